@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The public face: puts connection, store, meetings and recorder together.
+#include "client/client.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+#include "client/connection.h"
+#include "client/daemon_store.h"
+#include "client/meeting.h"
+#include "client/recorder.h"
+#include "client/throw_failure.h"
+#include "client/url.h"
+#include "protocol/limits.h"
+
+namespace c10dd {
+namespace {
+
+using client::expect;
+
+constexpr Duration kFarewell = std::chrono::seconds(1);  // for each of the two last requests
+
+std::uint64_t random_number() {
+  static thread_local std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
+std::string host_name() {
+  char name[limits::kNameBytes + 1] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  return name;
+}
+
+client::CoreOptions core_options(const client::Url& url, ClientOptions options) {
+  client::CoreOptions core;
+  core.addresses = {url.address()};
+  core.seed = random_number();
+  core.hello.version_min = kProtocolVersion;
+  core.hello.version_max = kProtocolVersion;
+  core.hello.session = {random_number(), random_number()};
+  core.hello.job = url.job;
+  core.hello.run = std::move(options.run);
+  core.hello.host = options.host.empty() ? host_name() : std::move(options.host);
+  core.hello.pid = static_cast<std::uint64_t>(getpid());
+  core.hello.rank = options.rank;
+  if (options.world_size >= 0) {
+    core.hello.labels["world_size"] = std::to_string(options.world_size);
+  }
+  return core;
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(const client::Url& url, ClientOptions options)
+      : job(url.job),
+        address(url.address()),
+        limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
+        recorder(std::make_shared<client::Recorder>()),
+        connection(std::make_shared<client::Connection>(
+            core_options(url, std::move(options)),
+            [counts = recorder](bool again) -> std::optional<Request> {
+              if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
+              return counts->report();
+            })),
+        meetings(connection),
+        store(client::make_daemon_store(connection, limit)) {}
+
+  /// The last report and goodbye, as far as they get within a short time.
+  void close() {
+    std::vector<Request> last_calls;
+    if (!recorder->counts().empty()) last_calls.emplace_back(recorder->report());
+    last_calls.emplace_back(Goodbye{});
+    connection->close(std::move(last_calls), kFarewell);
+  }
+
+  const std::string job;
+  const std::string address;
+  const Duration limit;
+  const std::uint64_t owner = client::fork_count();
+  std::shared_ptr<client::Recorder> recorder;
+  std::shared_ptr<client::Connection> connection;
+  client::MeetingPoint meetings;
+  std::shared_ptr<Store> store;
+};
+
+Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions options) {
+  const Result<client::Url> parsed = client::parse_url(url);
+  if (!parsed) client::throw_failure(parsed.error());
+  auto impl = std::make_shared<Impl>(*parsed, std::move(options));
+  if (Result<void> good = impl->connection->wait_open(impl->limit); !good) {
+    client::throw_failure(good.error());
+  }
+  return std::shared_ptr<Client>(new Client(std::move(impl)));
+}
+
+std::shared_ptr<Client> Client::from_environment() {
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  Result<client::Launch> launch = client::read_environment(environment);
+  if (!launch) client::throw_failure(launch.error());
+  return connect(launch->url, std::move(launch->options));
+}
+
+Client::~Client() {
+  if (impl_->owner != client::fork_count()) return;  // the session belongs to another process
+  impl_->close();
+}
+
+std::shared_ptr<Store> Client::store() { return impl_->store; }
+
+void Client::barrier(const std::string& name, const BarrierOptions& options) {
+  impl_->meetings.barrier(name, options);
+}
+
+std::vector<std::string> Client::exchange(const std::string& name, std::vector<std::string> parts,
+                                          const ExchangeOptions& options) {
+  return impl_->meetings.exchange(name, std::move(parts), options);
+}
+
+void Client::record(const CollectiveSample& sample) {
+  if (impl_->owner != client::fork_count()) return;  // its lock may be held for ever here
+  impl_->recorder->record(sample);
+}
+
+std::vector<CollectiveCount> Client::recorded() const {
+  if (impl_->owner != client::fork_count()) return {};
+  return impl_->recorder->counts();
+}
+
+void Client::flush_report() {
+  expect<Done>(impl_->connection->call(impl_->recorder->report(), impl_->limit));
+}
+
+const std::string& Client::job() const { return impl_->job; }
+const std::string& Client::address() const { return impl_->address; }
+
+ClientStats Client::stats() const {
+  const client::CoreStats core = impl_->connection->stats();
+  return {core.connects, core.reissued, core.calls, core.failures, core.away};
+}
+
+}  // namespace c10dd

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real time and real I/O around Core. Everything is under one mutex, which is never held while
+// anything blocks; the socket is opened, read and closed by the thread alone.
+#include "client/connection.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "client/socket.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr Duration kDialPatience = std::chrono::milliseconds(2500);
+constexpr Duration kPeriod = std::chrono::seconds(1);
+constexpr std::size_t kReadBytes = 256 * 1024;
+
+/// Time that also counts while the machine is suspended.
+TimePoint boot_time() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+std::atomic<std::uint64_t> forks{0};
+
+std::uint64_t watch_forks() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
+  C10DD_ASSERT(registered == 0);
+  return forks.load(std::memory_order_relaxed);
+}
+
+Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
+
+}  // namespace
+
+std::uint64_t fork_count() { return forks.load(std::memory_order_relaxed); }
+
+struct Connection::State {
+  /// A caller that waits; lives on its stack.
+  struct Slot {
+    std::condition_variable answered;
+    std::optional<Answer> answer;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  State(CoreOptions options, Periodic periodic)
+      : core(std::move(options), boot_time()),
+        each_second(std::move(periodic)),
+        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        owner(watch_forks()),
+        owner_pid(getpid()) {
+    C10DD_ASSERT(static_cast<bool>(wake_fd));
+  }
+
+  bool forked() const { return fork_count() != owner; }
+  Failure forked_failure() const;
+  void wake();
+  void drain_wake();
+  void settle();
+  void flush();
+  void read_some(Lock& lock);
+  void make_connection(Lock& lock);
+  void wait_for_events(Lock& lock);
+  void post_periodic(TimePoint now);
+  Answer call(Lock& lock, Request request, Duration limit);
+  void run();
+
+  mutable std::mutex mutex;
+  Core core;
+  Periodic each_second;
+  Descriptor wake_fd;
+  Descriptor socket;
+  std::map<std::uint64_t, Slot*> slots;
+  std::condition_variable changed;  // open or over
+  bool closing = false;             // no more calls from outside
+  bool stop = false;                // the thread ends
+  bool waits_for_room = false;      // the thread polls for output
+  TimePoint next_period;
+  std::optional<std::uint64_t> posted;  // the periodic request that has no answer yet
+  std::uint64_t posted_in = 0;          // which session it went to
+  Bytes buffer = Bytes(kReadBytes, '\0');
+  const std::uint64_t owner;
+  const pid_t owner_pid;
+  std::thread thread;
+};
+
+Failure Connection::State::forked_failure() const {
+  return failure(Code::closed, "this client belongs to process " + std::to_string(owner_pid) +
+                                   ", from which this one was forked; connect again after fork");
+}
+
+void Connection::State::wake() {
+  const std::uint64_t one = 1;
+  // It fails only when the counter is full, and then it is readable already.
+  static_cast<void>(!write(wake_fd.get(), &one, sizeof one));
+}
+
+void Connection::State::drain_wake() {
+  std::uint64_t count = 0;
+  static_cast<void>(!read(wake_fd.get(), &count, sizeof count));
+}
+
+/// Hands answers to their callers.
+void Connection::State::settle() {
+  for (Completion& done : core.take_completions()) {
+    if (posted == done.call) posted.reset();
+    const auto it = slots.find(done.call);
+    if (it == slots.end()) continue;
+    it->second->answer = std::move(done.answer);
+    it->second->answered.notify_one();
+    slots.erase(it);
+  }
+  if (core.open() || core.over()) changed.notify_all();
+}
+
+/// Writes what the socket takes now; the thread sees to the rest.
+void Connection::State::flush() {
+  while (socket && core.wants_socket() && !core.output().empty()) {
+    const std::string_view out = core.output();
+    const ssize_t n = send(socket.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN) return;  // the thread reads the same error
+    core.written(n < 0 ? 0 : static_cast<std::size_t>(n), boot_time());
+    if (n < 0) break;
+  }
+  if (socket && !core.output().empty() && !waits_for_room) wake();
+}
+
+void Connection::State::read_some(Lock& lock) {
+  lock.unlock();
+  const ssize_t n = recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const int error = errno;
+  lock.lock();
+  if (n > 0) {
+    core.received({buffer.data(), static_cast<std::size_t>(n)}, boot_time());
+  } else if (n == 0) {
+    core.closed("it closed the connection", boot_time());
+  } else if (error != EAGAIN && error != EINTR) {
+    core.closed("connection lost: " + error_text(error), boot_time());
+  }
+}
+
+void Connection::State::make_connection(Lock& lock) {
+  const std::string address = core.address();
+  core.dialling();
+  drain_wake();  // from here on it means stop
+  if (stop) return;
+  lock.unlock();
+  Result<Descriptor> made = dial(address, wake_fd.get(), kDialPatience);
+  lock.lock();
+  if (made) {
+    socket = std::move(*made);
+    core.connected(boot_time());
+  } else {
+    core.closed(made.error().detail, boot_time());
+  }
+}
+
+void Connection::State::wait_for_events(Lock& lock) {
+  const TimePoint now = boot_time();
+  TimePoint until = core.next_deadline().value_or(now + kPeriod);
+  if (core.open()) until = std::min(until, next_period);
+  const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
+  const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
+  waits_for_room = socket && !core.output().empty();
+  const short events = waits_for_room ? POLLIN | POLLOUT : POLLIN;
+  pollfd polled[] = {{wake_fd.get(), POLLIN, 0}, {socket.get(), events, 0}};
+  lock.unlock();
+  ppoll(polled, socket ? 2 : 1, &limit, nullptr);
+  lock.lock();
+  waits_for_room = false;
+  if (polled[0].revents != 0) drain_wake();
+  if (polled[1].revents & (POLLIN | POLLERR | POLLHUP)) read_some(lock);
+}
+
+void Connection::State::post_periodic(TimePoint now) {
+  if (!core.open() || closing || now < next_period) return;
+  next_period = now + kPeriod;
+  if (posted) return;
+  const std::uint64_t session = core.stats(now).connects;
+  if (auto request = each_second(session != posted_in)) {
+    posted = core.call(std::move(*request), kPeriod * 60, now);
+  }
+  posted_in = session;
+}
+
+void Connection::State::run() {
+  Lock lock(mutex);
+  while (!stop) {
+    const TimePoint now = boot_time();
+    core.tick(now);
+    post_periodic(now);
+    if (!core.wants_socket()) socket = Descriptor();
+    flush();
+    settle();
+    const std::optional<TimePoint> dial_at = core.dial_at();
+    if (dial_at && *dial_at <= now) {
+      make_connection(lock);
+    } else {
+      wait_for_events(lock);
+    }
+  }
+  socket = Descriptor();
+}
+
+Answer Connection::State::call(Lock& lock, Request request, Duration limit) {
+  Slot slot;
+  const std::uint64_t id = core.call(std::move(request), limit, boot_time());
+  slots.emplace(id, &slot);
+  flush();
+  settle();
+  while (!slot.answer) {
+    // Keeps its own deadline: the thread may be inside a slow look-up of a name.
+    const std::optional<TimePoint> deadline = core.deadline_of(id);
+    C10DD_ASSERT(deadline.has_value());
+    const TimePoint now = boot_time();
+    if (*deadline > now) {
+      slot.answered.wait_for(lock, *deadline - now);
+      continue;
+    }
+    const bool had_socket = core.wants_socket();
+    core.tick(now);
+    settle();
+    if (had_socket && !core.wants_socket()) wake();
+  }
+  return std::move(*slot.answer);
+}
+
+// ---- the public half ---------------------------------------------------------------------------
+
+Connection::Connection(CoreOptions options, Periodic each_second)
+    : state_(std::make_unique<State>(std::move(options), std::move(each_second))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+Connection::~Connection() {
+  if (state_->forked()) {
+    // The thread and whoever held the mutex do not exist here: nothing of it may be destroyed.
+    static_cast<void>(state_.release());
+    return;
+  }
+  close({}, Duration::zero());
+}
+
+void Connection::close(std::vector<Request> last_calls, Duration patience) {
+  if (state_->forked()) return;
+  State& s = *state_;
+  {
+    State::Lock lock(s.mutex);
+    if (std::exchange(s.closing, true)) return;
+    s.core.give_up(closed_failure());
+    s.settle();
+    if (s.core.stats(boot_time()).connects == 0) last_calls.clear();
+    for (Request& request : last_calls)
+      static_cast<void>(s.call(lock, std::move(request), patience));
+    s.core.finish(closed_failure(), boot_time());
+    s.settle();
+    s.stop = true;
+    s.wake();
+  }
+  s.thread.join();
+}
+
+Result<void> Connection::wait_open(Duration patience) {
+  if (state_->forked()) return state_->forked_failure();
+  State& s = *state_;
+  State::Lock lock(s.mutex);
+  const auto settled = [&] { return s.core.open() || s.core.over(); };
+  s.changed.wait_for(lock, patience, settled);
+  if (s.core.open()) return {};
+  if (s.core.over()) return *s.core.over();
+  return failure(Code::timed_out, "no session within " + human(patience) + ": " +
+                                      s.core.absence(boot_time()) +
+                                      "; look at the daemon and the URL");
+}
+
+Answer Connection::call(Request request, Duration limit) {
+  if (state_->forked()) return state_->forked_failure();
+  State::Lock lock(state_->mutex);
+  if (state_->closing) return closed_failure();
+  return state_->call(lock, std::move(request), limit);
+}
+
+bool Connection::open() const {
+  if (state_->forked()) return false;
+  const State::Lock lock(state_->mutex);
+  return state_->core.open();
+}
+
+std::string Connection::address() const {
+  if (state_->forked()) return {};
+  const State::Lock lock(state_->mutex);
+  return state_->core.address();
+}
+
+CoreStats Connection::stats() const {
+  if (state_->forked()) return {};
+  const State::Lock lock(state_->mutex);
+  return state_->core.stats(boot_time());
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shell around client/core: one thread, one socket, real time. Callers write their own
+// requests when the socket has room and wait for their answer; the thread reads, reconnects and
+// keeps deadlines. Thread-safe. In a process forked from its owner it answers closed.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "client/core/core.h"
+
+namespace c10dd::client {
+
+class Connection {
+ public:
+  /// Called once a second on the connection's thread while there is a session; a request that it
+  /// returns is sent and nobody waits for it. `again`: the daemon may have lost the earlier ones.
+  /// It must not call the connection.
+  using Periodic = std::function<std::optional<Request>(bool again)>;
+
+  Connection(CoreOptions options, Periodic each_second);
+  ~Connection();
+
+  /// Waits for the first session. timed_out with the reason, or the daemon's refusal.
+  Result<void> wait_open(Duration patience);
+
+  /// Blocks until the answer; `limit` holds for requests without a time-out of their own.
+  Answer call(Request request, Duration limit);
+
+  /// Ends all calls with `closed`, later ones too; if there ever was a session, makes the last
+  /// calls, each within `patience`; then ends the thread.
+  void close(std::vector<Request> last_calls, Duration patience);
+
+  bool open() const;
+  std::string address() const;
+  CoreStats stats() const;
+
+ private:
+  struct State;
+
+  std::unique_ptr<State> state_;
+};
+
+/// How often this process was forked from another since it loaded the library. Only compared.
+std::uint64_t fork_count();
+
+}  // namespace c10dd::client

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of a session: away, dialling, greeting, open, and round again; over is final.
+#include "client/core/core.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // then calls wait in their queue
+constexpr std::size_t kInputKeptBytes = 1024 * 1024;
+constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
+constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
+
+/// Whether a refused hello would be refused again, however often it is sent.
+bool is_final(Code code) {
+  switch (code) {
+    case Code::malformed:
+    case Code::unknown_op:
+    case Code::version_unsupported:
+    case Code::too_large:
+    case Code::invalid_argument:
+    case Code::quota_exceeded:
+    case Code::state_rolled_back:
+    case Code::permission_denied:
+    case Code::unsupported:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Core::Core(CoreOptions options, TimePoint now)
+    : options_(std::move(options)), backoff_(options_.seed), absent_since_(now), dial_at_(now) {
+  C10DD_ASSERT(!options_.addresses.empty());
+}
+
+// ---- reports -----------------------------------------------------------------------------------
+
+std::uint64_t Core::call(Request request, Duration limit, TimePoint now) {
+  const std::uint64_t sequence = calls_.add(std::move(request), limit, now).sequence;
+  ++stats_.calls;
+  if (over_) {
+    calls_.take(sequence);
+    complete(sequence, *over_);
+  }
+  send(now);
+  return sequence;
+}
+
+void Core::dialling() {
+  C10DD_ASSERT(state_ == State::away || state_ == State::over);
+  if (state_ == State::away) state_ = State::dialling;
+}
+
+void Core::connected(TimePoint now) {
+  if (state_ != State::dialling) return;  // finished meanwhile
+  state_ = State::greeting;
+  greeted_at_ = now;
+  output_.assign(native::kMagic);
+  Hello hello = options_.hello;
+  hello.seen = seen_;
+  frame(0, hello);
+}
+
+void Core::closed(const std::string& why, TimePoint now) {
+  if (wants_socket()) lose(why, now);
+}
+
+void Core::received(std::string_view bytes, TimePoint now) {
+  if (state_ != State::greeting && state_ != State::open) return;
+  unheard_since_.reset();
+  Bytes buffer = std::move(input_);
+  input_.clear();
+  std::string_view rest = bytes;
+  if (!buffer.empty()) rest = buffer.append(bytes);
+  while (state_ == State::greeting || state_ == State::open) {
+    const auto cut = native::cut_reply(rest, limits::kFrameBytes);
+    if (!cut) return lose("it sent bytes that are no answer: " + cut.error().detail, now);
+    if (!*cut) break;
+    rest.remove_prefix((*cut)->size);
+    on_reply(**cut, now);
+  }
+  if (state_ == State::away || state_ == State::over) return;
+  if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
+    buffer.erase(0, buffer.size() - rest.size());
+    input_ = std::move(buffer);
+  } else if (rest.size() == buffer.size()) {
+    input_ = std::move(buffer);
+  } else {
+    input_.assign(rest);
+  }
+  send(now);
+}
+
+void Core::written(std::size_t bytes, TimePoint now) {
+  C10DD_ASSERT(bytes <= output().size());
+  // A socket that was full and takes bytes again has a peer that reads.
+  if (blocked_ && bytes > 0 && unheard_since_) unheard_since_ = now;
+  output_at_ += bytes;
+  blocked_ = !output().empty();
+  if (!blocked_) {
+    output_at_ = 0;
+    output_.clear();
+    if (output_.capacity() > 2 * kOutputSoftBytes) output_.shrink_to_fit();
+  } else if (output_at_ > kOutputSoftBytes) {
+    output_.erase(0, std::exchange(output_at_, 0));
+  }
+  send(now);
+}
+
+void Core::tick(TimePoint now) {
+  for (const Call& call : calls_.take_expired(now)) complete(call.sequence, given_up(call, now));
+  if (state_ == State::greeting && now >= greeted_at_ + kHelloPatience) {
+    return lose("it did not answer the hello within " + human(kHelloPatience), now);
+  }
+  if (state_ != State::open) return;
+  if (unheard_since_ && now >= *unheard_since_ + ttl_) {
+    return lose("nothing heard from it for " + human(ttl_), now);
+  }
+  if (now >= next_beat_) {
+    next_beat_ = now + beat_;
+    if (!unheard_since_) unheard_since_ = now;
+    frame(0, Ping{});
+  }
+  send(now);
+}
+
+void Core::finish(const Failure& reason, TimePoint now) {
+  if (over_) return;
+  over_ = reason;
+  lose(reason.detail, now);
+  state_ = State::over;
+  give_up(reason);
+}
+
+void Core::give_up(const Failure& reason) {
+  for (const Call& call : calls_.take_all()) complete(call.sequence, reason);
+}
+
+// ---- answers -----------------------------------------------------------------------------------
+
+void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now) {
+  const native::ReplyHeader& header = frame.header;
+  if (header.kind == native::ReplyHeader::Kind::event) return;  // of a newer daemon
+  Answer answer = ReplyBody(Done{});
+  const Result<void> decoded = native::decode_reply(header.op, header.kind, frame.body, answer);
+  if (!decoded) return lose("it sent bytes that are no answer: " + decoded.error().detail, now);
+  if (header.sequence == 0) {
+    if (!answer || header.op == Hello::op.code) return on_hello_answer(std::move(answer), now);
+    note(header.stamp);
+    backoff_.reset();  // a heartbeat came back
+    return;
+  }
+  if (!answer && ends_connection(answer.error(), now)) return;
+  if (answer) note(header.stamp);
+  const Call* call = calls_.find(header.sequence);
+  if (call == nullptr || !call->on_wire) return;  // given up before
+  if (header.op != info_of(call->request).code) {
+    return lose("it sent bytes that are no answer: operation " + std::to_string(header.op) +
+                    " instead of " + std::to_string(info_of(call->request).code),
+                now);
+  }
+  backoff_.reset();
+  calls_.take(header.sequence);
+  complete(header.sequence, std::move(answer));
+}
+
+/// A frame with sequence 0 that is no heartbeat: the hello's answer, or the end of the session.
+void Core::on_hello_answer(Answer answer, TimePoint now) {
+  if (!answer) {
+    if (ends_connection(answer.error(), now)) return;
+    if (state_ == State::greeting && is_final(answer.error().code)) {
+      return finish(answer.error(), now);
+    }
+    return lose((state_ == State::open ? "it ended the session: " : "it refused the session: ") +
+                    answer.error().detail,
+                now, answer.error().retry_after);
+  }
+  if (state_ != State::greeting) return;
+  const Welcome& welcome = std::get<Welcome>(*answer);
+  if (stats_.connects > 0) stats_.away += now - absent_since_;
+  ++stats_.connects;
+  state_ = State::open;
+  beat_ = std::max<Duration>(welcome.heartbeat_interval, std::chrono::milliseconds(10));
+  ttl_ = std::max<Duration>(welcome.session_ttl, 2 * beat_);
+  window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
+  next_beat_ = now + beat_;
+}
+
+/// Deals with a failure that is about the connection or the session, not about one request.
+bool Core::ends_connection(const Failure& reason, TimePoint now) {
+  switch (reason.code) {
+    case Code::not_owner:
+      lose("it does not own the job: " + reason.detail, now, reason.retry_after);
+      redirects_ = reason.addresses;
+      return true;
+    case Code::unavailable:
+      lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
+      return true;
+    case Code::session_unknown:
+      lose("it does not know the session: " + reason.detail, now);
+      return true;
+    case Code::session_superseded:
+      superseded(reason, now);
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Once is our own older connection; again and again is another process with our session.
+void Core::superseded(const Failure& reason, TimePoint now) {
+  std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
+  supersessions_.push_back(now);
+  if (supersessions_.size() > kSupersessionsMax) {
+    supersessions_.clear();
+    give_up(reason);
+  }
+  lose("the session was opened on another connection: " + reason.detail, now);
+}
+
+void Core::note(const Stamp& stamp) {
+  if (seen_.incarnation == 0 || stamp.incarnation == seen_.incarnation) {
+    seen_ = std::max(seen_, stamp);
+  }
+}
+
+// ---- the connection ----------------------------------------------------------------------------
+
+void Core::lose(std::string why, TimePoint now, Duration retry_after) {
+  if (state_ == State::open) {
+    absent_since_ = now;
+  } else if (!redirects_.empty()) {
+    redirects_.erase(redirects_.begin());
+  } else {
+    address_ = (address_ + 1) % options_.addresses.size();
+  }
+  state_ = State::away;
+  why_ = std::move(why);
+  dial_at_ = now + std::clamp<Duration>(retry_after, Duration::zero(), Backoff::kCap * 5) +
+             backoff_.next();
+  input_ = {};
+  output_ = {};
+  output_at_ = 0;
+  blocked_ = false;
+  unheard_since_.reset();
+  calls_.connection_lost();
+}
+
+void Core::send(TimePoint now) {
+  while (state_ == State::open && output().size() < kOutputSoftBytes) {
+    const Call* call = calls_.send_next(window_, now);
+    if (call == nullptr) return;
+    const std::uint64_t sequence = call->sequence;
+    const bool again = call->sent_before;
+    const std::size_t size = frame(sequence, call->request);
+    if (size > limits::kFrameBytes) {
+      output_.resize(output_.size() - size - native::RequestHeader::kSize);
+      const Call refused = calls_.take(sequence);
+      complete(sequence, failure(Code::too_large, std::string(info_of(refused.request).name) +
+                                                      ": request of " + std::to_string(size) +
+                                                      " bytes, limit " +
+                                                      std::to_string(limits::kFrameBytes)));
+    } else if (again) {
+      ++stats_.reissued;
+    }
+  }
+}
+
+/// Appends a frame to the output; the size of its body.
+std::size_t Core::frame(std::uint64_t sequence, const Request& request) {
+  native::RequestHeader header;
+  header.channel = kChannel;
+  header.sequence = sequence;
+  header.acked_below = calls_.acked_below();
+  const std::size_t before = output_.size();
+  native::encode_request(output_, header, request);
+  return output_.size() - before - native::RequestHeader::kSize;
+}
+
+const std::string& Core::address() const {
+  return redirects_.empty() ? options_.addresses[address_] : redirects_.front();
+}
+
+std::optional<TimePoint> Core::dial_at() const {
+  if (state_ != State::away) return std::nullopt;
+  return dial_at_;
+}
+
+std::optional<TimePoint> Core::next_deadline() const {
+  std::optional<TimePoint> next = calls_.next_deadline();
+  const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
+  if (state_ == State::away) sooner(dial_at_);
+  if (state_ == State::greeting) sooner(greeted_at_ + kHelloPatience);
+  if (state_ == State::open) sooner(next_beat_);
+  if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + ttl_);
+  return next;
+}
+
+// ---- results -----------------------------------------------------------------------------------
+
+void Core::complete(std::uint64_t call, Answer answer) {
+  if (!answer) ++stats_.failures;
+  completions_.push_back({call, std::move(answer)});
+}
+
+std::optional<TimePoint> Core::deadline_of(std::uint64_t call) const {
+  const Call* pending = calls_.find(call);
+  if (pending == nullptr) return std::nullopt;
+  return pending->deadline;
+}
+
+std::string Core::absence(TimePoint now) const {
+  return "the daemon at " + address() + " has not been reachable for " +
+         human(now - absent_since_) + " (" + why_ + ")";
+}
+
+Failure Core::given_up(const Call& call, TimePoint now) const {
+  const OpInfo& op = info_of(call.request);
+  std::string text = std::string(op.name) + " timed out after " + human(call.limit) + ": ";
+  if (!open()) {
+    text += absence(now);
+  } else {
+    text += "the daemon at " + address() + " is connected but has not answered";
+  }
+  if (op.dedup == Dedup::reply && (call.on_wire || call.sent_before)) {
+    text += "; whether it was applied is not known";
+  }
+  return failure(Code::timed_out, text + "; look at the daemon and the network");
+}
+
+CoreStats Core::stats(TimePoint now) const {
+  CoreStats stats = stats_;
+  if (stats.connects > 0 && !open()) stats.away += now - absent_since_;
+  return stats;
+}
+
+}  // namespace c10dd::client

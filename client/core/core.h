@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client's half of the protocol: sequences, window, re-issue, back-off, heartbeats, deadlines.
+// Pure: no socket, no clock, no thread. A shell reports what happened (first section) and then
+// does what is asked for (second section); equal reports give equal bytes.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/core/backoff.h"
+#include "client/core/calls.h"
+#include "protocol/native_wire.h"
+
+namespace c10dd::client {
+
+struct CoreOptions {
+  std::vector<std::string> addresses;  ///< host:port, at least one; tried in turn
+  Hello hello;                         ///< who this is; `seen` is filled in here
+  std::uint64_t seed = 0;
+};
+
+struct CoreStats {
+  std::uint64_t connects = 0;
+  std::uint64_t reissued = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t failures = 0;
+  Duration away{0};  ///< without a session, since the first one
+};
+
+struct Completion {
+  std::uint64_t call = 0;
+  Answer answer;
+};
+
+class Core {
+ public:
+  static constexpr std::uint32_t kChannel = 1;
+  static constexpr Duration kHelloPatience = std::chrono::seconds(10);
+
+  Core(CoreOptions options, TimePoint now);
+
+  // ---- what the shell reports
+
+  /// Starts a call; `limit` is its deadline unless the request has a time-out of its own.
+  std::uint64_t call(Request request, Duration limit, TimePoint now);
+  /// A connection to address() is being made; exactly one connected() or closed() follows.
+  void dialling();
+  void connected(TimePoint now);
+  /// The connection ended or was not made; `why` is for people.
+  void closed(const std::string& why, TimePoint now);
+  void received(std::string_view bytes, TimePoint now);
+  /// The socket took so many bytes of output().
+  void written(std::size_t bytes, TimePoint now);
+  void tick(TimePoint now);
+  /// Gives up all pending calls with this failure; later ones are made as before.
+  void give_up(const Failure& reason);
+  /// Ends everything: pending and later calls get this failure.
+  void finish(const Failure& reason, TimePoint now);
+
+  // ---- what the shell has to do
+
+  /// Bytes for the socket.
+  std::string_view output() const { return std::string_view(output_).substr(output_at_); }
+  /// When to make a connection, if none is there or being made.
+  std::optional<TimePoint> dial_at() const;
+  const std::string& address() const;
+  /// False: close the socket if there is one.
+  bool wants_socket() const { return state_ != State::away && state_ != State::over; }
+  std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
+  /// When to call tick() or to dial.
+  std::optional<TimePoint> next_deadline() const;
+
+  bool open() const { return state_ == State::open; }
+  /// Why no call can succeed any more, if so.
+  const std::optional<Failure>& over() const { return over_; }
+  /// When the client gives the call up; nothing once it is answered.
+  std::optional<TimePoint> deadline_of(std::uint64_t call) const;
+  /// Why there is no session now, for people; says since when.
+  std::string absence(TimePoint now) const;
+  CoreStats stats(TimePoint now) const;
+
+ private:
+  enum class State { away, dialling, greeting, open, over };
+
+  void on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now);
+  void on_hello_answer(Answer answer, TimePoint now);
+  bool ends_connection(const Failure& reason, TimePoint now);
+  void superseded(const Failure& reason, TimePoint now);
+  void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
+  void send(TimePoint now);
+  std::size_t frame(std::uint64_t sequence, const Request& request);
+  void complete(std::uint64_t call, Answer answer);
+  void note(const Stamp& stamp);
+  Failure given_up(const Call& call, TimePoint now) const;
+
+  CoreOptions options_;
+  Backoff backoff_;
+  Calls calls_;
+  State state_ = State::away;
+  std::optional<Failure> over_;
+  Stamp seen_;
+  CoreStats stats_;
+  std::vector<Completion> completions_;
+
+  Bytes input_;  // an incomplete frame
+  Bytes output_;
+  std::size_t output_at_ = 0;
+  bool blocked_ = false;  // the socket did not take all the output
+
+  std::vector<std::string> redirects_;  // of not_owner; tried before our own addresses
+  std::size_t address_ = 0;
+  std::string why_ = "no attempt was finished";
+  TimePoint absent_since_;
+  TimePoint dial_at_;
+  TimePoint greeted_at_;
+
+  Duration beat_{0};  // of the welcome, as are the next two
+  Duration ttl_{0};
+  std::size_t window_ = 0;
+  TimePoint next_beat_;
+  std::optional<TimePoint> unheard_since_;  // a heartbeat is out and nothing came since
+
+  std::vector<TimePoint> supersessions_;  // recent ones
+};
+
+}  // namespace c10dd::client

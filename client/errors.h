@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the SDK throws. One type per reaction that a caller may want; everything else is Error.
+// Standard library only.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "protocol/codes.h"
+#include "protocol/types.h"
+
+namespace c10dd {
+
+/// A rank that a timed-out barrier or exchange was waiting for.
+struct Missing {
+  Rank rank = 0;
+  std::string host;   ///< empty when the rank never connected
+  std::string cause;  ///< "never_connected", "not_arrived", "disconnected", ...
+};
+
+/// Base of all errors of the SDK. what() is one sentence for people.
+class Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& detail) : std::runtime_error(detail), code_(code) {}
+  Code code() const { return code_; }
+
+ private:
+  Code code_;
+};
+
+/// A time-out passed. For barriers and exchanges missing() has the ranks that did not arrive.
+class TimedOut : public Error {
+ public:
+  TimedOut(const std::string& detail, std::vector<Missing> missing)
+      : Error(Code::timed_out, detail), missing_(std::move(missing)) {}
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ private:
+  std::vector<Missing> missing_;
+};
+
+class NotFound : public Error {
+ public:
+  explicit NotFound(const std::string& detail) : Error(Code::not_found, detail) {}
+};
+
+class InvalidArgument : public Error {
+ public:
+  explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
+};
+
+/// The daemon holds less than this client has seen: start the job again under a new run.
+class StateRolledBack : public Error {
+ public:
+  explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
+};
+
+/// The operation was given up by abort() or because its group failed.
+class Aborted : public Error {
+ public:
+  explicit Aborted(const std::string& detail) : Error(Code::aborted, detail) {}
+};
+
+}  // namespace c10dd

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// From results to exceptions: the one place where the SDK throws what the daemon answered.
+#pragma once
+
+#include <utility>
+
+#include "protocol/ops.h"
+
+namespace c10dd::client {
+
+/// Throws the type of client/errors.h that fits the code.
+[[noreturn]] void throw_failure(const Failure& reason);
+
+/// The body of an answer, or its failure thrown.
+template <class Body>
+Body expect(Answer answer) {
+  if (!answer) throw_failure(answer.error());
+  return std::get<Body>(std::move(*answer));
+}
+
+}  // namespace c10dd::client

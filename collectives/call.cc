@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a collective ends, and how its waiters learn of it.
+#include "collectives/call.h"
+
+#include "client/throw_failure.h"
+#include "collectives/wording.h"
+
+namespace c10dd::collectives {
+Work::Status Call::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+void Call::wait() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [&] { return status_ != Status::pending; });
+  throw_unless_done();
+}
+
+void Call::wait(Duration limit) {
+  std::unique_lock lock(mutex_);
+  if (!ended_.wait_for(lock, limit, [&] { return status_ != Status::pending; })) {
+    throw TimedOut("waited " + human(limit) + " for " + std::string(name_of(info.collective)) +
+                       " " + std::to_string(info.sequence) + ": it goes on, its own limit is " +
+                       human(timeout),
+                   {});
+  }
+  throw_unless_done();
+}
+
+Code Call::code() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.code;
+}
+
+std::string Call::error() const {
+  const std::lock_guard lock(mutex_);
+  return failure_.detail;
+}
+
+Duration Call::duration() const {
+  const std::lock_guard lock(mutex_);
+  if (status_ == Status::pending || status_ == Status::abandoned) return Duration{0};
+  return info.finished - info.started;
+}
+
+void Call::end(Status status, const Failure& reason) {
+  output = {};
+  input = {};
+  {
+    const std::lock_guard lock(mutex_);
+    C10DD_ASSERT(status_ == Status::pending && status != Status::pending);
+    status_ = status;
+    if (status != Status::done) failure_ = reason;
+  }
+  ended_.notify_all();
+}
+
+void Call::throw_unless_done() const {
+  if (status_ != Status::done) client::throw_failure(failure_);
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens the shared object of a backend, with local symbols, so that its vendor library stays
+// invisible to the trainer. A module stays loaded: vendor libraries keep threads and statics.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "collectives/backend.h"
+
+namespace c10dd::collectives {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Folders in the order in which they are tried; the system's search path comes after them.
+std::vector<fs::path> search_folders() {
+  std::vector<fs::path> folders;
+  if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
+    const std::string all = path;
+    for (std::size_t begin = 0; begin <= all.size();) {
+      const std::size_t end = std::min(all.find(':', begin), all.size());
+      if (end > begin) folders.emplace_back(all.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) folders.push_back((program.parent_path() / ".." / "lib").lexically_normal());
+  Dl_info own = {};
+  if (dladdr(reinterpret_cast<const void*>(&load_backend_module), &own) != 0 &&
+      own.dli_fname != nullptr) {
+    folders.push_back(fs::absolute(own.dli_fname, error).parent_path());
+  }
+  return folders;
+}
+
+Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
+  using Entry = const BackendModule* (*)();
+  const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
+  if (entry == nullptr) {
+    return failure(Code::unsupported, "backend \"" + name + "\": " + file + " exports no " +
+                                          kBackendModuleSymbol + ", it is no backend module");
+  }
+  const BackendModule* module = entry();
+  if (module->abi != kBackendAbi || module->setup_bytes != sizeof(BackendSetup) ||
+      std::strcmp(module->compiler, __VERSION__) != 0) {
+    return failure(Code::unsupported, "backend \"" + name + "\": " + file + " has interface " +
+                                          std::to_string(module->abi) + " by compiler " +
+                                          module->compiler + ", expected " +
+                                          std::to_string(kBackendAbi) + " by " + __VERSION__ +
+                                          "; install module and library from one build");
+  }
+  return module;
+}
+
+Result<const BackendModule*> load(const std::string& name) {
+  const std::string base = "libc10dd_" + name + ".so";
+  std::string looked;
+  for (const fs::path& folder : search_folders()) {
+    const std::string file = (folder / base).string();
+    std::error_code error;
+    if (!fs::exists(file, error)) {
+      looked += folder.string() + ", ";
+      continue;
+    }
+    // The first file found decides: a broken one is an error, not a reason to look further.
+    void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      return failure(Code::unsupported, "backend \"" + name + "\" cannot be loaded: " + dlerror());
+    }
+    return check(handle, name, file);
+  }
+  if (void* handle = dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL)) return check(handle, name, base);
+  return failure(Code::invalid_argument,
+                 "backend \"" + name + "\" not found: no " + base + " in " + looked +
+                     "nor in the system's library path; set C10DD_BACKEND_PATH to its folder");
+}
+
+}  // namespace
+
+Result<const BackendModule*> load_backend_module(const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, const BackendModule*> loaded;
+  const std::lock_guard lock(mutex);
+  if (const auto known = loaded.find(name); known != loaded.end()) return known->second;
+  auto module = load(name);
+  if (module) loaded.emplace(name, *module);
+  return module;
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks first, then counts: a report is taken as a whole or not at all.
+#include "daemon/core/collective_ledger.h"
+
+#include "protocol/limits.h"
+#include "protocol/metric_catalog.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kLabelBytes = 63;
+
+bool adds_up(const CollectiveTotals& now) {
+  std::uint64_t rest = now.count;
+  for (const std::uint64_t n : now.buckets) {
+    if (n > rest) return false;
+    rest -= n;
+  }
+  return now.buckets.size() == metric::kCollectiveBuckets && rest == 0;
+}
+
+bool shrinks(const CollectiveTotals& before, const CollectiveTotals& now) {
+  bool less = now.count < before.count || now.failures < before.failures ||
+              now.payload_bytes < before.payload_bytes || now.bus_bytes < before.bus_bytes ||
+              now.duration_ns < before.duration_ns;
+  for (std::size_t i = 0; i < before.buckets.size(); ++i) {
+    less = less || now.buckets[i] < before.buckets[i];
+  }
+  return less;
+}
+
+CollectiveTotals difference(const CollectiveTotals& before, const CollectiveTotals& now) {
+  CollectiveTotals d = now;
+  d.count -= before.count;
+  d.failures -= before.failures;
+  d.payload_bytes -= before.payload_bytes;
+  d.bus_bytes -= before.bus_bytes;
+  d.duration_ns -= before.duration_ns;
+  for (std::size_t i = 0; i < before.buckets.size(); ++i) d.buckets[i] -= before.buckets[i];
+  return d;
+}
+
+/// The printable text if it is known or there is room for another, else "other".
+std::string label(std::set<std::string>& known, const std::string& text, std::size_t limit) {
+  std::string shown = printable(text, kLabelBytes);
+  if (known.contains(shown)) return shown;
+  if (known.size() == limit) return "other";
+  known.insert(shown);
+  return shown;
+}
+
+}  // namespace
+
+Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& session,
+                                                            const Report& report) {
+  if (report.collectives.size() > limits::kSeriesPerReport) {
+    return failure(Code::too_large, "report: " + std::to_string(report.collectives.size()) +
+                                        " series, limit " +
+                                        std::to_string(limits::kSeriesPerReport));
+  }
+  Reported& reported = sessions_[session];
+  std::vector<CollectiveTotals> differences;
+  if (report.number <= reported.number) return differences;
+  std::map<Series, CollectiveTotals> totals = reported.totals;
+  for (const CollectiveTotals& now : report.collectives) {
+    CollectiveTotals& before = totals[{now.process_group, now.collective, now.backend}];
+    if (!adds_up(now) || shrinks(before, now)) {
+      return failure(Code::invalid_argument,
+                     "report: totals of " + printable(now.collective, kLabelBytes) +
+                         " shrink or do not add up to their count; totals are cumulative per "
+                         "session, with " +
+                         std::to_string(metric::kCollectiveBuckets) + " buckets");
+    }
+    CollectiveTotals d = difference(before, now);
+    before = now;
+    if (d.count > 0 || d.failures > 0) differences.push_back(std::move(d));
+  }
+  if (totals.size() > limits::kSeriesPerReport) {
+    return failure(Code::quota_exceeded, "report: " + std::to_string(totals.size()) +
+                                             " series of one session, limit " +
+                                             std::to_string(limits::kSeriesPerReport));
+  }
+  reported = {report.number, std::move(totals)};
+  for (CollectiveTotals& d : differences) {
+    d.process_group = label(kinds_, d.process_group, limits::kProcessGroupKinds);
+    d.collective = label(collectives_, d.collective, limits::kCollectiveNames);
+    d.backend = label(backends_, d.backend, limits::kBackendNames);
+  }
+  return differences;
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// First the confirmation, then the revision: both conditions in one pass each.
+#include "daemon/core/commit_gate.h"
+
+namespace c10dd::core {
+
+CommitGate::CommitGate(Stamp start, bool confirm_reads)
+    : stamp_(start), confirm_reads_(confirm_reads) {}
+
+void CommitGate::hold(Reply reply) {
+  // A write that changed something is confirmed by its own commit; an event shows no state.
+  const bool own_commit = reply.kind == OpKind::write && reply.observed > stamp_.revision;
+  if (confirm_reads_ && !own_commit && reply.kind != OpKind::event) {
+    unconfirmed_.push_back(std::move(reply));
+  } else {
+    release_if_durable(std::move(reply));
+  }
+}
+
+void CommitGate::confirmation_begun(std::uint64_t number) {
+  for (Reply& reply : unconfirmed_) confirming_.emplace_back(number, std::move(reply));
+  unconfirmed_.clear();
+}
+
+void CommitGate::confirmed(std::uint64_t number) {
+  while (!confirming_.empty() && confirming_.front().first <= number) {
+    release_if_durable(std::move(confirming_.front().second));
+    confirming_.pop_front();
+  }
+}
+
+void CommitGate::committed(Revision durable) {
+  stamp_.revision = std::max(stamp_.revision, durable);
+  const auto end = by_revision_.upper_bound(stamp_.revision);
+  for (auto it = by_revision_.begin(); it != end; it = by_revision_.erase(it)) {
+    released_.push_back(std::move(it->second));
+  }
+}
+
+void CommitGate::release_if_durable(Reply reply) {
+  if (reply.observed <= stamp_.revision) {
+    released_.push_back(std::move(reply));
+  } else {
+    const Revision needs = reply.observed;
+    by_revision_.emplace(needs, std::move(reply));
+  }
+}
+
+}  // namespace c10dd::core

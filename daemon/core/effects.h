@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pure core is told and what it asks the shell to do.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "protocol/ops.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+/// Who asks. Access was checked by the shell before.
+struct Origin {
+  SessionId session;
+  std::string principal;
+  Access role = Access::admin;
+  std::uint32_t listener = 0;
+};
+
+/// The identity of one request inside its session.
+struct CallId {
+  std::uint64_t sequence = 0;
+  std::uint64_t acked_below = 0;
+  std::uint64_t fingerprint = 0;  ///< of the request's bytes
+  std::int64_t arrived_ns = 0;    ///< the shell's own mark, handed back in a reply given at once
+};
+
+/// An answer on its way out. It may leave when `observed` is durable.
+struct Reply {
+  SessionId to;
+  std::uint64_t sequence = 0;
+  std::uint8_t op = 0;
+  OpKind kind = OpKind::read;  ///< a write that changed nothing is a read
+  Answer answer = ReplyBody(Done{});
+  Revision observed = 0;        ///< newest change that the answer depends on
+  std::int64_t arrived_ns = 0;  ///< of the call; 0 when it was blocked
+};
+
+// ---- events: for metrics and the log, never needed for correctness -----------------------------
+
+struct WaitEnded {
+  std::uint8_t op;
+  Code outcome;
+  Duration blocked;
+};
+struct MeetingReleased {
+  Duration spread;  ///< first to last arrival
+};
+struct ReplyReplayed {
+  std::uint8_t op;
+};
+/// What the ranks have measured since the last such event: differences, not totals.
+struct CollectivesMeasured {
+  std::vector<CollectiveTotals> differences;
+};
+/// A barrier or exchange timed out; the text names the missing.
+struct MeetingTimedOut {
+  std::string detail;
+};
+
+using Event =
+    std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured, MeetingTimedOut>;
+
+struct Effects {
+  std::vector<Row> rows;  ///< one atomic batch, up to `revision`
+  std::vector<Reply> replies;
+  std::vector<Event> events;
+  Revision revision = 0;  ///< of the job after this step
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who gives which parts to an exchange, and who gets which: the four shapes.
+#include "daemon/core/meetings.h"
+#include "protocol/fields.h"
+
+namespace c10dd::core {
+namespace {
+
+/// Appends an encoded list of parts to the buffer; returns its place.
+class ListWriter {
+ public:
+  explicit ListWriter(Bytes& buffer) : buffer_(buffer), writer_(buffer) {}
+
+  template <class Parts>
+  std::pair<std::size_t, std::size_t> write(const Parts& parts) {
+    const std::size_t at = buffer_.size();
+    writer_.put(static_cast<std::uint32_t>(std::size(parts)));
+    for (const Bytes* part : parts) writer_.put(*part);
+    return {at, buffer_.size() - at};
+  }
+
+ private:
+  Bytes& buffer_;
+  wire::Writer writer_;
+};
+
+}  // namespace
+
+Result<void> check_parts(const MeetingKey& key, Rank rank, const Arrival& arrival) {
+  const std::size_t n = arrival.world_size;
+  const std::size_t given = arrival.parts.size();
+  bool good = false;
+  std::string expected;
+  switch (arrival.shape) {
+    case Shape::all:
+    case Shape::to_root:
+      good = given == 1;
+      expected = "1";
+      break;
+    case Shape::from_root:
+      good = rank == arrival.root ? given == 1 || given == n : given == 0;
+      expected = rank == arrival.root ? "1 or " + std::to_string(n) : "0";
+      break;
+    case Shape::transpose:
+      good = given == n;
+      expected = std::to_string(n);
+      break;
+    default:
+      return failure(Code::invalid_argument, describe(key) + ": unknown shape " +
+                                                 std::to_string(static_cast<int>(arrival.shape)));
+  }
+  if (good) return {};
+  return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
+                                          " brings " + std::to_string(given) +
+                                          " parts, its shape asks for " + expected);
+}
+
+void assemble(Meeting& meeting) {
+  auto buffer = std::make_shared<Bytes>();
+  ListWriter list(*buffer);
+  const std::uint32_t n = meeting.world_size;
+  std::vector<const Bytes*> parts;
+  const std::vector<const Bytes*> none;
+  meeting.slices.clear();
+  const auto part = [&](Rank giver, std::size_t i) -> const Bytes* {
+    return &meeting.arrivals.at(giver).parts[i];
+  };
+  if (meeting.shape == Shape::all || meeting.shape == Shape::to_root) {
+    for (Rank r = 0; r < n; ++r) parts.push_back(part(r, 0));
+    const auto all = list.write(parts);
+    const auto nothing = list.write(none);
+    for (Rank r = 0; r < n; ++r) {
+      const bool gets = meeting.shape == Shape::all || r == meeting.root;
+      meeting.slices.push_back(gets ? all : nothing);
+    }
+  } else if (meeting.shape == Shape::from_root) {
+    const bool own = meeting.arrivals.at(meeting.root).parts.size() == n;
+    for (Rank r = 0; r < n; ++r) {
+      if (own || r == 0) {
+        meeting.slices.push_back(list.write(std::vector{part(meeting.root, own ? r : 0)}));
+      } else {
+        meeting.slices.push_back(meeting.slices.front());
+      }
+    }
+  } else {
+    for (Rank r = 0; r < n; ++r) {
+      parts.clear();
+      for (Rank giver = 0; giver < n; ++giver) parts.push_back(part(giver, r));
+      meeting.slices.push_back(list.write(parts));
+    }
+  }
+  meeting.result = std::move(buffer);
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// The blocking half of Job: who is blocked, how each is answered when it is released, when its
+// time is over, and when its session goes.
+#include "daemon/core/job_step.h"
+#include "daemon/core/missing.h"
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+/// The keys that a waiting request names; none for barriers and exchanges.
+std::vector<Bytes> keys_of(const Request& request) {
+  if (const auto* get = std::get_if<Get>(&request)) return {get->key};
+  if (const auto* wait = std::get_if<Wait>(&request)) return wait->keys;
+  if (const auto* get = std::get_if<MultiGet>(&request)) return get->keys;
+  return {};
+}
+
+template <class Op>
+Result<void> check_meeting(const Op& op) {
+  if (op.group.size() > limits::kNameBytes) {
+    return failure(Code::too_large, std::string(Op::op.name) + ": group name of " +
+                                        std::to_string(op.group.size()) + " bytes, limit " +
+                                        std::to_string(limits::kNameBytes));
+  }
+  if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
+    return failure(Code::invalid_argument,
+                   describe(meeting_key(op)) + ": rank " + std::to_string(op.rank) +
+                       " of world size " + std::to_string(op.world_size) +
+                       "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
+                       " and the rank is below it");
+  }
+  return {};
+}
+
+}  // namespace
+
+MeetingKey meeting_key(const Barrier& b) {
+  return {MeetingKey::Kind::barrier, b.group, b.generation, b.sequence};
+}
+MeetingKey meeting_key(const Exchange& e) {
+  return {MeetingKey::Kind::exchange, e.group, e.generation, e.sequence};
+}
+
+Job::Maybe Job::on(Step& step, const Get& get) {
+  return wait_for_keys(step, get, {get.key}, get.timeout);
+}
+Job::Maybe Job::on(Step& step, const Wait& wait) {
+  return wait_for_keys(step, wait, wait.keys, wait.timeout);
+}
+Job::Maybe Job::on(Step& step, const MultiGet& get) {
+  return wait_for_keys(step, get, get.keys, get.timeout);
+}
+
+Job::Maybe Job::wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
+                              Duration timeout) {
+  if (keys.size() > limits::kKeysPerRequest) {
+    return Answer(failure(Code::too_large, std::string(info_of(request).name) + ": " +
+                                               std::to_string(keys.size()) + " keys, limit " +
+                                               std::to_string(limits::kKeysPerRequest)));
+  }
+  std::vector<Bytes> tokens;
+  for (const Bytes& key : keys) {
+    if (Result<void> good = check_key(key); !good) return good.error();
+    if (keys_.find(key) == nullptr) tokens.push_back(key_token(key));
+  }
+  if (tokens.empty()) return answer_now(request, step.observed);
+  return block(step, request, std::move(tokens), timeout);
+}
+
+Job::Maybe Job::on(Step& step, const Barrier& barrier) {
+  Arrival arrival;
+  arrival.session = step.from.session;
+  arrival.world_size = barrier.world_size;
+  return meet(step, barrier, meeting_key(barrier), std::move(arrival));
+}
+
+Job::Maybe Job::on(Step& step, const Exchange& exchange) {
+  const MeetingKey key = meeting_key(exchange);
+  if (exchange.offset > 0) {
+    const Meeting* meeting = meetings_.find(key);
+    if (meeting == nullptr || !meeting->complete || exchange.rank >= meeting->world_size ||
+        meeting->sessions[exchange.rank] != step.from.session) {
+      return Answer(failure(
+          Code::outcome_unknown,
+          describe(key) + ": no answer to continue at byte " + std::to_string(exchange.offset)));
+    }
+    return answer_now(exchange, step.observed);
+  }
+  return meet(
+      step, exchange, key,
+      {step.from.session, exchange.world_size, exchange.shape, exchange.root, exchange.parts});
+}
+
+template <class Op>
+Job::Maybe Job::meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival) {
+  if (Result<void> good = check_meeting(op); !good) return good.error();
+  if constexpr (std::is_same_v<Op, Exchange>) {
+    if (op.root >= op.world_size) {
+      return Answer(
+          failure(Code::invalid_argument, describe(key) + ": root " + std::to_string(op.root) +
+                                              " of world size " + std::to_string(op.world_size)));
+    }
+    if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
+  }
+  Result<const Meeting*> meeting =
+      meetings_.arrive(key, op.rank, std::move(arrival), step.next, step.now, step.out.rows);
+  if (!meeting) return meeting.error();
+  if (!(*meeting)->complete) return block(step, op, {token_of(key)}, op.timeout);
+  if ((*meeting)->revision == step.next) {
+    step.fired.push_back(token_of(key));
+    step.out.events.push_back(MeetingReleased{step.now - (*meeting)->first_arrival});
+  }
+  return answer_now(op, step.observed);
+}
+
+/// Blocks the request, or answers at once when its time-out is not positive.
+Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tokens,
+                      Duration timeout) {
+  Pending::Waiter waiter;
+  waiter.session = step.from.session;
+  waiter.sequence = step.call.sequence;
+  waiter.request = request;
+  waiter.tokens = std::move(tokens);
+  waiter.started = step.now;
+  waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
+  waiter.deadline = step.now + waiter.timeout;
+  if (waiter.timeout == Duration::zero()) return Answer(overdue(waiter, step.observed, step.now));
+  if (pending_.size() >= limits::kWaitsPerJob) {
+    return Answer(failure(Code::quota_exceeded, "too many blocked requests in the job: " +
+                                                    std::to_string(pending_.size()) + ", limit " +
+                                                    std::to_string(limits::kWaitsPerJob)));
+  }
+  pending_.add(std::move(waiter));
+  return std::nullopt;
+}
+
+/// The answer of a waiting request whose conditions hold.
+Answer Job::answer_now(const Request& request, Revision& observed) const {
+  const auto look = [&](const Bytes& key) {
+    const KeySpace::Entry* entry = keys_.find(key);
+    C10DD_ASSERT(entry != nullptr);
+    observed = std::max(observed, entry->revision);
+    return entry->value;
+  };
+  if (const auto* get = std::get_if<Get>(&request)) return ReplyBody(Value{look(get->key)});
+  if (const auto* wait = std::get_if<Wait>(&request)) {
+    for (const Bytes& key : wait->keys) observed = std::max(observed, keys_.observed(key));
+    return ReplyBody(Done{});
+  }
+  if (const auto* get = std::get_if<MultiGet>(&request)) {
+    Values values;
+    std::size_t bytes = 0;
+    for (const Bytes& key : get->keys) {
+      values.values.push_back(look(key));
+      bytes += values.values.back().size() + sizeof(std::uint32_t);
+      if (bytes > limits::kFrameBytes - sizeof(std::uint32_t)) {
+        return failure(Code::too_large, "multi_get: the values have more than " +
+                                            std::to_string(limits::kFrameBytes) +
+                                            " bytes; ask for fewer keys at a time");
+      }
+    }
+    return ReplyBody(std::move(values));
+  }
+  if (const auto* barrier = std::get_if<Barrier>(&request)) {
+    observed = std::max(observed, meetings_.find(meeting_key(*barrier))->revision);
+    return ReplyBody(Done{});
+  }
+  const auto& exchange = std::get<Exchange>(request);
+  const Meeting& meeting = *meetings_.find(meeting_key(exchange));
+  observed = std::max(observed, meeting.revision);
+  const auto [at, length] = meeting.slices[exchange.rank];
+  if (exchange.offset > length) {
+    return failure(Code::invalid_argument, describe(meeting_key(exchange)) + ": offset " +
+                                               std::to_string(exchange.offset) +
+                                               " is past the end, " + std::to_string(length));
+  }
+  const std::size_t chunk =
+      std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);
+  return ReplyBody(
+      Exchanged{exchange.offset, length, {meeting.result, at + exchange.offset, chunk}});
+}
+
+/// Why a blocked request is not answered in time: who or what is missing.
+Failure Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const {
+  const auto meeting_overdue = [&](const MeetingKey& key) {
+    const Meeting& meeting = *meetings_.find(key);
+    observed = std::max(observed, meeting.revision);
+    return missing_ranks(key, meeting, sessions_, waiter.timeout, now);
+  };
+  if (const auto* b = std::get_if<Barrier>(&waiter.request))
+    return meeting_overdue(meeting_key(*b));
+  if (const auto* e = std::get_if<Exchange>(&waiter.request)) {
+    return meeting_overdue(meeting_key(*e));
+  }
+  const std::vector<Bytes> keys = keys_of(waiter.request);
+  std::vector<Bytes> missing;
+  for (const Bytes& key : keys) {
+    observed = std::max(observed, keys_.observed(key));
+    if (keys_.find(key) == nullptr) missing.push_back(key);
+  }
+  Failure result = missing_keys(missing, keys.size(), waiter.timeout);
+  const bool reads_now = !std::holds_alternative<Wait>(waiter.request);
+  if (reads_now && waiter.timeout == Duration::zero()) {
+    result.code = Code::not_found;
+    result.detail =
+        std::to_string(missing.size()) + " of " + std::to_string(keys.size()) + " keys not found";
+  }
+  return result;
+}
+
+void Job::finish(Effects& out, const Pending::Waiter& waiter, Answer answer, Revision observed,
+                 TimePoint now) const {
+  const OpInfo& op = info_of(waiter.request);
+  const Code outcome = answer ? Code::ok : answer.error().code;
+  out.events.push_back(WaitEnded{op.code, outcome, now - waiter.started});
+  out.replies.push_back(
+      {waiter.session, waiter.sequence, op.code, op.kind, std::move(answer), observed, 0});
+}
+
+/// Answers the waiters whose last token came true in this step. A key may have gone again while
+/// others were missing: then the waiter goes on waiting for it.
+void Job::release(Step& step) {
+  for (const Bytes& token : step.fired) {
+    for (Pending::Waiter& waiter : pending_.fire(token)) {
+      waiter.tokens.clear();
+      for (const Bytes& key : keys_of(waiter.request)) {
+        if (keys_.find(key) == nullptr) waiter.tokens.push_back(key_token(key));
+      }
+      if (!waiter.tokens.empty()) {
+        pending_.add(std::move(waiter));
+        continue;
+      }
+      Revision observed = 0;
+      Answer answer = answer_now(waiter.request, observed);
+      finish(step.out, waiter, std::move(answer), observed, step.now);
+    }
+  }
+}
+
+Effects Job::disconnect(const SessionId& session, TimePoint now) {
+  pending_.drop(session);
+  sessions_.disconnect(session, now);
+  Effects out;
+  out.revision = revision_;
+  return out;
+}
+
+Effects Job::tick(TimePoint now) {
+  Effects out;
+  for (const Pending::Waiter& waiter : pending_.expire(now)) {
+    Revision observed = 0;
+    Failure reason = overdue(waiter, observed, now);
+    if (!reason.missing.empty()) out.events.push_back(MeetingTimedOut{reason.detail});
+    finish(out, waiter, std::move(reason), observed, now);
+  }
+  out.revision = revision_;
+  return out;
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// An ordered map with accounting.
+#include "daemon/core/key_space.h"
+
+#include "protocol/limits.h"
+
+namespace c10dd::core {
+
+Result<void> check_key(std::string_view key) {
+  if (key.empty()) return failure(Code::invalid_argument, "key is empty: give at least one byte");
+  if (key.size() > limits::kKeyBytes) {
+    return failure(Code::too_large, "key too long: " + std::to_string(key.size()) +
+                                        " bytes, limit " + std::to_string(limits::kKeyBytes));
+  }
+  return {};
+}
+
+const KeySpace::Entry* KeySpace::find(std::string_view key) const {
+  const auto it = entries_.find(key);
+  return it == entries_.end() ? nullptr : &it->second;
+}
+
+Revision KeySpace::observed(std::string_view key) const {
+  if (const Entry* entry = find(key)) return entry->revision;
+  const auto it = deleted_.find(key);
+  return it == deleted_.end() ? 0 : it->second;
+}
+
+Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes) const {
+  Growth growth;
+  return check_put(key, value_bytes, growth);
+}
+
+Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
+                                 Growth& growth) const {
+  if (Result<void> good = check_key(key); !good) return good;
+  if (value_bytes > limits::kValueBytes) {
+    return failure(Code::too_large, "value too large: " + std::to_string(value_bytes) +
+                                        " bytes, limit " + std::to_string(limits::kValueBytes));
+  }
+  const Entry* entry = find(key);
+  growth.keys += entry == nullptr ? 1 : 0;
+  growth.bytes += static_cast<std::ptrdiff_t>(value_bytes);
+  growth.bytes += entry == nullptr ? static_cast<std::ptrdiff_t>(key.size())
+                                   : -static_cast<std::ptrdiff_t>(entry->value.size());
+  if (entry == nullptr && entries_.size() + growth.keys > limits::kKeysPerJob) {
+    return failure(Code::quota_exceeded,
+                   "too many keys in the job: " + std::to_string(entries_.size() + growth.keys) +
+                       " with this one, limit " + std::to_string(limits::kKeysPerJob));
+  }
+  const std::size_t after = bytes_ + static_cast<std::size_t>(growth.bytes);
+  if (growth.bytes > 0 && after > limits::kBytesPerJob) {
+    return failure(Code::quota_exceeded, "job is full: " + std::to_string(after) +
+                                             " bytes with this value, limit " +
+                                             std::to_string(limits::kBytesPerJob));
+  }
+  return {};
+}
+
+void KeySpace::put(const Bytes& key, Bytes value, Revision revision) {
+  auto [it, added] = entries_.try_emplace(key);
+  if (added) {
+    bytes_ += key.size();
+    if (!deleted_.empty()) deleted_.erase(key);
+  }
+  bytes_ += value.size();
+  bytes_ -= it->second.value.size();
+  it->second = {std::move(value), revision};
+}
+
+bool KeySpace::erase(std::string_view key, Revision revision) {
+  const auto it = entries_.find(key);
+  if (it == entries_.end()) return false;
+  bytes_ -= it->first.size() + it->second.value.size();
+  deleted_.insert_or_assign(it->first, revision);
+  entries_.erase(it);
+  return true;
+}
+
+std::vector<Bytes> KeySpace::list(std::string_view prefix, std::string_view start_after,
+                                  std::size_t limit, bool& more) const {
+  std::vector<Bytes> keys;
+  std::size_t bytes = 0;
+  more = false;
+  auto it =
+      start_after >= prefix ? entries_.upper_bound(start_after) : entries_.lower_bound(prefix);
+  for (; it != entries_.end() && it->first.starts_with(prefix); ++it) {
+    bytes += it->first.size() + sizeof(std::uint32_t);
+    if (keys.size() == limit || bytes > limits::kListPageBytes) {
+      more = true;
+      break;
+    }
+    keys.push_back(it->first);
+  }
+  return keys;
+}
+
+std::uint64_t KeySpace::count(std::string_view prefix) const {
+  if (prefix.empty()) return entries_.size();
+  std::uint64_t count = 0;
+  for (auto it = entries_.lower_bound(prefix);
+       it != entries_.end() && it->first.starts_with(prefix); ++it) {
+    ++count;
+  }
+  return count;
+}
+
+void KeySpace::durable(Revision revision) {
+  std::erase_if(deleted_, [&](const auto& mark) { return mark.second <= revision; });
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Barriers and exchanges of one job. A meeting is keyed (kind, group, generation, sequence); each
+// rank arrives once; when all have, ONE outcome releases everybody, also after a restart: arrivals
+// and outcome are rows. Old outcomes are forgotten in order of completion, within
+// limits::kOutcomesKept and kOutcomeBytesKept, and at once when all their sessions said goodbye.
+#pragma once
+
+#include <compare>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/ops.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+struct MeetingKey {
+  enum class Kind : std::uint8_t { barrier, exchange };
+
+  Kind kind = Kind::barrier;
+  std::string group;
+  std::uint64_t generation = 0;
+  std::uint64_t sequence = 0;
+
+  auto operator<=>(const MeetingKey&) const = default;
+};
+
+/// `barrier "epoch" (generation 2, sequence 7)`, for error texts.
+std::string describe(const MeetingKey& key);
+/// What the waiters of a meeting wait for.
+Bytes token_of(const MeetingKey& key);
+
+/// One rank's arrival; for a barrier the data fields are empty.
+struct Arrival {
+  SessionId session;
+  std::uint32_t world_size = 0;
+  Shape shape = Shape::all;
+  Rank root = 0;
+  std::vector<Bytes> parts;
+};
+BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts))
+
+struct Outcome {
+  std::vector<SessionId> sessions;  ///< by rank
+  Shape shape = Shape::all;
+  Rank root = 0;
+  Revision revision = 0;  ///< of the batch that holds it
+};
+BOOST_DESCRIBE_STRUCT(Outcome, (), (sessions, shape, root, revision))
+
+struct Meeting {
+  std::uint32_t world_size = 0;
+  Shape shape = Shape::all;
+  Rank root = 0;
+  std::map<Rank, Arrival> arrivals;  ///< until complete; an exchange's parts move to `result`
+  TimePoint first_arrival;
+  bool complete = false;
+  Revision revision = 0;            ///< of its newest change
+  std::vector<SessionId> sessions;  ///< by rank, once complete
+  std::shared_ptr<const Bytes> result;
+  std::vector<std::pair<std::size_t, std::size_t>> slices;  ///< of result, by rank
+  std::size_t departed = 0;  ///< ranks whose sessions said goodbye since
+
+  std::vector<Rank> missing() const;
+  std::size_t bytes() const;
+};
+
+class Meetings {
+ public:
+  /// Rank arrives. Appends rows; on the last arrival the meeting is complete as of `revision`.
+  /// A repeat by the same session changes nothing. Fails with size_mismatch, rank_taken,
+  /// invalid_argument or quota_exceeded, and then nothing has changed.
+  Result<const Meeting*> arrive(const MeetingKey& key, Rank rank, Arrival arrival,
+                                Revision revision, TimePoint now, std::vector<Row>& rows);
+
+  const Meeting* find(const MeetingKey& key) const;
+
+  /// A session said goodbye: it withdraws from meetings that are not complete.
+  void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
+
+  static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
+  Result<void> restore(const Row& row);
+  /// After the last row: rebuilds the results of completed exchanges.
+  Result<void> resume(TimePoint now);
+
+  std::size_t pending() const { return meetings_.size() - completed_.size(); }
+
+ private:
+  void finish(const MeetingKey& key, Meeting& meeting);
+  void forget(const MeetingKey& key, std::vector<Row>& rows);
+  void forget_old(std::vector<Row>& rows);
+
+  std::map<MeetingKey, Meeting> meetings_;
+  std::map<SessionId, std::map<MeetingKey, std::size_t>> by_session_;  // as how many ranks
+  std::deque<MeetingKey> completed_;                                   // oldest first
+  std::size_t completed_bytes_ = 0;
+  std::size_t arrived_bytes_ = 0;
+};
+
+/// Whether an arrival has the parts that its shape asks for; the failure names the numbers.
+Result<void> check_parts(const MeetingKey& key, Rank rank, const Arrival& arrival);
+
+/// The encoded lists of parts of a complete exchange, one slice per rank.
+void assemble(Meeting& meeting);
+
+}  // namespace c10dd::core

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocked requests of one job: the only place where waiting, deadlines and disconnects meet.
+// A waiter waits for tokens (a key that must be set, a meeting that must be released) and leaves
+// by exactly one of: its last token fires, its deadline passes, its session goes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "protocol/ops.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+class Pending {
+ public:
+  struct Waiter {
+    SessionId session;
+    std::uint64_t sequence = 0;
+    Request request;            ///< answers are computed from it when the waiter leaves
+    std::vector<Bytes> tokens;  ///< still missing when it was added
+    std::size_t missing = 0;
+    TimePoint started;
+    TimePoint deadline;
+    Duration timeout{0};  ///< as asked, for the error text
+  };
+
+  /// Adds a waiter with at least one token. The same (session, sequence) replaces the older one.
+  void add(Waiter waiter);
+
+  /// A token came true: the waiters that now miss nothing, in order of arrival.
+  std::vector<Waiter> fire(const Bytes& token);
+
+  /// The waiters whose deadline has passed, in order of deadline, then arrival.
+  std::vector<Waiter> expire(TimePoint now);
+
+  /// Takes out the waiters of a session, by sequence: its connection or the session itself went.
+  std::vector<Waiter> drop(const SessionId& session);
+
+  std::optional<TimePoint> next_deadline() const;
+  std::size_t size() const { return waiters_.size(); }
+
+ private:
+  using Id = std::uint64_t;
+
+  Waiter take(Id id);
+
+  Id next_id_ = 1;
+  std::map<Id, Waiter> waiters_;
+  std::unordered_map<Bytes, std::set<Id>> by_token_;  // looked up only, never iterated
+  std::set<std::pair<TimePoint, Id>> by_deadline_;
+  std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys of rows: a kind letter, then fields in an order-preserving form. Numbers are big endian,
+// texts inside a key are length-prefixed, so that no two keys of different fields are equal and
+// none of one meeting is a prefix of another's.
+// Kinds in a job: k key, r stored reply, a arrival, o outcome. In the directory: i, n, j.
+#pragma once
+
+#include <string_view>
+#include <utility>
+
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+class RowKey {
+ public:
+  explicit RowKey(char kind) : key_(1, kind) {}
+
+  RowKey& number(std::uint64_t n) {
+    for (int shift = 56; shift >= 0; shift -= 8) key_.push_back(static_cast<char>(n >> shift));
+    return *this;
+  }
+  RowKey& text(std::string_view t) {
+    number(t.size());
+    return rest(t);
+  }
+  RowKey& rest(std::string_view t) {
+    key_.append(t);
+    return *this;
+  }
+  Bytes take() { return std::move(key_); }
+
+ private:
+  Bytes key_;
+};
+
+/// Reads the fields back, after the kind letter. complete(): all read, nothing left, nothing short.
+class RowKeyReader {
+ public:
+  explicit RowKeyReader(std::string_view key) : rest_(key.substr(key.empty() ? 0 : 1)) {}
+
+  std::uint64_t number() {
+    if (rest_.size() < 8) {
+      short_ = true;
+      return 0;
+    }
+    std::uint64_t n = 0;
+    for (int i = 0; i < 8; ++i) n = n << 8 | static_cast<unsigned char>(rest_[i]);
+    rest_.remove_prefix(8);
+    return n;
+  }
+  std::string_view text() {
+    const std::uint64_t length = number();
+    if (short_ || length > rest_.size()) {
+      short_ = true;
+      return {};
+    }
+    const std::string_view t = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return t;
+  }
+  std::string_view rest() { return std::exchange(rest_, {}); }
+  bool complete() const { return !short_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool short_ = false;
+};
+
+}  // namespace c10dd::core

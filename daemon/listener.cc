@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// One accept loop; each connection says its protocol with its first byte.
+// To add a protocol: its first byte here, its coroutine in sessions.h.
+#include "daemon/listener.h"
+
+#include <netinet/tcp.h>
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <sstream>
+
+#include "daemon/server.h"
+#include "daemon/sessions.h"
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using asio::ip::tcp;
+
+constexpr int kBacklog = 4096;
+constexpr std::chrono::milliseconds kRetryMin{10};
+constexpr std::chrono::milliseconds kRetryMax{200};
+constexpr int kBufferBytes = 256 * 1024;  // of the kernel, per direction
+constexpr int kUserTimeoutMs = 15'000;
+
+/// A dead peer is found whether data is in flight (user time-out) or not (keepalive).
+void configure(tcp::socket& socket) {
+  ErrorCode ignored;
+  const int fd = socket.native_handle();
+  const auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof value);
+  };
+  socket.set_option(tcp::no_delay(true), ignored);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+  set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
+}
+
+bool may_be_native(std::string_view head) {
+  return native::kMagic.starts_with(head.substr(0, native::kMagic.size()));
+}
+
+}  // namespace
+
+Listener::Listener(asio::io_context& loop, Server& server)
+    : loop_(loop), server_(server), acceptor_(loop) {}
+
+Result<void> Listener::open(const std::string& host, std::uint16_t port) {
+  ErrorCode failed;
+  tcp::resolver resolver(loop_);
+  const auto found = resolver.resolve(
+      host, std::to_string(port), tcp::resolver::passive | tcp::resolver::numeric_service, failed);
+  if (failed || found.empty()) {
+    return failure(Code::invalid_argument,
+                   "listen: host \"" + host + "\" cannot be resolved: " + failed.message());
+  }
+  const tcp::endpoint endpoint = found.begin()->endpoint();
+  acceptor_.open(endpoint.protocol(), failed);
+  if (!failed) acceptor_.set_option(tcp::acceptor::reuse_address(true), failed);
+  if (!failed) acceptor_.bind(endpoint, failed);
+  if (!failed) acceptor_.listen(kBacklog, failed);
+  if (failed) {
+    const bool busy = failed == asio::error::address_in_use;
+    return failure(busy ? Code::unavailable : Code::invalid_argument,
+                   "listen: " + host + ":" + std::to_string(port) + ": " + failed.message() +
+                       (busy ? "; stop the other server or choose another port with --listen"
+                             : "; give an address of this machine with --listen"));
+  }
+  asio::co_spawn(loop_, accept(), asio::detached);
+  return {};
+}
+
+std::string Listener::address() const {
+  ErrorCode failed;
+  std::ostringstream text;
+  text << acceptor_.local_endpoint(failed);
+  return text.str();
+}
+
+void Listener::close() {
+  ErrorCode ignored;
+  acceptor_.close(ignored);
+}
+
+asio::awaitable<void> Listener::accept() {
+  std::chrono::milliseconds delay = kRetryMin;
+  asio::steady_timer timer(loop_);
+  while (acceptor_.is_open()) {
+    ErrorCode failed;
+    tcp::socket socket =
+        co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failed));
+    if (!acceptor_.is_open()) break;
+    if (!failed) {
+      delay = kRetryMin;
+      configure(socket);
+      asio::co_spawn(loop_, recognise(std::move(socket)), asio::detached);
+    } else if (failed != asio::error::connection_aborted) {
+      // Out of descriptors or memory: a level-triggered accept would spin.
+      spdlog::warn("event=accept_failed reason=\"{}\" retry_ms={}", failed.message(),
+                   delay.count());
+      timer.expires_after(delay);
+      co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, failed));
+      delay = std::min(delay * 2, kRetryMax);
+    }
+  }
+}
+
+asio::awaitable<void> Listener::recognise(tcp::socket accepted) {
+  const auto socket = std::make_shared<tcp::socket>(std::move(accepted));
+  std::array<char, 4096> buffer;
+  std::string head;
+  asio::steady_timer deadline(loop_, limits::kHelloDeadline);
+  ErrorCode failed;
+  deadline.async_wait([socket](const ErrorCode& cancelled) {
+    ErrorCode ignored;
+    if (!cancelled) socket->close(ignored);
+  });
+  do {
+    const std::size_t n = co_await socket->async_read_some(
+        asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, failed));
+    head.append(buffer.data(), n);
+  } while (!failed && head.size() < native::kMagic.size() && may_be_native(head));
+  deadline.cancel();
+  if (failed) {
+    server_.metrics().connection_closed(Protocol::unknown, "nothing_said");
+    co_return;
+  }
+  if (head.starts_with(native::kMagic)) {
+    co_await serve_native(Stream(std::move(*socket), std::move(head)), server_);
+  } else if (head.front() >= 'A' && head.front() <= 'Z') {
+    co_await serve_http(Stream(std::move(*socket), std::move(head)), server_);
+  } else {
+    server_.metrics().protocol_error(Protocol::unknown, Code::malformed);
+    server_.metrics().connection_closed(Protocol::unknown, "refused");
+    spdlog::warn("event=refused protocol=unknown first_byte={:#04x}",
+                 static_cast<unsigned char>(head.front()));
+  }
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line of the catalogue as a family of prometheus-cpp. Label names come from the catalogue, and
+// every label value passes printable() here, so no text of a client can spoil a scrape.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <initializer_list>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "protocol/error.h"
+#include "protocol/limits.h"
+#include "protocol/metric_catalog.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using Bounds = Histogram::BucketBoundaries;
+using LabelValues = std::initializer_list<std::string_view>;
+
+/// The label value under which too many of something are counted together.
+inline constexpr std::string_view kOther = "other";
+
+template <std::size_t N>
+Bounds bounds_of(const std::array<double, N>& bounds) {
+  return {bounds.begin(), bounds.end()};
+}
+
+template <class Metric>
+class Family {
+ public:
+  /// bounds: of a histogram only.
+  Family(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
+      : info_(info), bounds_(std::move(bounds)), family_(add(registry, info)) {}
+
+  /// The series with these label values, in the order of the catalogue; made when it is new.
+  Metric* with(LabelValues values) {
+    prometheus::Labels labels;
+    std::string_view names = info_.labels;
+    for (const std::string_view value : values) {
+      const std::size_t comma = names.find(',');
+      labels.emplace(names.substr(0, comma), printable(value, limits::kNameBytes));
+      names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
+    }
+    C10DD_ASSERT(names.empty() && labels.size() == values.size());
+    if constexpr (std::is_same_v<Metric, Histogram>) {
+      return &family_.Add(labels, bounds_);
+    } else {
+      return &family_.Add(labels);
+    }
+  }
+
+  void remove(Metric* series) { family_.Remove(series); }
+
+ private:
+  static prometheus::Family<Metric>& add(prometheus::Registry& registry, const metric::Info& info) {
+    const std::string name(info.name);
+    const std::string help(info.help);
+    if constexpr (std::is_same_v<Metric, Counter>) {
+      C10DD_ASSERT(info.kind == metric::Kind::counter);
+      return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+    } else if constexpr (std::is_same_v<Metric, Gauge>) {
+      C10DD_ASSERT(info.kind == metric::Kind::gauge);
+      return prometheus::BuildGauge().Name(name).Help(help).Register(registry);
+    } else {
+      C10DD_ASSERT(info.kind == metric::Kind::histogram);
+      return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
+    }
+  }
+
+  const metric::Info& info_;
+  Bounds bounds_;
+  prometheus::Family<Metric>& family_;
+};
+
+/// A family whose series are never removed and have a number: after its first use a series costs
+/// one look into an array.
+template <class Metric, std::size_t N = 1>
+class Table {
+ public:
+  Table(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
+      : family_(registry, info, std::move(bounds)) {}
+
+  Metric& at(std::size_t number, LabelValues values) {
+    Metric*& series = series_[number];
+    if (!series) series = family_.with(values);
+    return *series;
+  }
+
+ private:
+  Family<Metric> family_;
+  std::array<Metric*, N> series_{};
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forms of settings.
+#include "daemon/option_values.h"
+
+#include <arpa/inet.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr double kDrainSecondsMax = 3600;
+constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
+
+Failure refused(const std::string& text, const std::string& why) {
+  return failure(Code::invalid_argument, '"' + text + "\" " + why);
+}
+
+bool is_ipv6(std::string address) {
+  address = address.substr(0, address.find('%'));  // the zone of a link-local address
+  in6_addr ignored{};
+  return ::inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
+}
+
+bool is_name(const std::string& host) {
+  return !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '.' || c == '_';
+  });
+}
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::optional<std::string> home() {
+  if (const auto home = environment("HOME")) return home;
+  std::array<char, 4096> buffer;
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found && *found->pw_dir ? std::optional<std::string>(found->pw_dir) : std::nullopt;
+}
+
+}  // namespace
+
+Result<void> set_listen(Options& options, const std::string& text) {
+  const std::string example = "want HOST:PORT, as in 127.0.0.1:29500 or [::1]:29500";
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return refused(text, "has no port; " + example);
+  std::string host = text.substr(0, colon);
+  const std::string digits = text.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    if (!is_ipv6(host)) return refused(text, "has no IPv6 address in its brackets; " + example);
+  } else if (host.find(':') != std::string::npos) {
+    return refused(text, "has more than one colon; put an IPv6 address in brackets; " + example);
+  } else if (!is_name(host)) {
+    return refused(text, "has no valid host; " + example);
+  }
+  std::uint16_t port = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [parsed_to, error] = std::from_chars(digits.data(), end, port);
+  if (digits.empty() || parsed_to != end || error != std::errc()) {
+    return refused(text, "has port \"" + digits + "\"; a port is 0 to 65535, 0 for any free one");
+  }
+  options.listen = text;
+  options.listen_host = host;
+  options.listen_port = port;
+  return {};
+}
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+Result<void> set_allow_insecure_listen(Options& options, const std::string& text) {
+  if (text != "true" && text != "false") return refused(text, "is neither true nor false");
+  options.allow_insecure_listen = text == "true";
+  return {};
+}
+
+Result<void> set_engine(Options& options, const std::string& text) {
+  const auto follows = [&](std::string_view scheme) {
+    return text.starts_with(scheme) && text.size() > scheme.size();
+  };
+  if (text != "memory:" && !follows("rocksdb:") && !follows("redis://")) {
+    return refused(text, "is no engine; want memory:, rocksdb:/path or redis://host:port");
+  }
+  options.engine = text;
+  return {};
+}
+
+Result<void> set_durability(Options& options, const std::string& text) {
+  if (text != "fsync" && text != "os") {
+    return refused(text,
+                   "is no durability; want fsync (survives power loss) or os (survives the "
+                   "death of the process only)");
+  }
+  options.durability = text == "os" ? store::Durability::os : store::Durability::fsync;
+  return {};
+}
+
+std::string durability_text(const Options& options) {
+  return options.durability == store::Durability::os ? "os" : "fsync";
+}
+
+Result<void> set_log_level(Options& options, const std::string& text) {
+  if (std::find(std::begin(kLogLevels), std::end(kLogLevels), text) == std::end(kLogLevels)) {
+    std::string known;
+    for (const std::string_view level : kLogLevels) {
+      known.append(known.empty() ? "" : ", ").append(level);
+    }
+    return refused(text, "is no log level; want one of " + known);
+  }
+  options.log_level = text;
+  return {};
+}
+
+Result<void> set_drain_timeout(Options& options, const std::string& text) {
+  double seconds = 0;
+  const char* end = text.data() + text.size();
+  const auto [parsed_to, error] = std::from_chars(text.data(), end, seconds);
+  const bool number = !text.empty() && parsed_to == end && error == std::errc();
+  if (!number || !(seconds >= 0 && seconds <= kDrainSecondsMax)) {
+    return refused(text, "is no number of seconds from 0 to 3600");
+  }
+  options.drain_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+  return {};
+}
+
+std::string drain_timeout_text(const Options& options) {
+  std::array<char, 32> text;
+  const double seconds = static_cast<double>(options.drain_timeout.count()) / 1000;
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
+  C10DD_ASSERT(error == std::errc());
+  return std::string(text.data(), end);
+}
+
+Result<std::string> default_engine() {
+  if (const auto given = environment("STATE_DIRECTORY")) {
+    return "rocksdb:" + given->substr(0, given->find(':'));  // systemd separates several by colons
+  }
+  if (::geteuid() == 0) return std::string("rocksdb:/var/lib/c10dd");
+  const auto base = environment("XDG_STATE_HOME");
+  if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
+  if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
+  return failure(Code::invalid_argument, "there is no state directory: user " +
+                                             std::to_string(::geteuid()) +
+                                             " has no home; set it, as in rocksdb:/path");
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every option once, and the layers that set it: defaults, file, variables, flags. A wrong value is
+// an error in every layer, also where a later layer would have replaced it.
+// To add an option: a field in options.h, its form in option_values.h, a line in kOptions.
+#include "daemon/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/config_file.h"
+#include "daemon/option_values.h"
+#include "daemon/version.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr int kUsageError = 64;
+
+using Form = ConfigEntry::Form;
+
+struct Option {
+  std::string_view name;   ///< log_level is --log-level, C10DD_LOG_LEVEL and log_level in a file
+  std::string_view value;  ///< its form in the help; empty for a switch
+  Form form;
+  std::string_view sentence;
+  Result<void> (*set)(Options&, const std::string&);  ///< checks; the failure names the text
+  std::string (*get)(const Options&);
+};
+
+constexpr Option kOptions[] = {
+    {"listen", "HOST:PORT", Form::text, "where to serve; port 0 takes any free one", set_listen,
+     [](const Options& o) { return o.listen; }},
+    {"allow_insecure_listen", "", Form::boolean,
+     "DANGER: lets listen be an address that other machines reach.\n"
+     "There is no authentication and no TLS yet: whoever reaches the\n"
+     "port reads and changes every job",
+     set_allow_insecure_listen,
+     [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
+    {"engine", "URL", Form::text,
+     "where state survives: memory: (nowhere), rocksdb:/path or\nredis://host:port[/prefix]",
+     set_engine, [](const Options& o) { return o.engine; }},
+    {"durability", "WHAT", Form::text,
+     "what an acknowledged write survives: fsync (power loss) or os\n(death of the process only)",
+     set_durability, durability_text},
+    {"log_level", "LEVEL", Form::text, "trace, debug, info, warn or error", set_log_level,
+     [](const Options& o) { return o.log_level; }},
+    {"drain_timeout", "SECONDS", Form::number,
+     "how long SIGTERM waits for open requests, 0 to 3600", set_drain_timeout, drain_timeout_text},
+};
+constexpr std::size_t kCount = std::size(kOptions);
+
+std::string flag_of(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string variable_of(std::string_view name) {
+  std::string variable = "C10DD_" + std::string(name);
+  for (char& c : variable) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return variable;
+}
+
+std::string toml_of(const Option& option, const std::string& text) {
+  return option.form == Form::text ? toml_string(text) : text;
+}
+
+/// An engine that cannot be told is missed only when nobody names one.
+Options default_options() {
+  Options options;
+  if (const auto engine = default_engine()) options.engine = *engine;
+  return options;
+}
+
+Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
+
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+/// What to look at after a word that is none of these.
+std::string hint(std::string_view word, const std::vector<std::string>& known) {
+  std::string list;
+  const std::string* nearest = &known.front();
+  for (const std::string& name : known) {
+    list += (list.empty() ? "" : ", ") + name;
+    if (distance(word, name) < distance(word, *nearest)) nearest = &name;
+  }
+  const bool near = distance(word, *nearest) <= 1 + nearest->size() / 5;
+  return near ? "did you mean \"" + *nearest + "\"? known are " + list : "known are " + list;
+}
+
+/// The options as far as they are read, and who set each.
+struct Layers {
+  Options options;
+  std::string source[kCount];
+
+  Result<void> set(std::size_t at, const std::string& text, const std::string& from) {
+    if (!is_utf8(text)) return bad(from + ": \"" + printable(text, 80) + "\" is not UTF-8");
+    Result<void> done = kOptions[at].set(options, text);
+    if (!done) return bad(from + ": " + done.error().detail);
+    source[at] = from;
+    return {};
+  }
+};
+
+Result<void> apply_file(Layers& layers, const std::string& path) {
+  const Result<std::vector<ConfigEntry>> entries = read_config(path);
+  if (!entries) return entries.error();
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) names.emplace_back(option.name);
+  for (const ConfigEntry& entry : *entries) {
+    const auto found = std::find(names.begin(), names.end(), entry.key);
+    if (found == names.end()) {
+      return bad(entry.where + ": unknown key \"" + printable(entry.key, 80) + "\"; " +
+                 hint(entry.key, names));
+    }
+    const auto at = static_cast<std::size_t>(found - names.begin());
+    const std::string from = entry.where + ": " + entry.key;
+    if (entry.form != kOptions[at].form) {
+      return bad(from + ": has type " + entry.type + "; want it as in " + entry.key + " = " +
+                 toml_of(kOptions[at], kOptions[at].get(default_options())));
+    }
+    if (Result<void> done = layers.set(at, entry.text, from); !done) return done;
+  }
+  return {};
+}
+
+struct CommandLine {
+  CLI::App app{"Keeps what the ranks of training jobs agree on: keys, barriers, exchanges.",
+               "c10dd"};
+  CLI::Option* flags[kCount] = {};
+  CLI::Option* config = nullptr;
+  CLI::Option* print_config = nullptr;
+
+  CommandLine() {
+    app.allow_extras();
+    app.set_help_flag("-h,--help", "print this");
+    app.set_version_flag("--version", std::string("c10dd ") + kVersion, "print the version");
+    config = app.add_option("--config")
+                 ->type_name("FILE")
+                 ->description("TOML file with any of the options below\n" + variable_of("config"));
+    print_config =
+        app.add_flag("--print-config")->description("print the options in force as such a file");
+    const Options defaults = default_options();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const Option& option = kOptions[i];
+      const std::string name = flag_of(option.name);
+      flags[i] = option.value.empty() ? app.add_flag(name) : app.add_option(name);
+      if (!option.value.empty()) flags[i]->type_name(std::string(option.value));
+      flags[i]->take_last()->description(std::string(option.sentence) + "\n" +
+                                         variable_of(option.name) + ", default " +
+                                         printable(option.get(defaults), 256));
+    }
+    app.footer("A flag beats its variable, which beats the file. An empty variable is not set.");
+  }
+
+  Failure unknown(const std::string& word) const {
+    if (!word.starts_with("-")) return bad("unexpected argument \"" + printable(word, 80) + '"');
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
+    const std::string flag = word.substr(0, word.find('='));
+    return bad("unknown option \"" + printable(flag, 80) + "\"; " + hint(flag, names));
+  }
+};
+
+std::optional<std::string> variable(std::string_view name) {
+  const char* value = std::getenv(variable_of(name).c_str());
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+Result<void> apply_all(Layers& layers, const CommandLine& line) {
+  if (const auto extra = line.app.remaining(); !extra.empty()) return line.unknown(extra.front());
+  std::optional<std::string> file = variable("config");
+  if (line.config->count() > 0) file = line.config->results().back();
+  Result<void> done = set_listen(layers.options, layers.options.listen);
+  if (file) done = apply_file(layers, *file);
+  for (std::size_t i = 0; i < kCount && done; ++i) {
+    const std::string_view name = kOptions[i].name;
+    if (const auto text = variable(name)) done = layers.set(i, *text, variable_of(name));
+    if (!done || line.flags[i]->count() == 0) continue;
+    done = layers.set(i, line.flags[i]->results().back(), flag_of(name));
+  }
+  Options& options = layers.options;
+  if (done && options.engine.empty()) {
+    Result<std::string> engine = default_engine();
+    if (!engine) return bad("--engine: " + engine.error().detail);
+    done = set_engine(options, *engine);
+  }
+  if (done && !options.allow_insecure_listen && !is_loopback(options.listen_host)) {
+    return bad(layers.source[0] + ": " + options.listen_host +
+               " can be reached from other machines, and there is no authentication and no TLS "
+               "yet: whoever reaches the port reads and changes every job; listen on 127.0.0.1, "
+               "or accept that with " +
+               flag_of("allow_insecure_listen"));
+  }
+  return done;
+}
+
+void print(const Options& options) {
+  std::cout << "# c10dd " << kVersion << ", options in force; loaded with --config FILE\n";
+  const Options defaults = default_options();
+  for (const Option& option : kOptions) {
+    std::cout << "\n# ";
+    for (const char c : option.sentence) std::cout << (c == '\n' ? "\n# " : std::string(1, c));
+    std::cout << "\n# " << flag_of(option.name) << ", " << variable_of(option.name) << ", default "
+              << printable(option.get(defaults), 256) << "\n"
+              << option.name << " = " << toml_of(option, option.get(options)) << "\n";
+  }
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, const char* const* argv) {
+  CommandLine line;
+  Layers layers;
+  std::string error;
+  try {
+    line.app.parse(argc, argv);
+    if (Result<void> done = apply_all(layers, line); !done) error = done.error().detail;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << line.app.help();
+    return {true, 0, {}};
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    return {true, 0, {}};
+  } catch (const CLI::ParseError& bad_line) {
+    error = bad_line.what();
+  }
+  if (!error.empty()) {
+    std::cerr << "c10dd: " << error << "\n";
+    return {true, kUsageError, {}};
+  }
+  if (line.print_config->count() > 0) print(layers.options);
+  return {line.print_config->count() > 0, 0, layers.options};
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers, writes, and waits for room only when the kernel has none.
+#include "daemon/outbox.h"
+
+#include <array>
+
+#include "protocol/limits.h"
+
+namespace c10dd::daemon {
+namespace {
+constexpr std::size_t kGather = 32;                // buffers in one write
+constexpr std::size_t kSegmentBytes = 256 * 1024;  // small frames gather up to this
+}  // namespace
+
+Outbox::Outbox(std::shared_ptr<Stream> stream, std::function<void()> on_drained,
+               std::function<void(const char*)> on_dead)
+    : stream_(std::move(stream)),
+      on_drained_(std::move(on_drained)),
+      on_dead_(std::move(on_dead)) {}
+
+void Outbox::add(native::EncodedReply frame) {
+  bytes_ += frame.size();
+  const bool joins = !segments_.empty() && segments_.back().shared.length == 0 &&
+                     segments_.back().own.size() + frame.head.size() <= kSegmentBytes;
+  if (joins) {
+    segments_.back().own += frame.head;
+    segments_.back().shared = std::move(frame.tail);
+  } else {
+    segments_.push_back({std::move(frame.head), std::move(frame.tail)});
+  }
+  if (bytes_ > limits::kOutboxHardBytes) die("slow_consumer");
+}
+
+bool Outbox::over_soft_limit() const { return bytes_ > limits::kOutboxSoftBytes; }
+
+void Outbox::flush() {
+  while (bytes_ > 0 && !waiting_) {
+    std::array<asio::const_buffer, kGather> buffers;
+    std::size_t count = 0;
+    for (const Segment& segment : segments_) {
+      if (count + 2 > kGather) break;
+      buffers[count++] = asio::buffer(segment.own);
+      const std::string_view shared = segment.shared.view();
+      if (!shared.empty()) buffers[count++] = asio::buffer(shared.data(), shared.size());
+    }
+    std::size_t skip = offset_;
+    std::size_t first = 0;
+    while (skip >= buffers[first].size()) skip -= buffers[first++].size();
+    buffers[first] += skip;
+    ErrorCode failed;
+    const std::size_t written =
+        stream_->write_now(std::span(buffers).subspan(first, count - first), failed);
+    if (failed == asio::error::would_block) {
+      waiting_ = true;
+      stream_->when_writable([self = shared_from_this()](const ErrorCode&) {
+        self->waiting_ = false;
+        self->flush();
+      });
+    } else if (failed) {
+      die("peer");
+    } else {
+      drop(written);
+    }
+  }
+}
+
+void Outbox::drop(std::size_t written) {
+  const bool was_over = over_soft_limit();
+  bytes_ -= written;
+  offset_ += written;
+  while (!segments_.empty()) {
+    Segment& segment = segments_.front();
+    const std::size_t size = segment.own.size() + segment.shared.length;
+    if (offset_ < size) break;
+    offset_ -= size;
+    segments_.pop_front();
+  }
+  if (was_over && !over_soft_limit() && on_drained_) on_drained_();
+}
+
+void Outbox::die(const char* reason) {
+  segments_.clear();
+  bytes_ = offset_ = 0;
+  if (const auto tell = std::exchange(on_dead_, nullptr)) tell(reason);
+}
+
+void Outbox::abandon() {
+  on_drained_ = nullptr;
+  on_dead_ = nullptr;
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plain TCP stream.
+#include "daemon/stream.h"
+
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <memory>
+#include <sstream>
+
+namespace c10dd::daemon {
+
+asio::awaitable<std::size_t> Stream::read_some(asio::mutable_buffer into, ErrorCode& failed) {
+  if (!head_.empty()) {
+    const std::size_t n = asio::buffer_copy(into, asio::buffer(head_));
+    head_.erase(0, n);
+    failed = {};
+    co_return n;
+  }
+  const std::size_t n =
+      co_await socket_.async_read_some(into, asio::redirect_error(asio::use_awaitable, failed));
+  co_return n;
+}
+
+asio::awaitable<void> Stream::write_all(asio::const_buffer from, ErrorCode& failed) {
+  failed = {};
+  while (from.size() > 0 && !failed) {
+    const std::size_t n =
+        co_await socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, failed));
+    from += n;
+  }
+}
+
+void Stream::cancel() {
+  ErrorCode ignored;
+  socket_.cancel(ignored);
+}
+
+asio::awaitable<void> Stream::finish() {
+  constexpr auto kLinger = std::chrono::seconds(1);
+  constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
+  ErrorCode failed;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);
+  asio::steady_timer deadline(socket_.get_executor(), kLinger);
+  const auto over = std::make_shared<bool>(false);
+  deadline.async_wait([this, over](const ErrorCode& cancelled) {
+    if (!cancelled && !*over) cancel();
+  });
+  std::string discard(64 * 1024, '\0');
+  std::size_t total = 0;
+  while (!failed && total < kDiscardMax) {
+    total += co_await socket_.async_read_some(asio::buffer(discard),
+                                              asio::redirect_error(asio::use_awaitable, failed));
+  }
+  *over = true;
+  deadline.cancel();
+  close();
+}
+
+void Stream::close() {
+  ErrorCode ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  socket_.close(ignored);
+}
+
+std::string Stream::peer() const {
+  ErrorCode failed;
+  const auto endpoint = socket_.remote_endpoint(failed);
+  std::ostringstream text;
+  text << endpoint;
+  return failed ? "unknown" : text.str();
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Readiness per bucket and launch order. One lock; copies happen outside of it.
+#include "ddp/reducer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "ddp/agreement.h"
+
+namespace c10dd::ddp {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::align_val_t kAlignment{64};
+
+/// Zeroed, aligned for vector instructions, owned by the tensor.
+Tensor allocate(DType dtype, std::size_t count) {
+  const std::size_t bytes = std::max<std::size_t>(count * size_of(dtype), 1);
+  std::shared_ptr<void> memory(::operator new(bytes, kAlignment),
+                               [](void* data) { ::operator delete(data, kAlignment); });
+  std::memset(memory.get(), 0, bytes);
+  return Tensor{.data = memory.get(), .count = count, .dtype = dtype, .owner = memory};
+}
+
+std::size_t to_bytes(double megabytes) {
+  if (!(megabytes > 0) || megabytes > 1e6) {
+    throw InvalidArgument("bucket cap of " + std::to_string(megabytes) +
+                          " MB is not between 0 and 1000000");
+  }
+  return std::max<std::size_t>(static_cast<std::size_t>(megabytes * (1 << 20)), 1);
+}
+
+void copy(const Tensor& to, const Tensor& from) {
+  if (from.count > 0 && to.data != from.data) std::memcpy(to.data, from.data, from.bytes());
+}
+
+}  // namespace
+
+double ReducerStats::overlap() const {
+  if (communication_seconds <= 0) return 0;
+  return std::clamp(1 - exposed_seconds / communication_seconds, 0.0, 1.0);
+}
+
+struct Reducer::State {
+  /// A bucket's memory and where it stands in the present step.
+  struct Slot {
+    Tensor memory;
+    std::size_t waiting = 0;  // for so many parameters
+    WorkPtr work;
+  };
+
+  ProcessGroup& group;
+  const std::vector<Parameter> parameters;
+  std::vector<Bucket> plan;
+  std::vector<Tensor> views;           // of each parameter in its bucket
+  std::vector<std::size_t> bucket_of;  // of each parameter
+
+  mutable std::mutex mutex;
+  std::vector<bool> marked;
+  std::vector<Slot> slots;
+  std::size_t launched = 0;
+  ReducerStats stats;
+
+  State(ProcessGroup& g, std::vector<Parameter> p) : group(g), parameters(std::move(p)) {}
+
+  std::string named(std::size_t index) const {
+    return std::to_string(index) + " \"" + parameters[index].name + "\"";
+  }
+
+  void check_gradients() const {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const Tensor& gradient = parameters[i].gradient;
+      const Tensor& value = parameters[i].value;
+      if (gradient.data == nullptr) continue;
+      if (gradient.count != value.count || gradient.dtype != value.dtype) {
+        throw InvalidArgument(
+            "gradient of parameter " + named(i) + " has " + std::to_string(gradient.count) + " x " +
+            std::string(name_of(gradient.dtype)) + ", its value has " +
+            std::to_string(value.count) + " x " + std::string(name_of(value.dtype)));
+      }
+    }
+  }
+
+  void build(const BucketLimits& limits) {
+    std::vector<GradientSize> sizes;
+    for (const Parameter& p : parameters) sizes.push_back({p.value.count, p.value.dtype});
+    plan = plan_buckets(sizes, limits);
+    views.resize(parameters.size());
+    bucket_of.resize(parameters.size());
+    marked.resize(parameters.size());
+    for (std::size_t b = 0; b < plan.size(); ++b) {
+      const Bucket& bucket = plan[b];
+      slots.push_back({allocate(bucket.dtype, bucket.count), bucket.parameters.size(), nullptr});
+      stats.bytes += slots[b].memory.bytes();
+      for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+        const std::size_t parameter = bucket.parameters[i];
+        bucket_of[parameter] = b;
+        views[parameter] =
+            slots[b].memory.slice(bucket.offsets[i], parameters[parameter].value.count);
+      }
+    }
+    stats.buckets = plan.size();
+  }
+
+  // The buckets serve as staging: as many broadcasts as buckets, no further memory.
+  void broadcast_parameters() {
+    const bool source = group.rank() == 0;
+    if (source) {
+      for (std::size_t i = 0; i < parameters.size(); ++i) copy(views[i], parameters[i].value);
+    }
+    for (Slot& slot : slots) slot.work = group.broadcast(slot.memory, 0);
+    wait_for_all();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (!source) copy(parameters[i].value, views[i]);
+    }
+    for (Slot& slot : slots) {
+      std::memset(slot.memory.data, 0, slot.memory.bytes());
+      slot.work.reset();
+    }
+  }
+
+  // Waits for every bucket even if one fails: afterwards nobody touches their memory.
+  void wait_for_all() {
+    std::exception_ptr first;
+    for (Slot& slot : slots) {
+      try {
+        if (slot.work) slot.work->wait();
+      } catch (...) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  }
+
+  void launch_full_buckets() {
+    while (launched < slots.size() && slots[launched].waiting == 0) {
+      slots[launched].work = group.all_reduce(slots[launched].memory, ReduceOp::avg);
+      ++launched;
+    }
+  }
+
+  void end_step(std::chrono::duration<double> blocked, bool averaged) {
+    for (std::size_t i = 0; averaged && i < parameters.size(); ++i) {
+      const Tensor& own = parameters[i].gradient;
+      if (own.data != nullptr) copy(own, views[i]);
+    }
+    const std::lock_guard lock(mutex);
+    for (std::size_t b = 0; b < slots.size(); ++b) {
+      const std::chrono::duration<double> spent = slots[b].work->duration();
+      stats.communication_seconds += spent.count();
+      slots[b].work.reset();
+      slots[b].waiting = plan[b].parameters.size();
+    }
+    stats.exposed_seconds += blocked.count();
+    ++stats.steps;
+    launched = 0;
+    marked.assign(parameters.size(), false);
+  }
+
+  void throw_for_unmarked() const {
+    constexpr std::size_t kNamed = 5;
+    std::string names;
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (marked[i]) continue;
+      if (count < kNamed) names += (count > 0 ? ", " : "") + named(i);
+      ++count;
+    }
+    throw InvalidArgument(
+        "finish: " + std::to_string(count) + " of " + std::to_string(parameters.size()) +
+        " parameters were not marked ready: " + names + (count > kNamed ? ", ..." : "") +
+        "; every parameter needs a gradient in every step");
+  }
+};
+
+Reducer::Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options)
+    : state_(std::make_unique<State>(group, std::move(parameters))) {
+  const BucketLimits limits{to_bytes(options.first_bucket_cap_mb), to_bytes(options.bucket_cap_mb)};
+  state_->check_gradients();
+  require_equal_parameters(group, state_->parameters);
+  state_->build(limits);
+  if (options.broadcast_parameters) state_->broadcast_parameters();
+}
+
+Reducer::~Reducer() {
+  try {
+    state_->wait_for_all();
+  } catch (const std::exception&) {
+    // finish() would have told; nobody listens any more.
+  }
+}
+
+Tensor Reducer::gradient(std::size_t parameter) const {
+  const State& s = *state_;
+  if (parameter >= s.parameters.size()) {
+    throw InvalidArgument("gradient: parameter " + std::to_string(parameter) + " of " +
+                          std::to_string(s.parameters.size()));
+  }
+  const Tensor& own = s.parameters[parameter].gradient;
+  return own.data != nullptr ? own : s.views[parameter];
+}
+
+void Reducer::mark_ready(std::size_t parameter) {
+  State& s = *state_;
+  const Tensor from = gradient(parameter);
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.marked[parameter]) {
+      throw InvalidArgument("parameter " + s.named(parameter) +
+                            " was marked ready twice in one step");
+    }
+    s.marked[parameter] = true;
+  }
+  // Outside the lock: places in a bucket are disjoint, and the bucket waits for this one.
+  copy(s.views[parameter], from);
+  const std::lock_guard lock(s.mutex);
+  --s.slots[s.bucket_of[parameter]].waiting;
+  s.launch_full_buckets();
+}
+
+void Reducer::finish() {
+  State& s = *state_;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.launched < s.slots.size()) s.throw_for_unmarked();
+  }
+  const auto begin = Clock::now();
+  std::exception_ptr failed;
+  try {
+    s.wait_for_all();
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  s.end_step(Clock::now() - begin, !failed);
+  if (failed) std::rethrow_exception(failed);
+}
+
+const std::vector<Bucket>& Reducer::buckets() const { return state_->plan; }
+
+ReducerStats Reducer::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+}  // namespace c10dd::ddp

@@ -1,0 +1,357 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A real training job through the death of the daemon.
+
+Starts the daemon on a durable engine and two ranks that train on it, kills the daemon in the middle
+of an epoch, starts it again when the ranks are waiting for it, and checks at the end that nothing
+was lost, nothing counted twice and the training is what one process alone would have done. Exit
+code 0: all checks hold, 1: one does not. Stops everything that it started, whatever happens.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from collective_table import read_collectives, table
+from processes import Failed, Processes
+
+HERE = Path(__file__).resolve().parent
+BIN = Path(os.environ.get("C10DD_BIN", HERE.parent.parent / "build" / "bin"))
+DATA = HERE / "data" / "digits.csv"
+JOB = "digits"
+WORLD_SIZE = 2
+OUTAGES_MAX = 3
+CALLS = {"wait", "add", "barrier"}
+ACCURACY_MIN = 0.95
+LOSS_DIFFERENCE_MAX = 1e-4
+BUCKETS_MIN = 3
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def parse(line):
+    """The word and the key=value pairs of a line that digits prints."""
+    word, *pairs = line.split()
+    return word, dict(pair.split("=", 1) for pair in pairs)
+
+
+def clean_environment(**more):
+    """This environment without what would reconfigure the daemon or the ranks."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("C10DD_")}
+    return {**kept, **more}
+
+
+def start_redis(processes, folder):
+    """A server of our own that syncs every write; the engine's URL."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = processes.start(
+        "redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
+                  "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize",
+                  "no"], clean_environment())
+    while True:
+        line = processes.first_line(server)
+        if line is None:
+            raise Failed(f"redis-server did not start{server.last_words()}")
+        if "Ready to accept connections" in line:
+            return f"redis://127.0.0.1:{port}"
+
+
+class Daemon:
+    """c10dd: dies, and comes back on the same port."""
+
+    def __init__(self, processes, engine):
+        self.processes = processes
+        self.engine = engine
+        self.address = "127.0.0.1:0"
+        self.process = None
+        self.killed_at = None
+        self.away = 0.0
+
+    def start(self):
+        self.process = self.processes.start(
+            "daemon", [str(BIN / "c10dd"), "--listen", self.address, "--engine", self.engine],
+            clean_environment())
+        line = self.processes.first_line(self.process)
+        if line is None or not line.startswith("listening on "):
+            raise Failed(f"the daemon did not start{self.process.last_words()}")
+        self.address = line.split()[-1]
+        if self.killed_at is not None:
+            self.away += time.monotonic() - self.killed_at
+            self.killed_at = None
+
+    def kill(self):
+        self.killed_at = time.monotonic()
+        self.processes.kill(self.process)
+
+    @property
+    def down(self):
+        return self.killed_at is not None
+
+    def metrics(self):
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as answer:
+            return answer.read().decode()
+
+
+class Run:
+    """What the ranks of one training printed at its end."""
+
+    def __init__(self):
+        self.images = 0        # in the training set
+        self.buckets = {}      # by rank, as all below
+        self.results = {}
+        self.reducers = {}
+        self.clients = {}
+        self.losses = {}       # by (rank, epoch)
+        self.collectives = {}  # count by (process_group, collective, backend), of all ranks
+
+    def hear(self, word, fields):
+        if word == "data":
+            self.images = int(fields["train"])
+        elif word == "loss":
+            self.losses[fields["rank"], int(fields["epoch"])] = float(fields["value"])
+        elif word == "collective":
+            key = (fields["process_group"], fields["collective"], fields["backend"])
+            self.collectives[key] = self.collectives.get(key, 0) + int(fields["count"])
+        else:
+            by_rank = {"buckets": self.buckets, "result": self.results, "reducer": self.reducers,
+                       "client": self.clients}.get(word)
+            if by_rank is not None:
+                by_rank[fields["rank"]] = fields
+
+
+class Outages:
+    """Kills the daemon in the middle of an epoch, and starts it again when every rank has said
+    that its calls are waiting for it. Should a call have slipped through before the kill, there is
+    another outage."""
+
+    def __init__(self, daemon, first_epoch):
+        self.daemon = daemon
+        self.next_epoch = first_epoch
+        self.count = 0
+        self.half = set()
+        self.waiting = {}
+        self.all_waited = False
+
+    def hear(self, word, fields):
+        epoch = int(fields.get("epoch", 0))
+        if word == "half" and epoch == self.next_epoch and not self.daemon.down:
+            self.half.add(fields["rank"])
+            if len(self.half) == WORLD_SIZE:
+                self.kill(epoch)
+        elif word == "outstanding" and self.daemon.down and epoch >= self.next_epoch:
+            self.waiting[fields["rank"]] = set(fields["calls"].split(","))
+            say(f"   rank {fields['rank']}: outstanding since the end of epoch {epoch}: "
+                f"{fields['calls'].replace(',', ', ')}")
+            if len(self.waiting) == WORLD_SIZE:
+                self.restart(epoch)
+
+    def kill(self, epoch):
+        self.daemon.kill()
+        self.count += 1
+        self.waiting = {}
+        say(f"== SIGKILL to the daemon in the middle of epoch {epoch}; training goes on")
+
+    def restart(self, epoch):
+        self.daemon.start()
+        say(f"== the daemon is back on {self.daemon.address} after {self.daemon.away:.2f} s")
+        self.all_waited = all(CALLS <= calls for calls in self.waiting.values())
+        self.half = set()
+        self.next_epoch = None
+        if not self.all_waited and self.count < OUTAGES_MAX:
+            self.next_epoch = epoch + 2
+
+
+def show_epoch(fields, away):
+    say(f"   epoch {fields['number']:>2}/{fields['of']}  loss {fields['loss']}  test accuracy "
+        f"{fields['test_accuracy']}  {fields['images_per_second']:>6} images/s"
+        f"{'  (daemon away)' if away else ''}")
+
+
+def listen(processes, ranks, hear):
+    """Hears these processes until all have ended well."""
+    open_ends = set(ranks)
+    while open_ends:
+        process, line = processes.next_event()
+        if line is not None:
+            if process in open_ends and line:
+                hear(*parse(line))
+            continue
+        if process not in open_ends:
+            raise Failed(f"{process.name} ended{process.last_words()}")
+        open_ends.remove(process)
+        if process.child.wait() != 0:
+            raise Failed(f"{process.name} ended with {process.child.returncode}"
+                         f"{process.last_words()}")
+
+
+def train_with_ranks(processes, daemon, options):
+    run = Run()
+    outages = Outages(daemon, max(1, options.epochs * 2 // 5))
+
+    def hear(word, fields):
+        run.hear(word, fields)
+        outages.hear(word, fields)
+        if word == "epoch":
+            show_epoch(fields, daemon.down)
+        elif word == "buckets" and fields["rank"] == "0":
+            say(f"   {fields['per_step']} buckets and {int(fields['bytes']):,} bytes of gradients "
+                "in every step")
+
+    ranks = []
+    for rank in range(WORLD_SIZE):
+        environment = clean_environment(C10DD_URL=f"c10dd://{daemon.address}/{JOB}",
+                                        C10DD_RUN="demo", RANK=str(rank),
+                                        WORLD_SIZE=str(WORLD_SIZE))
+        ranks.append(processes.start(f"rank {rank}", digits(options), environment))
+    listen(processes, ranks, hear)
+    return run, outages
+
+
+def train_alone(processes, options):
+    run = Run()
+    alone = processes.start("one process alone", digits(options) + ["--single"],
+                            clean_environment())
+    listen(processes, [alone], run.hear)
+    return run
+
+
+def digits(options):
+    return [str(BIN / "digits"), "--data", str(DATA), "--epochs", str(options.epochs)]
+
+
+class Checks:
+    """Says every result; remembers what does not hold."""
+
+    def __init__(self):
+        self.failed = []
+
+    def check(self, holds, text, demand):
+        say(text)
+        if not holds:
+            self.failed.append(f"{text}; demanded: {demand}")
+
+
+def report(run, outages, reference, daemon, options):
+    checks = Checks()
+    hashes = [result["parameters"] for _, result in sorted(run.results.items())]
+    identical = len(hashes) == WORLD_SIZE and len(set(hashes)) == 1
+    checks.check(identical, f"parameters {' '.join(hashes)}; parameters identical: "
+                 f"{'yes' if identical else 'no'}", "equal hashes of all ranks")
+
+    differences = [abs(loss - reference.losses["0", epoch])
+                   for (_, epoch), loss in run.losses.items()]
+    complete = len(differences) == WORLD_SIZE * options.epochs
+    largest = max(differences) if complete else float("inf")
+    checks.check(largest <= LOSS_DIFFERENCE_MAX,
+                 f"largest loss difference to one process alone {largest:.1e}",
+                 f"at most {LOSS_DIFFERENCE_MAX:.0e} in all {options.epochs} epochs")
+
+    buckets = min(int(fields["buckets"]) for fields in run.reducers.values())
+    overlaps = ", ".join(f"{float(fields['overlap']):.0%}"
+                         for _, fields in sorted(run.reducers.items()))
+    checks.check(buckets >= BUCKETS_MIN,
+                 f"buckets per step {buckets}, communication hidden behind backward: {overlaps}",
+                 f"at least {BUCKETS_MIN} buckets")
+
+    away = ", ".join(f"{float(fields['away_seconds']):.2f}"
+                     for _, fields in sorted(run.clients.items()))
+    checks.check(outages.all_waited,
+                 f"daemon away {daemon.away:.2f} s in {outages.count} outage"
+                 f"{'s' if outages.count != 1 else ''}; as the ranks saw it: {away} s",
+                 "an outage with a wait, an add and a barrier outstanding on every rank")
+    reissued = [int(fields["reissued"]) for _, fields in sorted(run.clients.items())]
+    checks.check(min(reissued) > 0, f"calls re-issued {sum(reissued)} "
+                 f"({' + '.join(map(str, reissued))})", "more than 0 on every rank")
+    failures = sum(int(fields["failures"]) for fields in run.clients.values())
+    calls = sum(int(fields["calls"]) for fields in run.clients.values())
+    checks.check(failures == 0, f"calls {calls}, failed {failures}", "none failed")
+    expected = options.epochs * run.images
+    counted = sorted({int(fields["images"]) for fields in run.clients.values()})
+    checks.check(counted == [expected],
+                 f"images counted by the daemon {', '.join(map(str, counted))}, "
+                 f"expected {expected}", "equal")
+
+    collectives = read_collectives(daemon.metrics(), JOB)
+    say("collectives, from the daemon's /metrics:")
+    for line in table(collectives):
+        say("   " + line)
+    exported = {key: one.count for key, one in collectives.items()}
+    checks.check(bool(exported) and exported == run.collectives,
+                 f"collectives counted by the daemon {sum(exported.values())}, by the ranks "
+                 f"{sum(run.collectives.values())}", f"equal in every row; ranks: {run.collectives}")
+
+    accuracy = min(float(result["test_accuracy"]) for result in run.results.values())
+    checks.check(accuracy >= ACCURACY_MIN, f"test accuracy {accuracy:.3f}",
+                 f"at least {ACCURACY_MIN}")
+    if checks.failed:
+        raise Failed("\n  ".join(["these checks do not hold:", *checks.failed]))
+
+
+def demo(options, processes, folder):
+    begin = time.monotonic()
+    engine = (start_redis(processes, folder) if options.engine == "redis"
+              else f"rocksdb:{folder}/state")
+    daemon = Daemon(processes, engine)
+    daemon.start()
+    say(f"== the daemon listens on {daemon.address}, engine {engine}")
+    say(f"== {WORLD_SIZE} ranks train on the digits, {options.epochs} epochs, backend gloo")
+    run, outages = train_with_ranks(processes, daemon, options)
+    say("== the same batches in one process alone")
+    reference = train_alone(processes, options)
+    say("== results")
+    report(run, outages, reference, daemon, options)
+    say(f"== all checks hold, {time.monotonic() - begin:.1f} s")
+    if options.hold > 0:
+        say(f"== the daemon stays on {daemon.address} for {options.hold:g} s")
+        with contextlib.suppress(KeyboardInterrupt):
+            time.sleep(options.hold)
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", choices=["rocksdb", "redis"], default="rocksdb",
+                        help="where the daemon keeps its state; redis: a server of our own")
+    parser.add_argument("--epochs", type=int, default=24, help="default: 24")
+    parser.add_argument("--hold", type=float, default=0, metavar="SECONDS",
+                        help="keep the daemon up after the end, to look at it")
+    parser.add_argument("--limit", type=float, default=180, metavar="SECONDS",
+                        help="give up after that long; default: 180")
+    options = parser.parse_args()
+    if options.epochs < 4:
+        parser.error("--epochs: at least 4, so that there is a middle")
+    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, interrupt)
+    with tempfile.TemporaryDirectory(prefix="c10dd-demo-") as folder:
+        processes = Processes(folder, options.limit)
+        try:
+            demo(options, processes, folder)
+        except Failed as failure:
+            print(f"demo: {failure}", file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("demo: interrupted", file=sys.stderr)
+            return 130
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            processes.stop_all()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

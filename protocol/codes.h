@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Why a request failed: the one table of codes. Standard library only, so that public SDK headers
+// may include it. To add a code: append a line here, and only if some caller would act differently.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace c10dd {
+
+/// Values travel on the wire: append, never renumber, never reuse.
+enum class Code : std::uint8_t {
+  ok = 0,
+  malformed = 1,   ///< bytes that are no message of this protocol
+  unknown_op = 2,  ///< well framed, but this daemon does not know the operation
+  version_unsupported = 3,
+  too_large = 4,  ///< a limit of the request itself; the detail has both numbers
+  invalid_argument = 5,
+  not_found = 6,
+  timed_out = 7,            ///< the detail names what or who was missing
+  quota_exceeded = 8,       ///< a limit of the job or the daemon; the detail has both numbers
+  wrong_type = 9,           ///< add on a value that is no decimal integer
+  out_of_range = 10,        ///< add would overflow; the value is unchanged
+  size_mismatch = 11,       ///< two world sizes, shapes or part counts for one barrier or exchange
+  rank_taken = 12,          ///< another session already arrived as this rank
+  sequence_reused = 13,     ///< same session and sequence, different request
+  window_exceeded = 14,     ///< more unacknowledged requests than the session window
+  session_unknown = 15,     ///< a request on a channel that has no session
+  session_superseded = 16,  ///< the session was opened again on another connection
+  state_rolled_back = 17,   ///< the daemon holds less than this client has seen
+  stale_generation = 18,
+  outcome_unknown = 19,  ///< too old to tell whether it was applied; never applied again
+  not_owner = 20,        ///< another daemon owns the job; addresses say where
+  unavailable = 21,      ///< cannot serve now (starting, draining, engine lost); retry
+  aborted = 22,
+  permission_denied = 23,
+  unsupported = 24,
+  closed = 25,  ///< the client object was closed while the call was pending
+  internal = 26,
+};
+
+struct CodeInfo {
+  Code code;
+  std::string_view name;  ///< stable, lower snake case
+  int http_status;
+  bool retryable;  ///< the same request may succeed later without a change
+};
+
+inline constexpr CodeInfo kCodes[] = {
+    {Code::ok, "ok", 200, false},
+    {Code::malformed, "malformed", 400, false},
+    {Code::unknown_op, "unknown_op", 404, false},
+    {Code::version_unsupported, "version_unsupported", 505, false},
+    {Code::too_large, "too_large", 413, false},
+    {Code::invalid_argument, "invalid_argument", 400, false},
+    {Code::not_found, "not_found", 404, false},
+    {Code::timed_out, "timed_out", 504, true},
+    {Code::quota_exceeded, "quota_exceeded", 507, true},
+    {Code::wrong_type, "wrong_type", 409, false},
+    {Code::out_of_range, "out_of_range", 409, false},
+    {Code::size_mismatch, "size_mismatch", 409, false},
+    {Code::rank_taken, "rank_taken", 409, false},
+    {Code::sequence_reused, "sequence_reused", 409, false},
+    {Code::window_exceeded, "window_exceeded", 429, true},
+    {Code::session_unknown, "session_unknown", 404, false},
+    {Code::session_superseded, "session_superseded", 409, false},
+    {Code::state_rolled_back, "state_rolled_back", 409, false},
+    {Code::stale_generation, "stale_generation", 409, false},
+    {Code::outcome_unknown, "outcome_unknown", 500, false},
+    {Code::not_owner, "not_owner", 421, true},
+    {Code::unavailable, "unavailable", 503, true},
+    {Code::aborted, "aborted", 409, false},
+    {Code::permission_denied, "permission_denied", 403, false},
+    {Code::unsupported, "unsupported", 501, false},
+    {Code::closed, "closed", 499, false},
+    {Code::internal, "internal", 500, false},
+};
+
+namespace detail {
+constexpr bool codes_are_in_order() {
+  std::uint8_t expected = 0;
+  for (const CodeInfo& info : kCodes) {
+    if (static_cast<std::uint8_t>(info.code) != expected++) return false;
+  }
+  return true;
+}
+static_assert(codes_are_in_order(), "kCodes is indexed by value");
+}  // namespace detail
+
+/// Describes a code; an unknown value (a newer peer) is described as internal.
+constexpr const CodeInfo& describe(Code code) {
+  const auto index = static_cast<std::size_t>(code);
+  return index < std::size(kCodes) ? kCodes[index]
+                                   : kCodes[static_cast<std::size_t>(Code::internal)];
+}
+
+constexpr std::string_view name_of(Code code) { return describe(code).name; }
+
+}  // namespace c10dd

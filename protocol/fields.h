@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binary form of described structs, derived from their field lists. Grammar: PROTOCOL.md.
+// A struct is its fields in order; nested structs are length-prefixed. An extra tail is ignored,
+// a missing tail takes defaults (rolling upgrades, stored rows); a field cut in its middle is
+// malformed. A list has at most limits::kListElements, so that decoding cannot multiply its input.
+#pragma once
+
+#include <bit>
+#include <boost/describe/members.hpp>
+#include <cstring>
+#include <map>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "protocol/limits.h"
+#include "protocol/ops.h"
+
+namespace c10dd::wire {
+
+static_assert(std::endian::native == std::endian::little, "the wire is little endian");
+
+template <class T>
+concept Described = boost::describe::has_describe_members<T>::value;
+
+template <class T>
+concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
+
+/// Appends to a byte string. Length fields are 32 bits: the caller checks limits before.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+
+  template <Scalar T>
+  void put(T value) {
+    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void put(std::string_view value) {
+    put(static_cast<std::uint32_t>(value.size()));
+    out_.append(value);
+  }
+  void put(const std::string& value) { put(std::string_view(value)); }
+  void put(const SharedBytes& value) { put(value.view()); }
+  void put(Duration value) { put(static_cast<std::int64_t>(value.count())); }
+  void put(const SessionId& id) {
+    put(id.high);
+    put(id.low);
+  }
+  void put(const Stamp& stamp) {
+    put(stamp.incarnation);
+    put(stamp.epoch);
+    put(stamp.revision);
+  }
+  template <class T>
+  void put(const std::vector<T>& values) {
+    put(static_cast<std::uint32_t>(values.size()));
+    for (const T& value : values) put(value);
+  }
+  void put(const std::map<std::string, std::string>& values) {
+    put(static_cast<std::uint32_t>(values.size()));
+    for (const auto& [key, value] : values) {
+      put(key);
+      put(value);
+    }
+  }
+  template <Described T>
+  void put(const T& value) {
+    const std::size_t at = out_.size();
+    put(std::uint32_t{0});
+    put_fields(value);
+    const auto length = static_cast<std::uint32_t>(out_.size() - at - sizeof(std::uint32_t));
+    std::memcpy(out_.data() + at, &length, sizeof length);
+  }
+  template <Described T>
+  void put_fields(const T& value) {
+    using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
+    boost::mp11::mp_for_each<Fields>([&](auto field) { put(value.*field.pointer); });
+  }
+
+ private:
+  Bytes& out_;
+};
+
+/// Reads what Writer wrote. After a failed get, ok() is false and offset() is where it failed.
+class Reader {
+ public:
+  explicit Reader(std::string_view in) : begin_(in.data()), in_(in) {}
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return in_.empty(); }
+  std::size_t offset() const { return static_cast<std::size_t>(in_.data() - begin_); }
+  /// After a failed get: the length of the list that was too long, else 0.
+  std::size_t too_many() const { return too_many_; }
+
+  template <Scalar T>
+  void get(T& value) {
+    if (in_.size() < sizeof value) return fail();
+    if constexpr (std::is_same_v<T, bool>) {
+      value = in_.front() != 0;
+    } else {
+      std::memcpy(&value, in_.data(), sizeof value);
+    }
+    in_.remove_prefix(sizeof value);
+  }
+  void get(std::string& value) {
+    const std::string_view bytes = take();
+    if (ok_) value.assign(bytes);
+  }
+  void get(SharedBytes& value) {
+    const std::string_view bytes = take();
+    if (ok_) value = {std::make_shared<const Bytes>(bytes), 0, bytes.size()};
+  }
+  void get(Duration& value) {
+    std::int64_t count = 0;
+    get(count);
+    if (ok_) value = Duration(count);
+  }
+  void get(SessionId& id) {
+    get(id.high);
+    get(id.low);
+  }
+  void get(Stamp& stamp) {
+    get(stamp.incarnation);
+    get(stamp.epoch);
+    get(stamp.revision);
+  }
+  template <class T>
+  void get(std::vector<T>& values) {
+    std::uint32_t count = take_count();
+    values.clear();
+    values.reserve(std::min<std::size_t>(count, in_.size() / kMinimumSize<T>));
+    while (ok_ && count-- > 0) get(values.emplace_back());
+  }
+  void get(std::map<std::string, std::string>& values) {
+    std::uint32_t count = take_count();
+    values.clear();
+    while (ok_ && count-- > 0) {
+      std::string key;
+      get(key);
+      get(values[std::move(key)]);
+    }
+  }
+  template <Described T>
+  void get(T& value) {
+    Reader nested(take());
+    if (!ok_) return;
+    nested.get_fields(value);
+    ok_ = nested.ok_;
+    too_many_ = nested.too_many_;
+  }
+  template <Described T>
+  void get_fields(T& value) {
+    using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
+    boost::mp11::mp_for_each<Fields>([&](auto field) {
+      if (ok_ && !at_end()) get(value.*field.pointer);
+    });
+  }
+
+ private:
+  template <class T>
+  static constexpr std::size_t kMinimumSize = Scalar<T> ? sizeof(T) : sizeof(std::uint32_t);
+
+  void fail() { ok_ = false; }
+  /// A length-prefixed slice; fails if it reaches past the end.
+  std::string_view take() {
+    std::uint32_t length = 0;
+    get(length);
+    if (!ok_ || in_.size() < length) {
+      fail();
+      return {};
+    }
+    const std::string_view bytes = in_.substr(0, length);
+    in_.remove_prefix(length);
+    return bytes;
+  }
+  std::uint32_t take_count() {
+    std::uint32_t count = 0;
+    get(count);
+    if (ok_ && count > limits::kListElements) too_many_ = count;
+    if (too_many_ != 0 || count > in_.size()) fail();  // every element takes at least a byte
+    return ok_ ? count : 0;
+  }
+
+  const char* begin_;
+  std::string_view in_;
+  std::size_t too_many_ = 0;
+  bool ok_ = true;
+};
+
+/// The fields of a struct, without a length prefix: a frame body or the value of a row.
+template <Described T>
+Bytes encode(const T& value) {
+  Bytes out;
+  Writer(out).put_fields(value);
+  return out;
+}
+
+/// Overwrites `value`, also when it fails.
+template <Described T>
+Result<void> decode_into(T& value, std::string_view in) {
+  Reader reader(in);
+  reader.get_fields(value);
+  if (reader.too_many() != 0) {
+    return failure(Code::too_large, "list of " + std::to_string(reader.too_many()) +
+                                        " elements, limit " +
+                                        std::to_string(limits::kListElements));
+  }
+  if (!reader.ok()) {
+    return failure(Code::malformed, "malformed message: field cut short at byte " +
+                                        std::to_string(reader.offset()) + " of " +
+                                        std::to_string(in.size()));
+  }
+  return {};
+}
+
+template <Described T>
+Result<T> decode(std::string_view in) {
+  T value;
+  if (Result<void> decoded = decode_into(value, in); !decoded) return decoded.error();
+  return value;
+}
+
+}  // namespace c10dd::wire

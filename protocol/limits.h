@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every bound of the service, once. Exceeding one is an ordinary error that prints both numbers.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace c10dd::limits {
+
+inline constexpr std::size_t kKeyBytes = 8 * 1024;           // the bound of PyTorch's TCPStore
+inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // likewise
+inline constexpr std::size_t kKeysPerRequest = 131'072;      // likewise
+inline constexpr std::size_t kListElements = 1'048'576;      // of any list in a message
+inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
+inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // before a session is open
+inline constexpr std::size_t kCredentialBytes = 8 * 1024;
+inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
+inline constexpr std::size_t kLabels = 64;      // labels of one session
+inline constexpr std::size_t kListPageKeys = 65'536;
+inline constexpr std::size_t kListPageBytes = 8 * 1024 * 1024;
+
+inline constexpr std::size_t kSessionWindow = 1'024;  // unacknowledged requests of a session
+inline constexpr std::size_t kChannelsPerConnection = 65'536;
+inline constexpr std::size_t kSessionsPerJob = 131'072;
+inline constexpr std::size_t kJobs = 65'536;
+inline constexpr std::size_t kWaitsPerJob = 1'048'576;  // blocked requests
+inline constexpr std::size_t kKeysPerJob = 4'194'304;
+inline constexpr std::size_t kBytesPerJob = std::size_t{4} * 1024 * 1024 * 1024;
+inline constexpr std::size_t kStoredReplyBytes = 256;
+inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;   // reading pauses above
+inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // the connection ends above
+
+inline constexpr std::uint32_t kWorldSize = 131'072;
+inline constexpr std::size_t kMeetingsPerJob = 16'384;  // unfinished barriers and exchanges
+inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late retries
+inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
+inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges
+inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;
+inline constexpr std::size_t kMissingNamed = 64;  // ranges of ranks named in one error
+
+inline constexpr std::size_t kSeriesPerReport = 512;
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job, then "other"
+inline constexpr std::size_t kCollectiveNames = 32;    // likewise
+inline constexpr std::size_t kBackendNames = 8;        // likewise
+inline constexpr std::size_t kJobsInMetrics = 200;     // then "other"
+
+inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
+inline constexpr std::chrono::seconds kHelloDeadline{5};
+inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
+inline constexpr std::chrono::milliseconds kSessionTtl{2500};
+
+inline constexpr std::size_t kHttpHeaderBytes = 8 * 1024;
+inline constexpr std::size_t kHttpBodyBytes = 1024 * 1024;
+
+static_assert(kListElements >= kKeysPerRequest && kListElements >= kWorldSize, "a list fits");
+static_assert(kFrameBytes >= kValueBytes + kKeyBytes + 1024, "a frame fits a maximal value");
+static_assert(kHelloFrameBytes >= kCredentialBytes + 4 * kNameBytes, "a hello fits");
+static_assert(kExchangeChunkBytes < kFrameBytes, "a chunk fits a frame");
+static_assert(kOutboxSoftBytes + kFrameBytes < kOutboxHardBytes, "one reply never ends a reader");
+
+}  // namespace c10dd::limits

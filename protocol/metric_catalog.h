@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every metric of the service, once: name, kind, labels, help. Dashboards, alerts and docs are
+// tested against this table; no other source spells a metric name.
+// To add a metric: a line here, one increment in daemon/metrics.cc, one panel.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace c10dd::metric {
+
+enum class Kind { counter, gauge, histogram };
+
+struct Info {
+  std::string_view name;
+  Kind kind;
+  std::string_view labels;  ///< comma separated, in order
+  std::string_view help;
+};
+
+inline constexpr Info kBuildInfo{"c10dd_build_info", Kind::gauge, "version,engine,durability",
+                                 "Constant 1, with what is running"};
+inline constexpr Info kUptime{"c10dd_start_time_seconds", Kind::gauge, "",
+                              "Unix time when the daemon began to serve"};
+inline constexpr Info kReady{"c10dd_ready", Kind::gauge, "",
+                             "1 when the daemon serves requests, as /readyz says"};
+inline constexpr Info kConnections{"c10dd_connections", Kind::gauge, "protocol",
+                                   "Open connections"};
+inline constexpr Info kConnectionsAccepted{"c10dd_connections_accepted_total", Kind::counter,
+                                           "protocol", "Connections whose protocol was recognised"};
+inline constexpr Info kConnectionsClosed{"c10dd_connections_closed_total", Kind::counter,
+                                         "protocol,reason", "Connections ended, by reason"};
+inline constexpr Info kProtocolErrors{"c10dd_protocol_errors_total", Kind::counter, "protocol,code",
+                                      "Frames and requests refused before apply"};
+inline constexpr Info kRequests{"c10dd_store_requests_total", Kind::counter, "protocol,op",
+                                "Requests by operation"};
+inline constexpr Info kRequestFailures{"c10dd_store_request_failures_total", Kind::counter,
+                                       "op,code", "Requests answered with a failure"};
+inline constexpr Info kRequestDuration{
+    "c10dd_store_request_duration_seconds", Kind::histogram, "op",
+    "Request decoded to answer released, of operations that do not block"};
+inline constexpr Info kWaitDuration{"c10dd_store_wait_duration_seconds", Kind::histogram,
+                                    "op,outcome", "Blocked time of waiting operations"};
+inline constexpr Info kWaiters{"c10dd_store_waiters", Kind::gauge, "train_job",
+                               "Requests blocked now"};
+inline constexpr Info kKeys{"c10dd_store_keys", Kind::gauge, "train_job", "Live keys"};
+inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train_job",
+                                  "Bytes of live keys and values"};
+inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs loaded in this daemon"};
+inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
+                                "Sessions with a connection"};
+inline constexpr Info kReplayedReplies{
+    "c10dd_replayed_replies_total", Kind::counter, "",
+    "Repeated requests answered from their stored reply instead of being applied again"};
+inline constexpr Info kBarriersPending{"c10dd_barriers_pending", Kind::gauge, "train_job",
+                                       "Barriers and exchanges with some but not all ranks"};
+inline constexpr Info kBarrierSpread{"c10dd_barrier_arrival_spread_seconds", Kind::histogram, "",
+                                     "First to last arrival of a released barrier or exchange"};
+inline constexpr Info kCommitDuration{"c10dd_engine_commit_duration_seconds", Kind::histogram,
+                                      "engine", "One group commit, handed over to durable"};
+inline constexpr Info kCommitRows{"c10dd_engine_commit_rows", Kind::histogram, "engine",
+                                  "Rows in one group commit"};
+inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind::counter,
+                                      "engine,outcome", "Commits that were fenced or unknown"};
+inline constexpr Info kEngineUp{"c10dd_engine_up", Kind::gauge, "engine",
+                                "1 when the engine is open"};
+inline constexpr Info kCollectiveDuration{"c10dd_collective_duration_seconds", Kind::histogram,
+                                          "train_job,process_group,collective,backend",
+                                          "Issue to completion, as the ranks measured it"};
+inline constexpr Info kCollectivePayload{"c10dd_collective_payload_bytes_total", Kind::counter,
+                                         "train_job,process_group,collective,backend",
+                                         "Algorithm bytes, counted as nccl-tests does"};
+inline constexpr Info kCollectiveBus{"c10dd_collective_bus_bytes_total", Kind::counter,
+                                     "train_job,process_group,collective,backend",
+                                     "Payload bytes times the bus factor"};
+inline constexpr Info kCollectiveFailures{"c10dd_collective_failures_total", Kind::counter,
+                                          "train_job,process_group,collective,backend",
+                                          "Collectives that did not complete"};
+inline constexpr Info kCpu{"process_cpu_seconds_total", Kind::counter, "",
+                           "User and system CPU time of the daemon"};
+inline constexpr Info kResident{"process_resident_memory_bytes", Kind::gauge, "",
+                                "Resident memory of the daemon"};
+inline constexpr Info kOpenFds{"process_open_fds", Kind::gauge, "", "Open file descriptors"};
+inline constexpr Info kMaxFds{"process_max_fds", Kind::gauge, "", "Limit of open file descriptors"};
+
+inline constexpr std::array kAll = {kBuildInfo,
+                                    kUptime,
+                                    kReady,
+                                    kConnections,
+                                    kConnectionsAccepted,
+                                    kConnectionsClosed,
+                                    kProtocolErrors,
+                                    kRequests,
+                                    kRequestFailures,
+                                    kRequestDuration,
+                                    kWaitDuration,
+                                    kWaiters,
+                                    kKeys,
+                                    kValueBytes,
+                                    kJobs,
+                                    kSessions,
+                                    kReplayedReplies,
+                                    kBarriersPending,
+                                    kBarrierSpread,
+                                    kCommitDuration,
+                                    kCommitRows,
+                                    kCommitFailures,
+                                    kEngineUp,
+                                    kCollectiveDuration,
+                                    kCollectivePayload,
+                                    kCollectiveBus,
+                                    kCollectiveFailures,
+                                    kCpu,
+                                    kResident,
+                                    kOpenFds,
+                                    kMaxFds};
+
+/// Upper bounds in seconds; the last bucket, +Inf, is not listed. Totals in Report count per
+/// bucket, so the client and the daemon share this table.
+inline constexpr std::array kCollectiveBounds = {
+    1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
+    5e-2, 1e-1,   2.5e-1, 5e-1, 1.0,    2.5,  5.0,  10.0,   25.0, 50.0, 100.0};
+inline constexpr std::size_t kCollectiveBuckets = kCollectiveBounds.size() + 1;
+
+inline constexpr std::array kRequestBounds = {5e-5, 1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,
+                                              1e-2, 2.5e-2, 5e-2,   0.1,  0.25, 1.0,    5.0};
+inline constexpr std::array kWaitBounds = {1e-3, 5e-3, 1e-2, 5e-2, 0.1,   0.5,   1.0,
+                                           5.0,  15.0, 30.0, 60.0, 300.0, 900.0, 1800.0};
+inline constexpr std::array kCommitBounds = {1e-4,   2.5e-4, 5e-4,   1e-3,  2e-3, 4e-3, 8e-3,
+                                             1.6e-2, 3.2e-2, 6.4e-2, 0.128, 0.5,  2.0,  8.0};
+inline constexpr std::array kRowBounds = {1.0,   2.0,   4.0,   8.0,    16.0,   32.0,   64.0,
+                                          128.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0};
+
+}  // namespace c10dd::metric

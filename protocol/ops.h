@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every operation of the service, once: code, name, kind, fields, answer. Codecs, dispatch, JSON,
+// metric labels and fuzz corpora derive from this table.
+// To add an operation: a struct here with its Reply, a line in Request, one on(...) in
+// daemon/core/job.cc. Fields are only ever appended; a removed field stays as reserved_N.
+#pragma once
+
+#include <boost/describe/class.hpp>
+#include <boost/describe/enum.hpp>
+#include <boost/mp11/algorithm.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "protocol/error.h"
+#include "protocol/types.h"
+
+namespace c10dd {
+
+enum class OpKind : std::uint8_t {
+  read,   ///< no effect, answered at once
+  write,  ///< changes rows; answered when they are durable
+  wait,   ///< may block until its time-out
+  event,  ///< changes nothing durable
+};
+
+/// What a principal must be allowed to do for an operation.
+enum class Access : std::uint8_t { observe, use, join, admin };
+
+/// How a repeated request is recognised.
+enum class Dedup : std::uint8_t {
+  none,     ///< repeating it is harmless
+  reply,    ///< the reply is stored with the effect, by session and sequence
+  arrival,  ///< keyed by group, generation, sequence and rank; a repeat re-attaches
+};
+
+struct OpInfo {
+  std::uint8_t code;
+  std::string_view name;
+  OpKind kind;
+  Access access;
+  std::uint8_t since;  ///< first protocol version that has it
+  Dedup dedup;
+};
+
+/// A slice of an immutable buffer that many replies share. On the wire it is a byte string, and
+/// always the last field of its struct.
+struct SharedBytes {
+  std::shared_ptr<const Bytes> owner;
+  std::size_t offset = 0;
+  std::size_t length = 0;
+
+  std::string_view view() const {
+    return owner ? std::string_view(*owner).substr(offset, length) : std::string_view();
+  }
+};
+
+// ---- answers -----------------------------------------------------------------------------------
+
+struct Done {};
+BOOST_DESCRIBE_STRUCT(Done, (), ())
+
+struct Welcome {
+  std::uint8_t version = 0;
+  std::uint64_t features = 0;
+  JobNumber job = 0;
+  Duration heartbeat_interval{0};
+  Duration session_ttl{0};
+  std::uint32_t window = 0;  ///< unacknowledged requests a session may have
+  std::string daemon;        ///< version of the daemon, for people
+};
+BOOST_DESCRIBE_STRUCT(Welcome, (),
+                      (version, features, job, heartbeat_interval, session_ttl, window, daemon))
+
+struct Written {
+  Revision revision = 0;
+};
+BOOST_DESCRIBE_STRUCT(Written, (), (revision))
+
+struct Value {
+  Bytes value;
+};
+BOOST_DESCRIBE_STRUCT(Value, (), (value))
+
+struct Values {
+  std::vector<Bytes> values;
+};
+BOOST_DESCRIBE_STRUCT(Values, (), (values))
+
+struct Checked {
+  bool all = false;
+};
+BOOST_DESCRIBE_STRUCT(Checked, (), (all))
+
+struct Counter {
+  std::int64_t value = 0;
+};
+BOOST_DESCRIBE_STRUCT(Counter, (), (value))
+
+/// Answer of compare_set. `current` is left out when the caller's own value was stored.
+struct Compared {
+  bool swapped = false;
+  bool exists = false;
+  Bytes current;
+};
+BOOST_DESCRIBE_STRUCT(Compared, (), (swapped, exists, current))
+
+struct Removed {
+  bool existed = false;
+};
+BOOST_DESCRIBE_STRUCT(Removed, (), (existed))
+
+struct KeyPage {
+  std::vector<Bytes> keys;
+  bool more = false;  ///< ask again with start_after = the last key
+};
+BOOST_DESCRIBE_STRUCT(KeyPage, (), (keys, more))
+
+struct Counted {
+  std::uint64_t count = 0;
+};
+BOOST_DESCRIBE_STRUCT(Counted, (), (count))
+
+/// One chunk of the encoded list of parts; ask again with the next offset until total is reached.
+struct Exchanged {
+  std::uint64_t offset = 0;
+  std::uint64_t total = 0;
+  SharedBytes chunk;
+};
+BOOST_DESCRIBE_STRUCT(Exchanged, (), (offset, total, chunk))
+
+// ---- sessions ----------------------------------------------------------------------------------
+
+/// Opens (or re-opens) a session on the channel of its frame.
+struct Hello {
+  static constexpr OpInfo op{1, "hello", OpKind::event, Access::use, 1, Dedup::none};
+  using Reply = Welcome;
+
+  std::uint8_t version_min = 1;
+  std::uint8_t version_max = 1;
+  std::uint64_t features = 0;
+  SessionId session;
+  std::string job;
+  std::string run;  ///< empty: the job's permanent name space
+  Bytes credential;
+  std::string host;
+  std::uint64_t pid = 0;
+  std::int64_t rank = -1;  ///< the rank that this process believes to be, -1 unknown
+  std::map<std::string, std::string> labels;
+  Stamp seen;  ///< the newest stamp that this session has received
+};
+BOOST_DESCRIBE_STRUCT(Hello, (),
+                      (version_min, version_max, features, session, job, run, credential, host, pid,
+                       rank, labels, seen))
+
+/// Heartbeat of a connection; covers all its channels.
+struct Ping {
+  static constexpr OpInfo op{2, "ping", OpKind::event, Access::observe, 1, Dedup::none};
+  using Reply = Done;
+};
+BOOST_DESCRIBE_STRUCT(Ping, (), ())
+
+/// Ends the session: its stored replies go, its blocked requests fail.
+struct Goodbye {
+  static constexpr OpInfo op{3, "goodbye", OpKind::write, Access::use, 1, Dedup::none};
+  using Reply = Done;
+};
+BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
+
+// ---- keys --------------------------------------------------------------------------------------
+
+struct Set {
+  static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Written;
+
+  Bytes key;
+  Bytes value;
+};
+BOOST_DESCRIBE_STRUCT(Set, (), (key, value))
+
+/// The value of a key. Waits for the key up to timeout; with timeout 0 a missing key is not_found.
+struct Get {
+  static constexpr OpInfo op{17, "get", OpKind::wait, Access::observe, 1, Dedup::none};
+  using Reply = Value;
+
+  Bytes key;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
+
+/// Waits until every key exists. timed_out names the missing keys.
+struct Wait {
+  static constexpr OpInfo op{18, "wait", OpKind::wait, Access::observe, 1, Dedup::none};
+  using Reply = Done;
+
+  std::vector<Bytes> keys;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
+
+/// Whether every key exists.
+struct Check {
+  static constexpr OpInfo op{19, "check", OpKind::read, Access::observe, 1, Dedup::none};
+  using Reply = Checked;
+
+  std::vector<Bytes> keys;
+};
+BOOST_DESCRIBE_STRUCT(Check, (), (keys))
+
+/// Adds to a counter kept as decimal text; a missing key counts as 0.
+struct Add {
+  static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Counter;
+
+  Bytes key;
+  std::int64_t delta = 0;
+};
+BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
+
+/// Stores desired if the value equals expected; a missing key equals the empty value.
+struct CompareSet {
+  static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Compared;
+
+  Bytes key;
+  Bytes expected;
+  Bytes desired;
+};
+BOOST_DESCRIBE_STRUCT(CompareSet, (), (key, expected, desired))
+
+struct Remove {
+  static constexpr OpInfo op{22, "remove", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Removed;
+
+  Bytes key;
+};
+BOOST_DESCRIBE_STRUCT(Remove, (), (key))
+
+/// The values of many keys at one moment; waits for all of them like wait.
+struct MultiGet {
+  static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe, 1, Dedup::none};
+  using Reply = Values;
+
+  std::vector<Bytes> keys;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(MultiGet, (), (keys, timeout))
+
+/// Sets many keys in one atomic change.
+struct MultiSet {
+  static constexpr OpInfo op{24, "multi_set", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Written;
+
+  std::vector<Bytes> keys;
+  std::vector<Bytes> values;  ///< as many as keys
+};
+BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
+
+/// Keys with a prefix, in byte order, at most limit (0: the page limit).
+struct List {
+  static constexpr OpInfo op{25, "list", OpKind::read, Access::observe, 1, Dedup::none};
+  using Reply = KeyPage;
+
+  Bytes prefix;
+  Bytes start_after;
+  std::uint32_t limit = 0;
+};
+BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
+
+/// How many keys have a prefix.
+struct Count {
+  static constexpr OpInfo op{26, "count", OpKind::read, Access::observe, 1, Dedup::none};
+  using Reply = Counted;
+
+  Bytes prefix;
+};
+BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
+
+// ---- meeting points ----------------------------------------------------------------------------
+
+/// Released when all ranks of (group, generation, sequence) have arrived. timed_out names the
+/// missing ranks; the arrival stays, so that a repeat may still be released.
+struct Barrier {
+  static constexpr OpInfo op{48, "barrier", OpKind::wait, Access::join, 1, Dedup::arrival};
+  using Reply = Done;
+
+  std::string group;
+  std::uint64_t generation = 0;
+  std::uint64_t sequence = 0;  ///< counts the barriers of this group and generation from 0
+  Rank rank = 0;
+  std::uint32_t world_size = 0;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(Barrier, (), (group, generation, sequence, rank, world_size, timeout))
+
+/// Who gives and who gets what in an exchange of N ranks.
+enum class Shape : std::uint8_t {
+  all,        ///< each rank gives 1 part; everybody gets all N
+  to_root,    ///< each rank gives 1 part; the root gets all N, the others none
+  from_root,  ///< the root gives N parts (each rank gets its own) or 1 (everybody gets it)
+  transpose,  ///< each rank gives N parts; rank r gets the N meant for it
+};
+BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
+
+/// A barrier that carries data. With offset > 0 it fetches the rest of an answer and brings no
+/// parts.
+struct Exchange {
+  static constexpr OpInfo op{49, "exchange", OpKind::wait, Access::join, 1, Dedup::arrival};
+  using Reply = Exchanged;
+
+  std::string group;
+  std::uint64_t generation = 0;
+  std::uint64_t sequence = 0;
+  Rank rank = 0;
+  std::uint32_t world_size = 0;
+  Shape shape = Shape::all;
+  Rank root = 0;
+  std::vector<Bytes> parts;
+  Duration timeout{0};
+  std::uint64_t offset = 0;
+};
+BOOST_DESCRIBE_STRUCT(Exchange, (),
+                      (group, generation, sequence, rank, world_size, shape, root, parts, timeout,
+                       offset))
+
+// ---- insight -----------------------------------------------------------------------------------
+
+/// Everything one session has measured of one collective since it started.
+struct CollectiveTotals {
+  std::string process_group;  ///< kind of the group: dp, tp, pp, ...
+  std::string collective;     ///< all_reduce, broadcast, ...
+  std::string backend;
+  std::uint64_t count = 0;  ///< completed
+  std::uint64_t failures = 0;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t bus_bytes = 0;  ///< payload times the bus factor of nccl-tests
+  std::uint64_t duration_ns = 0;
+  std::vector<std::uint64_t> buckets;  ///< completions per bucket of metric_catalog.h, not summed
+};
+BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
+                      (process_group, collective, backend, count, failures, payload_bytes,
+                       bus_bytes, duration_ns, buckets))
+
+/// Cumulative totals, so that a lost or repeated report changes nothing: the daemon adds the
+/// difference to the newest report of the session that it has.
+struct Report {
+  static constexpr OpInfo op{64, "report", OpKind::event, Access::use, 1, Dedup::none};
+  using Reply = Done;
+
+  std::uint64_t number = 0;  ///< strictly increasing per session
+  std::vector<CollectiveTotals> collectives;
+};
+BOOST_DESCRIBE_STRUCT(Report, (), (number, collectives))
+
+// ---- the table ---------------------------------------------------------------------------------
+
+using Request = std::variant<Hello, Ping, Goodbye, Set, Get, Wait, Check, Add, CompareSet, Remove,
+                             MultiGet, MultiSet, List, Count, Barrier, Exchange, Report>;
+
+using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
+                               Removed, KeyPage, Counted, Exchanged>;
+
+/// What a request comes to: the body that its Reply names, or why not.
+using Answer = Result<ReplyBody>;
+
+inline constexpr std::uint8_t kProtocolVersion = 1;
+
+namespace detail {
+template <class... Ops>
+constexpr bool op_codes_are_unique(std::variant<Ops...>*) {
+  constexpr std::uint8_t codes[] = {Ops::op.code...};
+  for (std::size_t i = 0; i < std::size(codes); ++i) {
+    for (std::size_t j = i + 1; j < std::size(codes); ++j) {
+      if (codes[i] == codes[j]) return false;
+    }
+  }
+  return true;
+}
+static_assert(op_codes_are_unique(static_cast<Request*>(nullptr)), "one code, one operation");
+}  // namespace detail
+
+/// Calls f(std::type_identity<Op>{}) for each operation in table order.
+template <class F>
+constexpr void for_each_op(F&& f) {
+  [&]<class... Ops>(std::variant<Ops...>*) {
+    (f(std::type_identity<Ops>{}), ...);
+  }(static_cast<Request*>(nullptr));
+}
+
+/// The table entry of an op code, or nullptr for an unknown one.
+constexpr const OpInfo* find_op(std::uint8_t code) {
+  const OpInfo* found = nullptr;
+  for_each_op([&]<class Op>(std::type_identity<Op>) {
+    if (Op::op.code == code) found = &Op::op;
+  });
+  return found;
+}
+
+inline const OpInfo& info_of(const Request& request) {
+  return std::visit([](const auto& r) -> const OpInfo& { return r.op; }, request);
+}
+
+}  // namespace c10dd

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "protocol/wording.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd {
+namespace {
+
+constexpr std::size_t kKeysNamed = 8;
+constexpr std::size_t kKeyTextBytes = 80;
+
+}  // namespace
+
+std::string fold(std::span<const Rank> ranks) {
+  std::string text = "[";
+  std::size_t ranges = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++ranges) {
+    if (ranges == limits::kMissingNamed) {
+      text += ",...";
+      break;
+    }
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (ranges > 0) text += ',';
+    text += std::to_string(ranks[i]);
+    if (last > i) text += '-' + std::to_string(ranks[last]);
+    i = last + 1;
+  }
+  return text + "]";
+}
+
+std::string human(Duration duration) {
+  const double seconds = std::chrono::duration<double>(duration).count();
+  char text[32];
+  if (seconds >= 600) {
+    std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
+  } else {
+    std::snprintf(text, sizeof text, seconds >= 10 ? "%.0f s" : "%.3g s", seconds);
+  }
+  return text;
+}
+
+Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout) {
+  std::string text = "timed out after " + human(timeout) + ": " + std::to_string(missing.size()) +
+                     " of " + std::to_string(asked) + " keys missing: ";
+  for (std::size_t i = 0; i < std::min(missing.size(), kKeysNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + printable(missing[i], kKeyTextBytes);
+  }
+  if (missing.size() > kKeysNamed) text += ", ...";
+  return failure(Code::timed_out, std::move(text));
+}
+
+}  // namespace c10dd

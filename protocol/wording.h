@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// How both sides write durations, ranks and missing keys for people: bounded and printable.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/error.h"
+#include "protocol/types.h"
+
+namespace c10dd {
+
+/// "0.5 s", "30 s", "10 min": as people write durations.
+std::string human(Duration duration);
+
+/// Ascending ranks as ranges, "[17,512-519]"; at most limits::kMissingNamed ranges, then ",...".
+std::string fold(std::span<const Rank> ranks);
+
+/// timed_out of a wait for `asked` keys, naming the first missing ones.
+Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
+
+}  // namespace c10dd

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule that every engine applies to a batch before its rows: whose it is and where it belongs.
+// Engines in this process use this class; Redis applies the same rule in its script.
+#pragma once
+
+#include <boost/describe/class.hpp>
+#include <string>
+
+#include "store/engine.h"
+
+namespace c10dd::store {
+
+/// What an engine keeps of a job besides its rows.
+struct Chain {
+  Epoch epoch = 0;
+  Revision revision = 0;
+  /// Where the newest commit() that changed the job began: what lies between may be repeated.
+  Revision repeat_from = 0;
+
+  bool operator==(const Chain&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(Chain, (), (epoch, revision, repeat_from))
+
+inline bool well_formed(const JobBatch& batch) {
+  return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
+}
+
+inline Failure not_owner(const Ownership& owner) {
+  return failure(Code::not_owner, "job " + std::to_string(owner.job) + ": epoch " +
+                                      std::to_string(owner.epoch) + " is fenced by a newer claim");
+}
+
+enum class Verdict : std::uint8_t {
+  apply,     ///< the next in the chain: its rows are to be written
+  repeated,  ///< already written
+  fenced,
+};
+
+/// Judges the batches of one commit() for one job, in order, and moves the chain along.
+class ChainWalk {
+ public:
+  explicit ChainWalk(Chain& chain) : chain_(chain) {}
+
+  Verdict step(const JobBatch& batch) {
+    C10DD_ASSERT(well_formed(batch));
+    if (batch.epoch != chain_.epoch) return Verdict::fenced;
+    if (batch.from_rev == chain_.revision) {
+      accept(batch);
+      if (batch.to_rev == batch.from_rev) return Verdict::repeated;  // nothing to write
+      chain_.revision = batch.to_rev;
+      chain_.repeat_from = first_;
+      return Verdict::apply;
+    }
+    if (batch.from_rev < chain_.repeat_from || batch.to_rev > chain_.revision) {
+      return Verdict::fenced;
+    }
+    accept(batch);
+    return Verdict::repeated;
+  }
+
+ private:
+  void accept(const JobBatch& batch) {
+    if (!accepted_) first_ = batch.from_rev;
+    accepted_ = true;
+  }
+
+  Chain& chain_;
+  Revision first_ = 0;
+  bool accepted_ = false;
+};
+
+}  // namespace c10dd::store

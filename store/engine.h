@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the rows of all jobs across restarts.
+// Contract, run against every engine by tests/unit/engine_contract_test.cc:
+//  - a batch is all or nothing, and durable once commit() reports it durable;
+//  - batches of one job form a chain: from_rev is the revision that the engine has, to_rev is the
+//    one it has afterwards. Committing the same (job, epoch, from, to) again is success for every
+//    batch of the newest commit() that changed the job, so an unknown outcome is resolved by
+//    repeating it; any other gap is refused as fenced;
+//  - a batch whose epoch is older than the job's newest claim is fenced and has no effect;
+//  - load() yields exactly the rows of all durable batches of the job, in byte order of their keys;
+//  - one caller at a time; after Outcome::unknown the engine does nothing more: outcomes are
+//    unknown, everything else fails as unavailable, until it is opened again.
+// Blocking on purpose: GroupCommit owns the thread and the batching for all engines.
+// To add one: write store/<name>_engine.cc, add a line to open_engine.cc, run the contract.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "protocol/error.h"
+#include "protocol/types.h"
+
+namespace c10dd::store {
+
+/// Consecutive changes of one job. Rows apply in order.
+struct JobBatch {
+  JobNumber job = 0;
+  Epoch epoch = 0;
+  Revision from_rev = 0;
+  Revision to_rev = 0;  ///< >= from_rev; equal only for a batch without rows
+  std::vector<Row> rows;
+};
+
+/// What is known after a commit or a confirmation.
+enum class Outcome : std::uint8_t {
+  durable,  ///< done, and the job was still owned under this epoch
+  fenced,   ///< not done: another owner has claimed the job since
+  unknown,  ///< may or may not be done; reopen the engine and ask again
+};
+
+/// A claim of ownership: batches must carry its epoch.
+struct Claim {
+  Epoch epoch = 0;
+  Revision revision = 0;  ///< of the newest durable batch
+};
+
+struct Ownership {
+  JobNumber job = 0;
+  Epoch epoch = 0;
+};
+
+enum class Durability : std::uint8_t {
+  fsync,  ///< survives power loss
+  os,     ///< survives the death of the process only
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  /// "memory", "rocksdb", "redis": for metrics and /readyz.
+  virtual std::string_view name() const = 0;
+
+  /// What "durable" really means here, whatever was asked for: "fsync" survives power loss, "os"
+  /// survives the death of processes, "none" survives nothing.
+  virtual std::string_view durability() const = 0;
+
+  /// Whether other processes may own jobs of this engine, so that a read must be confirmed.
+  virtual bool shared() const = 0;
+
+  /// The jobs that have been claimed at least once.
+  virtual Result<std::vector<JobNumber>> jobs() = 0;
+
+  /// Makes the caller the owner of a job, known or new; durable before it returns.
+  virtual Result<Claim> claim(JobNumber job) = 0;
+
+  /// Extends a claim where claims expire; elsewhere checks it.
+  virtual Result<void> renew(const Ownership& owner) = 0;
+
+  /// Gives a job up, so that another owner need not wait: the epoch is fenced and never reused.
+  virtual Result<void> release(const Ownership& owner) = 0;
+
+  /// Calls each(row) for every row of the job. A damaged row is a failure, never a shorter list.
+  virtual Result<void> load(JobNumber job, const std::function<void(Row)>& each) = 0;
+
+  /// One outcome per batch, in order. Several batches of one job are allowed.
+  virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
+
+  /// Whether each job is still owned under its epoch, by evidence newer than this call.
+  virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
+};
+
+/// memory: | rocksdb:/path | redis://host:port[/prefix]. Fails with what to do, e.g. unavailable
+/// naming the pid that holds the directory.
+Result<std::unique_ptr<Engine>> open_engine(std::string_view url,
+                                            Durability durability = Durability::fsync);
+
+}  // namespace c10dd::store

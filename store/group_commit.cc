@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread that owns the engine. It takes what is queued, in order, as one engine commit and one
+// confirmation, up to a bound that keeps a single commit short.
+#include "store/group_commit.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace c10dd::store {
+namespace {
+
+// A commit takes rounds until it exceeds either; one round alone may be larger.
+constexpr std::size_t kGatherRows = 65'536;
+constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
+
+/// A round with its callback, or a function to run between rounds.
+struct Item {
+  Round round;
+  GroupCommit::OnDone on_done;
+  std::function<void()> function;
+};
+
+/// Consecutive rounds as the engine gets them: batches end to end, each owner once.
+class Gathered {
+ public:
+  bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
+  std::size_t rounds() const { return rounds_; }
+  std::span<const JobBatch> batches() const { return batches_; }
+  std::span<const Ownership> owners() const { return owners_; }
+
+  void add(Round& round) {
+    ++rounds_;
+    for (JobBatch& batch : round.batches) {
+      rows_ += batch.rows.size();
+      for (const Row& row : batch.rows) bytes_ += row.key.size() + row.value.size();
+      batches_.push_back(std::move(batch));
+    }
+    for (const Ownership& owner : round.confirms) {
+      const auto [at, added] = index_.try_emplace({owner.job, owner.epoch}, owners_.size());
+      if (added) owners_.push_back(owner);
+      positions_.push_back(at->second);
+    }
+  }
+
+  /// The owner that the n-th asked confirmation is about, as an index into owners().
+  std::size_t position(std::size_t n) const { return positions_[n]; }
+
+ private:
+  std::size_t rounds_ = 0;
+  std::size_t rows_ = 0;
+  std::size_t bytes_ = 0;
+  std::vector<JobBatch> batches_;
+  std::vector<Ownership> owners_;
+  std::vector<std::size_t> positions_;
+  std::map<std::pair<JobNumber, Epoch>, std::size_t> index_;
+};
+
+bool any_unknown(const std::vector<Outcome>& outcomes) {
+  for (const Outcome outcome : outcomes) {
+    if (outcome == Outcome::unknown) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+class GroupCommit::Impl {
+ public:
+  explicit Impl(std::unique_ptr<Engine> engine)
+      : engine_(std::move(engine)), thread_([this] { work(); }) {}
+
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    arrived_.notify_one();
+    thread_.join();
+  }
+
+  void submit(Item item) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(item));
+    }
+    arrived_.notify_one();
+  }
+
+  Engine& engine() { return *engine_; }
+
+ private:
+  void work() {
+    std::deque<Item> items;
+    while (take(items)) {
+      if (items.front().function) {
+        items.front().function();
+        items.pop_front();
+      } else {
+        commit(items);
+      }
+    }
+  }
+
+  /// Appends what was submitted since; waits while there is nothing at all. False: the end.
+  bool take(std::deque<Item>& items) {
+    std::unique_lock lock(mutex_);
+    if (items.empty()) arrived_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    for (Item& item : queue_) items.push_back(std::move(item));
+    queue_.clear();
+    return !items.empty();
+  }
+
+  void commit(std::deque<Item>& items) {
+    std::vector<std::size_t> sizes;  // the batches of each round, which are about to be moved out
+    Gathered gathered;
+    while (gathered.rounds() < items.size() && !gathered.full()) {
+      Item& item = items[gathered.rounds()];
+      if (item.function) break;
+      sizes.push_back(item.round.batches.size());
+      gathered.add(item.round);
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const auto committed =
+        ask(gathered.batches(), [this](auto all) { return engine_->commit(all); });
+    const auto confirmed =
+        ask(gathered.owners(), [this](auto all) { return engine_->confirm(all); });
+    const Duration took = std::chrono::steady_clock::now() - start;
+
+    auto batch = committed.begin();
+    std::size_t confirmation = 0;
+    for (const std::size_t size : sizes) {
+      Item item = std::move(items.front());
+      items.pop_front();
+      RoundResult result{
+          item.round.number, {batch, batch + static_cast<std::ptrdiff_t>(size)}, {}, took};
+      batch += static_cast<std::ptrdiff_t>(size);
+      for (std::size_t n = 0; n < item.round.confirms.size(); ++n) {
+        result.confirms.push_back(confirmed[gathered.position(confirmation++)]);
+      }
+      item.on_done(std::move(result));
+    }
+  }
+
+  /// Asks the engine about a non-empty list, as long as none of its answers was unknown.
+  template <class T, class Call>
+  std::vector<Outcome> ask(std::span<const T> all, Call call) {
+    if (all.empty()) return {};
+    if (lost_) return std::vector<Outcome>(all.size(), Outcome::unknown);
+    std::vector<Outcome> outcomes = call(all);
+    C10DD_ASSERT(outcomes.size() == all.size());
+    lost_ = any_unknown(outcomes);
+    return outcomes;
+  }
+
+  std::unique_ptr<Engine> engine_;
+  bool lost_ = false;  // of the commit thread
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Item> queue_;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+GroupCommit::GroupCommit(std::unique_ptr<Engine> engine)
+    : impl_(std::make_unique<Impl>(std::move(engine))) {}
+
+GroupCommit::~GroupCommit() = default;
+
+void GroupCommit::submit(Round round, OnDone on_done) {
+  impl_->submit({std::move(round), std::move(on_done), {}});
+}
+
+void GroupCommit::post(std::function<void(Engine&)> f) {
+  impl_->submit({{}, {}, [engine = &impl_->engine(), f = std::move(f)] { f(*engine); }});
+}
+
+const Engine& GroupCommit::engine() const { return impl_->engine(); }
+
+}  // namespace c10dd::store

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group commit around any engine: one round in flight on its own thread, the rest gathers behind
+// it, so the number of syncs follows the disk and not the number of requests.
+// After an unknown outcome every later round is answered unknown and the engine is left alone.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "store/engine.h"
+
+namespace c10dd::store {
+
+/// What one caller wants made durable or confirmed. Numbers are the caller's own, ascending.
+struct Round {
+  std::uint64_t number = 0;
+  std::vector<JobBatch> batches;
+  std::vector<Ownership> confirms;
+};
+
+struct RoundResult {
+  std::uint64_t number = 0;
+  std::vector<Outcome> batches;   ///< as Round::batches
+  std::vector<Outcome> confirms;  ///< as Round::confirms; evidence newer than submit()
+  Duration took{0};               ///< the engine call that carried this round
+};
+
+class GroupCommit {
+ public:
+  using OnDone = std::function<void(RoundResult)>;
+
+  /// Owns the engine from now on.
+  explicit GroupCommit(std::unique_ptr<Engine> engine);
+
+  /// Finishes what was submitted, then closes the engine. No on_done is called afterwards.
+  ~GroupCommit();
+
+  /// Queues a round; on_done is called once, on the commit thread, in order of submission.
+  /// Thread-safe.
+  void submit(Round round, OnDone on_done);
+
+  /// Runs f(engine) on the commit thread, after the rounds submitted before, for claims and loads.
+  /// Returns at once; f says itself when it is done. Thread-safe.
+  void post(std::function<void(Engine&)> f);
+
+  const Engine& engine() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace c10dd::store

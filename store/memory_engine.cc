@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows in maps: the contract in its shortest form. "Durable" means in memory until destruction.
+#include <map>
+#include <string>
+
+#include "store/chain.h"
+#include "store/engines.h"
+
+namespace c10dd::store {
+namespace {
+
+struct JobRows {
+  Chain chain;
+  std::map<Bytes, Bytes> rows;
+};
+
+void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
+  switch (row.kind) {
+    case Row::Kind::put:
+      rows.insert_or_assign(row.key, row.value);
+      return;
+    case Row::Kind::erase:
+      rows.erase(row.key);
+      return;
+    case Row::Kind::erase_prefix:
+      for (auto it = rows.lower_bound(row.key); it != rows.end() && it->first.starts_with(row.key);)
+        it = rows.erase(it);
+      return;
+  }
+}
+
+class MemoryEngine final : public Engine {
+ public:
+  std::string_view name() const override { return "memory"; }
+  std::string_view durability() const override { return "none"; }
+  bool shared() const override { return false; }
+
+  Result<std::vector<JobNumber>> jobs() override {
+    std::vector<JobNumber> numbers;
+    for (const auto& [number, job] : jobs_) numbers.push_back(number);
+    return numbers;
+  }
+
+  Result<Claim> claim(JobNumber job) override {
+    Chain& chain = jobs_[job].chain;
+    ++chain.epoch;
+    chain.repeat_from = chain.revision;
+    return Claim{chain.epoch, chain.revision};
+  }
+
+  Result<void> renew(const Ownership& owner) override {
+    if (owns(owner)) return {};
+    return not_owner(owner);
+  }
+
+  Result<void> release(const Ownership& owner) override {
+    Result<void> owned = renew(owner);
+    if (owned) ++jobs_[owner.job].chain.epoch;
+    return owned;
+  }
+
+  Result<void> load(JobNumber job, const std::function<void(Row)>& each) override {
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end()) return {};
+    for (const auto& [key, value] : found->second.rows) each({Row::Kind::put, key, value});
+    return {};
+  }
+
+  std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
+    std::map<JobNumber, ChainWalk> walks;
+    std::vector<Outcome> outcomes;
+    for (const JobBatch& batch : batches) {
+      const auto found = jobs_.find(batch.job);
+      Verdict verdict = Verdict::fenced;
+      if (found != jobs_.end()) {
+        verdict = walks.try_emplace(batch.job, found->second.chain).first->second.step(batch);
+      }
+      if (verdict == Verdict::apply) {
+        for (const Row& row : batch.rows) apply(row, found->second.rows);
+      }
+      outcomes.push_back(verdict == Verdict::fenced ? Outcome::fenced : Outcome::durable);
+    }
+    return outcomes;
+  }
+
+  std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
+    std::vector<Outcome> outcomes;
+    for (const Ownership& owner : owners) {
+      outcomes.push_back(owns(owner) ? Outcome::durable : Outcome::fenced);
+    }
+    return outcomes;
+  }
+
+ private:
+  bool owns(const Ownership& owner) const {
+    const auto found = jobs_.find(owner.job);
+    return found != jobs_.end() && found->second.chain.epoch == owner.epoch;
+  }
+
+  std::map<JobNumber, JobRows> jobs_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, Durability) {
+  if (!rest.empty()) {
+    return failure(Code::invalid_argument,
+                   "engine: memory: takes no argument, got \"" + std::string(rest) + "\"");
+  }
+  return std::unique_ptr<Engine>(std::make_unique<MemoryEngine>());
+}
+
+}  // namespace c10dd::store

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// How rows lie in RocksDB's one column family, in byte order:
+//   "f"                format of this layout, in decimal
+//   "m" BE64(job)      Chain: epoch, revision, repeat_from (protocol/fields.h)
+//   "r" BE64(job) key  value
+// A change that an older daemon would misread raises kRocksFormat. Pure: no RocksDB here.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "protocol/fields.h"
+#include "store/chain.h"
+
+namespace c10dd::store {
+
+inline constexpr std::uint32_t kRocksFormat = 1;
+inline constexpr std::string_view kFormatKey = "f";
+inline constexpr char kChainTag = 'm';
+inline constexpr char kRowTag = 'r';
+inline constexpr std::size_t kTagBytes = 1 + sizeof(JobNumber);
+inline constexpr std::size_t kChainBytes = 3 * sizeof(std::uint64_t);
+
+inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
+  Bytes out(1, tag);
+  out.reserve(kTagBytes + key.size());
+  for (int shift = 56; shift >= 0; shift -= 8) out += static_cast<char>(job >> shift & 0xff);
+  return out.append(key);
+}
+
+inline JobNumber job_of(std::string_view chain_key) {
+  JobNumber job = 0;
+  for (const char byte : chain_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);
+  return job;
+}
+
+/// The first key after all that start with `prefix`, whose first byte is a tag and so below 0xff.
+inline Bytes after(Bytes prefix) {
+  while (prefix.back() == '\xff') prefix.pop_back();
+  ++prefix.back();
+  return prefix;
+}
+
+}  // namespace c10dd::store

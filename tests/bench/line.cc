@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/line.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+namespace c10dd::bench {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct FreeAddresses {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+
+void set_patience(int descriptor) {
+  const timeval patience{kPatience.count(), 0};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+}
+
+}  // namespace
+
+void fail_with_errno(const std::string& what) {
+  throw std::runtime_error(what + ": " + std::strerror(errno));
+}
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+void throw_if_interrupted() {
+  if (interrupted) throw std::runtime_error("interrupted");
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Line::Line(const std::string& host, std::uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const std::string service = std::to_string(port);
+  const int failed = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &found);
+  if (failed != 0) throw std::runtime_error(host + ": " + ::gai_strerror(failed));
+  const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
+  descriptor_ = Descriptor(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (descriptor_.get() < 0) fail_with_errno("socket");
+  set_patience(descriptor_.get());
+  if (::connect(descriptor_.get(), found->ai_addr, found->ai_addrlen) != 0) {
+    fail_with_errno(host + ":" + service);
+  }
+  const int on = 1;
+  ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void Line::send(std::string_view bytes) {
+  while (!bytes.empty()) {
+    throw_if_interrupted();
+    const ssize_t sent = ::send(descriptor_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) fail_with_errno("send");
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+}
+
+void Line::receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take) {
+  static std::array<char, 256 * 1024> buffer;
+  std::size_t used = 0;
+  while (messages > 0) {
+    const std::size_t size = take(std::string_view(in_).substr(used));
+    used += size;
+    if (size > 0) {
+      --messages;
+      continue;
+    }
+    throw_if_interrupted();
+    in_.erase(0, std::exchange(used, 0));
+    const ssize_t length = ::recv(descriptor_.get(), buffer.data(), buffer.size(), 0);
+    if (length < 0 && errno == EINTR) continue;
+    if (length < 0) fail_with_errno("receive");
+    if (length == 0) throw std::runtime_error("the server closed the connection");
+    in_.append(buffer.data(), static_cast<std::size_t>(length));
+  }
+  in_.erase(0, used);
+}
+
+void Line::set_blocking(bool blocking) {
+  const int flags = ::fcntl(descriptor_.get(), F_GETFL);
+  if (::fcntl(descriptor_.get(), F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK)) {
+    fail_with_errno("fcntl");
+  }
+}
+
+Listening listen_anywhere() {
+  Listening listening;
+  listening.descriptor = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const int socket = listening.descriptor.get();
+  if (::bind(socket, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(socket, SOMAXCONN) != 0 ||
+      ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    fail_with_errno("listen");
+  }
+  listening.port = ntohs(address.sin_port);
+  return listening;
+}
+
+}  // namespace c10dd::bench

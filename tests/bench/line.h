@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// One blocking TCP connection, and the interrupt that ends every wait of the program. Throws
+// std::runtime_error; a wait of more than 30 s for a byte is an error.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "protocol/types.h"
+
+namespace c10dd::bench {
+
+inline constexpr std::chrono::seconds kPatience{30};
+
+/// Throws "errno's text: what".
+[[noreturn]] void fail_with_errno(const std::string& what);
+
+/// SIGINT and SIGTERM from now on end waits with an error, so that started servers are stopped.
+void catch_interrupts();
+void throw_if_interrupted();
+
+/// A file descriptor that is closed at the end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  ~Descriptor();
+
+  int get() const { return number_; }
+  int release() { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+class Line {
+ public:
+  Line(const std::string& host, std::uint16_t port);
+
+  void send(std::string_view bytes);
+
+  /// Reads until `take` has taken `messages` from the head of the input. take gives the bytes of
+  /// one, 0 while it is incomplete.
+  void receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take);
+
+  int descriptor() const { return descriptor_.get(); }
+  void set_blocking(bool blocking);
+
+ private:
+  Descriptor descriptor_;
+  Bytes in_;
+};
+
+/// A listening socket on 127.0.0.1 and a free port.
+struct Listening {
+  Descriptor descriptor;
+  std::uint16_t port = 0;
+};
+Listening listen_anywhere();
+
+}  // namespace c10dd::bench

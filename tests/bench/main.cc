@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// c10dd-bench: named scenarios against the bare echo, the daemon and Redis, measured in turns.
+//
+//     echo         a bare epoll echo of the bytes of get: the limit of this machine
+//     get          one key of each connection is read; engine memory
+//     set          one key of each connection is written; survives a dead process: RocksDB with
+//                  durability os, Redis with appendfsync everysec
+//     set-durable  likewise, survives a dead machine: durability fsync, appendfsync always
+//     barrier      --members sessions over --connections meet; RocksDB with fsync
+//
+// Exit codes: 0 measured; 1 a server did not start, died or answered with an error; 64 bad option.
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+
+#include "protocol/limits.h"
+#include "tests/bench/line.h"
+#include "tests/bench/scenarios.h"
+#include "tests/bench/servers.h"
+
+namespace c10dd::bench {
+namespace {
+
+constexpr int kBadOption = 64;
+
+struct Scenario {
+  const char* name;
+  ScenarioResult (*run)(const Options&);
+};
+
+template <Operation kOperation, bool kEchoOnly = false>
+ScenarioResult run(const char* name, const char* engine, const char* durability,
+                   const char* appendfsync, const Options& options) {
+  return run_load_scenario({name, kOperation, engine, durability, appendfsync, kEchoOnly}, options);
+}
+
+constexpr Scenario kScenarios[] = {
+    {"echo", [](const Options& o) { return run<Operation::get, true>("echo", "", "", "", o); }},
+    {"get",
+     [](const Options& o) { return run<Operation::get>("get", "memory:", "os", "everysec", o); }},
+    {"set",
+     [](const Options& o) {
+       return run<Operation::set>("set", "rocksdb:DIR", "os", "everysec", o);
+     }},
+    {"set-durable",
+     [](const Options& o) {
+       return run<Operation::set>("set-durable", "rocksdb:DIR", "fsync", "always", o);
+     }},
+    {"barrier", run_barriers},
+};
+
+Address parse_address(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  Address address;
+  if (colon != std::string::npos) {
+    address.host = text.substr(0, colon);
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data() + colon + 1, end, address.port);
+    if (parsed.ec != std::errc() || parsed.ptr != end) address.port = 0;
+  }
+  if (address.host.starts_with('[') && address.host.ends_with(']')) {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  }
+  if (address.host.empty() || address.port == 0) {
+    throw CLI::ValidationError("\"" + text + "\" is not HOST:PORT");
+  }
+  return address;
+}
+
+struct CommandLine {
+  Options options;
+  std::vector<std::string> scenarios;
+  std::string json;
+};
+
+/// Exits by itself after --help and on a bad option.
+CommandLine parse(int argc, char** argv) {
+  CommandLine line;
+  Options& o = line.options;
+  std::string daemon;
+  std::string redis;
+  CLI::App app{"Measures the daemon beside a bare echo and Redis, in turns on one machine."};
+  app.set_help_flag("-h,--help", "print this");
+  std::vector<std::string> names;
+  for (const Scenario& scenario : kScenarios) names.emplace_back(scenario.name);
+  app.add_option("SCENARIO", line.scenarios, "what to measure")
+      ->required()
+      ->check(CLI::IsMember(names));
+  app.option_defaults()->take_last()->always_capture_default();
+  app.add_option("--connections", o.connections)->check(CLI::Range(1U, 65536U));
+  app.add_option("--depth", o.depth, "requests that a connection keeps open")
+      ->check(CLI::Range(1U, 512U));
+  app.add_option("--members", o.members, "of a barrier")->check(CLI::Range(2U, limits::kWorldSize));
+  app.add_option("--seconds", o.seconds, "of a round; loads warm up for a fifth more")
+      ->check(CLI::Range(0.01, 3600.0));
+  app.add_option("--rounds", o.rounds, "every target once in each")->check(CLI::Range(1U, 1000U));
+  app.add_option("--key-bytes", o.key_bytes)->check(CLI::Range(std::size_t{16}, limits::kKeyBytes));
+  app.add_option("--value-bytes", o.value_bytes)
+      ->check(CLI::Range(std::size_t{0}, limits::kValueBytes));
+  app.add_option("--engine", o.engine, "of the daemon that is started, instead of the scenario's")
+      ->type_name("URL");
+  app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
+  app.add_option("--redis", redis, "also measure this Redis, or start one for each scenario")
+      ->type_name("HOST:PORT|spawn");
+  app.add_flag("--awake", o.awake,
+               "spin on idle cores: waking a halted one can take longer than an answer")
+      ->default_str("");
+  app.add_option("--json", line.json, "also write JSON; - is the standard output")
+      ->type_name("FILE|-")
+      ->expected(0, 1)
+      ->default_str("-");
+  try {
+    app.parse(argc, argv);
+    if (!daemon.empty()) o.daemon = parse_address(daemon);
+    o.spawn_redis = redis == "spawn";
+    if (!redis.empty() && !o.spawn_redis) o.redis = parse_address(redis);
+  } catch (const CLI::ParseError& e) {
+    std::exit(app.exit(e) == 0 ? 0 : kBadOption);
+  }
+  return line;
+}
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void measure(const CommandLine& line) {
+  std::ofstream file;
+  if (!line.json.empty() && line.json != "-") {
+    file.open(line.json);
+    if (!file) throw std::runtime_error("cannot write " + line.json);
+  }
+  std::ostream& people = line.json == "-" ? std::cerr : std::cout;
+  const std::vector<Child> spinners = line.options.awake ? keep_awake() : std::vector<Child>();
+  std::vector<ScenarioResult> results;
+  for (const std::string& name : line.scenarios) {
+    const auto* scenario = std::find_if(std::begin(kScenarios), std::end(kScenarios),
+                                        [&](const Scenario& s) { return s.name == name; });
+    results.push_back(scenario->run(line.options));
+    print_table(people, results.back());
+  }
+  if (line.json.empty()) return;
+  print_json(line.json == "-" ? std::cout : file, results);
+}
+
+}  // namespace
+}  // namespace c10dd::bench
+
+int main(int argc, char** argv) {
+  const c10dd::bench::CommandLine line = c10dd::bench::parse(argc, argv);
+  try {
+    c10dd::bench::raise_file_limit();
+    c10dd::bench::catch_interrupts();
+    c10dd::bench::measure(line);
+    return 0;
+  } catch (const std::exception& e) {
+    std::cerr << "c10dd-bench: " << e.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/native_frames.h"
+
+#include <random>
+#include <stdexcept>
+
+#include "protocol/limits.h"
+
+namespace c10dd::bench {
+
+Hello new_session() {
+  Hello hello;
+  hello.session = {random_number(), random_number()};
+  hello.job = "bench";
+  hello.host = "bench";
+  return hello;
+}
+
+std::uint64_t random_number() {
+  static std::random_device random;
+  const std::uint64_t high = random();
+  return (high << 32) | random();
+}
+
+std::optional<native::Frame<native::ReplyHeader>> cut_success(std::string_view in) {
+  const auto cut = native::cut_reply(in, limits::kFrameBytes);
+  if (!cut) throw std::runtime_error("c10dd: " + cut.error().detail);
+  if (!cut->has_value() || (*cut)->header.kind == native::ReplyHeader::Kind::reply) return *cut;
+  const native::ReplyHeader& header = (*cut)->header;
+  Answer answer = ReplyBody(Done{});
+  const auto decoded = native::decode_reply(header.op, header.kind, (*cut)->body, answer);
+  const Failure reason = !decoded ? decoded.error() : answer ? Failure() : answer.error();
+  throw std::runtime_error("c10dd: " + std::string(name_of(reason.code)) + ": " + reason.detail);
+}
+
+}  // namespace c10dd::bench

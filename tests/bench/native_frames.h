@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every scenario that speaks the native protocol needs: a new session, and replies that are
+// checked to be successes.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "protocol/native_wire.h"
+
+namespace c10dd::bench {
+
+/// The hello of a session that never was, in the job "bench".
+Hello new_session();
+
+std::uint64_t random_number();
+
+/// The first reply of `in`, or nothing while it is incomplete. Throws std::runtime_error with the
+/// text of a failure.
+std::optional<native::Frame<native::ReplyHeader>> cut_success(std::string_view in);
+
+}  // namespace c10dd::bench

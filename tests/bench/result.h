@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a scenario found, and how it is shown: a table for people, JSON for programs.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "tests/bench/histogram.h"
+
+namespace c10dd::bench {
+
+/// One round of one series; durations in microseconds.
+struct Sample {
+  double per_second = 0;
+  double cpu = 0;  ///< that the server took for one; 0: not known
+  double p50 = 0;
+  double p99 = 0;
+  double p999 = 0;
+  double max = 0;
+  std::uint64_t count = 0;
+  double seconds = 0;
+};
+Sample sample_of(const Histogram& latency, double seconds, double cpu_seconds = 0);
+
+/// The same measurement, round after round.
+struct Series {
+  std::string name;
+  std::string how;  ///< what was measured: how its server was started
+  std::vector<Sample> rounds;
+
+  Sample median() const;  ///< of each value by itself
+};
+
+struct ScenarioResult {
+  std::string name;
+  std::string counted;  ///< what per_second counts
+  std::string bars;     ///< the series that is compared with each other one; empty: none
+  std::vector<std::pair<std::string, std::uint64_t>> parameters;
+  double round_seconds = 0;
+  std::vector<Series> series;
+};
+
+/// The median over the rounds of one series' value divided by the other's in the same round.
+double ratio(const Series& of, const Series& to, double Sample::*value);
+
+void print_table(std::ostream& out, const ScenarioResult& result);
+
+/// All results, with the facts of the machine that they depend on.
+void print_json(std::ostream& out, const std::vector<ScenarioResult>& results);
+
+}  // namespace c10dd::bench

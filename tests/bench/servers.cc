@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/servers.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/bench/echo_server.h"
+
+namespace c10dd::bench {
+namespace {
+
+constexpr std::chrono::seconds kStartDeadline{20};
+constexpr std::chrono::seconds kStopDeadline{10};
+constexpr std::chrono::milliseconds kPoll{5};
+
+/// In the child: becomes this program; ends when there is none.
+[[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  words.reserve(command.size() + 1);
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  std::perror(words[0]);
+  ::_exit(127);
+}
+
+bool passed(std::chrono::steady_clock::time_point deadline) {
+  return std::chrono::steady_clock::now() >= deadline;
+}
+
+/// The first line that the child prints.
+std::string first_line(const Descriptor& output) {
+  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
+  std::string line;
+  while (!line.ends_with('\n')) {
+    throw_if_interrupted();
+    if (passed(deadline)) throw std::runtime_error("c10dd did not start");
+    pollfd ready{output.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 100) <= 0) continue;
+    char next = 0;
+    if (::read(output.get(), &next, 1) != 1) throw std::runtime_error("c10dd did not start");
+    line += next;
+  }
+  line.pop_back();
+  return line;
+}
+
+}  // namespace
+
+Child::Child(const std::function<void()>& body) {
+  const pid_t parent = ::getpid();
+  pid_ = ::fork();
+  if (pid_ < 0) fail_with_errno("fork");
+  if (pid_ > 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpgid(0, 0);  // an interrupt from the terminal is the parent's
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+  body();
+  ::_exit(1);
+}
+
+Child::~Child() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGTERM);
+  const auto deadline = std::chrono::steady_clock::now() + kStopDeadline;
+  while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
+    if (passed(deadline)) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+      return;
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+void Child::must_live(const std::string& name) const {
+  siginfo_t info{};
+  const bool ended =
+      ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      info.si_pid == pid_;
+  if (ended)
+    throw std::runtime_error(name + " ended with status " + std::to_string(info.si_status));
+}
+
+std::vector<Child> keep_awake() {
+  std::vector<Child> spinners;
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) fail_with_errno("sched_getaffinity");
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &cores)) continue;
+    spinners.emplace_back([core] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(core, &one);
+      const sched_param idle{};
+      if (::sched_setaffinity(0, sizeof one, &one) != 0) return;
+      if (::sched_setscheduler(0, SCHED_IDLE, &idle) != 0) return;
+      for (volatile bool forever = true; forever;) {
+      }
+    });
+  }
+  return spinners;
+}
+
+EchoServer::EchoServer(const NativeBytes& bytes) : EchoServer(listen_anywhere(), bytes) {}
+
+EchoServer::EchoServer(Listening listening, const NativeBytes& bytes)
+    : port_(listening.port),
+      child_([&] { serve_echo(listening.descriptor, bytes.request, bytes.reply); }) {}
+
+DaemonServer::DaemonServer(std::string engine, const std::string& durability) {
+  if (const std::size_t at = engine.find("DIR"); at != std::string::npos) {
+    engine.replace(at, 3, directory_.path() + "/state");
+  }
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) fail_with_errno("pipe");
+  const Descriptor read_end(ends[0]);
+  Descriptor write_end(ends[1]);
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::vector<std::string> command = {self.parent_path() / "c10dd",
+                                            "--listen",
+                                            "127.0.0.1:0",
+                                            "--engine",
+                                            engine,
+                                            "--durability",
+                                            durability,
+                                            "--log-level",
+                                            "warn"};
+  child_ = std::make_unique<Child>([&] {
+    ::dup2(write_end.get(), STDOUT_FILENO);
+    become(command);
+  });
+  write_end = Descriptor();
+  const std::string line = first_line(read_end);
+  port_ = static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
+}
+
+RedisServer::RedisServer(const std::string& appendfsync) {
+  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
+  port_ = listen_anywhere().port;
+  child_ = std::make_unique<Child>([&] {
+    become({"redis-server", "--port", std::to_string(port_), "--bind", "127.0.0.1", "--dir",
+            directory_.path(), "--logfile", "redis.log", "--save", "", "--appendonly", "yes",
+            "--appendfsync", appendfsync});
+  });
+  while (!answers()) {
+    throw_if_interrupted();
+    child_->must_live("redis-server");
+    if (passed(deadline)) throw std::runtime_error("redis-server did not start");
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
+bool RedisServer::answers() const {
+  try {
+    Line line("127.0.0.1", port_);
+    line.send("PING\r\n");
+    bool pong = false;
+    line.receive(1, [&](std::string_view in) {
+      pong = in.starts_with("+PONG");
+      return in.find('\n') + 1;
+    });
+    return pong;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+}  // namespace c10dd::bench

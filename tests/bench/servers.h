@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The servers that a scenario starts for itself: each on 127.0.0.1 and a free port, state in a
+// temporary directory, ended by its pid when the scenario is over and by the kernel when the
+// program dies.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/bench/conversation.h"
+#include "tests/bench/line.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace c10dd::bench {
+
+/// A child process. Its end is SIGTERM, after 10 s SIGKILL.
+class Child {
+ public:
+  /// Forks; the child calls `body`, which does not return.
+  explicit Child(const std::function<void()>& body);
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  ~Child();
+
+  pid_t process() const { return pid_; }
+
+  /// Throws when the child has ended.
+  void must_live(const std::string& name) const;
+
+ private:
+  pid_t pid_;
+};
+
+/// Keeps all cores from halting: a process for each that spins when there is nothing else to run.
+std::vector<Child> keep_awake();
+
+/// Answers every request_bytes with `reply`, on epoll and nothing else.
+class EchoServer {
+ public:
+  explicit EchoServer(const NativeBytes& bytes);
+  std::uint16_t port() const { return port_; }
+  pid_t process() const { return child_.process(); }
+
+ private:
+  EchoServer(Listening listening, const NativeBytes& bytes);
+
+  std::uint16_t port_;
+  Child child_;
+};
+
+/// The `c10dd` next to this program. `DIR` in the engine's URL becomes a temporary directory.
+class DaemonServer {
+ public:
+  DaemonServer(std::string engine, const std::string& durability);
+  std::uint16_t port() const { return port_; }
+  pid_t process() const { return child_->process(); }
+
+ private:
+  TemporaryDirectory directory_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<Child> child_;
+};
+
+/// A redis-server with an append-only file.
+class RedisServer {
+ public:
+  explicit RedisServer(const std::string& appendfsync);
+  std::uint16_t port() const { return port_; }
+  pid_t process() const { return child_->process(); }
+
+ private:
+  bool answers() const;
+
+  TemporaryDirectory directory_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<Child> child_;
+};
+
+}  // namespace c10dd::bench

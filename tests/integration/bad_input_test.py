@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input gets a clear error with the limit; never a crash, never a hang, and nobody else is
+hurt: after each case the daemon still serves the session of a bystander."""
+import os
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+import wire
+from daemon import BIN, Daemon
+from wire import Wire, frame
+
+
+class Frames(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = Daemon().start()
+        cls.bystander = Wire(cls.daemon.address)
+        assert cls.bystander.hello().code == "ok"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.bystander.close()
+        assert cls.daemon.stop() == 0, cls.daemon.errors()
+
+    def setUp(self):
+        self.wire = Wire(self.daemon.address)
+
+    def tearDown(self):
+        self.wire.close()
+        self.assertEqual("ok", self.bystander.set("alive", "yes").code)
+
+    def open(self, **options):
+        reply = self.wire.hello(**options)
+        self.assertEqual("ok", reply.code, reply)
+
+    def refused(self, reply, code, *words, closes=False):
+        self.assertIsNotNone(reply, "the connection ended without an answer")
+        self.assertEqual(code, reply.code, reply)
+        for word in words:
+            self.assertIn(str(word), reply.detail)
+        if closes:
+            self.assertIsNone(self.wire.reply())
+
+    def test_unknown_operation_is_answered_and_the_connection_stays(self):
+        self.open()
+        self.refused(self.wire.call(0xEE, b"abc"), "unknown_op", "238")
+        self.assertEqual("ok", self.wire.set("k", "v").code)
+
+    def test_oversized_frame_is_refused_on_its_header(self):
+        self.open()
+        before = self.daemon.resident_bytes()
+        self.wire.send(frame(wire.SET, length=0xFFFFFFFF, sequence=1))
+        self.refused(self.wire.reply(), "too_large", 0xFFFFFFFF, 16 * 2**20 + 64 * 1024,
+                     closes=True)
+        self.assertLess(self.daemon.resident_bytes() - before, 8 * 2**20)
+
+    def test_frame_before_hello_is_small(self):
+        self.wire.send(frame(wire.HELLO, length=1_000_000))
+        self.refused(self.wire.reply(), "too_large", 16384, closes=True)
+
+    def test_inner_length_past_the_frame_is_malformed(self):
+        self.open()
+        self.wire.send(frame(wire.SET, struct.pack("<I", 65535) + b"short", sequence=1))
+        self.refused(self.wire.reply(), "malformed", "set", closes=True)
+
+    def test_wrong_version_names_both(self):
+        self.refused(self.wire.hello(version=(7, 9)), "version_unsupported", 7, 9, "1 to 1",
+                     closes=True)
+
+    def test_request_without_hello(self):
+        self.refused(self.wire.set("k", "v"), "session_unknown", "hello")
+
+    def test_key_over_the_limit(self):
+        self.open()
+        self.refused(self.wire.set("k" * 8193, "v"), "too_large", 8193, 8192)
+        self.refused(self.wire.set("", "v"), "invalid_argument", "empty")
+
+    def test_value_over_the_limit(self):
+        self.open()
+        self.refused(self.wire.set("k", b"v" * (8 * 2**20 + 1)), "too_large", 8 * 2**20 + 1,
+                     8 * 2**20)
+        self.assertEqual("ok", self.wire.set("k", b"v" * (8 * 2**20)).code)
+
+    def test_bad_job_names(self):
+        for name in ("", "x" * 256, "a\nb", b"\xff\xfe"):
+            with self.subTest(name=name):
+                other = Wire(self.daemon.address)
+                self.refused(other.hello(job=name), "invalid_argument", 255)
+                other.close()
+
+    def test_exchange_with_two_sizes(self):
+        self.open()
+        other = Wire(self.daemon.address)
+        self.assertEqual("ok", other.hello().code)
+        self.refused(self.wire.exchange("sizes", 0, 2, ["a"]), "timed_out", "[1]")
+        self.refused(other.exchange("sizes", 1, 3, ["b"]), "size_mismatch", 2, 3)
+        other.close()
+
+    def test_exchange_with_the_same_rank_twice(self):
+        self.open()
+        other = Wire(self.daemon.address)
+        self.assertEqual("ok", other.hello().code)
+        self.refused(self.wire.exchange("twice", 0, 2, ["a"]), "timed_out")
+        self.refused(other.exchange("twice", 0, 2, ["b"]), "rank_taken", "rank 0", "another session")
+        other.close()
+
+    def test_barrier_of_nobody_and_of_too_many(self):
+        self.open()
+        self.refused(self.wire.barrier("b", 0, 0), "invalid_argument", "world size 0")
+        self.refused(self.wire.barrier("b", 5, 5), "invalid_argument", "rank 5")
+        self.refused(self.wire.barrier("b", 0, 2**32 - 1), "invalid_argument", 131072)
+
+    def test_same_sequence_with_another_request(self):
+        self.open()
+        self.assertEqual("ok", self.wire.add("n", 1, sequence=5).code)
+        self.assertEqual("ok", self.wire.add("n", 1, sequence=5).code)
+        self.refused(self.wire.add("n", 2, sequence=5), "sequence_reused", 5)
+        self.assertIn(b"1", self.wire.get("n").body)
+
+    def test_sequence_outside_the_window(self):
+        self.open()
+        self.refused(self.wire.set("k", "v", sequence=9000), "window_exceeded", 9000, 1024)
+        self.assertEqual("ok", self.wire.set("k", "v", sequence=10, acked_below=10).code)
+        self.refused(self.wire.set("k", "v", sequence=3), "outcome_unknown", 3, 10)
+
+    def test_client_that_has_seen_more_is_told(self):
+        self.refused(self.wire.hello(stamp=(12345, 1, 7)), "state_rolled_back", 12345, "new run")
+
+    def test_silent_and_slow_connections_end_at_the_hello_deadline(self):
+        start = time.monotonic()
+        self.wire.send(frame(wire.HELLO, length=100)[:10])
+        self.assertIsNone(self.wire.reply())
+        self.assertLess(abs(time.monotonic() - start - 5), 2)
+
+    def test_unknown_first_byte_closes(self):
+        for first in (b"\xff\x00", b"\x16\x03\x01", b"\x00", b"zzz", b"\xc1C10X"):
+            with self.subTest(first=first):
+                raw = socket.create_connection(self.daemon.address, timeout=10)
+                raw.sendall(first)
+                try:
+                    self.assertEqual(b"", raw.recv(100))
+                except ConnectionResetError:
+                    pass
+                raw.close()
+
+
+class Http(unittest.TestCase):
+    def exchange(self, daemon, data):
+        raw = socket.create_connection(daemon.address, timeout=15)
+        raw.sendall(data)
+        answer = b""
+        try:
+            while chunk := raw.recv(65536):
+                answer += chunk
+                if b"\r\n\r\n" in answer and b"200 OK" in answer:
+                    break
+        except ConnectionResetError:
+            pass
+        raw.close()
+        return answer.decode(errors="replace").split("\r\n")[0]
+
+    def test_http(self):
+        with Daemon() as daemon:
+            self.assertEqual(200, daemon.http("/livez")[0])
+            self.assertEqual(200, daemon.http("/readyz")[0])
+            self.assertIn("memory", daemon.http("/v1/version")[1])
+            self.assertEqual(404, daemon.http("/nothing")[0])
+            self.assertEqual(405, daemon.http("/metrics", "POST")[0])
+            big = b"GET /livez HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 9000 + b"\r\n\r\n"
+            self.assertIn(" 431 ", self.exchange(daemon, big))
+            smuggle = (b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+                       b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+            self.assertIn(" 400 ", self.exchange(daemon, smuggle))
+            long_body = b"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n"
+            self.assertIn(" 413 ", self.exchange(daemon, long_body))
+            self.assertIn(" 400 ", self.exchange(daemon, b"GARBAGE\r\n\r\n"))
+            self.assertEqual(200, daemon.http("/livez")[0])
+
+
+class Start(unittest.TestCase):
+    """What the operator reads when the daemon does not start."""
+
+    def fails(self, code, *words, arguments=(), config=None, environment=None):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [os.path.join(BIN, "c10dd"), *arguments]
+            if config is not None:
+                path = os.path.join(folder, "c10dd.toml")
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(config)
+                command += ["--config", path]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False,
+                                  env={**os.environ, **(environment or {})})
+        self.assertEqual(code, done.returncode, done.stderr)
+        for word in words:
+            self.assertIn(str(word), done.stderr)
+
+    def test_port_in_use(self):
+        with Daemon() as daemon:
+            host, port = daemon.address
+            self.fails(75, f"{host}:{port}", "--listen",
+                       arguments=["--listen", f"{host}:{port}", "--engine", "memory:"])
+
+    def test_state_directory_held_names_the_holder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Daemon(engine=f"rocksdb:{folder}/state") as daemon:
+                self.fails(75, daemon.process.pid, f"{folder}/state",
+                           arguments=["--listen", "127.0.0.1:0", "--engine",
+                                      f"rocksdb:{folder}/state"])
+
+    def test_state_directory_that_is_a_file(self):
+        with tempfile.NamedTemporaryFile() as file:
+            self.fails(73, file.name,
+                       arguments=["--listen", "127.0.0.1:0", "--engine", f"rocksdb:{file.name}"])
+
+    def test_state_directory_not_writable(self):
+        self.fails(73, "/proc/c10dd",
+                   arguments=["--listen", "127.0.0.1:0", "--engine", "rocksdb:/proc/c10dd"])
+
+    def test_bad_options(self):
+        self.fails(64, "70000", "65535", arguments=["--listen", "127.0.0.1:70000"])
+        self.fails(64, "floppy", "rocksdb:", arguments=["--engine", "floppy:/x"])
+        self.fails(64, "--no-such", arguments=["--no-such"])
+        self.fails(64, "C10DD_DURABILITY", "fsync", environment={"C10DD_DURABILITY": "maybe"})
+
+    def test_bad_configuration_file(self):
+        self.fails(64, "lisen", "c10dd.toml:2", config='engine = "memory:"\nlisen = "x"\n')
+        self.fails(64, "listen", "c10dd.toml:1", config="listen = 5\n")
+        self.fails(64, "c10dd.toml:2", config='engine = "memory:"\nlisten = \n')
+        self.fails(64, "missing.toml", arguments=["--config", "/nowhere/missing.toml"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

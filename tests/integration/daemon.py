@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the real daemon on a free port and stops it by its process id."""
+import os
+import signal
+import subprocess
+import tempfile
+import urllib.request
+
+BIN = os.environ.get("C10DD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
+
+
+class Daemon:
+    """One daemon process. Use as a context manager, or start() and stop()."""
+
+    def __init__(self, *args, engine="memory:", port=0, environment=None):
+        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"127.0.0.1:{port}",
+                        "--engine", engine, *args]
+        self.environment = environment
+        self.process = None
+        self.address = None
+        self.log = tempfile.TemporaryFile()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log,
+                                        env=self.environment)
+        line = self.process.stdout.readline().decode()
+        if not line.startswith("listening on "):
+            code = self.process.wait(10)
+            raise RuntimeError(f"the daemon did not start (exit {code}): {self.errors()}")
+        host, port = line.split()[-1].rsplit(":", 1)
+        self.address = (host, int(port))
+        # The next start must come back to the same place.
+        at = self.command.index("--listen")
+        self.command[at + 1] = f"{host}:{port}"
+        return self
+
+    def errors(self):
+        self.log.seek(0)
+        return self.log.read().decode(errors="replace")
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stdout.close()
+
+    def stop(self):
+        """SIGTERM; returns the exit code."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        self.process.stdout.close()
+        return code
+
+    def http(self, path, method="GET"):
+        """(status, body) of one request."""
+        request = urllib.request.Request(f"http://{self.address[0]}:{self.address[1]}{path}",
+                                         method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
+
+    def resident_bytes(self):
+        with open(f"/proc/{self.process.pid}/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exception):
+        self.stop()
+        self.log.close()

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real daemon as a child process of a test: start, SIGKILL, start again on the same port.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace c10dd::test {
+
+class DaemonProcess {
+ public:
+  /// engine: a URL. The port is chosen by the first start and kept.
+  explicit DaemonProcess(std::string engine) : engine_(std::move(engine)) {}
+  ~DaemonProcess() { stop(SIGTERM); }
+  DaemonProcess(const DaemonProcess&) = delete;
+
+  void start() {
+    int out[2];
+    if (::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
+    std::vector<std::string> words = {
+        binary(),      "--listen", address_.empty() ? "127.0.0.1:0" : address_, "--engine", engine_,
+        "--log-level", "warn"};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(out[1], STDOUT_FILENO);
+      ::execv(arguments[0], arguments.data());
+      ::_exit(127);
+    }
+    ::close(out[1]);
+    FILE* lines = ::fdopen(out[0], "r");
+    char line[256] = "";
+    const bool said = std::fgets(line, sizeof line, lines) != nullptr;
+    std::fclose(lines);
+    const std::string text = line;
+    const std::string lead = "listening on ";
+    if (!said || text.compare(0, lead.size(), lead) != 0) {
+      throw std::runtime_error("the daemon did not start: " + words[0]);
+    }
+    address_ = text.substr(lead.size(), text.find('\n') - lead.size());
+  }
+
+  void stop(int signal) {
+    if (pid_ <= 0) return;
+    ::kill(pid_, signal);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = -1;
+  }
+
+  /// host:port
+  const std::string& address() const { return address_; }
+
+  /// To send it a signal that does not end it.
+  pid_t pid() const { return pid_; }
+
+ private:
+  static std::string binary() {
+    const char* folder = std::getenv("C10DD_BIN");
+    return std::string(folder != nullptr ? folder : C10DD_DEFAULT_BIN) + "/c10dd";
+  }
+
+  std::string engine_;
+  std::string address_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace c10dd::test

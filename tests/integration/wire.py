@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A second, independent reading of protocol/PROTOCOL.md: just enough of the native protocol to
+send the daemon right and wrong frames."""
+import os
+import socket
+import struct
+
+MAGIC = b"\xc1C10D"
+HELLO, PING, GOODBYE, SET, GET, WAIT, ADD, BARRIER, EXCHANGE = 1, 2, 3, 16, 17, 18, 20, 48, 49
+CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "invalid_argument",
+         "not_found", "timed_out", "quota_exceeded", "wrong_type", "out_of_range", "size_mismatch",
+         "rank_taken", "sequence_reused", "window_exceeded", "session_unknown",
+         "session_superseded", "state_rolled_back", "stale_generation", "outcome_unknown",
+         "not_owner", "unavailable", "aborted", "permission_denied", "unsupported", "closed",
+         "internal"]
+
+
+def text(value):
+    value = value.encode() if isinstance(value, str) else value
+    return struct.pack("<I", len(value)) + value
+
+
+def frame(op, body=b"", channel=1, sequence=0, acked_below=0, length=None):
+    length = len(body) if length is None else length
+    return struct.pack("<IBBHIQQ", length, op, 0, 0, channel, sequence, acked_below) + body
+
+
+def hello_body(session=None, job="test", run="", version=(1, 1), host="here", rank=-1,
+               stamp=(0, 0, 0)):
+    session = session or os.urandom(16)
+    return (struct.pack("<BBQ", *version, 0) + session + text(job) + text(run) + text(b"") +
+            text(host) + struct.pack("<Qq", os.getpid(), rank) + struct.pack("<I", 0) +
+            struct.pack("<QQQ", *stamp))
+
+
+class Reply:
+    """One frame from the daemon; code is the failure's name, or "ok"."""
+
+    def __init__(self, header, body):
+        (_, self.op, self.kind, _, self.channel, self.sequence, *self.stamp) = header
+        self.body = body
+        self.code, self.detail = "ok", ""
+        if self.kind == 1:
+            self.code = CODES[body[0]]
+            size, = struct.unpack_from("<I", body, 1)
+            self.detail = body[5:5 + size].decode()
+
+    def __repr__(self):
+        return f"<{self.code} {self.detail!r}>"
+
+
+class Wire:
+    """One connection."""
+
+    def __init__(self, address, magic=MAGIC):
+        self.socket = socket.create_connection(address, timeout=20)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer = b""
+        self.sequence = 0
+        self.send(magic)
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def reply(self):
+        """The next frame, or None at the end of the connection."""
+        size = 44
+        while True:
+            if len(self.buffer) >= size:
+                header = struct.unpack_from("<IBBHIQQQQ", self.buffer)
+                size = 44 + header[0]
+                if len(self.buffer) >= size:
+                    body, self.buffer = self.buffer[44:size], self.buffer[size:]
+                    return Reply(header, body)
+            try:
+                data = self.socket.recv(65536)
+            except ConnectionResetError:
+                return None
+            if not data:
+                return None
+            self.buffer += data
+
+    def hello(self, **options):
+        self.send(frame(HELLO, hello_body(**options)))
+        return self.reply()
+
+    def call(self, op, body, **options):
+        self.sequence += 1
+        options.setdefault("sequence", self.sequence)
+        self.send(frame(op, body, **options))
+        return self.reply()
+
+    def set(self, key, value, **options):
+        return self.call(SET, text(key) + text(value), **options)
+
+    def get(self, key, timeout_ns=0, **options):
+        return self.call(GET, text(key) + struct.pack("<q", timeout_ns), **options)
+
+    def add(self, key, delta, **options):
+        return self.call(ADD, text(key) + struct.pack("<q", delta), **options)
+
+    def barrier(self, group, rank, world_size, sequence=0, timeout_ns=0):
+        return self.call(BARRIER, text(group) + struct.pack("<QQIIq", 0, sequence, rank, world_size,
+                                                             timeout_ns))
+
+    def exchange(self, group, rank, world_size, parts, shape=0, timeout_ns=0):
+        body = text(group) + struct.pack("<QQIIBI", 0, 0, rank, world_size, shape, 0)
+        body += struct.pack("<I", len(parts)) + b"".join(text(p) for p in parts)
+        return self.call(EXCHANGE, body + struct.pack("<qQ", timeout_ns, 0))
+
+    def close(self):
+        self.socket.close()

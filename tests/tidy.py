@@ -1,0 +1,290 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the house that a compiler cannot see.
+
+Reads every source of the tree, prints each offence as `file:line: message`, exits 1 if there is
+one. Rules are data: to add one, add a line to a table below and a planted offence to
+tidy_test.py. Formatting, naming and function length are clang-format's and clang-tidy's.
+"""
+
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+# Which folders a folder may include, itself always. The longest matching folder counts.
+ARROWS = {
+    "protocol": [],
+    "store": ["protocol"],
+    "daemon/core": ["protocol"],
+    "daemon": ["daemon/core", "store", "protocol"],
+    "client/core": ["protocol"],
+    "client": ["client/core", "protocol"],
+    "collectives": ["client", "protocol"],
+    "ddp": ["collectives", "client", "protocol"],
+    "examples": ["ddp", "collectives", "client", "protocol"],
+    "tests": ["*"],
+}
+# The node proxy and forwarding between daemons are clients of another daemon.
+EXTRA_ARROWS = {"daemon/proxy*": ["client"]}
+
+# A vendor's headers, and the only files that may see them.
+VENDORS = {
+    "rocksdb/": ["store/rocks_engine.cc", "tests/*"],
+    "hiredis/": ["store/redis_link.cc", "tests/*"],
+    "gloo/": ["collectives/gloo_*", "tests/*"],
+    "Eigen/": ["examples/digits/*"],
+    "CLI/": ["daemon/*", "client/ctl/*", "client/run/*", "examples/*", "tests/*"],
+    "toml": ["daemon/*"],
+    "prometheus/": ["daemon/*", "tests/*"],
+    "spdlog/": ["daemon/*"],
+    "xxhash.h": ["protocol/*.cc"],
+    "boost/json": ["protocol/*.cc", "daemon/*.cc", "client/ctl/*", "tests/*", "examples/*"],
+    "boost/beast": ["daemon/*.cc", "tests/*"],
+    "boost/asio": ["daemon/*", "client/*", "tests/*"],
+}
+# These folders see nothing that does I/O or runs threads, whatever the table above says.
+PURE = ["protocol/*", "daemon/core/*", "client/core/*"]
+IO_VENDORS = ["boost/asio", "boost/beast", "spdlog/", "prometheus/", "sys/socket.h", "thread",
+              "fstream", "iostream"]
+
+MAX_LINES = 500
+# Files with a limit of their own, each with its reason.
+LIMITS = {
+    "CMakeLists.txt": (250, "it is the picture of the architecture"),
+    "dev": (200, "a stranger reads it before running it as root"),
+    "tests/tidy.py": (300, "rules that nobody reads are not rules"),
+}
+
+FOLDERS = {"protocol", "client", "store", "daemon", "collectives", "ddp", "deploy", "tests",
+           "dashboards", "examples", "docs", ".ci"}
+VAGUE_FOLDERS = {"util", "utils", "common", "helper", "helpers", "misc"}
+
+# State belongs to one loop or thread; where threads meet is written down here.
+LOCKS_ALLOWED = [
+    "store/group_commit.*",  # shard threads hand batches to the commit thread
+    "client/*",              # trainer threads hand calls to the connection's thread
+    "collectives/*",         # trainer threads hand work to the backend's thread
+    "daemon/metrics.*",      # shards count, the scrape reads
+    "ddp/reducer.*",
+    "examples/*",
+    "tests/*",
+]
+
+CODE, TEXT, STRINGS = "code", "text", "strings"  # without comments and strings; as is; no comments
+
+
+@dataclass(frozen=True)
+class Banned:
+    """A pattern that may not stand in files matching `where`, but for those matching `but`."""
+
+    pattern: str
+    message: str
+    where: tuple = ("*.h", "*.cc")
+    but: tuple = ()
+    view: str = CODE
+
+
+CORES = ("protocol/*", "daemon/core/*", "client/core/*")
+EVERY_SOURCE = ("*.h", "*.cc", "*.py", "*.txt", "*.cmake", "*.sh", "dev", ".ci/*", "*.toml",
+                "*.service", "*.json", "*.yml", "*.yaml")
+
+BANNED = [
+    Banned(r"\bsystem_clock\b", "system_clock in a core; pass now as an argument", CORES),
+    Banned(r"::now\(|\b(?:clock_gettime|gettimeofday)\b|\bstd::time\(",
+           "a clock is read; pass now as an argument", CORES + ("store/*",),
+           but=("store/group_commit.cc",)),  # tells how long its rounds took
+    Banned(r"\brandom_device\b|\bs?rand\(|_distribution\b",
+           "randomness in a core; pass a seed and use the engine's bits", CORES),
+    Banned(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(",
+           "sleep in a unit test; advance time or wait for a condition with a deadline",
+           ("tests/unit/*",)),
+    Banned(r"\bstd::w?regex\b|#include <regex>", "std::regex; write the few lines of parsing"),
+    Banned(r"\busing namespace (?!std::(?:\w+::)*\w*literals;)", "using namespace; name it"),
+    Banned(r"\bstd::(?:\w+_)?(?:mutex|condition_variable)\b",
+           "a lock; hand the work to the owning loop, or name the file in LOCKS_ALLOWED",
+           but=tuple(LOCKS_ALLOWED)),
+    Banned(r'"c10dd_(?!\w+_module")',
+           "a metric is spelled out; use protocol/metric_catalog.h",
+           but=("protocol/metric_catalog.h", "tests/*"), view=STRINGS),
+    Banned(r"\b(?:TODO|FIXME|XXX)\b", "left for later; do it now or open an issue",
+           EVERY_SOURCE, ("tests/tidy*.py",), TEXT),
+    Banned(r"(?<![\w.$}>)*-])/(?:work|root)/|(?<!\w)\.\./shared\b", "a path of somebody's machine",
+           EVERY_SOURCE + ("*.md",), ("tests/tidy*.py",), TEXT),
+]
+
+SPDX = "SPDX-License-Identifier: Apache-2.0"
+COMMENTED = {"*.h": "//", "*.cc": "//", "*.py": "#", "*.sh": "#", "*CMakeLists.txt": "#",
+             "dev": "#", ".ci/*": "#"}
+
+TOKEN = re.compile(
+    r'(?P<raw>R"(?P<delim>[^()\s\\]{0,16})\(.*?\)(?P=delim)")'
+    r"|(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r'|(?P<string>"(?:[^"\\\n]|\\.)*")'
+    r"|(?P<char>(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+')",
+    re.DOTALL)
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+def blank(text, kinds):
+    """The text with tokens of these kinds replaced by spaces; line numbers stay."""
+
+    def replace(match):
+        if match.lastgroup not in kinds and not (match["raw"] and "raw" in kinds):
+            return match[0]
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return TOKEN.sub(replace, text)
+
+
+def matches(path, patterns):
+    return any(fnmatch(path, pattern) for pattern in patterns)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+def layer_of(path):
+    """The longest folder of ARROWS that holds the path, or None."""
+    holding = [folder for folder in ARROWS if path.startswith(folder + "/")]
+    return max(holding, key=len, default=None)
+
+
+def check_includes(path, text):
+    here = layer_of(path)
+    allowed = ARROWS.get(here, ["*"]) + [
+        folder for pattern, more in EXTRA_ARROWS.items() if fnmatch(path, pattern)
+        for folder in more]
+    for match in INCLUDE.finditer(blank(text, {"comment", "raw"})):
+        bracket, name = match.groups()
+        line = line_of(text, match.start(1))
+        there = layer_of(name)
+        if there is None and bracket == '"':
+            yield line, f'include "{name}" is not spelled from the root of the repository'
+        elif there and "*" not in allowed and there not in [here, *allowed]:
+            yield line, f"{here} may not include {there}; it may include: {', '.join(allowed)}"
+        if here != "tests" and matches(path, PURE) and name.startswith(tuple(IO_VENDORS)):
+            yield line, f"<{name}> in a pure folder; hand its result in from outside"
+        for vendor, homes in VENDORS.items():
+            if bracket == "<" and name.startswith(vendor) and not matches(path, homes):
+                yield line, f"<{name}> belongs only into: {', '.join(homes)}"
+
+
+def check_banned(path, text):
+    rules = [rule for rule in BANNED if matches(path, rule.where) and not matches(path, rule.but)]
+    cpp = path.endswith((".h", ".cc"))
+    views = {TEXT: text, CODE: text, STRINGS: text}
+    if cpp and rules:
+        views[STRINGS] = blank(text, {"comment"})
+        views[CODE] = blank(text, {"comment", "string", "char", "raw"})
+    for rule in rules:
+        for match in re.finditer(rule.pattern, views[rule.view]):
+            yield line_of(text, match.start()), rule.message
+
+
+def check_head(path, text):
+    mark = next((mark for glob, mark in COMMENTED.items() if fnmatch(path, glob)), None)
+    if mark is None:
+        return
+    lines = text.splitlines()
+    at = 1 if lines and lines[0].startswith("#!") else 0
+    if lines[at:at + 1] != [f"{mark} {SPDX}"]:
+        yield at + 1, f"this line must be: {mark} {SPDX}"
+        return
+    purpose = "\n".join(lines[at + 1:at + 2])
+    own_header = f'#include "{path[:-2]}h"'  # which says it for both
+    if purpose != own_header and not re.match(rf'(?:{mark}|""") ?\S', purpose):
+        yield at + 2, "here a comment must say what the file is and what it guarantees"
+    if path.endswith(".h") and "#pragma once" not in lines:
+        yield 1, "no #pragma once"
+
+
+def check_size(path, text):
+    limit, reason = LIMITS.get(path, (MAX_LINES, "split by idea"))
+    count = text.count("\n")
+    if count > limit and matches(path, [*COMMENTED, "*.js"]):
+        yield limit + 1, f"{count} lines, limit {limit}; {reason}"
+
+
+def check_folders(path):
+    parts = path.split("/")[:-1]
+    for vague in VAGUE_FOLDERS.intersection(parts):
+        yield 1, f'folder "{vague}" says nothing; name what its files are'
+    if parts and parts[0] not in FOLDERS:
+        yield 1, f'folder "{parts[0]}" is not a layer; the layers are: {", ".join(sorted(FOLDERS))}'
+
+
+def check_links(root, path, text):
+    """A page's links to files of the repository lead somewhere."""
+    for match in re.finditer(r"\]\((?!https?:)([^)#\s]+)", text):
+        if not (root / path).parent.joinpath(match[1]).exists():
+            yield line_of(text, match.start()), f"link to {match[1]}, which does not exist"
+
+
+def check_orphans(files):
+    """A C++ source is listed in some CMakeLists.txt, by its path from there or from the root."""
+    lists = {path: text for path, text in files.items() if path.endswith("CMakeLists.txt")}
+    for path in files:
+        if not path.endswith(".cc"):
+            continue
+        spelled = [path] + [path[len(folder):] for folder in
+                            (name[:-len("CMakeLists.txt")] for name in lists)
+                            if folder and path.startswith(folder)]
+        words = re.compile("|".join(rf"(?<![\w./-]){re.escape(name)}(?![\w.-])"
+                                    for name in spelled))
+        if not any(words.search(text) for text in lists.values()):
+            yield path, 1, "no CMakeLists.txt lists this source"
+
+
+def read_tree(root):
+    """Every text file that git would keep, or of a tree without git, every one not built."""
+    if (root / ".git").exists():
+        listed = subprocess.run(
+            ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"],
+            check=True, capture_output=True, text=True).stdout.split("\0")
+        names = sorted(name for name in set(listed) if name)
+    else:
+        names = sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+        names = [name for name in names if not re.match(r"build[^/]*/|\.git/", name)]
+    return {name: text for name in names if (text := text_of(root / name)) is not None}
+
+
+def text_of(path):
+    """The file's text; None for folders, links and data."""
+    if not path.is_file() or path.is_symlink():
+        return None
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def check_tree(root):
+    """All offences as (path, line, message)."""
+    files = read_tree(root)
+    for path, text in files.items():
+        found = [*check_folders(path), *check_head(path, text), *check_size(path, text),
+                 *check_banned(path, text)]
+        if path.endswith((".h", ".cc")):
+            found += check_includes(path, text)
+        if path.endswith(".md"):
+            found += check_links(root, path, text)
+        for line, message in found:
+            yield path, line, message
+    yield from check_orphans(files)
+
+
+def main():
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent.parent).resolve()
+    offences = sorted(check_tree(root))
+    for path, line, message in offences:
+        print(f"{path}:{line}: {message}")
+    print(f"tidy: {len(offences)} offences" if offences else "tidy: clean")
+    return 1 if offences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

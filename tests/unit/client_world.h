@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A client core with a clock that tests set, and a scripted daemon at the other end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/core/core.h"
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+
+namespace c10dd::client {
+
+inline constexpr Duration kLimit = std::chrono::seconds(60);
+
+struct Sent {
+  native::RequestHeader header;
+  Request request;
+};
+
+/// A core with a clock, and the daemon's end of its connection.
+class World {
+ public:
+  explicit World(std::uint64_t seed = 1, std::vector<std::string> addresses = {"host:29500"})
+      : core({std::move(addresses), Hello{}, seed}, TimePoint()) {}
+
+  /// Frames that were written since the last call; the magic of a new connection is dropped.
+  std::vector<Sent> sent() {
+    std::vector<Sent> frames;
+    std::string_view out = core.output();
+    log.append(out);
+    const std::size_t size = out.size();
+    if (out.starts_with(native::kMagic)) out.remove_prefix(native::kMagic.size());
+    while (!out.empty()) {
+      const auto frame = native::cut_request(out, limits::kFrameBytes * 2);
+      if (!frame || !*frame) {
+        ADD_FAILURE() << "no whole frame in the output";
+        break;
+      }
+      Result<Request> request = native::decode_request((*frame)->header.op, (*frame)->body);
+      EXPECT_TRUE(request.has_value());
+      frames.push_back({(*frame)->header, std::move(*request)});
+      out.remove_prefix((*frame)->size);
+    }
+    core.written(size, now);
+    return frames;
+  }
+
+  static Bytes bytes(std::uint8_t op, std::uint64_t sequence, const Answer& answer,
+                     Stamp stamp = {7, 1, 1}) {
+    native::ReplyHeader header;
+    header.op = op;
+    header.channel = Core::kChannel;
+    header.sequence = sequence;
+    header.stamp = stamp;
+    const native::EncodedReply reply = native::encode_reply(header, answer);
+    return reply.head + Bytes(reply.tail.view());
+  }
+  void reply(std::uint8_t op, std::uint64_t sequence, const Answer& answer,
+             Stamp stamp = {7, 1, 1}) {
+    core.received(bytes(op, sequence, answer, stamp), now);
+  }
+
+  static Answer welcome(std::uint32_t window = 1024) {
+    Welcome body;
+    body.version = kProtocolVersion;
+    body.heartbeat_interval = limits::kHeartbeatInterval;
+    body.session_ttl = limits::kSessionTtl;
+    body.window = window;
+    return ReplyBody(body);
+  }
+
+  /// Waits until the core wants a connection, and makes it; the hello is not answered.
+  void dial() {
+    ASSERT_TRUE(core.dial_at().has_value());
+    now = std::max(now, *core.dial_at());
+    core.dialling();
+    core.connected(now);
+  }
+  void open(std::uint32_t window = 1024) {
+    dial();
+    const std::vector<Sent> frames = sent();
+    ASSERT_EQ(frames.size(), 1u);
+    ASSERT_EQ(frames[0].header.op, Hello::op.code);
+    reply(Hello::op.code, 0, welcome(window));
+    ASSERT_TRUE(core.open());
+  }
+
+  /// The failure of the only completed call; fails the test when there is none.
+  Failure only_failure() {
+    const std::vector<Completion> done = core.take_completions();
+    EXPECT_EQ(done.size(), 1u);
+    if (done.size() != 1 || done[0].answer) return failure(Code::ok, "no failure");
+    return done[0].answer.error();
+  }
+
+  Core core;
+  TimePoint now;
+  Bytes log;
+};
+
+}  // namespace c10dd::client

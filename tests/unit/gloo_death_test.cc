@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as processes: one is killed in the middle of Gloo collectives, small and large. All others
+// must learn within half a second whom they lost, also those that were not connected to it by the
+// collective's pattern and those whose data was half way.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/process_group.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;  // one clock for all processes of a machine
+
+constexpr Rank kSize = 4;
+constexpr Rank kVictim = 2;
+
+#ifdef __SANITIZE_THREAD__
+constexpr long kLimitUs = 5'000'000;
+#else
+constexpr long kLimitUs = 500'000;
+#endif
+
+/// One end of a socket pair, with messages.
+class Line {
+ public:
+  explicit Line(int fd) : fd_(fd) {}
+
+  void send(const std::string& text) const {
+    const std::uint64_t length = text.size();
+    write_all(&length, sizeof(length));
+    write_all(text.data(), text.size());
+  }
+  std::string receive() const {
+    std::uint64_t length = 0;
+    read_all(&length, sizeof(length));
+    std::string text(length, '\0');
+    read_all(text.data(), text.size());
+    return text;
+  }
+
+ private:
+  void write_all(const void* data, std::size_t size) const {
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t n =
+          ::send(fd_, static_cast<const char*>(data) + done, size - done, MSG_NOSIGNAL);
+      if (n <= 0) throw std::runtime_error("line closed");
+      done += static_cast<std::size_t>(n);
+    }
+  }
+  void read_all(void* data, std::size_t size) const {
+    for (std::size_t done = 0; done < size;) {
+      const ssize_t n = ::recv(fd_, static_cast<char*>(data) + done, size - done, 0);
+      if (n <= 0) throw std::runtime_error("line closed");
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+  int fd_;
+};
+
+class LineBootstrap final : public Bootstrap {
+ public:
+  explicit LineBootstrap(Line line) : line_(line) {}
+
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration) override {
+    for (const std::string& part : parts) line_.send(part);
+    for (std::string& part : parts) part = line_.receive();
+    return parts;
+  }
+  std::string local_address() const override { return "127.0.0.1"; }
+
+ private:
+  Line line_;
+};
+
+/// The life of one rank: reduces for ever, says so, and says how it failed.
+void live(Rank rank, Line line, std::size_t count) {
+  const auto group = ProcessGroup::open(std::make_shared<LineBootstrap>(line),
+                                        {.rank = rank, .size = kSize}, {.timeout = 60s});
+  std::vector<float> values(count);
+  for (;;) {
+    const WorkPtr work = group->all_reduce(tensor_of(values));
+    try {
+      work->wait();
+    } catch (const std::exception& error) {
+      line.send("failed");
+      line.send(std::to_string(Clock::now().time_since_epoch() / 1us));
+      line.send(error.what());
+      return;  // keeps the group until the end, as a trainer that writes its log would
+    }
+    line.send("ok");
+  }
+}
+
+struct Child {
+  pid_t pid;
+  Line line;
+};
+
+Child start(Rank rank, std::size_t count) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw std::runtime_error("socketpair");
+  }
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    try {
+      live(rank, Line(ends[1]), count);
+    } catch (const std::exception&) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  close(ends[1]);
+  return {pid, Line(ends[0])};
+}
+
+void kill_one_of_four(std::size_t count, int after) {
+  std::vector<Child> children;
+  for (Rank rank = 0; rank < kSize; ++rank) children.push_back(start(rank, count));
+  std::vector<std::vector<std::string>> parts(kSize);
+  for (Rank from = 0; from < kSize; ++from) {
+    for (Rank to = 0; to < kSize; ++to) parts[from].push_back(children[from].line.receive());
+  }
+  for (Rank to = 0; to < kSize; ++to) {
+    for (Rank from = 0; from < kSize; ++from) children[to].line.send(parts[from][to]);
+  }
+  for (int i = 0; i < after; ++i) ASSERT_EQ(children[kVictim].line.receive(), "ok");
+  kill(children[kVictim].pid, SIGKILL);
+  const auto killed = Clock::now().time_since_epoch() / 1us;
+  for (Rank rank = 0; rank < kSize; ++rank) {
+    if (rank == kVictim) continue;
+    const Line& line = children[rank].line;
+    std::string word = line.receive();
+    while (word == "ok") word = line.receive();
+    const long took = std::stol(line.receive()) - killed;
+    const std::string text = line.receive();
+    EXPECT_LT(took, kLimitUs) << "microseconds, rank " << rank << ", " << text;
+    EXPECT_NE(text.find("lost the connection to rank 2"), std::string::npos) << text;
+  }
+  for (const Child& child : children) waitpid(child.pid, nullptr, 0);
+}
+
+TEST(GlooDeath, KilledRankIsNamedToAllWithinHalfASecondInSmallCollectives) {
+  for (const int after : {1, 50, 51, 52}) kill_one_of_four(1, after);
+}
+
+TEST(GlooDeath, KilledRankIsNamedToAllWithinHalfASecondInTheMiddleOfLargeTransfers) {
+  for (const int after : {1, 2, 3, 4, 5}) kill_one_of_four(std::size_t{8} << 20, after);
+}
+
+}  // namespace
+}  // namespace c10dd

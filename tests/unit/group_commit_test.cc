@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Group commit over an engine that a test can hold still: order, gathering, unknown outcomes, end.
+#include "store/group_commit.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+#include <thread>
+
+namespace c10dd::store {
+namespace {
+
+constexpr std::chrono::seconds kPatience{30};
+
+/// What a test sees of the engine that GroupCommit owns, and how it steers it.
+struct Script {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = true;                   ///< a commit waits while this is false
+  int waiting = 0;                    ///< commits that wait now
+  std::vector<std::size_t> commits;   ///< batches of each commit
+  std::vector<std::size_t> confirms;  ///< owners of each confirmation
+  Outcome commit_outcome = Outcome::durable;
+  Outcome confirm_outcome = Outcome::durable;
+  bool closed = false;
+
+  void set_open(bool now) {
+    const std::lock_guard lock(mutex);
+    open = now;
+    changed.notify_all();
+  }
+  bool wait_until_committing() {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kPatience, [this] { return waiting == 1; });
+  }
+};
+
+class ScriptedEngine final : public Engine {
+ public:
+  explicit ScriptedEngine(Script& script) : script_(script) {}
+  ~ScriptedEngine() override { script_.closed = true; }
+
+  std::string_view name() const override { return "scripted"; }
+  std::string_view durability() const override { return "none"; }
+  bool shared() const override { return true; }
+  Result<std::vector<JobNumber>> jobs() override { return std::vector<JobNumber>{}; }
+  Result<Claim> claim(JobNumber job) override { return Claim{job, 0}; }
+  Result<void> renew(const Ownership&) override { return {}; }
+  Result<void> release(const Ownership&) override { return {}; }
+  Result<void> load(JobNumber, const std::function<void(Row)>&) override { return {}; }
+
+  std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
+    std::unique_lock lock(script_.mutex);
+    script_.commits.push_back(batches.size());
+    ++script_.waiting;
+    script_.changed.notify_all();
+    script_.changed.wait(lock, [this] { return script_.open; });
+    --script_.waiting;
+    std::vector<Outcome> outcomes(batches.size(), Outcome::durable);
+    outcomes.back() = script_.commit_outcome;
+    return outcomes;
+  }
+
+  /// Jobs with an odd number are fenced.
+  std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
+    const std::lock_guard lock(script_.mutex);
+    script_.confirms.push_back(owners.size());
+    std::vector<Outcome> outcomes;
+    for (const Ownership& owner : owners) {
+      outcomes.push_back(owner.job % 2 == 1 ? Outcome::fenced : script_.confirm_outcome);
+    }
+    return outcomes;
+  }
+
+ private:
+  Script& script_;
+};
+
+/// Runs f(engine) on the commit thread and waits for its end.
+void run(GroupCommit& group, const std::function<void(Engine&)>& f) {
+  std::promise<void> done;
+  group.post([&](Engine& engine) {
+    f(engine);
+    done.set_value();
+  });
+  EXPECT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
+}
+
+Round round_of(std::uint64_t number, std::size_t batches, std::vector<Ownership> confirms = {}) {
+  return {number, std::vector<JobBatch>(batches, JobBatch{1, 1, 0, 0, {}}), std::move(confirms)};
+}
+
+class GroupCommitTest : public testing::Test {
+ protected:
+  void submit(Round round) {
+    group_->submit(std::move(round),
+                   [this](RoundResult result) { results_.push_back(std::move(result)); });
+  }
+  /// Everything submitted so far, once it has been answered.
+  const std::vector<RoundResult>& answers() {
+    run(*group_, [](Engine&) {});
+    return results_;
+  }
+
+  Script script_;
+  std::vector<RoundResult> results_;
+  std::unique_ptr<GroupCommit> group_ =
+      std::make_unique<GroupCommit>(std::make_unique<ScriptedEngine>(script_));
+};
+
+TEST_F(GroupCommitTest, AnswersEveryRoundInOrder) {
+  for (std::uint64_t n = 0; n < 100; ++n) submit(round_of(n, n % 3));
+  ASSERT_EQ(answers().size(), 100u);
+  for (std::uint64_t n = 0; n < 100; ++n) {
+    EXPECT_EQ(results_[n].number, n);
+    EXPECT_EQ(results_[n].batches, std::vector<Outcome>(n % 3, Outcome::durable));
+    EXPECT_TRUE(results_[n].confirms.empty());
+  }
+}
+
+TEST_F(GroupCommitTest, GathersBehindACommitInFlight) {
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  for (std::uint64_t n = 1; n <= 10; ++n) submit(round_of(n, 2));
+  script_.set_open(true);
+  EXPECT_EQ(answers().size(), 11u);
+  EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 20}));
+}
+
+TEST_F(GroupCommitTest, BoundsWhatOneCommitGathers) {
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  for (std::uint64_t n = 1; n <= 4; ++n) {
+    Round large = round_of(n, 1);
+    large.batches[0].to_rev = 1;
+    large.batches[0].rows.push_back({Row::Kind::put, "k", Bytes(std::size_t{20} << 20, 'v')});
+    submit(std::move(large));
+  }
+  script_.set_open(true);
+  EXPECT_EQ(answers().size(), 5u);
+  EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 2, 2}));
+}
+
+TEST_F(GroupCommitTest, ConfirmsEveryOwnerOnceForAllWhoAsk) {
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  submit(round_of(1, 0, {{2, 1}, {3, 1}}));
+  submit(round_of(2, 1));
+  submit(round_of(3, 1, {{3, 1}, {4, 1}, {2, 1}}));
+  script_.set_open(true);
+  ASSERT_EQ(answers().size(), 4u);
+  EXPECT_EQ(script_.confirms, (std::vector<std::size_t>{3}));
+  EXPECT_EQ(results_[1].confirms, (std::vector<Outcome>{Outcome::durable, Outcome::fenced}));
+  EXPECT_TRUE(results_[2].confirms.empty());
+  EXPECT_EQ(results_[3].confirms,
+            (std::vector<Outcome>{Outcome::fenced, Outcome::durable, Outcome::durable}));
+}
+
+TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
+  submit(round_of(0, 1));
+  answers();
+  script_.commit_outcome = Outcome::unknown;
+  submit(round_of(1, 2, {{2, 1}}));
+  answers();
+  script_.commit_outcome = Outcome::durable;
+  submit(round_of(2, 1, {{2, 1}}));
+  ASSERT_EQ(answers().size(), 3u);
+  EXPECT_EQ(results_[0].batches, std::vector<Outcome>{Outcome::durable});
+  EXPECT_EQ(results_[1].batches, (std::vector<Outcome>{Outcome::durable, Outcome::unknown}));
+  EXPECT_EQ(results_[1].confirms, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(results_[2].batches, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(results_[2].confirms, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 2}));
+  EXPECT_TRUE(script_.confirms.empty());
+}
+
+TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownConfirmation) {
+  script_.confirm_outcome = Outcome::unknown;
+  submit(round_of(0, 1, {{2, 1}}));
+  answers();
+  script_.confirm_outcome = Outcome::durable;
+  submit(round_of(1, 1, {{2, 1}}));
+  ASSERT_EQ(answers().size(), 2u);
+  EXPECT_EQ(results_[0].batches, std::vector<Outcome>{Outcome::durable});
+  EXPECT_EQ(results_[0].confirms, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(results_[1].batches, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(script_.commits.size(), 1u);
+}
+
+TEST_F(GroupCommitTest, FinishesWhatWasSubmittedBeforeItEnds) {
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  for (std::uint64_t n = 1; n < 5; ++n) submit(round_of(n, 1));
+  auto ended = std::async(std::launch::async, [this] { group_.reset(); });
+  script_.set_open(true);
+  ASSERT_EQ(ended.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(results_.size(), 5u);
+  EXPECT_TRUE(script_.closed);
+}
+
+TEST_F(GroupCommitTest, RunsAFunctionBetweenTheRoundsAroundIt) {
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  submit(round_of(1, 1));
+  std::size_t before = 0;
+  Epoch epoch = 0;
+  group_->post([&](Engine& engine) {
+    before = results_.size();
+    epoch = engine.claim(42)->epoch;
+  });
+  submit(round_of(2, 1));
+  script_.set_open(true);
+  EXPECT_EQ(answers().size(), 3u);
+  EXPECT_EQ(before, 2u);
+  EXPECT_EQ(epoch, 42u);
+  EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 1, 1}));
+  EXPECT_EQ(group_->engine().name(), "scripted");
+}
+
+TEST(GroupCommit, ServesManyThreadsAtOnce) {
+  GroupCommit group(open_engine("memory:").value());
+  constexpr int kThreads = 4;
+  constexpr Revision kRounds = 500;
+  std::atomic<int> durable = 0;
+  std::vector<std::thread> threads;
+  for (JobNumber job = 1; job <= kThreads; ++job) {
+    threads.emplace_back([&group, &durable, job] {
+      Epoch epoch = 0;
+      run(group, [&](Engine& engine) { epoch = engine.claim(job)->epoch; });
+      for (Revision n = 0; n < kRounds; ++n) {
+        Round round{n, {{job, epoch, n, n + 1, {{Row::Kind::put, "k", std::to_string(n)}}}}, {}};
+        group.submit(std::move(round), [&durable](const RoundResult& result) {
+          if (result.batches.at(0) == Outcome::durable) ++durable;
+        });
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  run(group, [](Engine&) {});
+  EXPECT_EQ(durable, kThreads * static_cast<int>(kRounds));
+}
+
+}  // namespace
+}  // namespace c10dd::store

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs tests/unit/scripts: each line is a moment, a session, what it does, and what it hears.
+//
+//     0s   s1  hello host-a 0                 -> ok
+//     1s   s1  wait a b 30s                   -> (pending)
+//     5s   s1                                 -> ok            an answer that was waited for
+//     8s   s2  get missing 0s                 -> not_found "1 of 1 keys"   the detail contains this
+//     8s   s2  #7 acked=5 add n 1             -> ok 1          sequence and watermark, else counted
+//     8s   s2  again                          -> ok 1          the last request once more
+//     8s   s2  disconnect
+//     9s   restart                            a new Job from the rows of the old one
+//     9s   rows 0                             what the last line has written
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include "daemon/core/job.h"
+#include "protocol/native_wire.h"
+#include "tests/unit/script_words.h"
+
+namespace c10dd::core {
+namespace {
+
+using script::Words;
+
+class Stage {
+ public:
+  /// Empty when the line holds, else what is wrong.
+  std::string play(const std::string& line) {
+    Words words = script::split(line);
+    if (words.empty() || words[0].starts_with('#')) return {};
+    std::string expected;
+    std::string detail;
+    const auto arrow = std::ranges::find(words, "->");
+    if (arrow != words.end()) {
+      const std::size_t end = line.find("->") + 2;
+      expected = line.substr(line.find_first_not_of(' ', end));
+      const std::size_t quote = expected.find(" \"");
+      if (quote != std::string::npos && !expected.starts_with("ok")) {
+        detail = expected.substr(quote + 2, expected.rfind('"') - quote - 2);
+        expected.resize(quote);
+      }
+      words.erase(arrow, words.end());
+    }
+    const TimePoint at{script::duration(words[0])};
+    advance(at);
+    if (words[1] == "rows") return same(std::to_string(rows_), words[2]);
+    const bool hears = words.size() == 2 && words[1] != "restart";
+    for (const auto& [name, heard] : inbox_) {
+      if (!heard.empty() && !(hears && name == words[1]) && at > heard.front().at) {
+        return name + " has heard " + script::text_of(heard.front().answer);
+      }
+    }
+    if (words[1] == "restart") return restart();
+    if (hears) return hear(words[1], expected, detail);
+    return speak(words[1], {words.begin() + 2, words.end()}, expected, detail);
+  }
+
+  std::string end() const {
+    for (const auto& [name, heard] : inbox_) {
+      if (!heard.empty()) return name + " has heard " + script::text_of(heard.front().answer);
+    }
+    return {};
+  }
+
+ private:
+  struct Heard {
+    TimePoint at;
+    Answer answer;
+  };
+  struct Caller {
+    SessionId id;
+    CallId call;
+    std::uint64_t next = 1;
+    Request request;
+  };
+
+  static std::string same(const std::string& got, const std::string& expected) {
+    return got == expected ? std::string() : "got " + got + ", expected " + expected;
+  }
+
+  static std::string judge(const Answer& got, const std::string& expected,
+                           const std::string& detail) {
+    const std::string said = got ? "" : got.error().detail;
+    if (script::text_of(got) != expected || said.find(detail) == std::string::npos) {
+      return "got " + script::text_of(got) + " \"" + said + "\", expected " + expected + " \"" +
+             detail + "\"";
+    }
+    return {};
+  }
+
+  Caller& caller(const std::string& name) {
+    Caller& c = callers_[name];
+    c.id = {7, static_cast<std::uint64_t>(script::number(name.substr(1)))};
+    return c;
+  }
+
+  void take(Effects effects) {
+    rows_ = effects.rows.size();
+    for (const Row& row : effects.rows) {
+      if (row.kind == Row::Kind::put) table_[row.key] = row.value;
+      if (row.kind == Row::Kind::erase) table_.erase(row.key);
+      if (row.kind == Row::Kind::erase_prefix) {
+        std::erase_if(table_, [&](const auto& entry) { return entry.first.starts_with(row.key); });
+      }
+    }
+    for (Reply& reply : effects.replies) {
+      EXPECT_LE(reply.observed, effects.revision);
+      const std::string name = "s" + std::to_string(reply.to.low);
+      inbox_[name].push_back({now_, std::move(reply.answer)});
+      if (reply.op == Goodbye::op.code) callers_.erase(name);
+    }
+  }
+
+  void advance(TimePoint at) {
+    while (job_->next_deadline() && *job_->next_deadline() <= at) {
+      now_ = *job_->next_deadline();
+      take(job_->tick(now_));
+    }
+    now_ = at;
+  }
+
+  std::string hear(const std::string& name, const std::string& expected,
+                   const std::string& detail) {
+    std::vector<Heard>& heard = inbox_[name];
+    if (heard.empty()) return "nothing heard, expected " + expected;
+    const Heard first = heard.front();
+    heard.erase(heard.begin());
+    if (first.at != now_) return "heard at another time: " + script::text_of(first.answer);
+    return judge(first.answer, expected, detail);
+  }
+
+  std::string speak(const std::string& name, Words words, const std::string& expected,
+                    const std::string& detail) {
+    Caller& c = caller(name);
+    if (words[0] == "disconnect") {
+      take(job_->disconnect(c.id, now_));
+      return {};
+    }
+    if (words[0] != "again") {
+      c.call.sequence = words[0] == "hello" ? 0 : c.next++;
+      if (words[0].starts_with('#')) {
+        c.call.sequence = static_cast<std::uint64_t>(script::number(words[0].substr(1)));
+        c.next = c.call.sequence + 1;
+        words.erase(words.begin());
+      }
+      if (words[0].starts_with("acked=")) {
+        c.call.acked_below = static_cast<std::uint64_t>(script::number(words[0].substr(6)));
+        words.erase(words.begin());
+      }
+      c.request = script::request(words[0], {words.begin() + 1, words.end()}, c.id);
+      Bytes frame;
+      native::encode_request(frame, {}, c.request);
+      c.call.fingerprint = native::fingerprint(
+          info_of(c.request).code, std::string_view(frame).substr(native::RequestHeader::kSize));
+    }
+    Effects effects = job_->apply({c.id, "", Access::admin, 0}, c.call, c.request, now_);
+    Maybe own;
+    for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
+      if (it->to != c.id || it->sequence != c.call.sequence) continue;
+      own = it->answer;
+      if (it->op != Goodbye::op.code) effects.replies.erase(it);
+      break;
+    }
+    const bool bye = own && std::holds_alternative<Goodbye>(c.request);
+    take(std::move(effects));
+    if (bye) inbox_[name].pop_back();
+    if (!own) return same("(pending)", expected);
+    return judge(*own, expected, detail);
+  }
+
+  std::string restart() {
+    job_ = std::make_unique<Job>(1, Stamp{9, ++epoch_, job_->revision()});
+    for (const auto& [key, value] : table_) {
+      if (!job_->restore({Row::Kind::put, key, value})) return "a row is not restored";
+    }
+    return job_->resume(now_) ? "" : "not resumed";
+  }
+
+  using Maybe = std::optional<Answer>;
+
+  Epoch epoch_ = 1;
+  std::unique_ptr<Job> job_ = std::make_unique<Job>(1, Stamp{9, 1, 0});
+  TimePoint now_;
+  std::map<Bytes, Bytes> table_;
+  std::map<std::string, Caller> callers_;
+  std::map<std::string, std::vector<Heard>> inbox_;
+  std::size_t rows_ = 0;
+};
+
+class Script : public testing::TestWithParam<std::string> {};
+
+TEST_P(Script, HoldsLineByLine) {
+  std::ifstream file(GetParam());
+  ASSERT_TRUE(file.good());
+  Stage stage;
+  std::string line;
+  for (int number = 1; std::getline(file, line); ++number) {
+    const std::string wrong = stage.play(line);
+    ASSERT_EQ(wrong, "") << GetParam() << ':' << number << ": " << line;
+  }
+  EXPECT_EQ(stage.end(), "");
+}
+
+std::vector<std::string> scripts() {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(C10DD_SCRIPTS)) {
+    paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+INSTANTIATE_TEST_SUITE_P(Job, Script, testing::ValuesIn(scripts()), [](const auto& script) {
+  return std::filesystem::path(script.param).stem().string();
+});
+
+}  // namespace
+}  // namespace c10dd::core

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// A blocked request leaves exactly once: fired, expired, dropped or replaced.
+#include "daemon/core/pending.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace c10dd::core {
+namespace {
+
+constexpr SessionId kFirst{0, 1};
+constexpr SessionId kSecond{0, 2};
+
+TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
+
+Pending::Waiter waiter(SessionId session, std::uint64_t sequence, std::vector<Bytes> tokens,
+                       int deadline) {
+  Pending::Waiter w;
+  w.session = session;
+  w.sequence = sequence;
+  w.tokens = std::move(tokens);
+  w.deadline = at(deadline);
+  return w;
+}
+
+std::vector<std::uint64_t> sequences(const std::vector<Pending::Waiter>& waiters) {
+  std::vector<std::uint64_t> out;
+  for (const Pending::Waiter& w : waiters) out.push_back(w.sequence);
+  return out;
+}
+
+using Sequences = std::vector<std::uint64_t>;
+
+TEST(Pending, ReleasesAWaiterWithItsLastToken) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a", "b", "a"}, 10));
+  EXPECT_TRUE(pending.fire("a").empty());
+  EXPECT_TRUE(pending.fire("a").empty());
+  EXPECT_TRUE(pending.fire("unknown").empty());
+  EXPECT_EQ(sequences(pending.fire("b")), Sequences{1});
+  EXPECT_EQ(pending.size(), 0u);
+  EXPECT_EQ(pending.next_deadline(), std::nullopt);
+}
+
+TEST(Pending, ReleasesInOrderOfArrival) {
+  Pending pending;
+  pending.add(waiter(kSecond, 1, {"a"}, 30));
+  pending.add(waiter(kFirst, 2, {"a", "b"}, 10));
+  pending.add(waiter(kFirst, 3, {"a"}, 20));
+  EXPECT_EQ(sequences(pending.fire("a")), (Sequences{1, 3}));
+  EXPECT_EQ(sequences(pending.fire("b")), Sequences{2});
+}
+
+TEST(Pending, ExpiresInOrderOfDeadlineThenArrival) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a"}, 20));
+  pending.add(waiter(kFirst, 2, {"a"}, 10));
+  pending.add(waiter(kSecond, 3, {"b"}, 10));
+  pending.add(waiter(kSecond, 4, {"b"}, 30));
+  EXPECT_EQ(pending.next_deadline(), at(10));
+  EXPECT_TRUE(pending.expire(at(9)).empty());
+  EXPECT_EQ(sequences(pending.expire(at(20))), (Sequences{2, 3, 1}));
+  EXPECT_EQ(pending.next_deadline(), at(30));
+  EXPECT_TRUE(pending.fire("a").empty());
+  EXPECT_EQ(sequences(pending.fire("b")), Sequences{4});
+}
+
+TEST(Pending, DropsAllOfOneSessionAndNothingElse) {
+  Pending pending;
+  pending.add(waiter(kFirst, 2, {"a"}, 10));
+  pending.add(waiter(kSecond, 1, {"a"}, 10));
+  pending.add(waiter(kFirst, 1, {"b"}, 5));
+  EXPECT_EQ(sequences(pending.drop(kFirst)), (Sequences{1, 2}));
+  EXPECT_TRUE(pending.drop(kFirst).empty());
+  EXPECT_EQ(pending.next_deadline(), at(10));
+  EXPECT_EQ(sequences(pending.fire("a")), Sequences{1});
+}
+
+TEST(Pending, ReplacesTheSameCallOfASession) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a"}, 10));
+  pending.add(waiter(kFirst, 1, {"b"}, 40));
+  EXPECT_EQ(pending.size(), 1u);
+  EXPECT_EQ(pending.next_deadline(), at(40));
+  EXPECT_TRUE(pending.fire("a").empty());
+  EXPECT_EQ(sequences(pending.fire("b")), Sequences{1});
+}
+
+TEST(Pending, TakesAReleasedWaiterBackForWhatIsMissingAgain) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a", "b"}, 10));
+  EXPECT_TRUE(pending.fire("a").empty());
+  std::vector<Pending::Waiter> released = pending.fire("b");
+  ASSERT_EQ(released.size(), 1u);
+  released[0].tokens = {"a"};
+  pending.add(std::move(released[0]));
+  EXPECT_EQ(sequences(pending.fire("a")), Sequences{1});
+}
+
+TEST(Pending, LosesAndRepeatsNobodyUnderRandomUse) {
+  Pending pending;
+  std::mt19937_64 random(1);
+  std::set<std::uint64_t> inside;
+  const auto leave = [&](const std::vector<Pending::Waiter>& waiters) {
+    for (const std::uint64_t sequence : sequences(waiters)) EXPECT_EQ(inside.erase(sequence), 1u);
+  };
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const auto token = [&] { return std::to_string(random() % 20); };
+    const SessionId session{0, random() % 5};
+    switch (random() % 8) {
+      case 0:
+        leave(pending.fire(token()));
+        break;
+      case 1:
+        leave(pending.expire(at(static_cast<int>(i / 10))));
+        break;
+      case 2:
+        if (random() % 10 == 0) leave(pending.drop(session));
+        break;
+      default:
+        inside.insert(i);
+        pending.add(waiter(session, i, {token(), token(), token()},
+                           static_cast<int>(i / 10 + random() % 20)));
+    }
+    ASSERT_EQ(pending.size(), inside.size());
+    ASSERT_EQ(pending.next_deadline().has_value(), !inside.empty());
+  }
+  leave(pending.expire(at(1'000'000)));
+  EXPECT_TRUE(inside.empty());
+}
+
+}  // namespace
+}  // namespace c10dd::core

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of tests/unit/scripts: a line of text to a Request, an Answer to a line of text.
+// `x*300` is 300 times x, "" is empty, a last word like 2s or 500ms is a time-out.
+#pragma once
+
+#include <algorithm>
+#include <boost/describe/enum_from_string.hpp>
+#include <cctype>
+#include <charconv>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "protocol/fields.h"
+#include "protocol/metric_catalog.h"
+#include "protocol/ops.h"
+
+namespace c10dd::script {
+
+using Words = std::vector<std::string>;
+
+/// Splits at blanks outside quotes.
+inline Words split(const std::string& line) {
+  Words words;
+  bool quoted = false;
+  bool in_word = false;
+  for (const char c : line) {
+    if (!quoted && c == ' ') {
+      in_word = false;
+      continue;
+    }
+    if (!std::exchange(in_word, true)) words.emplace_back();
+    if (c == '"') {
+      quoted = !quoted;
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
+inline std::int64_t number(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [stop, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || stop != text.data() + text.size()) {
+    throw std::invalid_argument("no number: " + text);
+  }
+  return value;
+}
+
+inline bool is_duration(const std::string& word) {
+  return word.size() > 1 && word.back() == 's' && (word[0] == '-' || std::isdigit(word[0])) &&
+         word.find_first_not_of("0123456789.-") >= word.size() - (word.ends_with("ms") ? 2 : 1);
+}
+
+inline Duration duration(const std::string& word) {
+  const bool milli = word.ends_with("ms");
+  return std::chrono::duration_cast<Duration>(
+      std::chrono::duration<double, std::milli>(std::stod(word) * (milli ? 1 : 1000)));
+}
+
+/// `x*300` becomes 300 times x.
+inline Bytes unfold(const std::string& word) {
+  const std::size_t star = word.find('*');
+  if (star != 1) return word;
+  return Bytes(static_cast<std::size_t>(number(word.substr(2))), word[0]);
+}
+
+inline std::string fold(const Bytes& bytes) {
+  if (bytes.empty()) return "\"\"";
+  if (bytes.size() < 64 || bytes.find_first_not_of(bytes[0]) != Bytes::npos) return bytes;
+  return std::string(1, bytes[0]) + "*" + std::to_string(bytes.size());
+}
+
+/// The words after an operation's name.
+class Arguments {
+ public:
+  explicit Arguments(Words words) : words_(std::move(words)) {
+    if (!words_.empty() && is_duration(words_.back())) {
+      timeout = duration(words_.back());
+      words_.pop_back();
+    }
+  }
+
+  std::string next(const std::string& fallback = "") {
+    if (words_.empty()) return fallback;
+    std::string word = words_.front();
+    words_.erase(words_.begin());
+    return word;
+  }
+  Bytes bytes() { return unfold(next()); }
+  std::vector<Bytes> all() {
+    std::vector<Bytes> rest;
+    while (!words_.empty()) rest.push_back(bytes());
+    return rest;
+  }
+  /// The value of name=value anywhere in the line.
+  std::string option(const std::string& name, const std::string& fallback) {
+    const auto it = std::ranges::find_if(
+        words_, [&](const std::string& word) { return word.starts_with(name + "="); });
+    if (it == words_.end()) return fallback;
+    std::string value = it->substr(name.size() + 1);
+    words_.erase(it);
+    return value;
+  }
+  template <class T>
+  T number_option(const std::string& name, T fallback) {
+    return static_cast<T>(number(option(name, std::to_string(fallback))));
+  }
+
+  Duration timeout{0};
+
+ private:
+  Words words_;
+};
+
+/// GROUP RANK/SIZE [gen=G] [seq=S]
+template <class Op>
+Op meeting(Arguments& in) {
+  Op op;
+  op.generation = in.number_option<std::uint64_t>("gen", 0);
+  op.sequence = in.number_option<std::uint64_t>("seq", 0);
+  op.timeout = in.timeout;
+  op.group = in.bytes();
+  const std::string place = in.next();
+  const std::size_t slash = place.find('/');
+  op.rank = static_cast<Rank>(number(place.substr(0, slash)));
+  op.world_size = static_cast<std::uint32_t>(number(place.substr(slash + 1)));
+  return op;
+}
+
+/// GROUP RANK/SIZE SHAPE [root=R] [offset=O] PARTS...
+inline Exchange exchange(Arguments& in) {
+  const auto root = in.number_option<Rank>("root", 0);
+  const auto offset = in.number_option<std::uint64_t>("offset", 0);
+  auto op = meeting<Exchange>(in);
+  op.root = root;
+  op.offset = offset;
+  const std::string shape = in.next();
+  op.shape = static_cast<Shape>(9);
+  boost::describe::enum_from_string(shape.c_str(), op.shape);
+  op.parts = in.all();
+  return op;
+}
+
+inline Report report(Arguments& in) {
+  CollectiveTotals totals{"dp", "all_reduce", "gloo", 0, 0, 0, 0, 0, {}};
+  Report op;
+  op.number = static_cast<std::uint64_t>(number(in.next()));
+  totals.count = static_cast<std::uint64_t>(number(in.next()));
+  totals.buckets.resize(metric::kCollectiveBuckets);
+  totals.buckets[3] = in.number_option<std::uint64_t>("bucket", totals.count);
+  op.collectives.push_back(totals);
+  return op;
+}
+
+inline Request request(const std::string& op, Words words, const SessionId& session) {
+  Arguments in(std::move(words));
+  if (op == "hello") {
+    Hello hello;
+    hello.session = session;
+    hello.pid = in.number_option<std::uint64_t>("pid", 1);
+    hello.seen.incarnation = in.number_option<std::uint64_t>("incarnation", 0);
+    hello.seen.epoch = in.number_option<std::uint64_t>("epoch", 0);
+    hello.seen.revision = in.number_option<std::uint64_t>("revision", 0);
+    for (auto n = in.number_option<int>("labels", 0); n > 0; --n) hello.labels[std::to_string(n)];
+    hello.host = unfold(in.next("host"));
+    hello.rank = number(in.next("-1"));
+    return hello;
+  }
+  if (op == "ping") return Ping{};
+  if (op == "goodbye") return Goodbye{};
+  if (op == "set") return Set{in.bytes(), in.bytes()};
+  if (op == "get") return Get{in.bytes(), in.timeout};
+  if (op == "wait") return Wait{in.all(), in.timeout};
+  if (op == "check") return Check{in.all()};
+  if (op == "add") return Add{in.bytes(), number(in.next("1"))};
+  if (op == "compare_set") return CompareSet{in.bytes(), in.bytes(), in.bytes()};
+  if (op == "remove") return Remove{in.bytes()};
+  if (op == "multi_get") return MultiGet{in.all(), in.timeout};
+  if (op == "multi_set") {
+    MultiSet set;
+    for (const Bytes& word : in.all()) {
+      set.keys.push_back(unfold(word.substr(0, word.find('='))));
+      if (word.find('=') != Bytes::npos) {
+        set.values.push_back(unfold(word.substr(word.find('=') + 1)));
+      }
+    }
+    return set;
+  }
+  if (op == "list") {
+    const std::string after = in.option("after", "");
+    const auto limit = in.number_option<std::uint32_t>("limit", 0);
+    return List{in.bytes(), after, limit};
+  }
+  if (op == "count") return Count{in.bytes()};
+  if (op == "barrier") return meeting<Barrier>(in);
+  if (op == "exchange") return exchange(in);
+  if (op == "report") return report(in);
+  throw std::invalid_argument("no operation: " + op);
+}
+
+inline std::string list_text(const std::vector<Bytes>& list) {
+  std::string text;
+  for (const Bytes& item : list) text += ' ' + fold(item);
+  return text;
+}
+
+/// The text of an answer, as it stands after the arrow. A failure is its code.
+inline std::string text_of(const Answer& answer) {
+  if (!answer) return std::string(name_of(answer.error().code));
+  std::string text = "ok";
+  std::visit(
+      [&]<class Body>(const Body& body) {
+        if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value);
+        if constexpr (std::is_same_v<Body, Values>) text += list_text(body.values);
+        if constexpr (std::is_same_v<Body, Checked>) text += body.all ? " yes" : " no";
+        if constexpr (std::is_same_v<Body, Counter>) text += ' ' + std::to_string(body.value);
+        if constexpr (std::is_same_v<Body, Counted>) text += ' ' + std::to_string(body.count);
+        if constexpr (std::is_same_v<Body, Removed>) text += body.existed ? " existed" : " absent";
+        if constexpr (std::is_same_v<Body, KeyPage>) {
+          text += list_text(body.keys) + (body.more ? " ..." : "");
+        }
+        if constexpr (std::is_same_v<Body, Compared>) {
+          text += body.swapped  ? std::string(" swapped")
+                  : body.exists ? " kept " + fold(body.current)
+                                : " missing";
+        }
+        if constexpr (std::is_same_v<Body, Exchanged>) {
+          std::vector<Bytes> parts;
+          wire::Reader reader(body.chunk.view());
+          reader.get(parts);
+          if (body.offset == 0 && body.chunk.length == body.total && reader.ok()) {
+            text += list_text(parts);
+          } else {
+            text += " bytes " + std::to_string(body.offset) + "+" +
+                    std::to_string(body.chunk.length) + " of " + std::to_string(body.total);
+          }
+        }
+      },
+      *answer);
+  return text;
+}
+
+}  // namespace c10dd::script

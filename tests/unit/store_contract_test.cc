@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// One contract over all stores of the SDK: hash, prefix, and the daemon's with a real daemon.
+// To add a store: a line in stores().
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "client/store.h"
+#include "protocol/limits.h"
+#include "tests/integration/daemon_process.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using Keys = std::vector<std::string>;
+
+struct Kind {
+  const char* name;
+  /// A new empty store.
+  std::function<std::shared_ptr<Store>()> make;
+};
+
+/// One daemon for all tests of this process, a new job for each store.
+std::shared_ptr<Store> make_daemon_store() {
+  static test::DaemonProcess daemon("memory:");
+  static std::vector<std::shared_ptr<Client>> clients;
+  if (daemon.address().empty()) daemon.start();
+  const std::string job = "job" + std::to_string(clients.size());
+  clients.push_back(Client::connect("c10dd://" + daemon.address() + "/" + job));
+  return clients.back()->store();
+}
+
+std::vector<Kind> stores() {
+  return {{"hash", make_hash_store},
+          {"prefix",
+           [] {
+             auto below = make_hash_store();
+             below->set("a", "of somebody else");
+             below->set("p", "of somebody else");
+             below->set("p0", "of somebody else");
+             return make_prefix_store("p", below);
+           }},
+          {"daemon", make_daemon_store},
+          {"prefix_of_daemon", [] { return make_prefix_store("p", make_daemon_store()); }}};
+}
+
+class StoreContract : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override { store_ = GetParam().make(); }
+
+  std::shared_ptr<Store> store_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract, testing::ValuesIn(stores()),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+/// The code of the error that f throws; ok when it throws none.
+template <class F>
+Code code_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()), "");
+    return e.code();
+  }
+  return Code::ok;
+}
+
+TEST_P(StoreContract, GetsWhatWasSet) {
+  const std::string binary("\0\xff\n\x01", 4);
+  store_->set("k", "v");
+  store_->set(binary, binary);
+  store_->set("empty", "");
+  EXPECT_EQ(store_->get("k"), "v");
+  EXPECT_EQ(store_->get(binary), binary);
+  EXPECT_EQ(store_->get("empty"), "");
+  store_->set("k", "w");
+  EXPECT_EQ(store_->get("k"), "w");
+}
+
+TEST_P(StoreContract, GetWaitsForTheKey) {
+  auto value = std::async(std::launch::async, [&] { return store_->get("late", 60s); });
+  EXPECT_EQ(value.wait_for(20ms), std::future_status::timeout);
+  store_->set("other", "x");
+  store_->set("late", "here");
+  EXPECT_EQ(value.get(), "here");
+}
+
+TEST_P(StoreContract, GetWithoutTimeLooksOnce) {
+  EXPECT_THROW(store_->get("absent", 0s), NotFound);
+  store_->set("present", "v");
+  EXPECT_EQ(store_->get("present", 0s), "v");
+}
+
+TEST_P(StoreContract, GetTimesOutAndNamesTheKey) {
+  try {
+    store_->get("absent", 20ms);
+    FAIL() << "the key does not exist";
+  } catch (const TimedOut& e) {
+    EXPECT_NE(std::string(e.what()).find("timed out after 0.02 s: 1 of 1 keys missing: "),
+              std::string::npos)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find("absent"), std::string::npos) << e.what();
+  }
+}
+
+TEST_P(StoreContract, TheDefaultTimeoutHoldsWhenNoneIsGiven) {
+  EXPECT_EQ(store_->default_timeout(), 300s);
+  store_->set_default_timeout(10ms);
+  EXPECT_THROW(store_->get("absent"), TimedOut);
+  EXPECT_THROW(store_->wait({"absent"}), TimedOut);
+  EXPECT_THROW(store_->multi_get({"absent"}), TimedOut);
+}
+
+TEST_P(StoreContract, WaitReturnsWhenAllKeysExist) {
+  store_->wait({}, 0s);
+  store_->set("a", "1");
+  auto waiting = std::async(std::launch::async, [&] { store_->wait({"a", "b", "c"}, 60s); });
+  store_->set("c", "1");
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  store_->set("b", "1");
+  EXPECT_NO_THROW(waiting.get());
+}
+
+TEST_P(StoreContract, WaitNamesOnlyTheMissingKeys) {
+  store_->set("here", "1");
+  try {
+    store_->wait({"here", "gone1", "gone2"}, 20ms);
+    FAIL() << "two keys do not exist";
+  } catch (const TimedOut& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("2 of 3 keys missing"), std::string::npos) << text;
+    EXPECT_NE(text.find("gone1"), std::string::npos) << text;
+    EXPECT_NE(text.find("gone2"), std::string::npos) << text;
+    EXPECT_EQ(text.find("here"), std::string::npos) << text;
+  }
+  EXPECT_THROW(store_->wait({"gone1"}, 0s), TimedOut);
+}
+
+TEST_P(StoreContract, ChecksThatAllKeysExist) {
+  store_->set("a", "1");
+  store_->set("b", "");
+  EXPECT_TRUE(store_->check({}));
+  EXPECT_TRUE(store_->check({"a", "b"}));
+  EXPECT_FALSE(store_->check({"a", "c"}));
+}
+
+TEST_P(StoreContract, AddCountsInDecimal) {
+  EXPECT_EQ(store_->add("n", 5), 5);
+  EXPECT_EQ(store_->add("n", -7), -2);
+  EXPECT_EQ(store_->get("n"), "-2");
+  store_->set("n", "40");
+  EXPECT_EQ(store_->add("n", 2), 42);
+  EXPECT_EQ(store_->add("zero", 0), 0);
+  EXPECT_EQ(store_->get("zero"), "0");
+}
+
+TEST_P(StoreContract, AddRefusesWhatIsNoNumberAndWhatOverflows) {
+  for (const char* text : {"", "x", "1x", " 1", "9223372036854775808"}) {
+    store_->set("text", text);
+    EXPECT_EQ(code_of([&] { store_->add("text", 1); }), Code::wrong_type) << text;
+    EXPECT_EQ(store_->get("text"), text);
+  }
+  store_->set("most", std::to_string(std::numeric_limits<std::int64_t>::max()));
+  EXPECT_EQ(code_of([&] { store_->add("most", 1); }), Code::out_of_range);
+  EXPECT_EQ(store_->get("most"), std::to_string(std::numeric_limits<std::int64_t>::max()));
+}
+
+TEST_P(StoreContract, AddsOfManyThreadsAllCount) {
+  constexpr int kThreads = 4;
+  constexpr int kAdds = 200;
+  std::vector<std::future<void>> threads;
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::async(std::launch::async, [&] {
+      for (int i = 0; i < kAdds; ++i) store_->add("n", 1);
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+  EXPECT_EQ(store_->get("n"), std::to_string(kThreads * kAdds));
+}
+
+TEST_P(StoreContract, CompareSetStoresOnlyWhenTheValueIsExpected) {
+  EXPECT_EQ(store_->compare_set("k", "old", "new"), "old") << "missing key: expected comes back";
+  EXPECT_FALSE(store_->check({"k"}));
+  EXPECT_EQ(store_->compare_set("k", "", "first"), "first");
+  EXPECT_EQ(store_->compare_set("k", "", "second"), "first");
+  EXPECT_EQ(store_->compare_set("k", "other", "second"), "first");
+  EXPECT_EQ(store_->compare_set("k", "first", "second"), "second");
+  EXPECT_EQ(store_->get("k"), "second");
+  EXPECT_EQ(store_->compare_set("k", "second", ""), "");
+  EXPECT_TRUE(store_->check({"k"}));
+}
+
+TEST_P(StoreContract, CompareSetHasOneWinner) {
+  constexpr int kThreads = 4;
+  std::atomic<int> winners = 0;
+  std::vector<std::future<void>> threads;
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.push_back(std::async(std::launch::async, [&, t] {
+      const std::string mine = "thread " + std::to_string(t);
+      if (store_->compare_set("leader", "", mine) == mine) ++winners;
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+  EXPECT_EQ(winners, 1);
+}
+
+TEST_P(StoreContract, RemoveSaysWhetherTheKeyExisted) {
+  store_->set("k", "v");
+  EXPECT_TRUE(store_->remove("k"));
+  EXPECT_FALSE(store_->remove("k"));
+  EXPECT_THROW(store_->get("k", 0s), NotFound);
+  EXPECT_EQ(store_->add("k", 1), 1);
+}
+
+TEST_P(StoreContract, SetsAndGetsManyAtOnce) {
+  store_->multi_set({"a", "b", "a"}, {"1", "2", "3"});
+  EXPECT_EQ(store_->multi_get({"b", "a", "b"}), (Keys{"2", "3", "2"}));
+  EXPECT_EQ(store_->multi_get({}), Keys{});
+  auto values = std::async(std::launch::async, [&] {
+    return store_->multi_get({"a", "late"}, 60s);
+  });
+  EXPECT_EQ(values.wait_for(20ms), std::future_status::timeout);
+  store_->set("late", "4");
+  EXPECT_EQ(values.get(), (Keys{"3", "4"}));
+  EXPECT_THROW(store_->multi_get({"a", "absent"}, 0s), NotFound);
+  EXPECT_THROW(store_->multi_get({"a", "absent"}, 10ms), TimedOut);
+}
+
+TEST_P(StoreContract, RefusesUnequalListsAndChangesNothing) {
+  EXPECT_THROW(store_->multi_set({"a", "b"}, {"1"}), InvalidArgument);
+  EXPECT_THROW(store_->multi_set({"a", ""}, {"1", "2"}), InvalidArgument);
+  EXPECT_FALSE(store_->check({"a"}));
+}
+
+TEST_P(StoreContract, ListsInByteOrder) {
+  for (const char* key : {"b", "a/2", "a/10", "a", "a0", "\xff"}) store_->set(key, "");
+  EXPECT_EQ(store_->list("a/"), (Keys{"a/10", "a/2"}));
+  EXPECT_EQ(store_->list(""), (Keys{"a", "a/10", "a/2", "a0", "b", "\xff"}));
+  EXPECT_EQ(store_->list("none"), Keys{});
+  EXPECT_EQ(store_->count("a"), 4u);
+  EXPECT_EQ(store_->count(""), 6u);
+}
+
+TEST_P(StoreContract, ListsMoreThanOnePage) {
+  const std::size_t n = limits::kListPageKeys + 5'000;
+  Keys keys;
+  for (std::size_t i = 0; i < n; ++i) keys.push_back("key/" + std::to_string(1'000'000 + i));
+  store_->multi_set(keys, Keys(n));
+  EXPECT_EQ(store_->list("key/"), keys);
+  EXPECT_EQ(store_->count("key/"), n);
+}
+
+TEST_P(StoreContract, KeepsTheLimitsOfKeysAndValues) {
+  EXPECT_EQ(code_of([&] { store_->set("", "v"); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->get("", 0s); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->wait({""}, 0s); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->add("", 1); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->remove(""); }), Code::invalid_argument);
+  const std::string longest(limits::kKeyBytes - 2, 'k');  // with "p/" in front
+  store_->set(longest, "v");
+  EXPECT_EQ(store_->get(longest), "v");
+  const std::string too_long(limits::kKeyBytes + 1, 'k');
+  EXPECT_EQ(code_of([&] { store_->set(too_long, "v"); }), Code::too_large);
+  EXPECT_EQ(code_of([&] { store_->get(too_long, 0s); }), Code::too_large);
+  const std::string largest(limits::kValueBytes, 'v');
+  store_->set("large", largest);
+  EXPECT_EQ(store_->get("large"), largest);
+  EXPECT_EQ(code_of([&] { store_->set("larger", largest + "v"); }), Code::too_large);
+  EXPECT_FALSE(store_->check({"larger"}));
+}
+
+TEST_P(StoreContract, KeepsTheLimitOfKeysInOneRequest) {
+  const Keys keys(limits::kKeysPerRequest + 1, "k");
+  store_->set("k", "");
+  EXPECT_EQ(code_of([&] { store_->check(keys); }), Code::too_large);
+  EXPECT_EQ(code_of([&] { store_->wait(keys, 0s); }), Code::too_large);
+  EXPECT_EQ(code_of([&] { store_->multi_get(keys, 0s); }), Code::too_large);
+  EXPECT_EQ(code_of([&] { store_->multi_set(keys, keys); }), Code::invalid_argument);
+}
+
+TEST(PrefixStore, SeesOnlyItsOwnKeys) {
+  const auto below = make_hash_store();
+  const auto a = make_prefix_store("a", below);
+  const auto nested = make_prefix_store("b", a);
+  a->set("k", "of a");
+  nested->set("k", "of b");
+  EXPECT_EQ(below->list(""), (Keys{"a/b/k", "a/k"}));
+  EXPECT_EQ(nested->list(""), (Keys{"k"}));
+  EXPECT_EQ(nested->get("k", 0s), "of b");
+  EXPECT_TRUE(nested->remove("k"));
+  EXPECT_EQ(a->list(""), (Keys{"k"}));
+}
+
+}  // namespace
+}  // namespace c10dd
