@@ -19,15 +19,16 @@ struct Contestants {
 
 Contestants start(const LoadScenario& scenario, const Options& options, const Workload& workload) {
   Contestants all;
-  const auto add = [&](const char* name, std::string how, Address at, pid_t process,
+  const auto add = [&](const char* name, const std::string& how, const Address& at, pid_t process,
                        auto converse) {
     const auto on = [workload, converse](unsigned connection) {
       return converse(workload, connection);
     };
-    all.targets.push_back({name, std::move(how), at.host, at.port, process, on});
+    all.targets.push_back({name, how, at.host, at.port, process, on});
   };
-  const auto add_own = [&](const char* name, std::string how, const auto& server, auto converse) {
-    add(name, std::move(how), {"127.0.0.1", server.port()}, server.process(), converse);
+  const auto add_own = [&](const char* name, const std::string& how, const auto& server,
+                           auto converse) {
+    add(name, how, {"127.0.0.1", server.port()}, server.process(), converse);
   };
   all.echo = std::make_unique<EchoServer>(native_bytes(workload));
   add_own("echo", "bare epoll, the bytes of c10dd", *all.echo, echo_conversation);
