@@ -15,6 +15,7 @@
 #include "client/throw_failure.h"
 #include "client/url.h"
 #include "protocol/limits.h"
+#include "protocol/wording.h"
 
 namespace c10dd {
 namespace {
@@ -46,6 +47,7 @@ client::CoreOptions core_options(const client::Url& url, ClientOptions options) 
   core.hello.host = options.host.empty() ? host_name() : std::move(options.host);
   core.hello.pid = static_cast<std::uint64_t>(getpid());
   core.hello.rank = options.rank;
+  core.hello.expiry = options.session_expiry;
   if (options.world_size >= 0) {
     core.hello.labels["world_size"] = std::to_string(options.world_size);
   }
@@ -85,12 +87,17 @@ class Client::Impl {
   std::shared_ptr<client::Recorder> recorder;
   std::shared_ptr<client::Connection> connection;
   client::MeetingPoint meetings;
-  std::shared_ptr<Store> store;
+  std::shared_ptr<JobStore> store;
 };
 
 Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions options) {
+  if (options.session_expiry < Duration::zero()) {
+    client::throw_failure(
+        failure(Code::invalid_argument, "session_expiry of " + human(options.session_expiry) +
+                                            ": give 0 for the daemon's default, or 1 s to 24 h"));
+  }
   const Result<client::Url> parsed = client::parse_url(url);
   if (!parsed) client::throw_failure(parsed.error());
   auto impl = std::make_shared<Impl>(*parsed, std::move(options));
@@ -112,7 +119,7 @@ Client::~Client() {
   impl_->close();
 }
 
-std::shared_ptr<Store> Client::store() { return impl_->store; }
+std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {
   impl_->meetings.barrier(name, options);
@@ -142,7 +149,7 @@ const std::string& Client::address() const { return impl_->address; }
 
 ClientStats Client::stats() const {
   const client::CoreStats core = impl_->connection->stats();
-  return {core.connects, core.reissued, core.calls, core.failures, core.away};
+  return {core.connects, core.reissued, core.calls, core.failures, core.away, core.sessions_lost};
 }
 
 }  // namespace c10dd

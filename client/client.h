@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/errors.h"
+#include "client/job_store.h"
 #include "client/store.h"
 
 namespace c10dd {
@@ -23,6 +24,10 @@ struct ClientOptions {
   /// How long connect() tries to reach the daemon, and calls without a time-out of their own may
   /// be held up by its absence.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
+  /// How long the daemon keeps the session when there is no connection: its ephemeral keys, and
+  /// what makes changes happen exactly once. 0: the daemon's default; else 1 s to 24 h, and less or
+  /// more is taken as these.
+  std::chrono::nanoseconds session_expiry{0};
 };
 
 /// What the connection has gone through.
@@ -32,6 +37,7 @@ struct ClientStats {
   std::uint64_t calls = 0;           ///< calls started
   std::uint64_t failures = 0;        ///< calls that ended in an error
   std::chrono::nanoseconds away{0};  ///< total time without a session since the first one
+  std::uint64_t sessions_lost = 0;   ///< ended by the daemon: away for longer than session_expiry
 };
 
 struct BarrierOptions {
@@ -88,7 +94,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  std::shared_ptr<Store> store();
+  std::shared_ptr<JobStore> store();
 
   /// Returns when all ranks of the group have called it as often as this one. Counts the calls per
   /// (name, generation); after a TimedOut the next call takes the same place again.

@@ -76,7 +76,7 @@ struct Connection::State {
   void make_connection(Lock& lock);
   void wait_for_events(Lock& lock);
   void post_periodic(TimePoint now);
-  Answer call(Lock& lock, Request request, Duration limit);
+  Answer call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
   void run();
 
   mutable std::mutex mutex;
@@ -217,10 +217,13 @@ void Connection::State::run() {
   socket = Descriptor();
 }
 
-Answer Connection::State::call(Lock& lock, Request request, Duration limit) {
+/// Notes the call's number in `running`.
+Answer Connection::State::call(Lock& lock, Request request, Duration limit,
+                               std::uint64_t* running) {
   Slot slot;
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
   slots.emplace(id, &slot);
+  if (running != nullptr) *running = id;
   flush();
   settle();
   while (!slot.answer) {
@@ -288,11 +291,23 @@ Result<void> Connection::wait_open(Duration patience) {
                                       "; look at the daemon and the URL");
 }
 
-Answer Connection::call(Request request, Duration limit) {
+Answer Connection::call(Request request, Duration limit, Recall* recall) {
   if (state_->forked()) return state_->forked_failure();
   State::Lock lock(state_->mutex);
   if (state_->closing) return closed_failure();
-  return state_->call(lock, std::move(request), limit);
+  if (recall == nullptr) return state_->call(lock, std::move(request), limit);
+  if (recall->reason_) return *recall->reason_;
+  return state_->call(lock, std::move(request), limit, &recall->call_);
+}
+
+void Connection::recall(Recall& recall, Failure reason) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  if (recall.reason_) return;
+  recall.reason_ = std::move(reason);
+  state_->core.give_up(recall.call_, *recall.reason_, boot_time());
+  state_->flush();
+  state_->settle();
 }
 
 bool Connection::open() const {

@@ -12,6 +12,14 @@
 
 namespace c10dd::client {
 
+/// Lets one thread call back what another one waits for; it must outlive the call. Its state
+/// belongs to the connection.
+class Recall {
+  friend class Connection;
+  std::optional<Failure> reason_;
+  std::uint64_t call_ = 0;
+};
+
 class Connection {
  public:
   /// Called once a second on the connection's thread while there is a session; a request that it
@@ -26,7 +34,10 @@ class Connection {
   Result<void> wait_open(Duration patience);
 
   /// Blocks until the answer; `limit` holds for requests without a time-out of their own.
-  Answer call(Request request, Duration limit);
+  Answer call(Request request, Duration limit, Recall* recall = nullptr);
+
+  /// The call that carries it now, and all later ones, end with this failure.
+  void recall(Recall& recall, Failure reason);
 
   /// Ends all calls with `closed`, later ones too; if there ever was a session, makes the last
   /// calls, each within `patience`; then ends the thread.

@@ -5,11 +5,11 @@
 #include <memory>
 
 #include "client/connection.h"
-#include "client/store.h"
+#include "client/job_store.h"
 
 namespace c10dd::client {
 
 /// `limit`: how long an operation without a time-out of its own may be held up.
-std::shared_ptr<Store> make_daemon_store(std::shared_ptr<Connection> connection, Duration limit);
+std::shared_ptr<JobStore> make_daemon_store(std::shared_ptr<Connection> connection, Duration limit);
 
 }  // namespace c10dd::client

@@ -56,7 +56,34 @@ class StateRolledBack : public Error {
   explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
 };
 
-/// The operation was given up by abort() or because its group failed.
+/// The session ended before the answer came (the daemon was out of reach for longer than
+/// ClientOptions::session_expiry): whether the change was made is not known. Look before you
+/// repeat it.
+class OutcomeUnknown : public Error {
+ public:
+  explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}
+};
+
+/// The changes that a watch asked for are no longer kept; the text says from where they are. List
+/// again, then watch from the list's revision + 1.
+class Compacted : public Error {
+ public:
+  explicit Compacted(const std::string& detail) : Error(Code::compacted, detail) {}
+};
+
+/// There is no room on the disk under the store. Nothing was changed; removing still works.
+class DiskFull : public Error {
+ public:
+  explicit DiskFull(const std::string& detail) : Error(Code::disk_full, detail) {}
+};
+
+/// A limit of the job or the daemon; the text has both numbers. Nothing was changed.
+class QuotaExceeded : public Error {
+ public:
+  explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
+};
+
+/// The operation was given up by abort() or cancel(), or because its group failed.
 class Aborted : public Error {
  public:
   explicit Aborted(const std::string& detail) : Error(Code::aborted, detail) {}

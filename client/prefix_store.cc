@@ -31,11 +31,17 @@ class PrefixStore final : public Store {
   std::int64_t add(const std::string& key, std::int64_t delta) override {
     return below_->add(inner(key), delta);
   }
+  std::uint64_t append(const std::string& key, std::string_view value) override {
+    return below_->append(inner(key), value);
+  }
   std::string compare_set(const std::string& key, const std::string& expected,
                           const std::string& desired) override {
     return below_->compare_set(inner(key), expected, desired);
   }
   bool remove(const std::string& key) override { return below_->remove(inner(key)); }
+  std::uint64_t remove_prefix(const std::string& prefix) override {
+    return below_->remove_prefix(prefix_ + prefix);
+  }
   std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                      Timeout timeout) override {
     return below_->multi_get(inner(keys), timeout);
@@ -51,6 +57,15 @@ class PrefixStore final : public Store {
   }
   std::uint64_t count(const std::string& prefix) override {
     return below_->count(prefix_ + prefix);
+  }
+  std::uint64_t queue_push(const std::string& key, std::string_view value) override {
+    return below_->queue_push(inner(key), value);
+  }
+  std::string queue_pop(const std::string& key, Timeout timeout) override {
+    return below_->queue_pop(inner(key), timeout);
+  }
+  std::uint64_t queue_length(const std::string& key) override {
+    return below_->queue_length(inner(key));
   }
 
  private:

@@ -35,9 +35,39 @@ void throw_failure(const Failure& reason) {
       throw StateRolledBack(reason.detail);
     case Code::aborted:
       throw Aborted(reason.detail);
-    default:
-      throw Error(reason.code, reason.detail);
+    case Code::outcome_unknown:
+      throw OutcomeUnknown(reason.detail);
+    case Code::compacted:
+      throw Compacted(reason.detail);
+    case Code::disk_full:
+      throw DiskFull(reason.detail);
+    case Code::quota_exceeded:
+      throw QuotaExceeded(reason.detail);
+    // A caller can do nothing about these but report them. A new code has to be put on one side.
+    case Code::ok:
+    case Code::malformed:
+    case Code::unknown_op:
+    case Code::version_unsupported:
+    case Code::too_large:
+    case Code::wrong_type:
+    case Code::out_of_range:
+    case Code::size_mismatch:
+    case Code::rank_taken:
+    case Code::sequence_reused:
+    case Code::window_exceeded:
+    case Code::session_unknown:
+    case Code::session_superseded:
+    case Code::session_expired:
+    case Code::stale_generation:
+    case Code::not_owner:
+    case Code::unavailable:
+    case Code::permission_denied:
+    case Code::unsupported:
+    case Code::closed:
+    case Code::internal:
+      break;
   }
+  throw Error(reason.code, reason.detail);
 }
 
 }  // namespace c10dd::client

@@ -1,59 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of routes. All are read with GET or HEAD; a query is ignored.
+// The table of routes; a query is ignored. What changes something is a POST of JSON, which a page
+// of another site cannot make a browser send, from this machine.
 #include "daemon/http_routes.h"
 
 #include <algorithm>
+#include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <iterator>
 
+#include "protocol/limits.h"
 #include "protocol/ops.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::daemon {
 namespace {
 
 constexpr const char* kText = "text/plain; charset=utf-8";
-constexpr const char* kAllow = "GET, HEAD";
+constexpr const char* kJson = "application/json";
 
-HttpReply index_page(const ServerFacts& facts);
+HttpReply index_page(const HttpRequest& request, const ServerFacts& facts);
 
-HttpReply livez(const ServerFacts&) { return {200, kText, "ok\n"}; }
+HttpReply livez(const HttpRequest&, const ServerFacts&) { return {200, kText, "ok\n"}; }
 
-HttpReply readyz(const ServerFacts& facts) {
+HttpReply readyz(const HttpRequest&, const ServerFacts& facts) {
   const bool ready = facts.not_ready.empty();
   return {ready ? 200 : 503, kText,
           (ready ? "ready" : "not ready: " + facts.not_ready) + "\nengine: " + facts.engine +
-              "\ndurability: " + facts.durability + "\n"};
+              "\ndurability: " + facts.durability + "\n" +
+              (facts.note.empty() ? "" : "note: " + facts.note + "\n")};
 }
 
-HttpReply metrics(const ServerFacts& facts) {
+HttpReply metrics(const HttpRequest&, const ServerFacts& facts) {
   return {200, "text/plain; version=0.0.4; charset=utf-8", facts.metrics};
 }
 
-HttpReply version(const ServerFacts& facts) {
+HttpReply version(const HttpRequest&, const ServerFacts& facts) {
   const boost::json::value body = {{"version", facts.version},
                                    {"protocol_version", kProtocolVersion},
                                    {"engine", facts.engine},
                                    {"durability", facts.durability},
                                    {"uptime_seconds", facts.uptime.count()}};
-  return {200, "application/json", boost::json::serialize(body) + "\n"};
+  return {200, kJson, boost::json::serialize(body) + "\n"};
+}
+
+HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
+  boost::json::array list;
+  for (const JobReport& job : facts.jobs) {
+    list.push_back({{"job", printable(job.name, limits::kNameBytes)},
+                    {"run", printable(job.run, limits::kNameBytes)},
+                    {"number", job.number},
+                    {"revision", job.revision},
+                    {"keys", job.stats.keys},
+                    {"bytes", job.stats.bytes},
+                    {"queue_items", job.stats.queue_items},
+                    {"sessions", job.stats.sessions},
+                    {"waiters", job.stats.waiters}});
+  }
+  const boost::json::value body = {{"jobs", std::move(list)}};
+  return {200, kJson, boost::json::serialize(body) + "\n"};
+}
+
+HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "a checkpoint is written for clients on the daemon's own machine only");
+  }
+  const Result<std::string> path = checkpoint_path(request);
+  const Result<void> done = path ? facts.checkpoint : path.error();
+  if (!done) {
+    const Failure& why = done.error();
+    return http_error(describe(why.code).http_status, why.code, why.detail);
+  }
+  const boost::json::value body = {{"path", *path}};
+  return {200, kJson, boost::json::serialize(body) + "\n"};
 }
 
 struct Route {
   std::string_view path;
   std::string_view sentence;
-  HttpReply (*answer)(const ServerFacts&);
+  HttpReply (*answer)(const HttpRequest&, const ServerFacts&);
+  Need need = Need::nothing;
+  bool changes = false;  ///< POST, else GET and HEAD
+
+  const char* methods() const { return changes ? "POST" : "GET, HEAD"; }
 };
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
     {"/livez", "200 while the process answers", livez},
     {"/readyz", "200 when requests are served, else 503 and why not", readyz},
-    {"/metrics", "for Prometheus, text format 0.0.4", metrics},
+    {"/metrics", "for Prometheus, text format 0.0.4", metrics, Need::metrics},
     {"/v1/version", "what is running, JSON", version},
+    {"/v1/jobs", "what is loaded, JSON", jobs, Need::jobs},
+    {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: a copy of the state", checkpoint,
+     Need::checkpoint, true},
 };
 
-HttpReply index_page(const ServerFacts& facts) {
+HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
   std::string text = "c10dd " + facts.version + "\n\n";
   for (const Route& route : kRoutes) {
     text.append(route.path).append(16 - route.path.size(), ' ').append(route.sentence) += '\n';
@@ -78,15 +122,46 @@ const Route* find_route(const HttpRequest& request) {
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
-bool reads(const HttpRequest& request) {
+bool fits(const Route& route, const HttpRequest& request) {
+  if (route.changes) return request.method == "POST";
   return request.method == "GET" || request.method == "HEAD";
+}
+
+bool is_json(std::string_view content_type) {
+  return content_type.substr(0, content_type.find(';')) == kJson;
 }
 
 }  // namespace
 
-bool wants_metrics(const HttpRequest& request) {
+Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   const Route* route = find_route(request);
-  return route && route->answer == metrics && reads(request);
+  if (!route || !fits(*route, request)) return Need::nothing;
+  const bool refused =
+      route->need == Need::checkpoint && (!facts.local || !checkpoint_path(request));
+  return refused ? Need::nothing : route->need;
+}
+
+Result<std::string> checkpoint_path(const HttpRequest& request) {
+  const std::string want = "; want {\"path\": \"/absolute/path\"}";
+  if (!is_json(request.content_type)) {
+    return failure(Code::invalid_argument,
+                   "checkpoint: the content-type is not " + std::string(kJson) + want);
+  }
+  boost::system::error_code bad;
+  const boost::json::value body = boost::json::parse(request.body, bad);
+  const boost::json::object* fields = bad ? nullptr : body.if_object();
+  const boost::json::value* path = fields ? fields->if_contains("path") : nullptr;
+  if (!path || !path->is_string() || fields->size() != 1) {
+    return failure(Code::invalid_argument, "checkpoint: " +
+                                               (bad ? "the body is no JSON: " + bad.message()
+                                                    : std::string("the body has another form")) +
+                                               want);
+  }
+  std::string text(path->as_string());
+  if (text.empty() || text.front() != '/' || text.find('\0') != std::string::npos) {
+    return failure(Code::invalid_argument, "checkpoint: the path is not absolute" + want);
+  }
+  return text;
 }
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
@@ -96,14 +171,15 @@ HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
         404, Code::not_found,
         "no route " + request.target.substr(0, 128) + "; look at / for those there are");
   }
-  if (!reads(request)) {
-    HttpReply refused = http_error(405, Code::unsupported,
-                                   request.method.substr(0, 32) + " on " +
-                                       std::string(route->path) + ": allowed are " + kAllow);
-    refused.allow = kAllow;
+  if (!fits(*route, request)) {
+    HttpReply refused =
+        http_error(405, Code::unsupported,
+                   request.method.substr(0, 32) + " on " + std::string(route->path) +
+                       ": allowed are " + route->methods());
+    refused.allow = route->methods();
     return refused;
   }
-  return route->answer(facts);
+  return route->answer(request, facts);
 }
 
 }  // namespace c10dd::daemon

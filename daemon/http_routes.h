@@ -5,8 +5,10 @@
 
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include "daemon/http_wire.h"
+#include "daemon/job_report.h"
 
 namespace c10dd::daemon {
 
@@ -15,12 +17,22 @@ struct ServerFacts {
   std::string engine;
   std::string durability;
   std::string not_ready;  ///< why requests are not served; empty when they are
+  std::string note;       ///< what to know though they are served; empty when there is nothing
   std::chrono::duration<double> uptime{0};
-  std::string metrics;  ///< only when wants_metrics()
+  bool local = false;  ///< the client is on this machine
+
+  // What some routes need, see need_of().
+  std::string metrics;
+  std::vector<JobReport> jobs;
+  Result<void> checkpoint;
 };
 
-/// Whether the answer is the text of the metrics, which is worth making only then.
-bool wants_metrics(const HttpRequest& request);
+/// What is worth making only for the route that answers with it.
+enum class Need { nothing, metrics, jobs, checkpoint };
+Need need_of(const HttpRequest& request, const ServerFacts& facts);
+
+/// Where the checkpoint goes that a request asks for.
+Result<std::string> checkpoint_path(const HttpRequest& request);
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 

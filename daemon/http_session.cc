@@ -85,14 +85,31 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   }
 }
 
-asio::awaitable<HttpReply> answer(Server& server, const HttpRequest& request) {
+asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& request) {
+  Server& server = connection.server;
   ServerFacts facts;
   facts.version = kVersion;
-  facts.engine = std::string(server.shard().engine_name());
-  facts.durability = std::string(server.shard().durability());
+  facts.engine = std::string(server.host().engine_name());
+  facts.durability = std::string(server.host().durability());
   facts.not_ready = server.not_ready();
   facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
-  if (wants_metrics(request)) facts.metrics = co_await server.metrics_text();
+  facts.note = server.note();
+  facts.local = connection.stream.is_local();
+  switch (need_of(request, facts)) {
+    case Need::metrics:
+      facts.metrics = co_await server.metrics_text();
+      break;
+    case Need::jobs:
+      facts.jobs = co_await server.job_reports();
+      break;
+    case Need::checkpoint: {
+      const Result<std::string> path = checkpoint_path(request);
+      facts.checkpoint = co_await server.checkpoint(*path);
+      break;
+    }
+    case Need::nothing:
+      break;
+  }
   co_return handle(request, facts);
 }
 
@@ -107,7 +124,7 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
       co_return name_of(refusal->code);
     }
     const HttpRequest& request = *reader.request();
-    const HttpReply reply = co_await answer(connection.server, request);
+    const HttpReply reply = co_await answer(connection, request);
     const bool keep = request.keep_alive && !connection.server.draining();
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
     const Wait sent = co_await send(connection, bytes);

@@ -83,9 +83,10 @@ struct HttpReader::Impl {
   }
 
   void finish() {
-    const auto& message = parser.get();
+    auto& message = parser.get();
     request = HttpRequest{std::string(message.method_string()), std::string(message.target()),
-                          message.keep_alive()};
+                          message.keep_alive(), std::string(message[http::field::content_type]),
+                          std::move(message.body())};
   }
 
   http::request_parser<http::string_body> parser;

@@ -12,11 +12,12 @@
 
 namespace c10dd::daemon {
 
-/// A request without its body: no route takes one.
 struct HttpRequest {
   std::string method;
   std::string target;
   bool keep_alive = false;
+  std::string content_type = {};
+  std::string body = {};
 };
 
 struct HttpReply {

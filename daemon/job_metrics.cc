@@ -41,7 +41,7 @@ JobMetrics::Job& JobMetrics::job(const std::string& train_job) {
   if (found != jobs_.end()) return found->second;
   Series& series = series_of(printable(train_job, limits::kNameBytes));
   ++series.jobs;
-  return jobs_.emplace(train_job, Job{&series, {}}).first->second;
+  return jobs_.emplace(train_job, Job{&series, {}, 0}).first->second;
 }
 
 void JobMetrics::replace(Job& job, const core::JobStats& stats) {
@@ -58,8 +58,11 @@ void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   job.last = stats;
 }
 
+void JobMetrics::add(const std::string& train_job) { ++job(train_job).runs; }
+
 void JobMetrics::stats(const std::string& train_job, const core::JobStats& stats) {
-  replace(job(train_job), stats);
+  const auto found = jobs_.find(train_job);
+  if (found != jobs_.end()) replace(found->second, stats);
 }
 
 JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveTotals& of) {
@@ -96,6 +99,10 @@ void JobMetrics::measured(const std::string& train_job,
 void JobMetrics::remove(const std::string& train_job) {
   const auto found = jobs_.find(train_job);
   if (found == jobs_.end()) return;
+  if (found->second.runs > 1) {
+    --found->second.runs;
+    return;
+  }
   replace(found->second, {});
   Series& series = *found->second.series;
   jobs_.erase(found);

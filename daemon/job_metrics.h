@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of training jobs: bounded in number, gone with their job. Jobs whose names print alike
-// and jobs beyond limits::kJobsInMetrics share series, which then are sums.
+// The series of training jobs: bounded in number, gone with their job. Under the lock of Metrics.
+// Jobs whose names print alike and jobs beyond limits::kJobsInMetrics share series, which then are
+// sums.
 #pragma once
 
 #include <map>
@@ -18,6 +19,9 @@ class JobMetrics {
  public:
   explicit JobMetrics(prometheus::Registry& registry);
 
+  /// A run of the job is served; as many calls of remove() take the series away again.
+  void add(const std::string& train_job);
+  /// Of jobs that were added; others are ignored.
   void stats(const std::string& train_job, const core::JobStats& stats);
   void measured(const std::string& train_job, const std::vector<CollectiveTotals>& differences);
   void remove(const std::string& train_job);
@@ -44,6 +48,7 @@ class JobMetrics {
   struct Job {
     Series* series;
     core::JobStats last;
+    std::size_t runs = 0;
   };
 
   Job& job(const std::string& train_job);

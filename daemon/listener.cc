@@ -14,6 +14,8 @@
 #include <memory>
 #include <sstream>
 
+#include "daemon/http_wire.h"
+#include "daemon/option_values.h"
 #include "daemon/server.h"
 #include "daemon/sessions.h"
 #include "protocol/limits.h"
@@ -53,7 +55,7 @@ bool may_be_native(std::string_view head) {
 }  // namespace
 
 Listener::Listener(asio::io_context& loop, Server& server)
-    : loop_(loop), server_(server), acceptor_(loop) {}
+    : loop_(loop), server_(server), acceptor_(loop), admission_(server.options()) {}
 
 Result<void> Listener::open(const std::string& host, std::uint16_t port) {
   ErrorCode failed;
@@ -102,8 +104,7 @@ asio::awaitable<void> Listener::accept() {
     if (!acceptor_.is_open()) break;
     if (!failed) {
       delay = kRetryMin;
-      configure(socket);
-      asio::co_spawn(loop_, recognise(std::move(socket)), asio::detached);
+      welcome(std::move(socket));
     } else if (failed != asio::error::connection_aborted) {
       // Out of descriptors or memory: a level-triggered accept would spin.
       spdlog::warn("event=accept_failed reason=\"{}\" retry_ms={}", failed.message(),
@@ -115,9 +116,30 @@ asio::awaitable<void> Listener::accept() {
   }
 }
 
-asio::awaitable<void> Listener::recognise(tcp::socket accepted) {
+bool Listener::wants_more(std::string_view head, bool admitted) const {
+  if (head.size() < native::kMagic.size()) return may_be_native(head);
+  return admitted && head.starts_with(native::kMagic) && server_.shards().size() > 1 &&
+         first_frame_is_missing(head);
+}
+
+void Listener::welcome(tcp::socket socket) {
+  configure(socket);
+  ErrorCode failed;
+  const auto from = socket.remote_endpoint(failed).address();
+  if (failed) return;  // gone again
+  Result<void> admitted = admission_.may_enter(from);
+  std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.stand_aside();
+  if (!ticket) {
+    server_.metrics().connection_closed(Protocol::unknown, "quota_exceeded");
+    return;
+  }
+  asio::co_spawn(loop_, recognise(std::move(socket), std::move(*ticket), admitted), asio::detached);
+}
+
+asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
+                                          Result<void> admitted) {
   const auto socket = std::make_shared<tcp::socket>(std::move(accepted));
-  std::array<char, 4096> buffer;
+  std::array<char, 512> buffer;  // it stays as long as the connection
   std::string head;
   asio::steady_timer deadline(loop_, limits::kHelloDeadline);
   ErrorCode failed;
@@ -129,22 +151,59 @@ asio::awaitable<void> Listener::recognise(tcp::socket accepted) {
     const std::size_t n = co_await socket->async_read_some(
         asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, failed));
     head.append(buffer.data(), n);
-  } while (!failed && head.size() < native::kMagic.size() && may_be_native(head));
+  } while (!failed && wants_more(head, admitted.has_value()));
   deadline.cancel();
+  const Options& options = server_.options();
+  const bool native = head.starts_with(native::kMagic);
+  const bool http = !head.empty() && head.front() >= 'A' && head.front() <= 'Z';
+  if (failed && native) {
+    server_.metrics().connection_opened(Protocol::native);
+    server_.metrics().connection_closed(Protocol::native,
+                                        socket->is_open() ? "peer" : "hello_deadline");
+    co_return;
+  }
   if (failed) {
     server_.metrics().connection_closed(Protocol::unknown, "nothing_said");
     co_return;
   }
-  if (head.starts_with(native::kMagic)) {
-    co_await serve_native(Stream(std::move(*socket), std::move(head)), server_);
-  } else if (head.front() >= 'A' && head.front() <= 'Z') {
-    co_await serve_http(Stream(std::move(*socket), std::move(head)), server_);
+  Stream stream(std::move(*socket), std::move(head), std::move(ticket));
+  if ((native || http) && !admitted) {
+    Failure reason = admitted.error();
+    co_await refuse(std::move(stream), native ? Protocol::native : Protocol::http,
+                    std::move(reason));
+  } else if (native && options.native) {
+    co_await receive_native(std::move(stream), server_);
+  } else if (http && options.http) {
+    co_await serve_http(std::move(stream), server_);
   } else {
-    server_.metrics().protocol_error(Protocol::unknown, Code::malformed);
-    server_.metrics().connection_closed(Protocol::unknown, "refused");
-    spdlog::warn("event=refused protocol=unknown first_byte={:#04x}",
-                 static_cast<unsigned char>(head.front()));
+    Failure reason = failure(Code::malformed,
+                             "no protocol that is spoken here begins with byte " +
+                                 std::to_string(static_cast<unsigned char>(stream.head().front())) +
+                                 "; spoken are: " + protocols_text(options));
+    co_await refuse(std::move(stream), options.http ? Protocol::unknown : Protocol::native,
+                    std::move(reason));
   }
+}
+
+/// Says why in the words of the protocol, if there are any, and closes.
+asio::awaitable<void> Listener::refuse(Stream stream, Protocol protocol, Failure reason) {
+  server_.metrics().protocol_error(protocol, reason.code);
+  server_.metrics().connection_closed(Protocol::unknown, "refused");
+  spdlog::warn("event=refused peer={} code={} detail=\"{}\"", stream.peer(), name_of(reason.code),
+               reason.detail);
+  std::string answer;
+  if (protocol == Protocol::native) {
+    native::ReplyHeader header;
+    header.op = Hello::op.code;
+    answer = native::encode_reply(header, reason).head;
+  } else if (protocol == Protocol::http) {
+    const int status = reason.code == Code::quota_exceeded ? 503 : 400;
+    answer = encode(http_error(status, reason.code, reason.detail), false, false);
+  }
+  ErrorCode failed;
+  stream.take_head();
+  co_await stream.write_all(asio::buffer(answer), failed);
+  co_await stream.finish();
 }
 
 }  // namespace c10dd::daemon

@@ -7,6 +7,8 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <string>
 
+#include "daemon/admission.h"
+#include "daemon/metrics.h"
 #include "daemon/stream.h"
 #include "protocol/error.h"
 
@@ -29,11 +31,16 @@ class Listener {
 
  private:
   asio::awaitable<void> accept();
-  asio::awaitable<void> recognise(asio::ip::tcp::socket accepted);
+  void welcome(asio::ip::tcp::socket accepted);
+  bool wants_more(std::string_view head, bool admitted) const;
+  asio::awaitable<void> recognise(asio::ip::tcp::socket accepted, Ticket ticket,
+                                  Result<void> admitted);
+  asio::awaitable<void> refuse(Stream stream, Protocol protocol, Failure reason);
 
   asio::io_context& loop_;
   Server& server_;
   asio::ip::tcp::acceptor acceptor_;
+  Admission admission_;
 };
 
 }  // namespace c10dd::daemon

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   try {
     c10dd::daemon::ParsedOptions parsed = c10dd::daemon::parse_options(argc, argv);
     if (parsed.exit) return parsed.exit_code;
-    spdlog::set_default_logger(spdlog::stderr_logger_st("c10dd"));
+    spdlog::set_default_logger(spdlog::stderr_logger_mt("c10dd"));
     spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e%z level=%l %v");
     spdlog::set_level(spdlog::level::from_str(parsed.options.log_level));
     return c10dd::daemon::Server(std::move(parsed.options)).run();

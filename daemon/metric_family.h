@@ -10,6 +10,7 @@
 #include <prometheus/registry.h>
 
 #include <array>
+#include <atomic>
 #include <initializer_list>
 #include <string_view>
 #include <type_traits>
@@ -84,7 +85,7 @@ class Family {
 };
 
 /// A family whose series are never removed and have a number: after its first use a series costs
-/// one look into an array.
+/// one look into an array. Thread-safe: who is late to make a series gets the one that is there.
 template <class Metric, std::size_t N = 1>
 class Table {
  public:
@@ -92,14 +93,17 @@ class Table {
       : family_(registry, info, std::move(bounds)) {}
 
   Metric& at(std::size_t number, LabelValues values) {
-    Metric*& series = series_[number];
-    if (!series) series = family_.with(values);
+    Metric* series = series_[number].load(std::memory_order_acquire);
+    if (!series) {
+      series = family_.with(values);
+      series_[number].store(series, std::memory_order_release);
+    }
     return *series;
   }
 
  private:
   Family<Metric> family_;
-  std::array<Metric*, N> series_{};
+  std::array<std::atomic<Metric*>, N> series_{};
 };
 
 }  // namespace c10dd::daemon

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <mutex>
 
 #include "daemon/job_metrics.h"
 #include "daemon/metric_family.h"
@@ -70,6 +71,7 @@ class Metrics::Impl {
     return accepted_.at(index_of(protocol), {text_of(protocol)});
   }
   Counter& closed(Protocol protocol, std::string_view reason) {
+    const std::lock_guard lock(closed_mutex_);
     auto& known = closed_series_[index_of(protocol)];
     const auto found = known.find(reason);
     if (found != known.end()) return *found->second;
@@ -88,6 +90,8 @@ class Metrics::Impl {
   Histogram& commit_duration() { return commit_durations_.at(0, {engine_}); }
   Histogram& commit_rows() { return commit_rows_.at(0, {engine_}); }
   Gauge& engine_up() { return engine_up_.at(0, {engine_}); }
+  Gauge& disk_free() { return disk_free_.at(0, {}); }
+  Gauge& disk_full() { return disk_full_.at(0, {}); }
 
   prometheus::Registry registry;
 
@@ -96,9 +100,12 @@ class Metrics::Impl {
   Table<Gauge> build_{registry, metric::kBuildInfo};
   Table<Gauge> started_{registry, metric::kUptime};
   Table<Gauge> engine_up_{registry, metric::kEngineUp};
+  Table<Gauge> disk_free_{registry, metric::kDiskFree};
+  Table<Gauge> disk_full_{registry, metric::kDiskFull};
   Table<Gauge, kProtocols> connections_{registry, metric::kConnections};
   Table<Counter, kProtocols> accepted_{registry, metric::kConnectionsAccepted};
   Family<Counter> closed_{registry, metric::kConnectionsClosed};
+  std::mutex closed_mutex_;
   std::array<std::map<std::string, Counter*, std::less<>>, kProtocols> closed_series_;
   Table<Counter, kProtocols * kCodeCount> refused_{registry, metric::kProtocolErrors};
   Table<Counter, kProtocols * kOps> requests_{registry, metric::kRequests};
@@ -118,6 +125,8 @@ class Metrics::Impl {
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
   Histogram& spread =
       *Family<Histogram>(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)).with({});
+
+  std::mutex job_mutex;
   JobMetrics by_job{registry};
 };
 
@@ -155,15 +164,19 @@ void Metrics::ready(bool ready) { impl_->ready.Set(ready ? 1 : 0); }
 
 void Metrics::engine_up(bool up) { impl_->engine_up().Set(up ? 1 : 0); }
 
+void Metrics::disk(std::uint64_t free, bool full) {
+  impl_->disk_free().Set(static_cast<double>(free));
+  impl_->disk_full().Set(full ? 1 : 0);
+}
+
 void Metrics::connection_opened(Protocol protocol) {
   impl_->connections(protocol).Increment();
-  if (protocol != Protocol::unknown) impl_->accepted(protocol).Increment();
+  impl_->accepted(protocol).Increment();
 }
 
 void Metrics::connection_closed(Protocol protocol, std::string_view reason) {
-  // What was closed before it was recognised need not have been opened as unknown.
-  Gauge& open = impl_->connections(protocol);
-  if (open.Value() > 0) open.Decrement();
+  // What was closed before it was recognised was not opened.
+  if (protocol != Protocol::unknown) impl_->connections(protocol).Decrement();
   impl_->closed(protocol, reason).Increment();
 }
 
@@ -171,14 +184,15 @@ void Metrics::protocol_error(Protocol protocol, Code code) {
   impl_->refused(protocol, code).Increment();
 }
 
-void Metrics::request(Protocol protocol, const OpInfo& op) {
-  impl_->requests(protocol, op).Increment();
+void Metrics::requests(Protocol protocol, const OpInfo& op, std::uint64_t count) {
+  impl_->requests(protocol, op).Increment(static_cast<double>(count));
 }
 
-void Metrics::answered(const OpInfo& op, Code outcome, Duration took) {
-  if (op.kind != OpKind::wait) impl_->duration(op).Observe(seconds(took));
-  if (outcome != Code::ok) impl_->failures(op, outcome).Increment();
+void Metrics::took(const OpInfo& op, const RequestBuckets& buckets, double seconds) {
+  impl_->duration(op).ObserveMultiple({buckets.begin(), buckets.end()}, seconds);
 }
+
+void Metrics::failed(const OpInfo& op, Code code) { impl_->failures(op, code).Increment(); }
 
 void Metrics::committed(std::size_t rows, Duration took) {
   impl_->commit_duration().Observe(seconds(took));
@@ -195,17 +209,27 @@ void Metrics::event(const std::string& train_job, const core::Event& event) {
   } else if (std::holds_alternative<core::ReplyReplayed>(event)) {
     impl_->replayed.Increment();
   } else if (const auto* measured = std::get_if<core::CollectivesMeasured>(&event)) {
+    const std::lock_guard lock(impl_->job_mutex);
     impl_->by_job.measured(train_job, measured->differences);
   }
 }
 
 void Metrics::job_stats(const std::string& train_job, const core::JobStats& stats) {
+  const std::lock_guard lock(impl_->job_mutex);
   impl_->by_job.stats(train_job, stats);
 }
 
 void Metrics::jobs(std::size_t loaded) { impl_->jobs.Set(static_cast<double>(loaded)); }
 
-void Metrics::remove_job(const std::string& train_job) { impl_->by_job.remove(train_job); }
+void Metrics::job_loaded(const std::string& train_job) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->by_job.add(train_job);
+}
+
+void Metrics::remove_job(const std::string& train_job) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->by_job.remove(train_job);
+}
 
 std::string Metrics::render() const {
   std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue bound to prometheus-cpp. Counting happens on the loop's thread and costs no lock
-// look-ups; render() may run on another thread at the same time.
+// The catalogue bound to prometheus-cpp. Every call may be made from any thread.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "daemon/core/effects.h"
 #include "daemon/core/job.h"
+#include "protocol/metric_catalog.h"
 #include "store/engine.h"
 
 namespace c10dd::daemon {
@@ -21,6 +22,9 @@ struct MetricsInfo {
   std::string durability;
 };
 
+/// Counts by metric::kRequestBounds, and above.
+using RequestBuckets = std::array<std::uint64_t, metric::kRequestBounds.size() + 1>;
+
 class Metrics {
  public:
   explicit Metrics(const MetricsInfo& info);
@@ -29,26 +33,32 @@ class Metrics {
   void ready(bool ready);
   void engine_up(bool up);
 
+  /// Of the disk that the state is on; full: growth is refused.
+  void disk(std::uint64_t free, bool full);
+
   void connection_opened(Protocol protocol);
   /// reason: a closed set of words, e.g. "peer", "malformed", "slow_consumer", "drain".
   void connection_closed(Protocol protocol, std::string_view reason);
   void protocol_error(Protocol protocol, Code code);
 
-  void request(Protocol protocol, const OpInfo& op);
-  /// An answer left; took: decoded to released. Blocking operations are timed by their events.
-  void answered(const OpInfo& op, Code outcome, Duration took);
+  void requests(Protocol protocol, const OpInfo& op, std::uint64_t count);
+  /// Answers left: how many took how long, and all together.
+  void took(const OpInfo& op, const RequestBuckets& buckets, double seconds);
+  void failed(const OpInfo& op, Code code);
 
   void committed(std::size_t rows, Duration took);
   void commit_failed(store::Outcome outcome);
 
   /// What a job's effects tell. train_job is a name from a client: it is sanitised here.
   void event(const std::string& train_job, const core::Event& event);
+  /// Of jobs that are loaded; others are ignored.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
   void jobs(std::size_t loaded);
-  /// The series of a job go with it.
+  /// A run of the job is served from now on; its series go with its last run.
+  void job_loaded(const std::string& train_job);
   void remove_job(const std::string& train_job);
 
-  /// Text format 0.0.4. Thread-safe.
+  /// Text format 0.0.4.
   std::string render() const;
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native protocol on one connection: many channels, each with a session of its own. Frames are
 // decoded as a whole before anything happens; a bad frame is answered and ends the connection, the
-// sessions can be resumed on another one.
+// sessions can be resumed on another one. Runs on one loop, whose shard sees to jobs of the others.
 #include "daemon/sessions.h"
 
 #include <spdlog/spdlog.h>
@@ -21,13 +21,16 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
+constexpr unsigned kSilentLooks = 4;  // in a row, then the peer is taken for gone
 
 class NativeSession final : public AnswerSink, public std::enable_shared_from_this<NativeSession> {
  public:
-  NativeSession(Stream stream, Server& server)
+  NativeSession(Stream stream, Server& server, Shard& shard)
       : stream_(std::make_shared<Stream>(std::move(stream))),
         server_(server),
-        wakeup_(stream_->executor()) {}
+        shard_(shard),
+        wakeup_(stream_->executor()),
+        deadline_(stream_->executor()) {}
 
   asio::awaitable<void> run();
 
@@ -43,7 +46,11 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
     core::Origin from;
   };
 
+  void look_for_silence();
+  asio::awaitable<void> rest();
+  bool must_rest() const;
   bool read();
+  void take_in();
   std::size_t take_frames(std::string_view in);
   void take(const native::Frame<native::RequestHeader>& frame);
   void open(const native::RequestHeader& header, Hello hello);
@@ -54,9 +61,16 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
 
   std::shared_ptr<Stream> stream_;
   Server& server_;
-  asio::steady_timer wakeup_;  // hello deadline; then: the outbox has room again
+  Shard& shard_;
+  asio::steady_timer wakeup_;    // the outbox has room again, or the next turn has come
+  asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
   std::shared_ptr<Outbox> outbox_;
-  Bytes in_;  // of a frame that is not complete
+  Bytes in_;                      // of a frame that is not complete, or whose turn has not come
+  bool frames_left_ = false;      // in_ may begin with whole frames
+  std::uint64_t taken_turn_ = 0;  // in which it last took frames
+  std::uint64_t heard_turn_ = 0;  // taken_turn_ when last looked
+  unsigned silent_looks_ = 0;     // since then
+  JobRef last_job_;               // that it took a frame for
   std::unordered_map<std::uint32_t, Channel> channels_;
   bool opened_ = false;  // a session was opened on this connection
   const char* ended_ = nullptr;
@@ -69,24 +83,56 @@ asio::awaitable<void> NativeSession::run() {
       stream_, [this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); });
   in_ = stream_->take_head();
   in_.erase(0, native::kMagic.size());
-  wakeup_.expires_after(limits::kHelloDeadline);
-  wakeup_.async_wait([self](const ErrorCode& cancelled) {
-    if (!cancelled && !self->opened_) self->end("hello_deadline");
+  deadline_.expires_after(limits::kHelloDeadline);
+  deadline_.async_wait([self](const ErrorCode& cancelled) {
+    if (cancelled) return;
+    if (!self->opened_) return self->end("hello_deadline");
+    self->look_for_silence();
   });
-  in_.erase(0, take_frames(in_));
+  take_in();
   while (ended_ == nullptr) {
     while (outbox_->over_soft_limit() && ended_ == nullptr) {
       wakeup_.expires_at(asio::steady_timer::time_point::max());
       co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
     }
-    co_await stream_->readable();
-    if (ended_ == nullptr && !read()) end("peer");
+    if (!frames_left_) co_await stream_->readable();
+    while (must_rest() && ended_ == nullptr) co_await rest();
+    if (ended_ != nullptr) break;
+    if (frames_left_) {
+      take_in();
+    } else if (!read()) {
+      end("peer");
+    }
   }
   outbox_->flush();
   outbox_->abandon();
   close_sessions();
   server_.metrics().connection_closed(Protocol::native, ended_);
   co_await stream_->finish();
+}
+
+/// Counted in looks, of which a process that was paused makes one: it ends nobody.
+void NativeSession::look_for_silence() {
+  if (ended_ != nullptr) return;
+  silent_looks_ = heard_turn_ == taken_turn_ ? silent_looks_ + 1 : 0;
+  heard_turn_ = taken_turn_;
+  if (silent_looks_ > kSilentLooks) return end("idle");
+  deadline_.expires_after(server_.options().idle_timeout / kSilentLooks);
+  deadline_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
+    if (!cancelled) self->look_for_silence();
+  });
+}
+
+/// One buffer in a turn, and no more for a job that has had its share of it.
+bool NativeSession::must_rest() const {
+  return taken_turn_ == shard_.turn() || (last_job_ && shard_.spent(last_job_));
+}
+
+asio::awaitable<void> NativeSession::rest() {
+  wakeup_.expires_at(asio::steady_timer::time_point::max());
+  shard_.rest([self = shared_from_this()] { self->wakeup_.cancel(); },
+              taken_turn_ == shard_.turn());
+  co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
 /// Takes what there is; false at the end of the connection. All connections share one buffer, so
@@ -102,19 +148,26 @@ bool NativeSession::read() {
     in_ = bytes.substr(take_frames(bytes));
   } else {
     in_.append(bytes);
-    in_.erase(0, take_frames(in_));
-    if (in_.empty() && in_.capacity() > kReadBytes) Bytes().swap(in_);
+    take_in();
   }
   return true;
 }
 
-/// Returns how many bytes the whole frames at the head of `in` had.
+void NativeSession::take_in() {
+  in_.erase(0, take_frames(in_));
+  if (in_.empty() && in_.capacity() > kReadBytes) Bytes().swap(in_);
+}
+
+/// Returns how many bytes the frames had that it took from the head of `in`: all whole ones, unless
+/// a job's share of the turn was spent before.
 std::size_t NativeSession::take_frames(std::string_view in) {
   arrived_ns_ =
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
           .count();
+  taken_turn_ = shard_.turn();
+  frames_left_ = false;
   std::size_t used = 0;
-  while (ended_ == nullptr) {
+  while (ended_ == nullptr && !frames_left_) {
     const std::size_t limit = opened_ ? limits::kFrameBytes : limits::kHelloFrameBytes;
     const auto frame = native::cut_request(in.substr(used), limit);
     if (!frame) {
@@ -139,7 +192,7 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
     return refuse_bytes(header, request.error());
   }
   const OpInfo& op = info_of(*request);
-  server_.metrics().request(Protocol::native, op);
+  shard_.tally().request(op);
   if (auto* hello = std::get_if<Hello>(&*request)) return open(header, std::move(*hello));
   const auto it = channels_.find(header.channel);
   if (it == channels_.end() || !it->second.job) {
@@ -148,6 +201,8 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
                                                      " has no session: send hello first"));
   }
   const Channel& channel = it->second;
+  if (last_job_ != channel.job) last_job_ = channel.job;
+  frames_left_ = shard_.charge(channel.job, frame.size);
   if (op.access > channel.from.role) {
     return answer(header, failure(Code::permission_denied,
                                   std::string(op.name) + " is not allowed for this session"));
@@ -155,27 +210,13 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
   const core::CallId call{header.sequence, header.acked_below,
                           op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
                           arrived_ns_};
-  server_.shard().submit(channel.job, channel.from, call, *request);
+  shard_.submit(channel.job, channel.from, call, std::move(*request));
 }
 
 void NativeSession::open(const native::RequestHeader& header, Hello hello) {
-  if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
-    return refuse_bytes(header, failure(Code::version_unsupported,
-                                        "protocol versions " + std::to_string(hello.version_min) +
-                                            " to " + std::to_string(hello.version_max) +
-                                            " are asked for, this daemon speaks 1 to " +
-                                            std::to_string(kProtocolVersion)));
-  }
-  if (hello.credential.size() > limits::kCredentialBytes) {
-    return refuse_bytes(
-        header,
-        failure(Code::too_large, "hello: credential of " + std::to_string(hello.credential.size()) +
-                                     " bytes, limit " + std::to_string(limits::kCredentialBytes)));
-  }
-  if (server_.draining()) {
-    Failure reason = failure(Code::unavailable, "the daemon is shutting down");
-    reason.retry_after = std::chrono::milliseconds(200);
-    return answer(header, std::move(reason));
+  if (const Result<void> good = check_hello(hello, server_); !good) {
+    if (good.error().code == Code::unavailable) return answer(header, good.error());
+    return refuse_bytes(header, good.error());
   }
   if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
     return answer(
@@ -184,21 +225,20 @@ void NativeSession::open(const native::RequestHeader& header, Hello hello) {
   }
   Channel& channel = channels_[header.channel];
   if (channel.job && channel.from.session != hello.session) {
-    server_.shard().detach(channel.job, channel.from.session, this);
+    shard_.detach(channel.job, channel.from.session, this);
   }
   channel = {};
   channel.from.session = hello.session;
-  const auto self = shared_from_this();
-  server_.shard().hello(
-      self, header.channel, header.sequence, std::move(hello),
-      [self, number = header.channel, session = channel.from.session](const JobRef& job) {
-        const auto it = self->channels_.find(number);
-        if (it == self->channels_.end() || it->second.from.session != session) {
-          return self->server_.shard().detach(job, session, self.get());
-        }
-        it->second.job = job;
-        self->opened_ = true;
-      });
+  const auto on_open = [self = shared_from_this(), number = header.channel,
+                        session = hello.session](const JobRef& job) {
+    const auto it = self->channels_.find(number);
+    if (it == self->channels_.end() || it->second.from.session != session) {
+      return self->shard_.detach(job, session, self.get());
+    }
+    it->second.job = job;
+    self->opened_ = true;
+  };
+  shard_.hello({shared_from_this(), header.channel, header.sequence, std::move(hello), on_open});
 }
 
 void NativeSession::deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) {
@@ -245,21 +285,43 @@ void NativeSession::end(const char* reason) {
   if (ended_ != nullptr) return;
   ended_ = reason;
   wakeup_.cancel();
+  deadline_.cancel();
   stream_->cancel();  // run() goes on
 }
 
 void NativeSession::close_sessions() {
   for (const auto& [number, channel] : channels_) {
-    if (channel.job) server_.shard().detach(channel.job, channel.from.session, this);
+    if (channel.job) shard_.detach(channel.job, channel.from.session, this);
   }
   channels_.clear();
 }
 
 }  // namespace
 
-asio::awaitable<void> serve_native(Stream stream, Server& server) {
+Result<void> check_hello(const Hello& hello, const Server& server) {
+  if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
+    return failure(Code::version_unsupported, "protocol versions " +
+                                                  std::to_string(hello.version_min) + " to " +
+                                                  std::to_string(hello.version_max) +
+                                                  " are asked for, this daemon speaks 1 to " +
+                                                  std::to_string(kProtocolVersion));
+  }
+  if (hello.credential.size() > limits::kCredentialBytes) {
+    return failure(Code::too_large, "hello: credential of " +
+                                        std::to_string(hello.credential.size()) + " bytes, limit " +
+                                        std::to_string(limits::kCredentialBytes));
+  }
+  if (server.draining()) {
+    Failure reason = failure(Code::unavailable, "the daemon is shutting down");
+    reason.retry_after = std::chrono::milliseconds(200);
+    return reason;
+  }
+  return {};
+}
+
+asio::awaitable<void> serve_native(Stream stream, Server& server, Shard& shard) {
   server.metrics().connection_opened(Protocol::native);
-  const auto session = std::make_shared<NativeSession>(std::move(stream), server);
+  const auto session = std::make_shared<NativeSession>(std::move(stream), server, shard);
   co_await session->run();
 }
 

@@ -9,14 +9,18 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 namespace c10dd::daemon {
 namespace {
 
-constexpr double kDrainSecondsMax = 3600;
+constexpr std::pair<std::string_view, store::Durability> kDurabilities[] = {
+    {"fsync", store::Durability::fsync},
+    {"os", store::Durability::os},
+    {"none", store::Durability::none},
+};
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
 Failure refused(const std::string& text, const std::string& why) {
@@ -105,17 +109,21 @@ Result<void> set_engine(Options& options, const std::string& text) {
 }
 
 Result<void> set_durability(Options& options, const std::string& text) {
-  if (text != "fsync" && text != "os") {
-    return refused(text,
-                   "is no durability; want fsync (survives power loss) or os (survives the "
-                   "death of the process only)");
+  for (const auto& [name, durability] : kDurabilities) {
+    if (text != name) continue;
+    options.durability = durability;
+    return {};
   }
-  options.durability = text == "os" ? store::Durability::os : store::Durability::fsync;
-  return {};
+  return refused(text,
+                 "is no durability; want fsync (survives power loss), os (survives the death of "
+                 "the process) or none (survives SIGTERM only)");
 }
 
 std::string durability_text(const Options& options) {
-  return options.durability == store::Durability::os ? "os" : "fsync";
+  for (const auto& [name, durability] : kDurabilities) {
+    if (options.durability == durability) return std::string(name);
+  }
+  return {};
 }
 
 Result<void> set_log_level(Options& options, const std::string& text) {
@@ -130,25 +138,19 @@ Result<void> set_log_level(Options& options, const std::string& text) {
   return {};
 }
 
-Result<void> set_drain_timeout(Options& options, const std::string& text) {
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [parsed_to, error] = std::from_chars(text.data(), end, seconds);
-  const bool number = !text.empty() && parsed_to == end && error == std::errc();
-  if (!number || !(seconds >= 0 && seconds <= kDrainSecondsMax)) {
-    return refused(text, "is no number of seconds from 0 to 3600");
+Result<void> set_protocols(Options& options, const std::string& text) {
+  const bool both = text == "native,http" || text == "http,native";
+  if (!both && text != "native" && text != "http") {
+    return refused(text, "is no list of protocols; want native, http or native,http");
   }
-  options.drain_timeout = std::chrono::milliseconds(std::llround(seconds * 1000));
+  options.native = both || text == "native";
+  options.http = both || text == "http";
   return {};
 }
 
-std::string drain_timeout_text(const Options& options) {
-  std::array<char, 32> text;
-  const double seconds = static_cast<double>(options.drain_timeout.count()) / 1000;
-  const auto [end, error] =
-      std::to_chars(text.data(), text.data() + text.size(), seconds, std::chars_format::fixed);
-  C10DD_ASSERT(error == std::errc());
-  return std::string(text.data(), end);
+std::string protocols_text(const Options& options) {
+  if (!options.http) return "native";
+  return options.native ? "native,http" : "http";
 }
 
 Result<std::string> default_engine() {

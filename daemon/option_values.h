@@ -16,11 +16,10 @@ Result<void> set_allow_insecure_listen(Options& options, const std::string& text
 Result<void> set_engine(Options& options, const std::string& text);
 Result<void> set_durability(Options& options, const std::string& text);
 Result<void> set_log_level(Options& options, const std::string& text);
-Result<void> set_drain_timeout(Options& options, const std::string& text);
+Result<void> set_protocols(Options& options, const std::string& text);
 
 std::string durability_text(const Options& options);
-/// In seconds, so that set_drain_timeout gives the same value again.
-std::string drain_timeout_text(const Options& options);
+std::string protocols_text(const Options& options);
 
 /// Whether only this machine can connect, as far as the text tells: a name other than localhost
 /// counts as reachable.

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every option once, and the layers that set it: defaults, file, variables, flags. A wrong value is
-// an error in every layer, also where a later layer would have replaced it.
-// To add an option: a field in options.h, its form in option_values.h, a line in kOptions.
+// The layers that set an option: defaults, file, variables, flags. A wrong value is an error in
+// every layer, also where a later layer would have replaced it.
 #include "daemon/options.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "daemon/config_file.h"
+#include "daemon/option_table.h"
 #include "daemon/option_values.h"
 #include "daemon/version.h"
 #include "protocol/utf8.h"
@@ -24,38 +23,8 @@ namespace {
 
 constexpr int kUsageError = 64;
 
-using Form = ConfigEntry::Form;
-
-struct Option {
-  std::string_view name;   ///< log_level is --log-level, C10DD_LOG_LEVEL and log_level in a file
-  std::string_view value;  ///< its form in the help; empty for a switch
-  Form form;
-  std::string_view sentence;
-  Result<void> (*set)(Options&, const std::string&);  ///< checks; the failure names the text
-  std::string (*get)(const Options&);
-};
-
-constexpr Option kOptions[] = {
-    {"listen", "HOST:PORT", Form::text, "where to serve; port 0 takes any free one", set_listen,
-     [](const Options& o) { return o.listen; }},
-    {"allow_insecure_listen", "", Form::boolean,
-     "DANGER: lets listen be an address that other machines reach.\n"
-     "There is no authentication and no TLS yet: whoever reaches the\n"
-     "port reads and changes every job",
-     set_allow_insecure_listen,
-     [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
-    {"engine", "URL", Form::text,
-     "where state survives: memory: (nowhere), rocksdb:/path or\nredis://host:port[/prefix]",
-     set_engine, [](const Options& o) { return o.engine; }},
-    {"durability", "WHAT", Form::text,
-     "what an acknowledged write survives: fsync (power loss) or os\n(death of the process only)",
-     set_durability, durability_text},
-    {"log_level", "LEVEL", Form::text, "trace, debug, info, warn or error", set_log_level,
-     [](const Options& o) { return o.log_level; }},
-    {"drain_timeout", "SECONDS", Form::number,
-     "how long SIGTERM waits for open requests, 0 to 3600", set_drain_timeout, drain_timeout_text},
-};
-constexpr std::size_t kCount = std::size(kOptions);
+const std::span<const Option> kOptions = all_options();
+const std::size_t kCount = kOptions.size();
 
 std::string flag_of(std::string_view name) {
   std::string flag = "--" + std::string(name);
@@ -70,7 +39,7 @@ std::string variable_of(std::string_view name) {
 }
 
 std::string toml_of(const Option& option, const std::string& text) {
-  return option.form == Form::text ? toml_string(text) : text;
+  return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
 }
 
 /// An engine that cannot be told is missed only when nobody names one.
@@ -111,7 +80,7 @@ std::string hint(std::string_view word, const std::vector<std::string>& known) {
 /// The options as far as they are read, and who set each.
 struct Layers {
   Options options;
-  std::string source[kCount];
+  std::vector<std::string> source = std::vector<std::string>(kCount);
 
   Result<void> set(std::size_t at, const std::string& text, const std::string& from) {
     if (!is_utf8(text)) return bad(from + ": \"" + printable(text, 80) + "\" is not UTF-8");
@@ -147,9 +116,10 @@ Result<void> apply_file(Layers& layers, const std::string& path) {
 struct CommandLine {
   CLI::App app{"Keeps what the ranks of training jobs agree on: keys, barriers, exchanges.",
                "c10dd"};
-  CLI::Option* flags[kCount] = {};
+  std::vector<CLI::Option*> flags = std::vector<CLI::Option*>(kCount);
   CLI::Option* config = nullptr;
   CLI::Option* print_config = nullptr;
+  CLI::Option* accept_rollback = nullptr;
 
   CommandLine() {
     app.allow_extras();
@@ -160,13 +130,18 @@ struct CommandLine {
                  ->description("TOML file with any of the options below\n" + variable_of("config"));
     print_config =
         app.add_flag("--print-config")->description("print the options in force as such a file");
+    accept_rollback = app.add_flag("--accept-rollback")
+                          ->description(
+                              "start once on state that has lost acknowledged changes;\n"
+                              "all sessions from before end");
     const Options defaults = default_options();
     for (std::size_t i = 0; i < kCount; ++i) {
       const Option& option = kOptions[i];
       const std::string name = flag_of(option.name);
       flags[i] = option.value.empty() ? app.add_flag(name) : app.add_option(name);
       if (!option.value.empty()) flags[i]->type_name(std::string(option.value));
-      flags[i]->take_last()->description(std::string(option.sentence) + "\n" +
+      const std::string sentence(option.sentence);
+      flags[i]->take_last()->description(sentence + (sentence.empty() ? "" : "\n") +
                                          variable_of(option.name) + ", default " +
                                          printable(option.get(defaults), 256));
     }
@@ -250,6 +225,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     return {true, kUsageError, {}};
   }
   if (line.print_config->count() > 0) print(layers.options);
+  layers.options.accept_rollback = line.accept_rollback->count() > 0;
   return {line.print_config->count() > 0, 0, layers.options};
 }
 

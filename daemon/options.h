@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be set, with its defaults. Declared once in options.cc, which gives flag, environment
-// variable, TOML key, help and check. A flag beats its variable, which beats the file.
+// What can be set, with its defaults. Declared once in option_table.cc, which gives flag,
+// environment variable, TOML key, help and check. A flag beats its variable, which beats the file.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "daemon/core/quotas.h"
 #include "protocol/error.h"
+#include "protocol/limits.h"
 #include "store/engine.h"
 
 namespace c10dd::daemon {
@@ -15,10 +18,29 @@ namespace c10dd::daemon {
 struct Options {
   std::string listen = "127.0.0.1:29500";  ///< host:port; port 0: any free one
   bool allow_insecure_listen = false;      ///< listen may be more than loopback
+  bool native = true;                      ///< spoken where it listens
+  bool http = true;                        ///< likewise
   std::string engine;                      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
+  /// Start on state that has lost acknowledged changes. A flag only: in a file or a variable it
+  /// would accept the next loss too.
+  bool accept_rollback = false;
+  std::size_t shards = 0;  ///< event loops that jobs are spread over; 0: one per core
   std::string log_level = "info";
-  std::chrono::milliseconds drain_timeout{5000};  ///< how long SIGTERM waits for open requests
+  std::chrono::nanoseconds drain_timeout = std::chrono::seconds(5);  ///< of SIGTERM
+
+  std::chrono::nanoseconds run_grace = limits::kRunGrace;
+  std::chrono::nanoseconds idle_timeout = limits::kIdleTimeout;  ///< of a native connection
+
+  std::size_t max_connections = 0;              ///< 0: what the limit of open files allows
+  std::size_t max_connections_per_address = 0;  ///< 0: limits::kConnectionsPerAddress, but of own
+  std::size_t max_jobs = limits::kJobs;
+  std::optional<std::uint64_t> max_bytes;  ///< of all jobs together
+  core::Quotas quotas;                     ///< of each job
+
+  std::optional<std::uint64_t> disk_reserve;  ///< with less free, growth is refused
+  std::uint64_t disk_minimum = limits::kDiskMinimum;
+  std::uint64_t disk_ballast = limits::kDiskBallast;
 
   // From `listen`, filled in by parse_options.
   std::string listen_host;  ///< without brackets

@@ -9,19 +9,22 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <thread>
 
 #include "daemon/version.h"
+#include "protocol/limits.h"
 
 namespace c10dd::daemon {
 namespace {
-
-constexpr int kTurnHandlers = 256;  // per turn, so that answers leave under constant load
 
 int exit_code(Code code) {
   switch (code) {
@@ -31,6 +34,7 @@ int exit_code(Code code) {
       return 73;
     case Code::malformed:
     case Code::version_unsupported:
+    case Code::state_rolled_back:
       return 78;
     case Code::not_owner:
     case Code::internal:
@@ -38,6 +42,25 @@ int exit_code(Code code) {
     default:
       return 64;
   }
+}
+
+std::size_t shard_count(std::size_t wanted) {
+  if (wanted > 0) return wanted;
+  return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, limits::kShards);
+}
+
+/// Three quarters of what the machine has.
+std::uint64_t most_of_the_memory() {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
+}
+
+void add(core::JobStats& sum, const core::JobStats& stats) {
+  sum.keys += stats.keys;
+  sum.bytes += stats.bytes;
+  sum.waiters += stats.waiters;
+  sum.meetings_pending += stats.meetings_pending;
+  sum.sessions += stats.sessions;
 }
 
 /// Tells systemd, where it asked for that: one datagram to $NOTIFY_SOCKET.
@@ -59,7 +82,8 @@ void notify(const char* state) {
 
 }  // namespace
 
-Server::Server(Options options) : options_(std::move(options)) {}
+Server::Server(Options options)
+    : options_(std::move(options)), growth_(options_.max_bytes.value_or(most_of_the_memory())) {}
 Server::~Server() = default;
 
 Result<void> Server::start() {
@@ -70,13 +94,21 @@ Result<void> Server::start() {
   if (Result<void> bound = listener_->open(options_.listen_host, options_.listen_port); !bound) {
     return bound;
   }
-  Result<std::unique_ptr<store::Engine>> engine =
-      store::open_engine(options_.engine, options_.durability);
+  store::OpenOptions how = open_options(options_);
+  how.accept_rollback = options_.accept_rollback;
+  Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options_.engine, how);
   if (!engine) return engine.error();
   metrics_ = std::make_unique<Metrics>(
       MetricsInfo{kVersion, std::string((*engine)->name()), std::string((*engine)->durability())});
-  shard_ = std::make_unique<Shard>(loop_, *metrics_, options_.engine, options_.durability);
-  return shard_->adopt(std::move(*engine));
+  host_ =
+      std::make_unique<EngineHost>(loop_, *metrics_, options_, [this] { disk_->engine_failed(); });
+  disk_ = std::make_unique<DiskWatch>(loop_, options_, growth_, *metrics_,
+                                      [this] { host_->relieve(); });
+  const House house{*metrics_, options_, growth_};
+  shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, house);
+  if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
+  disk_->start();
+  return {};
 }
 
 int Server::run() {
@@ -94,22 +126,22 @@ int Server::run() {
   });
   std::printf("listening on %s\n", listener_->address().c_str());
   std::fflush(stdout);
-  spdlog::info("event=serving version={} listen={} engine={} durability={} pid={}", kVersion,
-               listener_->address(), shard_->engine_name(), shard_->durability(), ::getpid());
+  spdlog::info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
+               kVersion, listener_->address(), host_->engine_name(), host_->durability(),
+               shards_->size(), ::getpid());
   metrics_->ready(true);
   notify("READY=1");
-  while (!stopped_) turn();
-  shard_.reset();  // finishes the rounds that were submitted
+  shards_->start();
+  while (!stopped_) {
+    Shards::turn(loop_, shards_->first());
+    host_->end_turn();
+  }
+  shards_->stop();
+  host_->close();
   renderer_->join();
+  shards_.reset();
   spdlog::info("event=stopped");
   return 0;
-}
-
-void Server::turn() {
-  loop_.run_one();
-  for (int i = 0; i < kTurnHandlers && loop_.poll_one() > 0; ++i) {
-  }
-  shard_->end_turn();
 }
 
 /// Accepts nothing new, lets held answers leave, then stops. A second signal stops at once.
@@ -117,34 +149,73 @@ void Server::drain() {
   draining_ = true;
   metrics_->ready(false);
   notify("STOPPING=1");
-  spdlog::info("event=draining held={}", shard_->unfinished());
+  spdlog::info("event=draining");
   listener_->close();
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;
   });
-  const auto timer = std::make_shared<asio::steady_timer>(loop_);
-  const auto deadline = std::chrono::steady_clock::now() + options_.drain_timeout;
-  const auto poll = [this, timer, deadline](auto& self) -> void {
-    if (shard_->unfinished() == 0 || std::chrono::steady_clock::now() >= deadline) {
+  stop_when_finished(std::chrono::steady_clock::now() + options_.drain_timeout);
+}
+
+void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) {
+  const auto then = [this, deadline](const std::vector<std::size_t>& unfinished) {
+    const bool none =
+        std::all_of(unfinished.begin(), unfinished.end(), [](auto n) { return n == 0; });
+    if (none || std::chrono::steady_clock::now() >= deadline) {
       stopped_ = true;
       return;
     }
-    timer->expires_after(std::chrono::milliseconds(10));
-    timer->async_wait([self](const ErrorCode&) mutable { self(self); });
+    drain_timer_.expires_after(std::chrono::milliseconds(10));
+    drain_timer_.async_wait([this, deadline](const ErrorCode&) { stop_when_finished(deadline); });
   };
-  poll(poll);
+  shards_->ask<std::size_t>([](Shard& shard) { return shard.unfinished(); }, then);
 }
 
 std::string Server::not_ready() const {
-  return draining_ ? "the daemon is shutting down" : shard_->not_ready();
+  return draining_ ? "the daemon is shutting down" : host_->not_ready();
+}
+
+asio::awaitable<std::vector<JobReport>> Server::job_reports() {
+  const auto all = std::make_shared<std::vector<JobReport>>();
+  const auto done =
+      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
+  shards_->ask<std::vector<JobReport>>([](Shard& shard) { return shard.reports(); },
+                                       [all, done](std::vector<std::vector<JobReport>> reports) {
+                                         for (auto& some : reports) {
+                                           all->insert(all->end(), std::move_iterator(some.begin()),
+                                                       std::move_iterator(some.end()));
+                                         }
+                                         done->expires_at(asio::steady_timer::time_point::min());
+                                       });
+  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+  std::sort(all->begin(), all->end(),
+            [](const JobReport& a, const JobReport& b) { return a.number < b.number; });
+  co_return std::move(*all);
+}
+
+asio::awaitable<Result<void>> Server::checkpoint(const std::string& path) {
+  const auto result = std::make_shared<Result<void>>();
+  const auto done =
+      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
+  host_->checkpoint(path, [result, done](Result<void> written) {
+    *result = std::move(written);
+    done->expires_at(asio::steady_timer::time_point::min());
+  });
+  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+  co_return *result;
 }
 
 asio::awaitable<std::string> Server::metrics_text() {
-  shard_->publish();
-  co_return co_await asio::co_spawn(
+  const std::vector<JobReport> reports = co_await job_reports();
+  std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
+  for (const JobReport& report : reports) add(by_name[report.name], report.stats);
+  for (const auto& [name, stats] : by_name) metrics_->job_stats(name, stats);
+  metrics_->jobs(reports.size());
+  std::string text = co_await asio::co_spawn(
       *renderer_,
       [metrics = metrics_.get()]() -> asio::awaitable<std::string> { co_return metrics->render(); },
       asio::use_awaitable);
+  co_return text;
 }
 
 }  // namespace c10dd::daemon

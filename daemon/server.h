@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as a whole: one loop, its shard, its listener, signals, and the order of start and
-// end. Everything here runs on the loop's thread.
+// The daemon as a whole: the first loop with listener and HTTP, the shards, signals, and the order
+// of start and end. What may be called from the shards' threads says so.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
+#include <atomic>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "daemon/disk_watch.h"
+#include "daemon/growth_gate.h"
 #include "daemon/listener.h"
 #include "daemon/metrics.h"
 #include "daemon/options.h"
-#include "daemon/shard.h"
+#include "daemon/shards.h"
 
 namespace c10dd::daemon {
 
@@ -24,14 +27,25 @@ class Server {
   /// Serves until SIGTERM or SIGINT, then drains. The exit code, as listed in deploy/README.md.
   int run();
 
-  Shard& shard() { return *shard_; }
-  Metrics& metrics() { return *metrics_; }
+  Shards& shards() { return *shards_; }
+  EngineHost& host() { return *host_; }
+  Metrics& metrics() { return *metrics_; }  ///< from any thread
   const Options& options() const { return options_; }
 
+  /// From any thread.
   bool draining() const { return draining_; }
 
   /// One line for /readyz: empty when requests are served, else the reason why not.
   std::string not_ready() const;
+
+  /// All jobs that are loaded, of all shards.
+  asio::awaitable<std::vector<JobReport>> job_reports();
+
+  /// Writes a copy of the state.
+  asio::awaitable<Result<void>> checkpoint(const std::string& path);
+
+  /// What an operator should know though requests are served; empty when there is nothing.
+  std::string note() const { return growth_.disk_note(); }
 
   /// The text of /metrics, rendered on a thread of its own from a fresh snapshot. At most one
   /// rendering at a time; a second request waits for the first.
@@ -39,17 +53,21 @@ class Server {
 
  private:
   Result<void> start();
-  void turn();
   void drain();
+  void stop_when_finished(std::chrono::steady_clock::time_point deadline);
 
   Options options_;
-  asio::io_context loop_{1};
+  Loop loop_;
   asio::signal_set signals_{loop_};
+  asio::steady_timer drain_timer_{loop_};
   std::unique_ptr<Metrics> metrics_;
-  std::unique_ptr<Shard> shard_;
+  GrowthGate growth_;
+  std::unique_ptr<EngineHost> host_;
+  std::unique_ptr<DiskWatch> disk_;
+  std::unique_ptr<Shards> shards_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<asio::thread_pool> renderer_;
-  bool draining_ = false;
+  std::atomic<bool> draining_ = false;
   bool stopped_ = false;
 };
 

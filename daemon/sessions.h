@@ -4,13 +4,25 @@
 #pragma once
 
 #include "daemon/stream.h"
+#include "protocol/ops.h"
 
 namespace c10dd::daemon {
 
 class Server;
+class Shard;
 
-/// Frames of protocol/native_wire.h.
-asio::awaitable<void> serve_native(Stream stream, Server& server);
+/// Why a hello is refused before any job is asked.
+Result<void> check_hello(const Hello& hello, const Server& server);
+
+/// Whether more must be read of a native connection to know which job it is for. `head` begins with
+/// the magic bytes, here and in the stream below.
+bool first_frame_is_missing(std::string_view head);
+
+/// Serves a connection on the loop of the shard whose job its first frame asks for.
+asio::awaitable<void> receive_native(Stream stream, Server& server);
+
+/// Frames of protocol/native_wire.h, on the loop of `shard`.
+asio::awaitable<void> serve_native(Stream stream, Server& server, Shard& shard);
 
 /// /livez, /readyz, /metrics, /v1/version.
 asio::awaitable<void> serve_http(Stream stream, Server& server);

@@ -11,11 +11,6 @@
 namespace c10dd::daemon {
 namespace {
 
-// Job time moves at most this far in one turn, so that a paused process expires nobody.
-constexpr Duration kTurnMax = std::chrono::milliseconds(250);
-// While deadlines are pending the loop turns at least this often, so that job time keeps up.
-constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
-
 std::int64_t steady_ns() {
   return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -23,46 +18,99 @@ std::int64_t steady_ns() {
 
 }  // namespace
 
-Shard::Shard(asio::io_context& loop, Metrics& metrics, std::string engine_url,
-             store::Durability durability)
+Shard::Shard(asio::io_context& loop, EngineHost& host, const House& house)
     : loop_(loop),
-      metrics_(metrics),
-      engine_url_(std::move(engine_url)),
-      durability_(durability),
-      turn_ended_(std::chrono::steady_clock::now()),
-      timer_(loop),
-      reopen_timer_(loop) {}
+      host_(host),
+      metrics_(house.metrics),
+      tally_(house.metrics),
+      growth_(house.growth),
+      quotas_(house.options.quotas),
+      timer_(loop) {}
 
 Shard::~Shard() = default;
 
-TimePoint Shard::now() const {
-  const Duration passed = std::chrono::steady_clock::now() - turn_ended_;
-  return job_time_ + std::min(passed, kTurnMax);
+void Shard::submit(const JobRef& slot, const core::Origin& from, const core::CallId& call,
+                   Request request) {
+  if (!mine(slot)) {
+    asio::post(slot->owner.loop(), [slot, from, call, request = std::move(request)]() mutable {
+      slot->owner.submit(slot, from, call, std::move(request));
+    });
+    return;
+  }
+  if (slot->dropped) return;  // its connections are being told
+  if (refuse_growth(slot, from, call, request)) return;
+  perform(slot, slot->job->apply(from, call, request, time_.now()));
 }
 
-void Shard::submit(const JobRef& slot, const core::Origin& from, const core::CallId& call,
-                   const Request& request) {
-  if (slot->dropped) return;  // its connections are being told
-  perform(slot, slot->job->apply(from, call, request, now()));
+/// Whether it was refused for want of room. Not what was applied before: that gets its answer.
+bool Shard::refuse_growth(const JobRef& slot, const core::Origin& from, const core::CallId& call,
+                          const Request& request) {
+  std::optional<Failure> refused = growth_.refuses(request);
+  if (!refused || slot->job->repeats(from, call, request)) return false;
+  core::Effects effects;
+  core::Reply& reply = effects.replies.emplace_back();
+  reply.to = from.session;
+  reply.sequence = call.sequence;
+  reply.op = info_of(request).code;
+  reply.kind = OpKind::event;  // it shows no state
+  reply.answer = std::move(*refused);
+  reply.arrived_ns = call.arrived_ns;
+  effects.revision = slot->job->revision();
+  perform(slot, std::move(effects));
+  return true;
 }
 
 void Shard::detach(const JobRef& slot, const SessionId& session, const AnswerSink* sink) {
+  if (!mine(slot)) {
+    // Only compared, never used: by then the connection may be gone.
+    asio::post(slot->owner.loop(),
+               [slot, session, sink] { slot->owner.detach(slot, session, sink); });
+    return;
+  }
   const auto it = slot->attached.find(session);
-  if (slot->dropped || it == slot->attached.end() || it->second.sink.get() != sink) return;
+  if (slot->dropped || it == slot->attached.end() || it->second.sink->connection() != sink) return;
   slot->attached.erase(it);
-  perform(slot, slot->job->disconnect(session, now()));
+  perform(slot, slot->job->disconnect(session, time_.now()));
 }
+
+// ---- fairness ----------------------------------------------------------------------------------
+
+bool Shard::charge(const JobRef& job, std::size_t bytes) {
+  TurnUse& use = mine(job) ? job->use : foreign_use_;
+  use.add(bytes);
+  if (mine(job)) touch(job);
+  return use.spent();
+}
+
+bool Shard::spent(const JobRef& job) const {
+  return mine(job) ? job->use.spent() : foreign_use_.spent();
+}
+
+void Shard::rest(std::function<void()> wake, bool had_some) {
+  (had_some ? served_ : starved_).push_back(std::move(wake));
+}
+
+void Shard::wake_resting() {
+  for (const auto& wake : std::exchange(starved_, {})) wake();
+  for (const auto& wake : std::exchange(served_, {})) wake();
+}
+
+// ---- the turn ----------------------------------------------------------------------------------
 
 void Shard::perform(const JobRef& slot, core::Effects effects) {
   for (Row& row : effects.rows) slot->rows.push_back(std::move(row));
-  for (core::Reply& reply : effects.replies) slot->gate->hold(std::move(reply));
+  for (core::Reply& reply : effects.replies) {
+    const auto it = slot->attached.find(reply.to);
+    if (it != slot->attached.end()) reply.attachment = it->second.number;
+    slot->gate->hold(std::move(reply));
+  }
   for (const core::Event& event : effects.events) {
     metrics_.event(slot->name, event);
     if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
       spdlog::warn("event=meeting_timed_out job={} detail=\"{}\"", slot->name, timed_out->detail);
     }
   }
-  if (volatile_) {
+  if (engine_.is_volatile) {
     slot->rows.clear();
     slot->gate->committed(effects.revision);
     slot->job->durable(effects.revision);
@@ -76,35 +124,51 @@ void Shard::touch(const JobRef& slot) {
 }
 
 void Shard::end_turn() {
-  job_time_ = now();
-  turn_ended_ = std::chrono::steady_clock::now();
-  while (!deadlines_.empty() && deadlines_.begin()->first <= job_time_) {
+  const TimePoint now = time_.end_turn();
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const JobRef slot = deadlines_.begin()->second;
     deadlines_.erase(deadlines_.begin());
     slot->deadline.reset();
-    if (!slot->dropped) perform(slot, slot->job->tick(job_time_));
+    if (!slot->dropped) perform(slot, slot->job->tick(now));
   }
   start_round();
   for (const JobRef& slot : std::exchange(touched_, {})) {
     slot->touched = false;
+    slot->use = {};
+    if (!slot->serving) continue;
     watch_deadline(slot);
+    watch_vacancy(slot);
+    count_bytes(slot);
     const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
     release(slot);
-    if (waits && !slot->dropped) touch(slot);  // for the next round
+    if (waits) touch(slot);  // for the next round
   }
   for (const std::shared_ptr<AnswerSink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
+  ++turn_;
+  foreign_use_ = {};
+  wake_resting();
   arm_timer();
+}
+
+void Shard::count_bytes(const JobRef& slot) {
+  const core::JobStats stats = slot->job->stats();
+  const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
+  if (bytes == slot->bytes) return;
+  growth_.add_bytes(static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(slot->bytes));
+  slot->bytes = bytes;
 }
 
 /// Hands what has gathered to the engine, unless a round is under way.
 void Shard::start_round() {
-  if (round_in_flight_ || !commit_ || volatile_) return;
+  if (round_in_flight_ || !engine_.commit || engine_.is_volatile) return;
   store::Round round;
+  std::size_t written = 0;
   for (const JobRef& slot : touched_) {
-    if (slot->dropped) continue;
+    if (!slot->serving) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
+      for (const Row& row : slot->rows) written += row.key.size() + row.value.size();
       committing_.push_back({slot, to, slot->rows.size()});
       round.batches.push_back(
           {slot->number, slot->epoch, slot->handed_over, to, std::exchange(slot->rows, {})});
@@ -117,11 +181,14 @@ void Shard::start_round() {
     }
   }
   if (round.batches.empty() && round.confirms.empty()) return;
+  growth_.add_written(written);
   round.number = ++round_;
   round_in_flight_ = true;
-  commit_->submit(std::move(round), [this, g = generation_](store::RoundResult result) {
-    asio::post(loop_, [this, g, result = std::move(result)]() mutable {
-      if (g == generation_) finish_round(std::move(result));
+  const std::uint64_t generation = engine_.generation;
+  engine_.commit->submit(std::move(round), [this, generation](store::RoundResult result) {
+    asio::post(loop_, [this, generation, result = std::move(result)]() mutable {
+      const bool current = engine_.commit && generation == engine_.generation;
+      if (current) finish_round(std::move(result));
     });
   });
 }
@@ -156,20 +223,23 @@ void Shard::finish_round(store::RoundResult result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) return lose_engine("a commit has an unknown outcome");
+  if (lost) {
+    constexpr const char* kWhy = "a commit has an unknown outcome";
+    host_.report_lost(engine_.generation, kWhy);
+    return engine_lost(kWhy);
+  }
   if (rows > 0) metrics_.committed(rows, result.took);
 }
 
 /// Sends the answers that may leave.
 void Shard::release(const JobRef& slot) {
-  if (slot->dropped) return;
   const std::int64_t left = steady_ns();
   for (core::Reply& reply : slot->gate->take_released()) {
     const OpInfo* op = find_op(reply.op);
     const Code outcome = reply.answer ? Code::ok : reply.answer.error().code;
-    metrics_.answered(*op, outcome, Duration(reply.arrived_ns == 0 ? 0 : left - reply.arrived_ns));
+    tally_.answered(*op, outcome, Duration(reply.arrived_ns == 0 ? 0 : left - reply.arrived_ns));
     const auto it = slot->attached.find(reply.to);
-    if (it == slot->attached.end()) continue;
+    if (it == slot->attached.end() || it->second.number != reply.attachment) continue;
     const JobSlot::Attachment attachment = it->second;
     if (reply.op == Goodbye::op.code) slot->attached.erase(it);
     attachment.sink->deliver(attachment.channel, reply, slot->gate->stamp());
@@ -188,15 +258,21 @@ void Shard::watch_deadline(const JobRef& slot) {
   if (next) deadlines_.emplace(*next, slot);
 }
 
+/// A timer that is set already stays unless it is too late: setting it anew wakes the loop.
 void Shard::arm_timer() {
-  if (deadlines_.empty()) {
-    timer_.cancel();
-    return;
-  }
-  const Duration left = deadlines_.begin()->first - job_time_;
-  timer_.expires_after(std::clamp(left, Duration::zero(), kTurnInterval));
-  timer_.async_wait([](const boost::system::error_code&) {});  // waking the loop is all
+  if (deadlines_.empty()) return;
+  const Duration left = deadlines_.begin()->first - time_.now();
+  const auto at = std::chrono::steady_clock::now() +
+                  std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
+  if (timer_set_ && timer_.expiry() <= at) return;
+  timer_set_ = true;
+  timer_.expires_at(at);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) timer_set_ = false;  // waking the loop is all
+  });
 }
+
+// ---- what the house asks -----------------------------------------------------------------------
 
 std::size_t Shard::unfinished() const {
   std::size_t held = 0;
@@ -206,20 +282,27 @@ std::size_t Shard::unfinished() const {
   return held;
 }
 
-void Shard::publish() {
-  std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
+std::vector<JobReport> Shard::reports() {
+  tally_.flush();
+  std::vector<JobReport> all;
   for (const auto& [number, slot] : jobs_) {
     if (!slot->serving) continue;
-    const core::JobStats stats = slot->job->stats();
-    core::JobStats& sum = by_name[slot->name];
-    sum.keys += stats.keys;
-    sum.bytes += stats.bytes;
-    sum.waiters += stats.waiters;
-    sum.meetings_pending += stats.meetings_pending;
-    sum.sessions += stats.sessions;
+    all.push_back({slot->name, slot->run, number, slot->job->revision(), slot->job->stats()});
   }
-  for (const auto& [name, stats] : by_name) metrics_.job_stats(name, stats);
-  metrics_.jobs(jobs_.size());
+  return all;
+}
+
+void Shard::forget() {
+  jobs_.clear();
+  by_name_.clear();
+  touched_.clear();
+  deadlines_.clear();
+  to_flush_.clear();
+  committing_.clear();
+  confirming_.clear();
+  starved_.clear();
+  served_.clear();
+  timer_.cancel();
 }
 
 }  // namespace c10dd::daemon

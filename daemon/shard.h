@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One event loop's jobs: takes requests to their Job, holds answers until they are durable, hands
 // rows to the group commit, keeps job time. Decides nothing about semantics: that is the core's.
-// Everything runs on the loop's thread.
+// Everything runs on the loop's thread. A connection talks to the shard of its own loop only; what
+// is for a job of another shard is posted there, and its answers come back through a RemoteSink.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -9,122 +10,117 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/directory.h"
-#include "daemon/core/job.h"
+#include "daemon/engine_host.h"
+#include "daemon/growth_gate.h"
+#include "daemon/job_report.h"
+#include "daemon/job_slot.h"
+#include "daemon/job_time.h"
 #include "daemon/metrics.h"
-#include "store/group_commit.h"
+#include "daemon/request_tally.h"
 
 namespace c10dd::daemon {
 
-namespace asio = boost::asio;
-
-/// Where the answers of a session go: its connection.
-class AnswerSink {
- public:
-  virtual ~AnswerSink() = default;
-  virtual void deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) = 0;
-  /// The session on this channel is over; later requests on it are refused.
-  virtual void end_session(std::uint32_t channel, const Failure& reason) = 0;
-  /// The end of a turn in which something was delivered.
-  virtual void flush() = 0;
+/// A hello on its way to its job.
+struct Greeting {
+  std::shared_ptr<AnswerSink> sink;
+  std::uint32_t channel = 0;
+  std::uint64_t sequence = 0;
+  Hello hello;
+  std::function<void(JobRef)> on_open;  ///< before the answer, unless the hello is refused
 };
 
-/// A job that this shard serves, or is loading.
-struct JobSlot {
-  struct Attachment {
-    std::shared_ptr<AnswerSink> sink;
-    std::uint32_t channel = 0;
-  };
-
-  std::string name;
-  JobNumber number = 0;
-  Epoch epoch = 0;
-  bool serving = false;
-  bool dropped = false;  ///< the shard has given it up
-  std::unique_ptr<core::Job> job;
-  std::unique_ptr<core::CommitGate> gate;
-  std::vector<Row> rows;     ///< not yet handed to the engine
-  Revision handed_over = 0;  ///< revision up to which rows were handed over
-  std::map<SessionId, Attachment> attached;
-  std::vector<std::function<void()>> when_loaded;
-  bool touched = false;               ///< in this turn
-  std::optional<TimePoint> deadline;  ///< its place in Shard::deadlines_
+/// What all shards share; may be used from any thread.
+struct House {
+  Metrics& metrics;
+  const Options& options;
+  GrowthGate& growth;
 };
-using JobRef = std::shared_ptr<JobSlot>;
 
 class Shard {
  public:
-  Shard(asio::io_context& loop, Metrics& metrics, std::string engine_url,
-        store::Durability durability);
+  Shard(asio::io_context& loop, EngineHost& host, const House& house);
   ~Shard();
 
-  /// Takes the engine and reads its directory of jobs; blocking, before the loop turns.
-  Result<void> adopt(std::unique_ptr<store::Engine> engine);
+  asio::io_context& loop() { return loop_; }
+
+  // ---- for the connections of this loop
 
   /// Opens the session of a hello: loads its job if need be, takes the session over from an older
-  /// connection, answers through the sink. on_open gets the job, unless it was refused.
-  void hello(std::shared_ptr<AnswerSink> sink, std::uint32_t channel, std::uint64_t sequence,
-             Hello hello, std::function<void(JobRef)> on_open);
+  /// connection, answers through the sink.
+  void hello(Greeting greeting);
 
   /// Takes a request to its job. The answer comes through the session's sink.
   void submit(const JobRef& job, const core::Origin& from, const core::CallId& call,
-              const Request& request);
+              Request request);
 
   /// The connection of a session went.
   void detach(const JobRef& job, const SessionId& session, const AnswerSink* sink);
 
+  /// Counts bytes read for a job; whether its connections must rest until the next turn.
+  bool charge(const JobRef& job, std::size_t bytes);
+  bool spent(const JobRef& job) const;
+
+  /// Counts the requests of this loop's connections.
+  RequestTally& tally() { return tally_; }
+
+  /// Counts turns, for connections that read once in each.
+  std::uint64_t turn() const { return turn_; }
+  /// Calls `wake` after this turn; those that had nothing of it come first.
+  void rest(std::function<void()> wake, bool had_some);
+
+  // ---- for the house
+
+  void engine_opened(const OpenEngine& engine);
+  /// Nobody is told "failed": the jobs stop being served, retries resolve what is unknown.
+  void engine_lost(const std::string& why);
+
+  /// The directory has struck the job out, since it had no sessions any more.
+  void retire(JobNumber number);
+
   /// After ready sockets were drained: time moves, deadlines fire, a commit starts, answers leave.
   void end_turn();
 
-  /// Empty when requests are served, else why not.
-  std::string not_ready() const;
-  std::string_view engine_name() const { return engine_name_; }
-  std::string_view durability() const { return durability_name_; }
-
   /// Blocked and held answers; 0 when a drain may end.
   std::size_t unfinished() const;
-  /// Brings the gauges of metrics up to date.
-  void publish();
+  /// The jobs that it serves.
+  std::vector<JobReport> reports();
+
+  /// Lets go of all jobs and connections, when the loop has ended.
+  void forget();
 
  private:
-  TimePoint now() const;
-  JobRef slot_of(const Hello& hello, Failure& refused);
-  void load(const JobRef& slot, std::vector<Row> directory_rows, Revision directory_from);
+  bool mine(const JobRef& job) const { return &job->owner == this; }
+  void arrive(const Place& place, Greeting greeting);
+  void load(const JobRef& slot);
   void loaded(const JobRef& slot, Result<store::Claim> claim, std::vector<Row> rows);
-  void attach(const JobRef& slot, std::shared_ptr<AnswerSink> sink, std::uint32_t channel,
-              std::uint64_t sequence, const Hello& hello, std::function<void(JobRef)> on_open);
-  void refuse(const std::shared_ptr<AnswerSink>& sink, std::uint32_t channel,
-              std::uint64_t sequence, Failure reason);
+  void attach(const JobRef& slot, const Greeting& greeting);
+  void refuse(const Greeting& greeting, Failure reason);
   void perform(const JobRef& slot, core::Effects effects);
+  bool refuse_growth(const JobRef& slot, const core::Origin& from, const core::CallId& call,
+                     const Request& request);
   void touch(const JobRef& slot);
+  void count_bytes(const JobRef& slot);
   void start_round();
   void finish_round(store::RoundResult result);
   void release(const JobRef& slot);
   void drop(const JobRef& slot, const Failure& reason);
-  void lose_engine(const std::string& why);
-  void reopen_later();
   void watch_deadline(const JobRef& slot);
+  void watch_vacancy(const JobRef& slot);
   void arm_timer();
+  void wake_resting();
 
   asio::io_context& loop_;
+  EngineHost& host_;
   Metrics& metrics_;
-  std::string engine_url_;
-  store::Durability durability_;
-  std::string engine_name_;
-  std::string durability_name_;
-  bool shared_ = false;
-  bool volatile_ = false;  ///< nothing outlives the process: answers need not wait
-  std::string lost_;       ///< why the engine is not open; empty when it is
-  std::unique_ptr<store::GroupCommit> commit_;
-  std::unique_ptr<core::Directory> directory_;
-  std::uint64_t generation_ = 0;  ///< of the engine; answers of an older one are dropped
+  RequestTally tally_;
+  GrowthGate& growth_;
+  const core::Quotas quotas_;
+  OpenEngine engine_;  ///< without a commit: there is none
 
   std::unordered_map<JobNumber, JobRef> jobs_;
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;
@@ -142,11 +138,13 @@ class Shard {
   std::vector<InFlight> committing_;
   std::vector<JobRef> confirming_;
 
-  TimePoint job_time_;
-  std::chrono::steady_clock::time_point turn_ended_;
+  JobTime time_;
   asio::steady_timer timer_;
-  asio::steady_timer reopen_timer_;
-  std::chrono::milliseconds reopen_delay_{0};
+  bool timer_set_ = false;
+  std::uint64_t turn_ = 1;
+  TurnUse foreign_use_;  ///< of the jobs of other shards, together
+  std::vector<std::function<void()>> starved_;
+  std::vector<std::function<void()>> served_;
 };
 
 }  // namespace c10dd::daemon

@@ -62,12 +62,26 @@ void Stream::close() {
   socket_.close(ignored);
 }
 
+asio::ip::tcp Stream::protocol() const {
+  ErrorCode failed;
+  return socket_.local_endpoint(failed).protocol();
+}
+
 std::string Stream::peer() const {
   ErrorCode failed;
   const auto endpoint = socket_.remote_endpoint(failed);
   std::ostringstream text;
   text << endpoint;
   return failed ? "unknown" : text.str();
+}
+
+bool Stream::is_local() const {
+  ErrorCode failed;
+  const auto address = socket_.remote_endpoint(failed).address();
+  if (failed) return false;
+  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
+  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback()
+                : address.is_loopback();
 }
 
 }  // namespace c10dd::daemon

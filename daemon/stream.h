@@ -12,6 +12,8 @@
 #include <span>
 #include <string>
 
+#include "daemon/admission.h"
+
 namespace c10dd::daemon {
 
 namespace asio = boost::asio;
@@ -20,8 +22,8 @@ using ErrorCode = boost::system::error_code;
 class Stream {
  public:
   /// head: bytes that were read to recognise the protocol.
-  Stream(asio::ip::tcp::socket socket, std::string head)
-      : socket_(std::move(socket)), head_(std::move(head)) {
+  Stream(asio::ip::tcp::socket socket, std::string head, Ticket ticket)
+      : socket_(std::move(socket)), head_(std::move(head)), ticket_(std::move(ticket)) {
     socket_.non_blocking(true);
   }
 
@@ -64,13 +66,22 @@ class Stream {
   /// Ends both directions; pending calls end with an error.
   void close();
 
+  /// Takes the connection off its loop, for another loop to go on with.
+  int release(ErrorCode& failed) { return socket_.release(failed); }
+  asio::ip::tcp protocol() const;
+  Ticket take_ticket() { return std::move(ticket_); }
+
   asio::any_io_executor executor() { return socket_.get_executor(); }
+  const std::string& head() const { return head_; }
   std::string take_head() { return std::exchange(head_, {}); }
   std::string peer() const;
+  /// Whether the peer is on this machine, by a loopback address.
+  bool is_local() const;
 
  private:
   asio::ip::tcp::socket socket_;
   std::string head_;
+  Ticket ticket_;
   ErrorCode wait_failed_;  // what it was shows when reading
 };
 

@@ -37,6 +37,9 @@ enum class Code : std::uint8_t {
   unsupported = 24,
   closed = 25,  ///< the client object was closed while the call was pending
   internal = 26,
+  session_expired = 27,  ///< this session has ended for good; open another one
+  compacted = 28,        ///< the changes asked for are no longer kept; list again, then watch
+  disk_full = 29,  ///< growth is refused until the daemon's disk has room; nothing was applied
 };
 
 struct CodeInfo {
@@ -74,6 +77,9 @@ inline constexpr CodeInfo kCodes[] = {
     {Code::unsupported, "unsupported", 501, false},
     {Code::closed, "closed", 499, false},
     {Code::internal, "internal", 500, false},
+    {Code::session_expired, "session_expired", 410, false},
+    {Code::compacted, "compacted", 410, false},
+    {Code::disk_full, "disk_full", 507, true},
 };
 
 namespace detail {

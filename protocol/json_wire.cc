@@ -18,7 +18,10 @@ namespace {
 namespace bj = boost::json;
 using wire::Described;
 
-constexpr double kSecondsMax = 4e6;     // more than any time-out, and exact to the microsecond
+template <class T>
+concept DescribedEnum = boost::describe::has_describe_enumerators<T>::value;
+
+constexpr double kSecondsMax = 4e9;     // more than any limit, and exact to the microsecond
 constexpr std::size_t kNameShown = 64;  // bytes of an unknown name in an error
 
 bj::value write(const std::string& bytes) {
@@ -32,7 +35,10 @@ bj::value write(const SessionId& id) { return bj::array{id.high, id.low}; }
 bj::value write(const Stamp& s) { return bj::array{s.incarnation, s.epoch, s.revision}; }
 bj::value write(Code code) { return bj::string(name_of(code)); }
 bj::value write(MissingRank::Cause cause) { return static_cast<int>(cause); }
-bj::value write(Shape shape) { return boost::describe::enum_to_string(shape, "invalid"); }
+template <DescribedEnum T>
+bj::value write(T value) {
+  return boost::describe::enum_to_string(value, "invalid");
+}
 template <std::integral T>
 bj::value write(T number) {
   return number;
@@ -87,9 +93,15 @@ bool read(const bj::value& in, T& number) {
   number = in.to_number<T>(failed);
   return !failed;
 }
-bool read(const bj::value& in, Shape& shape) {
+bool read(const bj::value& in, bool& value) {
+  if (!in.is_bool()) return false;
+  value = in.get_bool();
+  return true;
+}
+template <DescribedEnum T>
+bool read(const bj::value& in, T& value) {
   const bj::string* text = in.if_string();
-  return text != nullptr && boost::describe::enum_from_string(text->c_str(), shape);
+  return text != nullptr && boost::describe::enum_from_string(text->c_str(), value);
 }
 bool read(const bj::value& in, SessionId& id) {
   const bj::array* a = in.if_array();

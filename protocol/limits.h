@@ -24,9 +24,23 @@ inline constexpr std::size_t kSessionWindow = 1'024;  // unacknowledged requests
 inline constexpr std::size_t kChannelsPerConnection = 65'536;
 inline constexpr std::size_t kSessionsPerJob = 131'072;
 inline constexpr std::size_t kJobs = 65'536;
-inline constexpr std::size_t kWaitsPerJob = 1'048'576;  // blocked requests
+inline constexpr std::size_t kShards = 64;
+inline constexpr std::size_t kWaitsPerJob = 1'048'576;        // blocked requests
+inline constexpr std::size_t kWaitedKeysPerJob = 16'777'216;  // named by blocked requests
 inline constexpr std::size_t kKeysPerJob = 4'194'304;
 inline constexpr std::size_t kBytesPerJob = std::size_t{4} * 1024 * 1024 * 1024;
+inline constexpr std::size_t kQueueItemsPerJob = 1'048'576;
+inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
+inline constexpr std::size_t kConditions = 1'024;  // of a transaction, as are the next two
+inline constexpr std::size_t kActions = 1'024;
+inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // of the values it writes
+inline constexpr std::size_t kSums = 16;                // adds, whose sums are stored in the reply
+inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
+inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
+inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes whose changes are rows
+inline constexpr std::size_t kWatchAnswerBytes = 1024 * 1024;
+inline constexpr std::size_t kExpiriesPerTick = 4'096;
+inline constexpr std::size_t kExpiredKept = 65'536;  // sessions known to have ended, per job
 inline constexpr std::size_t kStoredReplyBytes = 256;
 inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;   // reading pauses above
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // the connection ends above
@@ -49,6 +63,19 @@ inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 
 inline constexpr std::chrono::seconds kHelloDeadline{5};
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
 inline constexpr std::chrono::milliseconds kSessionTtl{2500};
+inline constexpr std::chrono::nanoseconds kSessionExpiry = std::chrono::minutes(10);
+inline constexpr std::chrono::nanoseconds kSessionExpiryMin = std::chrono::seconds(1);
+inline constexpr std::chrono::nanoseconds kSessionExpiryMax = std::chrono::hours(24);
+inline constexpr std::chrono::nanoseconds kKeyTtlMin = std::chrono::milliseconds(10);
+inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 365);
+inline constexpr std::chrono::seconds kRunGrace{30};  // a run without sessions is retired after it
+
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // of a native connection: many heartbeats
+inline constexpr std::size_t kSpareFiles = 64;           // descriptors that are no connections
+inline constexpr std::size_t kConnectionsPerAddress = 4'096;
+inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // and at least 5 % of the disk
+inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
+inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;
 
 inline constexpr std::size_t kHttpHeaderBytes = 8 * 1024;
 inline constexpr std::size_t kHttpBodyBytes = 1024 * 1024;

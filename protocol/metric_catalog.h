@@ -65,6 +65,10 @@ inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind
                                       "engine,outcome", "Commits that were fenced or unknown"};
 inline constexpr Info kEngineUp{"c10dd_engine_up", Kind::gauge, "engine",
                                 "1 when the engine is open"};
+inline constexpr Info kDiskFree{"c10dd_disk_free_bytes", Kind::gauge, "",
+                                "Free on the disk that the state is on"};
+inline constexpr Info kDiskFull{"c10dd_disk_full", Kind::gauge, "",
+                                "1 when growth is refused for want of room on that disk"};
 inline constexpr Info kCollectiveDuration{"c10dd_collective_duration_seconds", Kind::histogram,
                                           "train_job,process_group,collective,backend",
                                           "Issue to completion, as the ranks measured it"};
@@ -107,6 +111,8 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kCommitRows,
                                     kCommitFailures,
                                     kEngineUp,
+                                    kDiskFree,
+                                    kDiskFull,
                                     kCollectiveDuration,
                                     kCollectivePayload,
                                     kCollectiveBus,

@@ -147,7 +147,9 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
     Failure reason;
     wire::Reader reader(body);
     reader.get_fields(reason);
-    if (!reader.ok()) return failure(Code::malformed, "malformed failure in a reply frame");
+    if (!reader.ok() || reason.code == Code::ok) {
+      return failure(Code::malformed, "malformed failure in a reply frame");
+    }
     answer = std::move(reason);
     return {};
   }

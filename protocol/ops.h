@@ -9,12 +9,12 @@
 #include <boost/describe/enum.hpp>
 #include <boost/mp11/algorithm.hpp>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "protocol/answers.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
 
@@ -34,6 +34,7 @@ enum class Access : std::uint8_t { observe, use, join, admin };
 enum class Dedup : std::uint8_t {
   none,     ///< repeating it is harmless
   reply,    ///< the reply is stored with the effect, by session and sequence
+  claim,    ///< as reply, but what is stored is the claim of a queue's item, which is the reply
   arrival,  ///< keyed by group, generation, sequence and rank; a repeat re-attaches
 };
 
@@ -45,92 +46,6 @@ struct OpInfo {
   std::uint8_t since;  ///< first protocol version that has it
   Dedup dedup;
 };
-
-/// A slice of an immutable buffer that many replies share. On the wire it is a byte string, and
-/// always the last field of its struct.
-struct SharedBytes {
-  std::shared_ptr<const Bytes> owner;
-  std::size_t offset = 0;
-  std::size_t length = 0;
-
-  std::string_view view() const {
-    return owner ? std::string_view(*owner).substr(offset, length) : std::string_view();
-  }
-};
-
-// ---- answers -----------------------------------------------------------------------------------
-
-struct Done {};
-BOOST_DESCRIBE_STRUCT(Done, (), ())
-
-struct Welcome {
-  std::uint8_t version = 0;
-  std::uint64_t features = 0;
-  JobNumber job = 0;
-  Duration heartbeat_interval{0};
-  Duration session_ttl{0};
-  std::uint32_t window = 0;  ///< unacknowledged requests a session may have
-  std::string daemon;        ///< version of the daemon, for people
-};
-BOOST_DESCRIBE_STRUCT(Welcome, (),
-                      (version, features, job, heartbeat_interval, session_ttl, window, daemon))
-
-struct Written {
-  Revision revision = 0;
-};
-BOOST_DESCRIBE_STRUCT(Written, (), (revision))
-
-struct Value {
-  Bytes value;
-};
-BOOST_DESCRIBE_STRUCT(Value, (), (value))
-
-struct Values {
-  std::vector<Bytes> values;
-};
-BOOST_DESCRIBE_STRUCT(Values, (), (values))
-
-struct Checked {
-  bool all = false;
-};
-BOOST_DESCRIBE_STRUCT(Checked, (), (all))
-
-struct Counter {
-  std::int64_t value = 0;
-};
-BOOST_DESCRIBE_STRUCT(Counter, (), (value))
-
-/// Answer of compare_set. `current` is left out when the caller's own value was stored.
-struct Compared {
-  bool swapped = false;
-  bool exists = false;
-  Bytes current;
-};
-BOOST_DESCRIBE_STRUCT(Compared, (), (swapped, exists, current))
-
-struct Removed {
-  bool existed = false;
-};
-BOOST_DESCRIBE_STRUCT(Removed, (), (existed))
-
-struct KeyPage {
-  std::vector<Bytes> keys;
-  bool more = false;  ///< ask again with start_after = the last key
-};
-BOOST_DESCRIBE_STRUCT(KeyPage, (), (keys, more))
-
-struct Counted {
-  std::uint64_t count = 0;
-};
-BOOST_DESCRIBE_STRUCT(Counted, (), (count))
-
-/// One chunk of the encoded list of parts; ask again with the next offset until total is reached.
-struct Exchanged {
-  std::uint64_t offset = 0;
-  std::uint64_t total = 0;
-  SharedBytes chunk;
-};
-BOOST_DESCRIBE_STRUCT(Exchanged, (), (offset, total, chunk))
 
 // ---- sessions ----------------------------------------------------------------------------------
 
@@ -151,10 +66,13 @@ struct Hello {
   std::int64_t rank = -1;  ///< the rank that this process believes to be, -1 unknown
   std::map<std::string, std::string> labels;
   Stamp seen;  ///< the newest stamp that this session has received
+  /// How long the session outlives its last connection; 0: the daemon's default. Clamped to
+  /// limits::kSessionExpiryMin .. kSessionExpiryMax.
+  Duration expiry{0};
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
-                       rank, labels, seen))
+                       rank, labels, seen, expiry))
 
 /// Heartbeat of a connection; covers all its channels.
 struct Ping {
@@ -163,23 +81,39 @@ struct Ping {
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
-/// Ends the session: its stored replies go, its blocked requests fail.
+/// Ends the session: its stored replies and its own keys go, items that it popped and never
+/// acknowledged return to their queues, its blocked requests fail.
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye", OpKind::write, Access::use, 1, Dedup::none};
   using Reply = Done;
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
+/// Takes back an earlier request of this session whose answer nobody waits for any more: a blocked
+/// one is dropped unanswered, an item that a queue_pop has claimed returns to its queue. Anything
+/// else is left as it is.
+struct Cancel {
+  static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none};
+  using Reply = Done;
+
+  std::uint64_t sequence = 0;
+};
+BOOST_DESCRIBE_STRUCT(Cancel, (), (sequence))
+
 // ---- keys --------------------------------------------------------------------------------------
 
+/// Stores a value. Every set, multi_set and compare_set gives the key a new life: what it says of
+/// ttl and ephemeral replaces what was said before; add and append leave it.
 struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply};
   using Reply = Written;
 
   Bytes key;
   Bytes value;
+  Duration ttl{0};         ///< the key is removed after this long; 0: never
+  bool ephemeral = false;  ///< the key is removed when this session ends
 };
-BOOST_DESCRIBE_STRUCT(Set, (), (key, value))
+BOOST_DESCRIBE_STRUCT(Set, (), (key, value, ttl, ephemeral))
 
 /// The value of a key. Waits for the key up to timeout; with timeout 0 a missing key is not_found.
 struct Get {
@@ -191,7 +125,8 @@ struct Get {
 };
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
-/// Waits until every key exists. timed_out names the missing keys.
+/// Waits until every key exists; a queue that has an item counts as a key. timed_out names the
+/// missing keys.
 struct Wait {
   static constexpr OpInfo op{18, "wait", OpKind::wait, Access::observe, 1, Dedup::none};
   using Reply = Done;
@@ -201,7 +136,7 @@ struct Wait {
 };
 BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
 
-/// Whether every key exists.
+/// Whether every key exists; a queue that has an item counts as a key.
 struct Check {
   static constexpr OpInfo op{19, "check", OpKind::read, Access::observe, 1, Dedup::none};
   using Reply = Checked;
@@ -278,6 +213,116 @@ struct Count {
   Bytes prefix;
 };
 BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
+
+/// Adds bytes to the end of a value; a missing key counts as empty.
+struct Append {
+  static constexpr OpInfo op{27, "append", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Appended;
+
+  Bytes key;
+  Bytes value;
+};
+BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
+
+/// Removes every key with a prefix in one change; the empty prefix is every key. Queues stay.
+struct RemovePrefix {
+  static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Counted;
+
+  Bytes prefix;
+};
+BOOST_DESCRIBE_STRUCT(RemovePrefix, (), (prefix))
+
+/// What must hold of one key for a transaction to be applied.
+struct Condition {
+  enum class Kind : std::uint8_t {
+    exists,
+    absent,
+    value_is,     ///< exists with this value
+    revision_is,  ///< was last written by this revision; 0: absent
+  };
+
+  Kind kind = Kind::exists;
+  Bytes key;
+  Bytes value;
+  Revision revision = 0;
+};
+BOOST_DESCRIBE_ENUM(Condition::Kind, exists, absent, value_is, revision_is)
+BOOST_DESCRIBE_STRUCT(Condition, (), (kind, key, value, revision))
+
+/// One change inside a transaction; fields as those of the operation of that name.
+struct Action {
+  enum class Kind : std::uint8_t { set, remove, add, append, push };
+
+  Kind kind = Kind::set;
+  Bytes key;
+  Bytes value;  ///< of set, append and push
+  std::int64_t delta = 0;
+  Duration ttl{0};
+  bool ephemeral = false;
+};
+BOOST_DESCRIBE_ENUM(Action::Kind, set, remove, add, append, push)
+BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
+
+/// All actions in one change, in order, if all conditions hold; else none. An action that cannot be
+/// done (a limit, add on text) refuses the whole transaction.
+struct Transact {
+  static constexpr OpInfo op{29, "transact", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Transacted;
+
+  std::vector<Condition> conditions;
+  std::vector<Action> actions;
+};
+BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
+
+/// Every change of a key, or of all keys with a prefix, from a revision on: in order, none missing,
+/// none twice. Answers at once when there are any, else waits; after the time-out the list is
+/// empty. from 0 is "from now on". compacted when the daemon no longer has all of them; the detail
+/// says from where it has: list again, then watch from the list's revision + 1.
+struct Watch {
+  static constexpr OpInfo op{30, "watch", OpKind::wait, Access::observe, 1, Dedup::none};
+  using Reply = Changes;
+
+  Bytes key;
+  bool prefix = false;  ///< key is a prefix; the empty one is every key
+  Revision from = 0;
+  std::uint32_t skip = 0;  ///< changes of `from` that were seen already, as Changes::skip says
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))
+
+// ---- queues: names of their own, beside the keys -----------------------------------------------
+
+struct QueuePush {
+  static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use, 1, Dedup::reply};
+  using Reply = Counted;  ///< items in the queue afterwards
+
+  Bytes key;
+  Bytes value;
+};
+BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
+
+/// Takes the oldest item; waits for one up to timeout, with timeout 0 an empty queue is not_found.
+/// Items go to waiting pops in order of arrival. The item is claimed for (session, sequence): a
+/// repeat gets the same item. It is gone when the claim is acknowledged, and back in its place when
+/// the session ends or cancels first.
+struct QueuePop {
+  static constexpr OpInfo op{33, "queue_pop", OpKind::wait, Access::use, 1, Dedup::claim};
+  using Reply = Popped;
+
+  Bytes key;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
+
+/// How many items a queue has that nobody has claimed.
+struct QueueLength {
+  static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe, 1, Dedup::none};
+  using Reply = Counted;
+
+  Bytes key;
+};
+BOOST_DESCRIBE_STRUCT(QueueLength, (), (key))
 
 // ---- meeting points ----------------------------------------------------------------------------
 
@@ -357,11 +402,14 @@ BOOST_DESCRIBE_STRUCT(Report, (), (number, collectives))
 
 // ---- the table ---------------------------------------------------------------------------------
 
-using Request = std::variant<Hello, Ping, Goodbye, Set, Get, Wait, Check, Add, CompareSet, Remove,
-                             MultiGet, MultiSet, List, Count, Barrier, Exchange, Report>;
+using Request =
+    std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
+                 MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, QueuePush,
+                 QueuePop, QueueLength, Barrier, Exchange, Report>;
 
-using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
-                               Removed, KeyPage, Counted, Exchanged>;
+using ReplyBody =
+    std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared, Removed,
+                 KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged>;
 
 /// What a request comes to: the body that its Reply names, or why not.
 using Answer = Result<ReplyBody>;

@@ -55,6 +55,15 @@ struct Ownership {
 enum class Durability : std::uint8_t {
   fsync,  ///< survives power loss
   os,     ///< survives the death of the process only
+  none,   ///< survives a clean close only
+};
+
+struct OpenOptions {
+  Durability durability = Durability::fsync;
+  /// Go on with what is left of a state that has lost acknowledged changes, for this once.
+  bool accept_rollback = false;
+  /// What the engine's library warns of, one line at a time, on any thread.
+  std::function<void(std::string_view line)> warn = {};
 };
 
 class Engine {
@@ -65,7 +74,7 @@ class Engine {
   virtual std::string_view name() const = 0;
 
   /// What "durable" really means here, whatever was asked for: "fsync" survives power loss, "os"
-  /// survives the death of processes, "none" survives nothing.
+  /// survives the death of processes, "none" survives at most a clean close.
   virtual std::string_view durability() const = 0;
 
   /// Whether other processes may own jobs of this engine, so that a read must be confirmed.
@@ -91,11 +100,28 @@ class Engine {
 
   /// Whether each job is still owned under its epoch, by evidence newer than this call.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
+
+  /// Room on the disk is short: lets go of what is kept for speed, and begins to let go of what was
+  /// removed.
+  virtual void relieve() {}
+
+  /// Why the state may be older than what clients have seen, for the log; empty when it is not.
+  /// Its owner gives it a new incarnation, makes that durable, then calls renewed().
+  virtual std::string_view rolled_back() const { return {}; }
+  virtual void renewed() {}
+
+  /// Writes a copy of the state as it is now to `path`, which is absolute and not there; it
+  /// appears complete or not at all. An engine that is opened on a copy of it is rolled_back().
+  /// The one call that may run beside the others, on any thread.
+  virtual Result<void> checkpoint(const std::string& path) const {
+    return failure(Code::unsupported, "checkpoint " + path + ": engine " + std::string(name()) +
+                                          " has no files of its own to copy");
+  }
 };
 
-/// memory: | rocksdb:/path | redis://host:port[/prefix]. Fails with what to do, e.g. unavailable
-/// naming the pid that holds the directory.
-Result<std::unique_ptr<Engine>> open_engine(std::string_view url,
-                                            Durability durability = Durability::fsync);
+/// memory: | rocksdb:/path | redis://host:port[/prefix]. Fails with what to do: unavailable when
+/// another try may help (naming the pid that holds the directory), state_rolled_back for less than
+/// was acknowledged, malformed for damage, version_unsupported for a newer format.
+Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOptions& options = {});
 
 }  // namespace c10dd::store

@@ -11,12 +11,15 @@
 namespace c10dd::store {
 
 /// Rows live as long as the object. For tests and throw-away jobs.
-Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, Durability durability);
+Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest,
+                                                   const OpenOptions& options);
 
 /// `rest` is the path of a state directory, created if need be and held until destruction.
-Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest, Durability durability);
+Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
+                                                  const OpenOptions& options);
 
 /// `rest` is //host[:port][/prefix].
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest, Durability durability);
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
+                                                  const OpenOptions& options);
 
 }  // namespace c10dd::store

@@ -81,6 +81,7 @@ class GroupCommit::Impl {
     }
     arrived_.notify_one();
     thread_.join();
+    if (checkpoint_.joinable()) checkpoint_.join();
   }
 
   void submit(Item item) {
@@ -89,6 +90,23 @@ class GroupCommit::Impl {
       queue_.push_back(std::move(item));
     }
     arrived_.notify_one();
+  }
+
+  void checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
+    std::unique_lock lock(mutex_);
+    if (std::exchange(copying_, true)) {
+      lock.unlock();
+      on_done(
+          failure(Code::unavailable, "checkpoint " + path + ": another is being written; retry"));
+      return;
+    }
+    if (checkpoint_.joinable()) checkpoint_.join();  // it has ended
+    checkpoint_ = std::thread([this, path = std::move(path), on_done = std::move(on_done)] {
+      Result<void> done = engine_->checkpoint(path);
+      on_done(std::move(done));
+      const std::lock_guard ended(mutex_);
+      copying_ = false;
+    });
   }
 
   Engine& engine() { return *engine_; }
@@ -163,6 +181,8 @@ class GroupCommit::Impl {
   std::condition_variable arrived_;
   std::deque<Item> queue_;
   bool stopping_ = false;
+  bool copying_ = false;
+  std::thread checkpoint_;
   std::thread thread_;  // last: it uses all of the above
 };
 
@@ -177,6 +197,10 @@ void GroupCommit::submit(Round round, OnDone on_done) {
 
 void GroupCommit::post(std::function<void(Engine&)> f) {
   impl_->submit({{}, {}, [engine = &impl_->engine(), f = std::move(f)] { f(*engine); }});
+}
+
+void GroupCommit::checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
+  impl_->checkpoint(std::move(path), std::move(on_done));
 }
 
 const Engine& GroupCommit::engine() const { return impl_->engine(); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "store/engine.h"
@@ -34,7 +35,8 @@ class GroupCommit {
   /// Owns the engine from now on.
   explicit GroupCommit(std::unique_ptr<Engine> engine);
 
-  /// Finishes what was submitted, then closes the engine. No on_done is called afterwards.
+  /// Finishes what was submitted, and a checkpoint that is being written, then closes the engine.
+  /// No on_done is called afterwards.
   ~GroupCommit();
 
   /// Queues a round; on_done is called once, on the commit thread, in order of submission.
@@ -44,6 +46,10 @@ class GroupCommit {
   /// Runs f(engine) on the commit thread, after the rounds submitted before, for claims and loads.
   /// Returns at once; f says itself when it is done. Thread-safe.
   void post(std::function<void(Engine&)> f);
+
+  /// Engine::checkpoint(path) on a thread of its own, while commits go on. on_done is called once,
+  /// on that thread, or at once when a checkpoint is being written: one at a time. Thread-safe.
+  void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
   const Engine& engine() const;
 

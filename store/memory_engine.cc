@@ -102,7 +102,7 @@ class MemoryEngine final : public Engine {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, Durability) {
+Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, const OpenOptions&) {
   if (!rest.empty()) {
     return failure(Code::invalid_argument,
                    "engine: memory: takes no argument, got \"" + std::string(rest) + "\"");

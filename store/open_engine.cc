@@ -14,7 +14,7 @@
 namespace c10dd::store {
 namespace {
 
-using Open = Result<std::unique_ptr<Engine>>(std::string_view rest, Durability durability);
+using Open = Result<std::unique_ptr<Engine>>(std::string_view rest, const OpenOptions& options);
 
 struct Scheme {
   std::string_view name;
@@ -48,7 +48,7 @@ std::string known_forms() {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_engine(std::string_view url, Durability durability) {
+Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOptions& options) {
   const std::size_t colon = url.find(':');
   for (const Scheme& scheme : kSchemes) {
     if (colon == std::string_view::npos || url.substr(0, colon) != scheme.name) continue;
@@ -57,7 +57,7 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, Durability dur
                                             " is not part of this build; build with " +
                                             std::string(scheme.build_option) + "=ON");
     }
-    return scheme.open(url.substr(colon + 1), durability);
+    return scheme.open(url.substr(colon + 1), options);
   }
   return failure(Code::invalid_argument,
                  "engine: no engine for \"" + std::string(url) + "\"; known are " + known_forms());

@@ -144,6 +144,12 @@ class RedisEngine final : public Engine {
     return outcomes;
   }
 
+  Result<void> checkpoint(const std::string& path) const override {
+    return failure(Code::unsupported, "checkpoint " + path + ": the rows are in Redis at " +
+                                          address_.host + ":" + std::to_string(address_.port) +
+                                          "; copy its append-only file, or its dump after BGSAVE");
+  }
+
  private:
   std::string jobs_key() const { return address_.prefix + ":jobs"; }
   std::string chain_key(JobNumber job) const { return redis_chain_key(address_.prefix, job); }
@@ -193,10 +199,10 @@ class RedisEngine final : public Engine {
     if (!format) return format.error();
     if (!format->is_bytes()) return unexpected("GET " + key, *format);
     if (format->text == kFormat) return {};
-    return failure(Code::unsupported, where() + key + " is " + format->text.substr(0, 20) +
-                                          ", this daemon knows formats up to " +
-                                          std::string(kFormat) +
-                                          "; start the newer daemon that wrote it");
+    return failure(Code::version_unsupported, where() + key + " is " + format->text.substr(0, 20) +
+                                                  ", this daemon knows formats up to " +
+                                                  std::string(kFormat) +
+                                                  "; start the newer daemon that wrote it");
   }
 
   /// False: the server does not know the script, and did nothing.
@@ -266,7 +272,7 @@ class RedisEngine final : public Engine {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest, Durability) {
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest, const OpenOptions&) {
   Result<RedisAddress> address = parse_redis_address(rest);
   if (!address) return address.error();
   auto engine = std::make_unique<RedisEngine>(std::move(*address));

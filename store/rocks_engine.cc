@@ -3,87 +3,92 @@
 // A commit() is one WriteBatch, rows and chains together, and one sync of the log; a claim is
 // always synced. Chains are also in memory: the directory has one owner.
 // Promised: with fsync, what was reported durable survives the death of the process and power
-// loss, if the disk tells the truth about flushes; damage that RocksDB's checksums see is a
-// failure at open or load, never a shorter list; a torn tail of the log is cut off. After any
-// error of a commit the engine stops, for the failed batch may or may not be in the log.
-// Not promised: noticing a log that lost whole records at its end or whole files, or a directory
-// restored from a backup.
-#include <rocksdb/cache.h>
+// loss, if the disk tells the truth about flushes. With os it survives the process; after a
+// restart of the machine the engine opens with what is left, and says so. With none nothing is
+// logged: a clean close writes everything, any other end loses what was not written yet, and the
+// next open says so. Less than the high-water file promises is a failure to open (rocks_open.h),
+// damage a failure at open or load, never a shorter list; a torn tail of the log is cut off. After
+// any error of a commit the engine stops, for the failed batch may or may not be in the log.
+// Not promised: noticing the loss of what a crash came after by less than the 200 ms between two
+// marks, or a directory that was replaced by an older copy of itself: clients notice these.
 #include <rocksdb/db.h>
-#include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
-#include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 
+#include <atomic>
 #include <charconv>
+#include <chrono>
+#include <future>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "store/chain.h"
 #include "store/engines.h"
+#include "store/mark_writer.h"
 #include "store/rocks_layout.h"
+#include "store/rocks_open.h"
 #include "store/state_directory.h"
 
 namespace c10dd::store {
 namespace {
 
-constexpr std::size_t kMiB = 1024 * 1024;
+constexpr std::size_t kErasedWorthCompacting = 1'000;
 
 rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
-/// One writer, few rows in memory: everything that RocksDB would spend on more is turned down.
-rocksdb::Options options() {
-  rocksdb::BlockBasedTableOptions table;
-  table.block_cache = rocksdb::NewLRUCache(4 * kMiB, 0);
-  table.format_version = 5;
-  rocksdb::Options out;
-  out.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
-  out.create_if_missing = true;
-  out.paranoid_checks = true;
-  out.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
-  out.recycle_log_file_num = 0;  // a recycled log cannot tell a torn tail from old records
-  out.write_buffer_size = 32 * kMiB;
-  out.max_write_buffer_number = 2;
-  out.compression = rocksdb::kNoCompression;
-  out.max_open_files = 128;
-  out.max_file_opening_threads = 1;
-  out.max_background_jobs = 2;
-  out.max_manifest_file_size = 16 * kMiB;
-  // Rows are read when a job is loaded, never else: sorting them once, when the table is written
-  // out, costs about half of keeping them sorted (measured as processor time of a set).
-  out.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
-  out.allow_concurrent_memtable_write = false;
-  out.enable_write_thread_adaptive_yield = false;
-  out.stats_dump_period_sec = 0;
-  out.stats_persist_period_sec = 0;
-  out.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
-  out.max_log_file_size = kMiB;
-  out.keep_log_file_num = 2;
-  return out;
-}
-
 class RocksEngine final : public Engine {
  public:
-  RocksEngine(StateDirectory directory, std::unique_ptr<rocksdb::DB> db, Durability durability)
-      : directory_(std::move(directory)), db_(std::move(db)), durability_(durability) {}
+  RocksEngine(StateDirectory directory, std::shared_ptr<rocksdb::DB> db, Durability durability,
+              Rollback rollback)
+      : directory_(std::move(directory)),
+        db_(std::move(db)),
+        durability_(durability),
+        rollback_(std::move(rollback)) {}
 
-  /// Checks the format and reads the chains; before anything else.
-  Result<void> start() {
+  /// Checks the format, reads the chains, holds them against the mark; before anything else.
+  Result<void> start(HighWaterFile high_water) {
     if (Result<void> known = check_format(); !known) return known;
     const Bytes begin(1, kChainTag);
-    return scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
-      const Result<Chain> chain = wire::decode<Chain>(value);
-      if (key.size() != kTagBytes || value.size() < kChainBytes || !chain) {
-        return damaged("the chain of a job has " + std::to_string(value.size()) + " bytes");
-      }
-      chains_[job_of(key)] = *chain;
-      return {};
-    });
+    Result<void> read =
+        scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
+          const Result<Chain> chain = wire::decode<Chain>(value);
+          if (key.size() != kTagBytes || value.size() < kChainBytes || !chain) {
+            return damaged("the chain of a job has " + std::to_string(value.size()) + " bytes");
+          }
+          chains_[job_of(key)] = *chain;
+          revisions_ += chain->revision;
+          epochs_ += chain->epoch;
+          return {};
+        });
+    if (read) read = check_mark(high_water.mark());
+    if (read) read = check_rows_without_chain();
+    if (!read) return read;
+    renewal_ = rollback_.why().empty() ? Mark::Renewal::none : Mark::Renewal::rolled_back;
+    if (Result<void> marked = high_water.write(mark()); !marked) return marked;
+    writer_.emplace(std::move(high_water),
+                    [this](Mark& mark) { mark.log_number = needed_log(*db_); });
+    return {};
+  }
+
+  ~RocksEngine() override {
+    closing_ = true;
+    if (compaction_.valid()) compaction_.wait();
+    if (!writer_ || lost_) return;
+    rocksdb::Status status;
+    if (durability_ == Durability::os) status = db_->SyncWAL();
+    if (durability_ == Durability::none) status = db_->Flush({});
+    if (!status.ok()) return;  // the mark on disk says how the state was left
+    Mark last = mark();
+    last.holds = Mark::Holds::always;
+    writer_->close(last);
   }
 
   std::string_view name() const override { return "rocksdb"; }
   std::string_view durability() const override {
-    return durability_ == Durability::fsync ? "fsync" : "os";
+    return durability_ == Durability::fsync ? "fsync"
+           : durability_ == Durability::os  ? "os"
+                                            : "none";
   }
   bool shared() const override { return false; }
 
@@ -140,6 +145,7 @@ class RocksEngine final : public Engine {
       }
       if (verdict == Verdict::apply) {
         append(batch, write);
+        revisions_ += batch.to_rev - batch.from_rev;
         changed = true;  // also without rows: its chain is longer
       }
       outcomes.push_back(verdict == Verdict::fenced ? Outcome::fenced : Outcome::durable);
@@ -148,7 +154,7 @@ class RocksEngine final : public Engine {
     for (const auto& [job, walk] : walks) {
       write.Put(tagged(kChainTag, job), wire::encode(chains_[job]));
     }
-    if (!written(write, durability_ == Durability::fsync)) {
+    if (!written(write, durability_ == Durability::fsync) || !noted()) {
       for (Outcome& outcome : outcomes) {
         if (outcome == Outcome::durable) outcome = Outcome::unknown;
       }
@@ -163,6 +169,32 @@ class RocksEngine final : public Engine {
       outcomes.push_back(owns(owner) ? Outcome::durable : Outcome::fenced);
     }
     return outcomes;
+  }
+
+  void relieve() override {
+    if (lost_ || !db_->Flush({}).ok()) return;  // the logs of what was flushed go
+    const bool busy = compaction_.valid() &&
+                      compaction_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+    if (busy || erased_ < kErasedWorthCompacting) return;
+    erased_ = 0;
+    compaction_ = std::async(std::launch::async, [db = db_.get(), closing = &closing_] {
+      rocksdb::CompactRangeOptions how;
+      how.exclusive_manual_compaction = false;
+      how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+      how.canceled = closing;
+      db->CompactRange(how, nullptr, nullptr);  // what fails for want of room is tried again
+    });
+  }
+
+  std::string_view rolled_back() const override { return rollback_.why(); }
+
+  void renewed() override {
+    renewal_ = Mark::Renewal::none;
+    writer_->note(mark());  // should it fail: a second new incarnation does no harm
+  }
+
+  Result<void> checkpoint(const std::string& path) const override {
+    return write_checkpoint(*db_, writer_->noted(), directory_.path(), path);
   }
 
  private:
@@ -180,8 +212,8 @@ class RocksEngine final : public Engine {
   }
 
   Failure damaged(const std::string& what) const {
-    return failure(Code::internal, "rocksdb: " + directory_.path() + " is damaged: " + what +
-                                       "; keep all its files and restore a backup");
+    return failure(Code::malformed, "rocksdb: " + directory_.path() + " is damaged: " + what +
+                                        "; keep all its files and restore a checkpoint");
   }
 
   Result<void> check_format() {
@@ -203,10 +235,67 @@ class RocksEngine final : public Engine {
       return damaged("the format is no number");
     }
     if (format <= kRocksFormat) return {};
-    return failure(Code::unsupported, "rocksdb: " + directory_.path() + " has format " + text +
-                                          ", this daemon knows formats up to " +
-                                          std::to_string(kRocksFormat) +
-                                          "; start the newer daemon that wrote it");
+    return failure(Code::version_unsupported, "rocksdb: " + directory_.path() + " has format " +
+                                                  text + ", this daemon knows formats up to " +
+                                                  std::to_string(kRocksFormat) +
+                                                  "; start the newer daemon that wrote it");
+  }
+
+  Mark mark() const {
+    Mark out;
+    out.sequence = db_->GetLatestSequenceNumber();
+    out.jobs = chains_.size();
+    out.revisions = revisions_;
+    out.epochs = epochs_;
+    if (durability_ == Durability::os) out.holds = Mark::Holds::this_boot;
+    if (durability_ == Durability::none) out.holds = Mark::Holds::never;
+    out.boot = boot_;
+    out.renewal = renewal_;
+    return out;
+  }
+
+  /// After a commit. False: nothing would guard later ones, so the engine has stopped.
+  bool noted() {
+    if (durability_ == Durability::none) return true;  // nothing is promised before the close
+    const Result<void> written = writer_->note(mark());
+    if (!written) {
+      lost_ = true;
+      cause_ = written.error().detail;
+    }
+    return !lost_;
+  }
+
+  Result<void> check_mark(const Mark& least) {
+    const Mark now = mark();
+    const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
+      if (found >= wanted) return Result<void>();
+      return rollback_.found(std::string("rows/ has ") + what + " " + std::to_string(found) +
+                             ", the mark has " + std::to_string(wanted));
+    };
+    Result<void> good = compare("change", now.sequence, least.sequence);
+    if (good) good = compare("a number of jobs of", now.jobs, least.jobs);
+    if (good) good = compare("a sum of revisions of", now.revisions, least.revisions);
+    if (good) good = compare("a sum of epochs of", now.epochs, least.epochs);
+    return good;
+  }
+
+  /// Rows whose chain was lost would turn up in the next job of their number.
+  Result<void> check_rows_without_chain() {
+    rocksdb::WriteBatch purge;
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
+    at->Seek(Bytes(1, kRowTag));
+    while (at->Valid() && at->key().starts_with(Bytes(1, kRowTag))) {
+      const JobNumber job = job_of(at->key().ToStringView().substr(0, kTagBytes));
+      const Bytes rows = tagged(kRowTag, job);
+      if (!chains_.contains(job)) {
+        const std::string what = "job " + std::to_string(job) + " has rows and no chain";
+        if (Result<void> good = rollback_.found(what); !good) return good;
+        purge.DeleteRange(rows, after(rows));
+      }
+      at->Seek(after(rows));
+    }
+    if (!at->status().ok()) return damaged(at->status().ToString());
+    return purge.Count() == 0 || written(purge, true) ? Result<void>() : lost();
   }
 
   /// Visits all that starts with `prefix`, or everything, and never ends early without a failure.
@@ -227,7 +316,7 @@ class RocksEngine final : public Engine {
   }
 
   /// Entries of a WriteBatch apply in order, range deletions too.
-  static void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
+  void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
     for (const Row& row : batch.rows) {
       const Bytes key = tagged(kRowTag, batch.job, row.key);
       rocksdb::Status status;
@@ -236,9 +325,11 @@ class RocksEngine final : public Engine {
           status = write.Put(key, row.value);
           break;
         case Row::Kind::erase:
+          ++erased_;
           status = write.Delete(key);
           break;
         case Row::Kind::erase_prefix:
+          erased_ += kErasedWorthCompacting;
           status = write.DeleteRange(key, after(key));
           break;
       }
@@ -250,15 +341,18 @@ class RocksEngine final : public Engine {
     if (lost_) return lost();
     rocksdb::WriteBatch write;
     write.Put(tagged(kChainTag, job), wire::encode(chain));
-    if (!written(write, true)) return lost();
-    chains_[job] = chain;
-    return {};
+    if (!written(write, durability_ != Durability::none)) return lost();
+    Chain& held = chains_[job];
+    epochs_ += chain.epoch - held.epoch;
+    held = chain;
+    return noted() ? Result<void>() : lost();
   }
 
   /// False: the outcome is unknown, and the engine has stopped.
   bool written(rocksdb::WriteBatch& write, bool sync) {
     rocksdb::WriteOptions how;
     how.sync = sync;
+    how.disableWAL = durability_ == Durability::none && !sync;
     const rocksdb::Status status = db_->Write(how, &write);
     lost_ = !status.ok();
     cause_ = lost_ ? status.ToString() : "";
@@ -266,28 +360,39 @@ class RocksEngine final : public Engine {
   }
 
   StateDirectory directory_;  // outlives db_
-  std::unique_ptr<rocksdb::DB> db_;
+  std::shared_ptr<rocksdb::DB> db_;
   Durability durability_;
+  Rollback rollback_;
+  std::size_t erased_ = kErasedWorthCompacting;  // rows, since a compaction was begun
+  std::atomic<bool> closing_ = false;
+  std::future<void> compaction_;
   std::map<JobNumber, Chain> chains_;
+  std::uint64_t revisions_ = 0;  // sums over chains_
+  std::uint64_t epochs_ = 0;
+  const std::uint64_t boot_ = boot_number();
+  Mark::Renewal renewal_ = Mark::Renewal::none;
   bool lost_ = false;
   std::string cause_;
+  std::optional<MarkWriter> writer_;  // last: its thread asks db_
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest, Durability durability) {
+Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
+                                                  const OpenOptions& options) {
   Result<StateDirectory> directory = StateDirectory::open(std::string(rest));
   if (!directory) return directory.error();
-  rocksdb::DB* opened = nullptr;
-  const rocksdb::Status status = rocksdb::DB::Open(options(), directory->path() + "/rows", &opened);
-  if (!status.ok()) {
-    return failure(status.IsCorruption() ? Code::internal : Code::unavailable,
-                   "rocksdb: " + directory->path() + " cannot be opened: " + status.ToString() +
-                       "; keep all its files and look at rows/LOG");
+  Result<HighWaterFile> high_water = HighWaterFile::open(directory->path());
+  if (!high_water) return high_water.error();
+  Rollback rollback(*high_water, directory->path(), options.accept_rollback);
+  Result<std::shared_ptr<rocksdb::DB>> db =
+      open_rows(directory->path(), *high_water, rollback, options.warn);
+  if (!db) return db.error();
+  auto engine = std::make_unique<RocksEngine>(std::move(*directory), std::move(*db),
+                                              options.durability, std::move(rollback));
+  if (Result<void> started = engine->start(std::move(*high_water)); !started) {
+    return started.error();
   }
-  auto engine = std::make_unique<RocksEngine>(std::move(*directory),
-                                              std::unique_ptr<rocksdb::DB>(opened), durability);
-  if (Result<void> started = engine->start(); !started) return started.error();
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -32,8 +32,9 @@ EXTRA_ARROWS = {"daemon/proxy*": ["client"]}
 
 # A vendor's headers, and the only files that may see them.
 VENDORS = {
-    "rocksdb/": ["store/rocks_engine.cc", "tests/*"],
+    "rocksdb/": ["store/rocks_*.cc", "tests/*"],
     "hiredis/": ["store/redis_link.cc", "tests/*"],
+    "nghttp2/": ["tests/bench/etcd_conversation.cc"],
     "gloo/": ["collectives/gloo_*", "tests/*"],
     "Eigen/": ["examples/digits/*"],
     "CLI/": ["daemon/*", "client/ctl/*", "client/run/*", "examples/*", "tests/*"],
@@ -53,7 +54,7 @@ IO_VENDORS = ["boost/asio", "boost/beast", "spdlog/", "prometheus/", "sys/socket
 MAX_LINES = 500
 # Files with a limit of their own, each with its reason.
 LIMITS = {
-    "CMakeLists.txt": (250, "it is the picture of the architecture"),
+    "CMakeLists.txt": (270, "it is the picture of the architecture"),
     "dev": (200, "a stranger reads it before running it as root"),
     "tests/tidy.py": (300, "rules that nobody reads are not rules"),
 }
@@ -65,6 +66,7 @@ VAGUE_FOLDERS = {"util", "utils", "common", "helper", "helpers", "misc"}
 # State belongs to one loop or thread; where threads meet is written down here.
 LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
+    "store/mark_writer.*",   # the commit thread hands marks to the thread that writes them
     "client/*",              # trainer threads hand calls to the connection's thread
     "collectives/*",         # trainer threads hand work to the backend's thread
     "daemon/metrics.*",      # shards count, the scrape reads

@@ -72,7 +72,7 @@ class Tidy(unittest.TestCase):
 
     def test_vendor_headers_stay_in_their_file(self):
         self.assert_clean("store/rocks_engine.cc", "#include <rocksdb/db.h>\n")
-        self.assert_found("store/x.cc", "#include <rocksdb/db.h>\n", 3, "rocks_engine.cc")
+        self.assert_found("store/x.cc", "#include <rocksdb/db.h>\n", 3, "rocks_*.cc")
 
     def test_a_pure_folder_does_no_io(self):
         self.assert_found("client/core/x.cc", "#include <boost/asio/post.hpp>\n", 3, "pure folder")

@@ -11,6 +11,13 @@
 
 namespace c10dd::client {
 
+/// The output function of splitmix64.
+constexpr std::uint64_t mixed(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+  return z ^ (z >> 31);
+}
+
 class Backoff {
  public:
   static constexpr Duration kFirst = std::chrono::milliseconds(20);
@@ -31,12 +38,7 @@ class Backoff {
 
  private:
   /// splitmix64: its state is its seed, and every seed is good.
-  std::uint64_t random() {
-    std::uint64_t z = (state_ += 0x9E3779B97F4A7C15);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t random() { return mixed(state_ += 0x9E3779B97F4A7C15); }
 
   std::uint64_t state_;
   unsigned attempts_ = 0;

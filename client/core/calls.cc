@@ -19,12 +19,16 @@ Duration* timeout_of(Request& request) {
       request);
 }
 
+bool is_claim(const Call& call) { return info_of(call.request).dedup == Dedup::claim; }
+
+constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};  // numbered calls are sent before
+
 }  // namespace
 
 const Call& Calls::add(Request request, Duration limit, TimePoint now) {
-  const std::uint64_t sequence = next_++;
-  Call call;
-  call.sequence = sequence;
+  const std::uint64_t id = next_id_++;
+  Call& call = calls_[id];
+  call.id = id;
   call.request = std::move(request);
   call.started = now;
   const Duration* own = timeout_of(call.request);
@@ -33,25 +37,42 @@ const Call& Calls::add(Request request, Duration limit, TimePoint now) {
       std::clamp<Duration>(call.waits ? *own : limit, Duration::zero(), limits::kTimeoutMax);
   call.due = now + call.limit;
   call.deadline = call.due + (call.waits ? kGrace : Duration::zero());
-  deadlines_.emplace(call.deadline, sequence);
-  queued_.insert(sequence);
-  if (info_of(call.request).dedup == Dedup::reply) writes_.insert(sequence);
-  return calls_.emplace(sequence, std::move(call)).first->second;
+  deadlines_.emplace(call.deadline, id);
+  queue(call);
+  return call;
 }
 
-const Call* Calls::find(std::uint64_t sequence) const {
-  const auto it = calls_.find(sequence);
+void Calls::queue(Call& call) {
+  call.on_wire = false;
+  call.place = call.sequence != 0 ? std::pair(call.sequence, std::uint64_t{0})
+                                  : std::pair(kUnnumbered, order_++);
+  queued_.emplace(call.place, call.id);
+}
+
+const Call* Calls::find(std::uint64_t id) const {
+  const auto it = calls_.find(id);
   return it == calls_.end() ? nullptr : &it->second;
 }
 
-std::uint64_t Calls::acked_below() const { return writes_.empty() ? next_ : *writes_.begin(); }
+const Call* Calls::find_sequence(std::uint64_t sequence) const {
+  const auto it = by_sequence_.find(sequence);
+  return it == by_sequence_.end() ? nullptr : find(it->second);
+}
+
+std::uint64_t Calls::acked_below() const { return held_.empty() ? next_ : *held_.begin(); }
 
 const Call* Calls::send_next(std::size_t window, TimePoint now) {
+  renew_blocked_pops(window);
   if (queued_.empty() || calls_.size() - queued_.size() >= window) return nullptr;
-  const std::uint64_t sequence = *queued_.begin();
-  if (sequence >= acked_below() + window) return nullptr;
+  Call& call = calls_.at(queued_.begin()->second);
+  if ((call.sequence != 0 ? call.sequence : next_) >= acked_below() + window) return nullptr;
   queued_.erase(queued_.begin());
-  Call& call = calls_.at(sequence);
+  if (call.sequence == 0) {
+    call.sequence = next_++;
+    by_sequence_.emplace(call.sequence, call.id);
+    const Dedup dedup = info_of(call.request).dedup;
+    if (dedup == Dedup::reply || dedup == Dedup::claim) held_.insert(call.sequence);
+  }
   call.on_wire = true;
   if (call.waits) {
     // Overdue is still a wait, not a look: a time-out of 0 would be answered with not_found.
@@ -60,36 +81,98 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   return &call;
 }
 
+/// A pop may block for hours, and the daemon must remember its sequence as long as it does. Half a
+/// window later, when others want to be sent, it takes its place at the end of the queue again.
+void Calls::renew_blocked_pops(std::size_t window) {
+  if (held_.empty() || queued_.empty() || queued_.begin()->first.first != kUnnumbered) return;
+  const std::uint64_t oldest = *held_.begin();
+  if (next_ - oldest < std::max<std::size_t>(window / 2, 1)) return;
+  const auto it = by_sequence_.find(oldest);
+  if (it == by_sequence_.end()) return;  // its cancel has no answer yet
+  Call& call = calls_.at(it->second);
+  if (!is_claim(call) || !call.waits) return;
+  by_sequence_.erase(it);
+  cancels_.emplace(oldest, false);
+  call.sequence = 0;
+  call.sent_before = false;
+  queue(call);
+}
+
+std::optional<std::uint64_t> Calls::cancel_next() {
+  for (auto& [sequence, on_wire] : cancels_) {
+    if (!std::exchange(on_wire, true)) return sequence;
+  }
+  return std::nullopt;
+}
+
+bool Calls::cancelled(std::uint64_t sequence) {
+  const auto it = cancels_.find(sequence);
+  if (it == cancels_.end() || !it->second) return false;
+  cancels_.erase(it);
+  held_.erase(sequence);
+  return true;
+}
+
 void Calls::connection_lost() {
-  for (auto& [sequence, call] : calls_) {
+  // A blocked wait went with its connection; what a pop has claimed did not.
+  std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
+  for (auto& [sequence, on_wire] : cancels_) on_wire = false;
+  for (const auto& [sequence, id] : by_sequence_) {
+    Call& call = calls_.at(id);
     if (!call.on_wire) continue;
-    call.on_wire = false;
     call.sent_before = true;
-    queued_.insert(sequence);
+    queue(call);
   }
 }
 
-Call Calls::take(std::uint64_t sequence) {
-  auto node = calls_.extract(sequence);
+std::vector<Call> Calls::session_lost() {
+  std::vector<Call> unknown;
+  for (const auto& [sequence, id] : std::exchange(by_sequence_, {})) {
+    Call& call = calls_.at(id);
+    if (info_of(call.request).dedup == Dedup::reply) {
+      unknown.push_back(take(id));
+    } else {
+      call.sequence = 0;
+      call.sent_before = true;
+    }
+  }
+  held_.clear();
+  cancels_.clear();
+  queued_.clear();
+  for (auto& [id, call] : calls_) queue(call);
+  return unknown;
+}
+
+Call Calls::take(std::uint64_t id) {
+  auto node = calls_.extract(id);
   C10DD_ASSERT(!node.empty());
   Call call = std::move(node.mapped());
-  deadlines_.erase({call.deadline, sequence});
-  queued_.erase(sequence);
-  writes_.erase(sequence);
+  deadlines_.erase({call.deadline, id});
+  if (!call.on_wire) queued_.erase(call.place);
+  by_sequence_.erase(call.sequence);
+  held_.erase(call.sequence);
   return call;
 }
 
-std::vector<Call> Calls::take_expired(TimePoint now) {
+Call Calls::give_up(std::uint64_t id) {
+  Call call = take(id);
+  const bool claim = is_claim(call) && call.sequence != 0;
+  if (claim) held_.insert(call.sequence);
+  if (claim || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
+  return call;
+}
+
+std::vector<Call> Calls::give_up_expired(TimePoint now) {
   std::vector<Call> expired;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    expired.push_back(take(deadlines_.begin()->second));
+    expired.push_back(give_up(deadlines_.begin()->second));
   }
   return expired;
 }
 
-std::vector<Call> Calls::take_all() {
+std::vector<Call> Calls::give_up_all() {
   std::vector<Call> all;
-  while (!calls_.empty()) all.push_back(take(calls_.begin()->first));
+  while (!calls_.empty()) all.push_back(give_up(calls_.begin()->first));
   return all;
 }
 

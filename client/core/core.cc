@@ -13,6 +13,9 @@ namespace {
 
 constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // then calls wait in their queue
 constexpr std::size_t kInputKeptBytes = 1024 * 1024;
+constexpr Duration kBeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
+constexpr Duration kBeatMax = std::chrono::hours(1);
+constexpr Duration kTtlMax = std::chrono::hours(24);
 constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
 constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
 
@@ -34,6 +37,11 @@ bool is_final(Code code) {
   }
 }
 
+/// The session after this one: as random as its id and the seed are.
+SessionId next_session(const SessionId& last, std::uint64_t seed) {
+  return {mixed(last.high ^ mixed(seed)), mixed(last.low + mixed(~seed))};
+}
+
 }  // namespace
 
 Core::Core(CoreOptions options, TimePoint now)
@@ -44,14 +52,14 @@ Core::Core(CoreOptions options, TimePoint now)
 // ---- reports -----------------------------------------------------------------------------------
 
 std::uint64_t Core::call(Request request, Duration limit, TimePoint now) {
-  const std::uint64_t sequence = calls_.add(std::move(request), limit, now).sequence;
+  const std::uint64_t id = calls_.add(std::move(request), limit, now).id;
   ++stats_.calls;
   if (over_) {
-    calls_.take(sequence);
-    complete(sequence, *over_);
+    calls_.take(id);
+    complete(id, *over_);
   }
   send(now);
-  return sequence;
+  return id;
 }
 
 void Core::dialling() {
@@ -116,7 +124,7 @@ void Core::written(std::size_t bytes, TimePoint now) {
 }
 
 void Core::tick(TimePoint now) {
-  for (const Call& call : calls_.take_expired(now)) complete(call.sequence, given_up(call, now));
+  for (const Call& call : calls_.give_up_expired(now)) complete(call.id, given_up(call, now));
   if (state_ == State::greeting && now >= greeted_at_ + kHelloPatience) {
     return lose("it did not answer the hello within " + human(kHelloPatience), now);
   }
@@ -141,7 +149,14 @@ void Core::finish(const Failure& reason, TimePoint now) {
 }
 
 void Core::give_up(const Failure& reason) {
-  for (const Call& call : calls_.take_all()) complete(call.sequence, reason);
+  for (const Call& call : calls_.give_up_all()) complete(call.id, reason);
+}
+
+void Core::give_up(std::uint64_t call, const Failure& reason, TimePoint now) {
+  if (calls_.find(call) == nullptr) return;
+  calls_.give_up(call);
+  complete(call, reason);
+  send(now);
 }
 
 // ---- answers -----------------------------------------------------------------------------------
@@ -160,7 +175,8 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   }
   if (!answer && ends_connection(answer.error(), now)) return;
   if (answer) note(header.stamp);
-  const Call* call = calls_.find(header.sequence);
+  if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return backoff_.reset();
+  const Call* call = calls_.find_sequence(header.sequence);
   if (call == nullptr || !call->on_wire) return;  // given up before
   if (header.op != info_of(call->request).code) {
     return lose("it sent bytes that are no answer: operation " + std::to_string(header.op) +
@@ -168,8 +184,9 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
                 now);
   }
   backoff_.reset();
-  calls_.take(header.sequence);
-  complete(header.sequence, std::move(answer));
+  const std::uint64_t id = call->id;
+  calls_.take(id);
+  complete(id, std::move(answer));
 }
 
 /// A frame with sequence 0 that is no heartbeat: the hello's answer, or the end of the session.
@@ -188,8 +205,8 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
   state_ = State::open;
-  beat_ = std::max<Duration>(welcome.heartbeat_interval, std::chrono::milliseconds(10));
-  ttl_ = std::max<Duration>(welcome.session_ttl, 2 * beat_);
+  beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
+  ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_beat_ = now + beat_;
 }
@@ -210,6 +227,9 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
     case Code::session_superseded:
       superseded(reason, now);
       return true;
+    case Code::session_expired:
+      session_lost(reason, now);
+      return true;
     default:
       return false;
   }
@@ -224,6 +244,21 @@ void Core::superseded(const Failure& reason, TimePoint now) {
     give_up(reason);
   }
   lose("the session was opened on another connection: " + reason.detail, now);
+}
+
+/// What it had done stays, and what it had claimed went back; only its writes without an answer
+/// are in doubt. What this client has seen of the job it keeps, whatever its session.
+void Core::session_lost(const Failure& reason, TimePoint now) {
+  for (const Call& call : calls_.session_lost()) {
+    complete(call.id, failure(Code::outcome_unknown,
+                              std::string(info_of(call.request).name) +
+                                  ": the session ended before the answer came (" + reason.detail +
+                                  "); whether it was applied is not known: look before you "
+                                  "repeat it"));
+  }
+  ++stats_.sessions_lost;
+  options_.hello.session = next_session(options_.hello.session, options_.seed);
+  lose("the session has expired: " + reason.detail, now);
 }
 
 void Core::note(const Stamp& stamp) {
@@ -256,19 +291,21 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
 
 void Core::send(TimePoint now) {
   while (state_ == State::open && output().size() < kOutputSoftBytes) {
+    if (const auto sequence = calls_.cancel_next()) {
+      frame(*sequence, Cancel{*sequence});
+      continue;
+    }
     const Call* call = calls_.send_next(window_, now);
     if (call == nullptr) return;
-    const std::uint64_t sequence = call->sequence;
-    const bool again = call->sent_before;
-    const std::size_t size = frame(sequence, call->request);
+    const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
-      const Call refused = calls_.take(sequence);
-      complete(sequence, failure(Code::too_large, std::string(info_of(refused.request).name) +
-                                                      ": request of " + std::to_string(size) +
-                                                      " bytes, limit " +
-                                                      std::to_string(limits::kFrameBytes)));
-    } else if (again) {
+      const Call refused = calls_.take(call->id);
+      complete(refused.id, failure(Code::too_large, std::string(info_of(refused.request).name) +
+                                                        ": request of " + std::to_string(size) +
+                                                        " bytes, limit " +
+                                                        std::to_string(limits::kFrameBytes)));
+    } else if (call->sent_before) {
       ++stats_.reissued;
     }
   }
@@ -317,6 +354,11 @@ std::optional<TimePoint> Core::deadline_of(std::uint64_t call) const {
   return pending->deadline;
 }
 
+std::uint64_t Core::sequence_of(std::uint64_t call) const {
+  const Call* pending = calls_.find(call);
+  return pending == nullptr ? 0 : pending->sequence;
+}
+
 std::string Core::absence(TimePoint now) const {
   return "the daemon at " + address() + " has not been reachable for " +
          human(now - absent_since_) + " (" + why_ + ")";
@@ -333,6 +375,7 @@ Failure Core::given_up(const Call& call, TimePoint now) const {
   if (op.dedup == Dedup::reply && (call.on_wire || call.sent_before)) {
     text += "; whether it was applied is not known";
   }
+  if (op.dedup == Dedup::claim) text += "; an item that it may have taken goes back to its queue";
   return failure(Code::timed_out, text + "; look at the daemon and the network");
 }
 

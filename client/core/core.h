@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of the protocol: sequences, window, re-issue, back-off, heartbeats, deadlines.
+// The client's half of the protocol: sequences, window, re-issue, back-off, heartbeats, deadlines,
+// taking back what was given up, and a new session when the old one has ended.
 // Pure: no socket, no clock, no thread. A shell reports what happened (first section) and then
 // does what is asked for (second section); equal reports give equal bytes.
 #pragma once
@@ -25,6 +26,7 @@ struct CoreStats {
   std::uint64_t reissued = 0;
   std::uint64_t calls = 0;
   std::uint64_t failures = 0;
+  std::uint64_t sessions_lost = 0;
   Duration away{0};  ///< without a session, since the first one
 };
 
@@ -55,6 +57,8 @@ class Core {
   void tick(TimePoint now);
   /// Gives up all pending calls with this failure; later ones are made as before.
   void give_up(const Failure& reason);
+  /// Gives up one call; nothing happens if it has its answer.
+  void give_up(std::uint64_t call, const Failure& reason, TimePoint now);
   /// Ends everything: pending and later calls get this failure.
   void finish(const Failure& reason, TimePoint now);
 
@@ -76,6 +80,9 @@ class Core {
   const std::optional<Failure>& over() const { return over_; }
   /// When the client gives the call up; nothing once it is answered.
   std::optional<TimePoint> deadline_of(std::uint64_t call) const;
+  /// The call's name on the wire is this sequence in session(); 0: not sent, or answered.
+  std::uint64_t sequence_of(std::uint64_t call) const;
+  const SessionId& session() const { return options_.hello.session; }
   /// Why there is no session now, for people; says since when.
   std::string absence(TimePoint now) const;
   CoreStats stats(TimePoint now) const;
@@ -87,6 +94,7 @@ class Core {
   void on_hello_answer(Answer answer, TimePoint now);
   bool ends_connection(const Failure& reason, TimePoint now);
   void superseded(const Failure& reason, TimePoint now);
+  void session_lost(const Failure& reason, TimePoint now);
   void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
   void send(TimePoint now);
   std::size_t frame(std::uint64_t sequence, const Request& request);

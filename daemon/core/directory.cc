@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: 'i' holds the incarnation, 'j' + job + run the number of a job.
+// Rows: 'i' holds the incarnation, 'n' the next number, 'j' + job + run the number of a job.
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
@@ -18,6 +18,9 @@ Result<void> check_name(const char* what, const std::string& name, bool may_be_e
 }
 
 Bytes number_value(std::uint64_t n) { return RowKey('n').number(n).take(); }
+Bytes name_key(const std::pair<std::string, std::string>& name) {
+  return RowKey('j').text(name.first).rest(name.second).take();
+}
 
 }  // namespace
 
@@ -28,9 +31,14 @@ Result<void> Directory::restore(const Row& row) {
   bool known = true;
   if (row.key == "i") {
     incarnation_ = number;
+  } else if (row.key == "n") {
+    next_ = std::max(next_, number);
   } else if (row.key.starts_with('j')) {
-    const std::string job(key.text());
-    numbers_[{job, std::string(key.rest())}] = number;
+    Name name;
+    name.first = key.text();
+    name.second = key.rest();
+    names_[number] = name;
+    numbers_[std::move(name)] = number;
     next_ = std::max(next_, number + 1);
   } else {
     known = false;
@@ -41,13 +49,14 @@ Result<void> Directory::restore(const Row& row) {
   return {};
 }
 
-Effects Directory::resume(std::uint64_t random) {
+Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
   Effects out;
-  if (incarnation_ == 0) {
+  if (incarnation_ == 0 || renew) {
     incarnation_ = random == 0 ? 1 : random;
     ++revision_;
     out.rows.push_back({Row::Kind::put, "i", number_value(incarnation_)});
   }
+  for (const auto& [number, name] : names_) vacate(number, now + limits_.session_expiry);
   out.revision = revision_;
   return out;
 }
@@ -60,19 +69,66 @@ std::optional<JobNumber> Directory::find(const std::string& job, const std::stri
 
 Result<JobNumber> Directory::open(const std::string& job, const std::string& run, Effects& out) {
   out.revision = revision_;
-  if (const auto known = find(job, run)) return *known;
+  if (const auto known = find(job, run)) {
+    occupy(*known);
+    return *known;
+  }
   if (Result<void> good = check_name("job", job, false); !good) return good.error();
   if (Result<void> good = check_name("run", run, true); !good) return good.error();
-  if (numbers_.size() >= limits::kJobs) {
-    return failure(Code::quota_exceeded, "too many jobs: " + std::to_string(numbers_.size()) +
-                                             ", limit " + std::to_string(limits::kJobs));
+  if (numbers_.size() >= limits_.jobs) {
+    return failure(Code::quota_exceeded, "too many jobs: " + std::to_string(numbers_.size() + 1) +
+                                             " with this one, limit " +
+                                             std::to_string(limits_.jobs));
   }
   const JobNumber number = next_++;
-  numbers_[{job, run}] = number;
-  out.rows.push_back(
-      {Row::Kind::put, RowKey('j').text(job).rest(run).take(), number_value(number)});
+  const Name name{job, run};
+  numbers_[name] = number;
+  names_[number] = name;
+  out.rows.push_back({Row::Kind::put, name_key(name), number_value(number)});
+  out.rows.push_back({Row::Kind::put, "n", number_value(next_)});
   out.revision = ++revision_;
   return number;
+}
+
+void Directory::occupy(JobNumber number) {
+  const auto it = vacant_.find(number);
+  if (it == vacant_.end()) return;
+  by_deadline_.erase({it->second, number});
+  vacant_.erase(it);
+}
+
+void Directory::vacate(JobNumber number, TimePoint now) {
+  const auto name = names_.find(number);
+  if (name == names_.end() || name->second.second.empty()) return;
+  occupy(number);
+  vacant_[number] = now + limits_.run_grace;
+  by_deadline_.emplace(now + limits_.run_grace, number);
+}
+
+Directory::Retired Directory::tick(TimePoint now) {
+  Retired out;
+  while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
+    const JobNumber number = by_deadline_.begin()->second;
+    occupy(number);
+    const auto name = names_.extract(number);
+    numbers_.erase(name.mapped());
+    out.numbers.push_back(number);
+    out.effects.rows.push_back({Row::Kind::erase, name_key(name.mapped()), {}});
+  }
+  if (!out.numbers.empty()) ++revision_;
+  out.effects.revision = revision_;
+  return out;
+}
+
+std::optional<TimePoint> Directory::next_deadline() const {
+  if (by_deadline_.empty()) return std::nullopt;
+  return by_deadline_.begin()->first;
+}
+
+std::vector<Directory::Entry> Directory::entries() const {
+  std::vector<Entry> entries;
+  for (const auto& [number, name] : names_) entries.push_back({name.first, name.second, number});
+  return entries;
 }
 
 }  // namespace c10dd::core

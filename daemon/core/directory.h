@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Above the jobs: which name has which number, and the incarnation of the state. Pure; its rows
-// are those of job 0, under the same apply, effects and gate as any job.
+// Above the jobs: which name has which number, which runs are in use, and the incarnation of the
+// state. Pure; its rows are those of job 0, under the same apply, effects and gate as any job.
+// A job without a run is permanent; a run is leased: it is retired some time after its last
+// session has ended. Numbers are never used again.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/core/effects.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 
@@ -16,26 +21,60 @@ class Directory {
  public:
   static constexpr JobNumber kNumber = 0;
 
-  explicit Directory(Revision revision) : revision_(revision) {}
+  struct Limits {
+    std::size_t jobs = limits::kJobs;
+    Duration run_grace = limits::kRunGrace;
+    /// What the sessions of a run may take to come back after a restart of the daemon.
+    Duration session_expiry = limits::kSessionExpiry;
+  };
+  struct Entry {
+    std::string job;
+    std::string run;
+    JobNumber number = 0;
+  };
+
+  explicit Directory(Revision revision) : Directory(revision, Limits()) {}
+  Directory(Revision revision, const Limits& limits) : limits_(limits), revision_(revision) {}
 
   Result<void> restore(const Row& row);
 
-  /// Names the state on first use. `random` is the new incarnation if there is none yet.
-  Effects resume(std::uint64_t random);
+  /// After the last row. Names the state on first use: `random` is the new incarnation if there is
+  /// none yet, or if `renew`: state was lost or restored. Every run is vacant as of `now`.
+  Effects resume(std::uint64_t random, bool renew, TimePoint now);
 
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
 
-  /// Gives a job its number for ever. The rows must be durable before the number is used.
-  /// quota_exceeded at limits::kJobs; invalid_argument for a bad name.
+  /// Gives a job its number for ever and marks it as occupied. The rows must be durable before the
+  /// number is used. quota_exceeded when there are too many; invalid_argument for a bad name.
   Result<JobNumber> open(const std::string& job, const std::string& run, Effects& out);
 
+  /// The job has sessions, or one is coming.
+  void occupy(JobNumber number);
+  /// The job's last session has ended. Only a run is ever retired for that.
+  void vacate(JobNumber number, TimePoint now);
+
+  struct Retired {
+    std::vector<JobNumber> numbers;  ///< their rows must be erased before these effects
+    Effects effects;
+  };
+  /// Strikes out the runs whose grace is over.
+  Retired tick(TimePoint now);
+  std::optional<TimePoint> next_deadline() const;
+
+  std::vector<Entry> entries() const;
   std::uint64_t incarnation() const { return incarnation_; }
   Revision revision() const { return revision_; }
 
  private:
+  using Name = std::pair<std::string, std::string>;
+
+  Limits limits_;
   std::uint64_t incarnation_ = 0;
   JobNumber next_ = 1;
-  std::map<std::pair<std::string, std::string>, JobNumber> numbers_;
+  std::map<Name, JobNumber> numbers_;
+  std::map<JobNumber, Name> names_;
+  std::map<JobNumber, TimePoint> vacant_;  // when they are retired
+  std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
   Revision revision_;
 };
 

@@ -37,6 +37,10 @@ struct Reply {
   Answer answer = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the answer depends on
   std::int64_t arrived_ns = 0;  ///< of the call; 0 when it was blocked
+  /// The shell's own mark: an answer that is still held when its session comes on another
+  /// connection must not leave, because the request is asked again there and may be answered
+  /// differently.
+  std::uint64_t attachment = 0;
 };
 
 // ---- events: for metrics and the log, never needed for correctness -----------------------------

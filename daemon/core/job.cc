@@ -1,71 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// The switchboard: one on(...) per operation, each a few lines. Waiting is in job_waits.cc.
-// To add an operation: its struct in protocol/ops.h, one on(...) here, one script in tests.
+// The switchboard: a request is admitted, recognised if it was here before, dispatched to one
+// on(...), and its reply is kept with its effect. Sessions and the job's own life are here too;
+// keys, transactions, queues and waiting are in job_*.cc.
+// To add an operation: its struct in protocol/ops.h, one on(...), one script in tests.
 #include "daemon/core/job.h"
 
-#include <charconv>
-
 #include "daemon/core/job_step.h"
+#include "daemon/core/planted.h"
 #include "protocol/fields.h"
-#include "protocol/limits.h"
 #include "protocol/native_wire.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kGarbageRows = 1'024;  // then they leave without waiting for a write
 
-template <class Body>
-std::optional<Answer> answer(Body body) {
-  return Answer(ReplyBody(std::move(body)));
-}
-std::optional<Answer> refuse(Code code, std::string detail) {
-  return Answer(failure(code, std::move(detail)));
-}
-
-std::optional<std::int64_t> parse_counter(const Bytes& text) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, failed] = std::from_chars(text.data(), end, value);
-  if (failed != std::errc() || stop != end || text.empty()) return std::nullopt;
-  return value;
-}
-
 }  // namespace
+
+Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
+    : number_(number),
+      start_(start),
+      revision_(start.revision),
+      quotas_(quotas),
+      keys_(quotas),
+      history_(start.revision, quotas),
+      queues_(quotas),
+      sessions_(quotas) {}
 
 Effects Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now) {
   const OpInfo& op = info_of(request);
   Effects out;
-  Step step{from, call, now, revision_ + 1, out, sessions_.find(from.session), 0, {}};
+  Step step{from, call, now, revision_ + 1, out, sessions_.find(from.session)};
   Maybe done;
   const bool opens = op.code == Hello::op.code;
   if (step.session != nullptr && (step.session->connected || opens)) {
     step.session->last_seen = now;
-    sessions_.acknowledge(from.session, *step.session, call.acked_below);
-    if (!opens && call.sequence >= step.session->acked_below + limits::kSessionWindow) {
-      done = refuse(Code::window_exceeded,
-                    "too many unacknowledged requests: sequence " + std::to_string(call.sequence) +
-                        ", acknowledged below " + std::to_string(step.session->acked_below) +
-                        ", limit " + std::to_string(limits::kSessionWindow));
-    } else if (op.dedup == Dedup::reply) {
-      done = replay(step, *step.session, op);
-    }
+    acknowledge(step, from.session, *step.session, call.acked_below);
+    if (!opens) done = admit(step, op);
   } else if (!opens) {
     done = refuse(Code::session_unknown, "no session: send hello on this channel first");
   }
   if (!done) done = dispatch(step, request);
   const bool changed = !out.rows.empty();
   const OpKind kind = op.kind == OpKind::write && !changed ? OpKind::read : op.kind;
-  if (changed || sessions_.garbage() >= kGarbageRows) {
-    revision_ = step.next;
-    if (changed && op.dedup == Dedup::reply) {
-      Bytes body;
-      std::visit([&](const auto& b) { body = wire::encode(b); }, **done);
-      out.rows.push_back(sessions_.keep(from.session, *step.session, call.sequence,
-                                        {op.code, call.fingerprint, std::move(body), revision_}));
-    }
-    for (Row& row : sessions_.take_garbage()) out.rows.push_back(std::move(row));
-  }
+  settle(step, op, done);
   if (done) {
     out.replies.push_back({from.session, call.sequence, op.code, kind, std::move(*done),
                            step.observed, call.arrived_ns});
@@ -75,36 +54,94 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
   return out;
 }
 
+/// Whether the request comes in its turn, and its first answer if it was here before.
+Job::Maybe Job::admit(Step& step, const OpInfo& op) {
+  if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
+    return refuse(Code::window_exceeded, "too many unacknowledged requests: sequence " +
+                                             std::to_string(step.call.sequence) +
+                                             ", acknowledged below " +
+                                             std::to_string(step.session->acked_below) +
+                                             ", limit " + std::to_string(limits::kSessionWindow));
+  }
+  if (op.dedup == Dedup::reply || op.dedup == Dedup::claim) return replay(step, op);
+  return std::nullopt;
+}
+
+/// Closes the books of a step: its revision counts, its reply is kept, garbage rides along.
+void Job::settle(Step& step, const OpInfo& op, const Maybe& done) {
+  const bool changed = !step.out.rows.empty();
+  if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
+  if (changed && op.dedup == Dedup::reply) {
+    Bytes body;
+    std::visit([&](const auto& b) { body = wire::encode(b); }, **done);
+    sessions_.keep(step.from.session, *step.session, step.call.sequence,
+                   StoredReply{op.code, step.call.fingerprint, std::move(body), step.next},
+                   step.out.rows);
+  }
+  for (Row& row : sessions_.take_garbage()) step.out.rows.push_back(std::move(row));
+  if (!step.out.rows.empty()) revision_ = step.next;
+}
+
 Job::Maybe Job::dispatch(Step& step, const Request& request) {
   return std::visit([&](const auto& r) { return on(step, r); }, request);
 }
 
-/// The stored reply of a repeated request, or nothing if this is the first time.
-Job::Maybe Job::replay(Step& step, Session& session, const OpInfo& op) {
+/// The kept reply or claim of a repeated request, or nothing if this is the first time.
+Job::Maybe Job::replay(Step& step, const OpInfo& op) {
+  const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
   if (sequence < session.acked_below) {
     return refuse(Code::outcome_unknown, "sequence " + std::to_string(sequence) + " is below " +
                                              std::to_string(session.acked_below) +
                                              ", which this session has acknowledged");
   }
-  const auto it = session.replies.find(sequence);
-  if (it == session.replies.end()) return std::nullopt;
-  const StoredReply& stored = it->second;
-  if (stored.op != op.code || stored.fingerprint != step.call.fingerprint) {
+  if (planted(Planted::reply_forgotten)) return std::nullopt;
+  const auto reply = session.replies.find(sequence);
+  const auto claim = session.claims.find(sequence);
+  const bool replied = reply != session.replies.end();
+  if (!replied && claim == session.claims.end()) return std::nullopt;
+  const std::uint8_t code = replied ? reply->second.op : QueuePop::op.code;
+  const std::uint64_t print = replied ? reply->second.fingerprint : claim->second.fingerprint;
+  if (code != op.code || print != step.call.fingerprint) {
     return refuse(Code::sequence_reused, "sequence " + std::to_string(sequence) +
                                              " was already used by this session for another "
                                              "request");
   }
+  step.out.events.push_back(ReplyReplayed{op.code});
+  if (!replied) {
+    step.observe(claim->second.revision);
+    return answer(Popped{queues_.value(claim->second.queue, claim->second.item())});
+  }
   Answer first = ReplyBody(Done{});
   const Result<void> decoded =
-      native::decode_reply(stored.op, native::ReplyHeader::Kind::reply, stored.body, first);
+      native::decode_reply(code, native::ReplyHeader::Kind::reply, reply->second.body, first);
   C10DD_ASSERT(decoded.has_value());
-  step.observe(stored.revision);
-  step.out.events.push_back(ReplyReplayed{op.code});
+  step.observe(reply->second.revision);
   return first;
 }
 
+bool Job::repeats(const Origin& from, const CallId& call, const Request& request) const {
+  const Session* session = sessions_.find(from.session);
+  if (session == nullptr || call.sequence < session->acked_below) return true;
+  if (const auto* exchange = std::get_if<Exchange>(&request)) {
+    const Meeting* meeting = meetings_.find(meeting_key(*exchange));
+    if (meeting == nullptr) return false;
+    const auto arrival = meeting->arrivals.find(exchange->rank);
+    return meeting->complete ||
+           (arrival != meeting->arrivals.end() && arrival->second.session == from.session);
+  }
+  return session->replies.contains(call.sequence);
+}
+
 // ---- sessions ----------------------------------------------------------------------------------
+
+/// Items whose pops were acknowledged go, and soon: a crash before that would bring them back.
+void Job::acknowledge(Step& step, const SessionId& id, Session& session, std::uint64_t below) {
+  for (const Claim& claim : sessions_.acknowledge(id, session, below)) {
+    sessions_.discard(queues_.erase(claim.queue, claim.item()));
+    step.garbage_waits = false;
+  }
+}
 
 Job::Maybe Job::on(Step& step, const Hello& hello) {
   if (hello.host.size() > limits::kNameBytes || hello.labels.size() > limits::kLabels) {
@@ -112,6 +149,9 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
                                        " bytes, limit " + std::to_string(limits::kNameBytes) +
                                        "; " + std::to_string(hello.labels.size()) +
                                        " labels, limit " + std::to_string(limits::kLabels));
+  }
+  if (hello.session == SessionId{}) {
+    return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
   const bool newer = seen.epoch > start_.epoch || seen.revision > revision_;
@@ -128,10 +168,14 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
                   "hello: rank " + std::to_string(hello.rank) + ", ranks are below " +
                       std::to_string(limits::kWorldSize) + "; -1 is unknown");
   }
-  const Result<std::optional<SessionId>> opened = sessions_.open(hello, step.now);
-  if (!opened) return opened.error();
-  if (opened->has_value()) ledger_.forget(**opened);
+  if (Result<void> good = sessions_.check_open(hello); !good) {
+    step.observe(revision_);
+    return good.error();
+  }
+  if (const auto surplus = sessions_.surplus(hello)) end_session(step, *surplus, true);
   Welcome welcome;
+  welcome.expiry = sessions_.open(hello, step.now, step.out.rows);
+  if (!step.out.rows.empty()) step.observe(step.next);
   welcome.version = kProtocolVersion;
   welcome.job = number_;
   welcome.heartbeat_interval = limits::kHeartbeatInterval;
@@ -143,15 +187,40 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
 Job::Maybe Job::on(Step&, const Ping&) { return answer(Done{}); }
 
 Job::Maybe Job::on(Step& step, const Goodbye&) {
-  for (const Pending::Waiter& waiter : pending_.drop(step.from.session)) {
-    finish(step.out, waiter, failure(Code::aborted, "the session said goodbye"), 0, step.now);
-  }
-  meetings_.leave(step.from.session, step.next, step.out.rows);
-  ledger_.forget(step.from.session);
-  sessions_.close(step.from.session);
-  for (Row& row : sessions_.take_garbage()) step.out.rows.push_back(std::move(row));
+  end_session(step, step.from.session, false);
+  step.session = nullptr;
   if (!step.out.rows.empty()) step.observe(step.next);
   return answer(Done{});
+}
+
+Job::Maybe Job::on(Step& step, const Cancel& cancel) {
+  pending_.drop(step.from.session, cancel.sequence);
+  if (planted(Planted::cancel_keeps_claim)) return answer(Done{});
+  const auto claim =
+      sessions_.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
+  if (claim) {
+    give_back(step, *claim);
+    step.observe(step.next);
+  }
+  return answer(Done{});
+}
+
+/// What a session leaves behind when it ends: nothing of its own, and nothing half done.
+void Job::end_session(Step& step, const SessionId& id, bool expired) {
+  for (const Pending::Waiter& waiter : pending_.drop(id)) {
+    finish(step.out, waiter, failure(Code::aborted, "the session said goodbye"), 0, step.now);
+  }
+  meetings_.leave(id, step.next, step.out.rows);
+  Session& session = *sessions_.find(id);
+  const std::vector<Bytes> keys = lifetimes_.owned_by(id);
+  const bool kept = !keys.empty() || !session.claims.empty() || !session.replies.empty();
+  while (!session.claims.empty()) {
+    const std::uint64_t sequence = session.claims.begin()->first;
+    give_back(step, *sessions_.withdraw(id, session, sequence, step.out.rows));
+  }
+  for (const Bytes& key : keys) remove(step, key);
+  ledger_.forget(id);
+  sessions_.close(id, expired && kept, step.next, step.out.rows);
 }
 
 Job::Maybe Job::on(Step& step, const Report& report) {
@@ -163,133 +232,121 @@ Job::Maybe Job::on(Step& step, const Report& report) {
   return answer(Done{});
 }
 
-// ---- keys --------------------------------------------------------------------------------------
-
-void Job::put(Step& step, const Bytes& key, Bytes value) {
-  step.out.rows.push_back({Row::Kind::put, 'k' + key, wire::encode(KeyRow{step.next, value})});
-  keys_.put(key, std::move(value), step.next);
-  step.fired.push_back(key_token(key));
-  step.observe(step.next);
-}
-
-Job::Maybe Job::on(Step& step, const Set& set) {
-  if (Result<void> good = keys_.check_put(set.key, set.value.size()); !good) return good.error();
-  put(step, set.key, set.value);
-  return answer(Written{step.next});
-}
-
-Job::Maybe Job::on(Step& step, const MultiSet& set) {
-  if (set.keys.size() != set.values.size() || set.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::invalid_argument, "multi_set: " + std::to_string(set.keys.size()) +
-                                              " keys and " + std::to_string(set.values.size()) +
-                                              " values, limit " +
-                                              std::to_string(limits::kKeysPerRequest) + " of each");
-  }
-  KeySpace::Growth growth;
-  for (std::size_t i = 0; i < set.keys.size(); ++i) {
-    Result<void> good = keys_.check_put(set.keys[i], set.values[i].size(), growth);
-    if (!good) return good.error();
-  }
-  for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i]);
-  return answer(Written{set.keys.empty() ? revision_ : step.next});
-}
-
-Job::Maybe Job::on(Step& step, const Check& check) {
-  if (check.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::too_large, "check: " + std::to_string(check.keys.size()) + " keys, limit " +
-                                       std::to_string(limits::kKeysPerRequest));
-  }
-  bool all = true;
-  for (const Bytes& key : check.keys) {
-    if (Result<void> good = check_key(key); !good) return good.error();
-    all = all && keys_.find(key) != nullptr;
-    step.observe(keys_.observed(key));
-  }
-  return answer(Checked{all});
-}
-
-Job::Maybe Job::on(Step& step, const Add& add) {
-  const KeySpace::Entry* entry = keys_.find(add.key);
-  std::int64_t value = 0;
-  if (entry != nullptr) {
-    const std::optional<std::int64_t> counter = parse_counter(entry->value);
-    step.observe(entry->revision);
-    if (!counter) {
-      return refuse(Code::wrong_type, "add: the value of the key is no decimal integer (" +
-                                          std::to_string(entry->value.size()) + " bytes)");
-    }
-    value = *counter;
-  }
-  std::int64_t sum = 0;
-  if (__builtin_add_overflow(value, add.delta, &sum)) {
-    return refuse(Code::out_of_range, "add: " + std::to_string(value) + " + " +
-                                          std::to_string(add.delta) +
-                                          " overflows 64 bits; the value is unchanged");
-  }
-  Bytes text = std::to_string(sum);
-  if (Result<void> good = keys_.check_put(add.key, text.size()); !good) return good.error();
-  put(step, add.key, std::move(text));
-  return answer(Counter{sum});
-}
-
-Job::Maybe Job::on(Step& step, const CompareSet& compare) {
-  if (Result<void> good = check_key(compare.key); !good) return good.error();
-  const KeySpace::Entry* entry = keys_.find(compare.key);
-  const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
-  if (!equal) {
-    step.observe(keys_.observed(compare.key));
-    return answer(Compared{false, entry != nullptr, entry != nullptr ? entry->value : Bytes()});
-  }
-  Result<void> good = keys_.check_put(compare.key, compare.desired.size());
-  if (!good) return good.error();
-  put(step, compare.key, compare.desired);
-  return answer(Compared{true, true, {}});
-}
-
-void Job::remove(Step& step, const Bytes& key) {
-  if (!keys_.erase(key, step.next)) return;
-  step.out.rows.push_back({Row::Kind::erase, 'k' + key, {}});
-}
-
-Job::Maybe Job::on(Step& step, const Remove& request) {
-  if (Result<void> good = check_key(request.key); !good) return good.error();
-  remove(step, request.key);
-  step.observe(keys_.observed(request.key));
-  return answer(Removed{!step.out.rows.empty()});
-}
-
-Job::Maybe Job::on(Step& step, const List& list) {
-  const std::size_t limit = list.limit == 0
-                                ? limits::kListPageKeys
-                                : std::min<std::size_t>(list.limit, limits::kListPageKeys);
-  KeyPage page;
-  page.keys = keys_.list(list.prefix, list.start_after, limit, page.more);
-  step.observe(revision_);
-  return answer(std::move(page));
-}
-
-Job::Maybe Job::on(Step& step, const Count& count) {
-  step.observe(revision_);
-  return answer(Counted{keys_.count(count.prefix)});
+Effects Job::disconnect(const SessionId& session, TimePoint now) {
+  pending_.drop(session);
+  sessions_.disconnect(session, now);
+  Effects out;
+  out.revision = revision_;
+  return out;
 }
 
 // ---- life --------------------------------------------------------------------------------------
 
+Effects Job::tick(TimePoint now) {
+  const Origin nobody;
+  const CallId none;
+  Effects out;
+  Step step{nobody, none, now, revision_ + 1, out, nullptr};
+  for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
+    end_session(step, id, true);
+  }
+  for (const Bytes& key : lifetimes_.due(now, limits::kExpiriesPerTick)) remove(step, key);
+  forget_watches(step);
+  settle(step, Ping::op, std::nullopt);
+  release(step);
+  for (const Pending::Waiter& waiter : pending_.expire(now)) {
+    Revision observed = 0;
+    Answer reason = overdue(waiter, observed, now);
+    if (!reason && !reason.error().missing.empty()) {
+      out.events.push_back(MeetingTimedOut{reason.error().detail});
+    }
+    finish(out, waiter, std::move(reason), observed, now);
+  }
+  out.revision = revision_;
+  return out;
+}
+
+/// What nobody waits for any more and nobody has asked for in a long time.
+void Job::forget_watches(Step& step) {
+  for (const Watch& watch : history_.due(step.now, limits::kExpiriesPerTick)) {
+    if (pending_.waits_for(watch_token(watch))) {
+      history_.watched(watch, revision_, step.now, step.out.rows);
+    } else {
+      history_.forget(watch, step.out.rows);
+    }
+  }
+}
+
+std::optional<TimePoint> Job::next_deadline() const {
+  std::optional<TimePoint> next = pending_.next_deadline();
+  for (const auto& other :
+       {lifetimes_.next_deadline(), sessions_.next_deadline(), history_.next_deadline()}) {
+    if (other) next = next ? std::min(*next, *other) : *other;
+  }
+  return next;
+}
+
 Result<void> Job::restore(const Row& row) {
   if (Sessions::owns(row)) return sessions_.restore(row);
   if (Meetings::owns(row)) return meetings_.restore(row);
+  if (Queues::owns(row)) return queues_.restore(row);
+  if (History::owns(row)) return history_.restore(row);
   Result<KeyRow> value = wire::decode<KeyRow>(row.value);
-  if (!row.key.starts_with('k') || !value) {
-    return failure(Code::malformed, "damaged row of kind '" + row.key.substr(0, 1) + "'");
+  const Bytes key = row.key.substr(std::min<std::size_t>(row.key.size(), 1));
+  if (!row.key.starts_with('k') || !check_key(key) || !value || value->revision > revision_ ||
+      value->ttl < Duration::zero() || value->ttl > limits::kKeyTtlMax) {
+    return failure(Code::malformed,
+                   "damaged row of kind '" + printable(row.key.substr(0, 1), 1) + "'");
   }
-  keys_.put(row.key.substr(1), std::move(value->value), value->revision);
+  lifetimes_.put(key, {value->ttl, value->owner}, TimePoint{});
+  keys_.put(key, std::move(value->value), value->revision);
   return {};
 }
 
-Result<void> Job::resume(TimePoint now) { return meetings_.resume(now); }
+Result<void> Job::resume(TimePoint now) {
+  Revision newest = queues_.observed();
+  for (const auto& [id, session] : sessions_.all()) {
+    for (const auto& [sequence, reply] : session.replies) {
+      Answer answer = ReplyBody(Done{});
+      if (!native::decode_reply(reply.op, native::ReplyHeader::Kind::reply, reply.body, answer)) {
+        return failure(Code::malformed, "damaged reply row");
+      }
+      newest = std::max(newest, reply.revision);
+    }
+    for (const auto& [sequence, claim] : session.claims) {
+      if (!queues_.is_free(claim.queue, claim.item())) {
+        return failure(Code::malformed, "claim of an item that is not there, or a second claim");
+      }
+      queues_.claim(claim.queue, claim.item(), claim.revision);
+      newest = std::max(newest, claim.revision);
+    }
+  }
+  if (Result<void> met = meetings_.resume(now); !met) return met;
+  for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
+  for (const SessionId& guest : meetings_.sessions()) {
+    if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
+  }
+  sessions_.resume(now);
+  lifetimes_.resume(now);
+  history_.resume(now);
+  newest = std::max(newest, meetings_.newest());
+  if (newest <= revision_) return {};
+  return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
+                                      " in a job of revision " + std::to_string(revision_));
+}
 
 JobStats Job::stats() const {
-  return {keys_.size(), keys_.bytes(), pending_.size(), meetings_.pending(), sessions_.connected()};
+  JobStats stats;
+  stats.keys = keys_.size();
+  stats.bytes = keys_.bytes();
+  stats.queue_items = queues_.items();
+  stats.queue_bytes = queues_.bytes();
+  stats.history_bytes = history_.bytes();
+  stats.waiters = pending_.size();
+  stats.meetings_pending = meetings_.pending();
+  stats.sessions = sessions_.connected();
+  stats.sessions_known = sessions_.size();
+  return stats;
 }
 
 }  // namespace c10dd::core

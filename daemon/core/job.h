@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything one training job coordinates through: keys, waits, barriers, exchanges, sessions.
+// Everything one training job coordinates through: keys, queues, watches, barriers, exchanges,
+// sessions.
 // Pure: no clock, no I/O, no threads. Equal calls in equal order give equal effects, so any run
 // can be replayed. Life: restore() each row, resume(), then apply/disconnect/tick in any order.
 #pragma once
@@ -8,9 +9,13 @@
 
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/history.h"
 #include "daemon/core/key_space.h"
+#include "daemon/core/lifetimes.h"
 #include "daemon/core/meetings.h"
 #include "daemon/core/pending.h"
+#include "daemon/core/queues.h"
+#include "daemon/core/quotas.h"
 #include "daemon/core/sessions.h"
 
 namespace c10dd::core {
@@ -18,15 +23,19 @@ namespace c10dd::core {
 struct JobStats {
   std::size_t keys = 0;
   std::size_t bytes = 0;
+  std::size_t queue_items = 0;
+  std::size_t queue_bytes = 0;
+  std::size_t history_bytes = 0;
   std::size_t waiters = 0;
   std::size_t meetings_pending = 0;
-  std::size_t sessions = 0;  ///< connected
+  std::size_t sessions = 0;        ///< connected
+  std::size_t sessions_known = 0;  ///< also those that may come back
 };
 
 class Job {
  public:
   /// start: incarnation, epoch and revision that the job is loaded with.
-  Job(JobNumber number, Stamp start) : number_(number), start_(start), revision_(start.revision) {}
+  Job(JobNumber number, Stamp start, const Quotas& quotas = {});
 
   /// Takes up one row of the last run; malformed names the kind of a damaged one.
   Result<void> restore(const Row& row);
@@ -35,12 +44,15 @@ class Job {
 
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now);
 
+  /// Whether the call was taken before, or is refused whatever it asks: then it changes nothing.
+  bool repeats(const Origin& from, const CallId& call, const Request& request) const;
+
   /// The connection of a session went. The session stays.
   Effects disconnect(const SessionId& session, TimePoint now);
 
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
-  std::optional<TimePoint> next_deadline() const { return pending_.next_deadline(); }
+  std::optional<TimePoint> next_deadline() const;
 
   /// Changes up to this revision are on disk.
   void durable(Revision revision) { keys_.durable(revision); }
@@ -49,46 +61,83 @@ class Job {
   JobStats stats() const;
 
  private:
-  struct Step;  // one request on its way through apply
+  struct Step;  // one request, or one tick, on its way through
   using Maybe = std::optional<Answer>;
 
+  // job.cc: the switchboard, sessions, life
   Maybe dispatch(Step& step, const Request& request);
+  Maybe admit(Step& step, const OpInfo& op);
+  Maybe replay(Step& step, const OpInfo& op);
   Maybe on(Step&, const Hello&);
   Maybe on(Step&, const Ping&);
   Maybe on(Step&, const Goodbye&);
+  Maybe on(Step&, const Cancel&);
+  Maybe on(Step&, const Report&);
+  void acknowledge(Step& step, const SessionId& id, Session& session, std::uint64_t below);
+  void end_session(Step& step, const SessionId& id, bool expired);
+  void settle(Step& step, const OpInfo& op, const Maybe& done);
+  void forget_watches(Step& step);
+
+  // job_keys.cc
   Maybe on(Step&, const Set&);
-  Maybe on(Step&, const Get&);
-  Maybe on(Step&, const Wait&);
   Maybe on(Step&, const Check&);
   Maybe on(Step&, const Add&);
   Maybe on(Step&, const CompareSet&);
   Maybe on(Step&, const Remove&);
-  Maybe on(Step&, const MultiGet&);
   Maybe on(Step&, const MultiSet&);
   Maybe on(Step&, const List&);
   Maybe on(Step&, const Count&);
+  Maybe on(Step&, const Append&);
+  Maybe on(Step&, const RemovePrefix&);
+  void put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life);
+  bool remove(Step& step, const Bytes& key, bool with_row = true);
+  void told(Step& step, Change change);
+
+  // job_transact.cc
+  struct Plan;
+  Maybe on(Step&, const Transact&);
+  bool holds(const Condition& condition) const;
+  Result<void> plan(Plan& plan, const Action& action) const;
+
+  // job_queues.cc
+  Maybe on(Step&, const QueuePush&);
+  Maybe on(Step&, const QueuePop&);
+  Maybe on(Step&, const QueueLength&);
+  void push(Step& step, const Bytes& queue, Bytes value);
+  Answer take(Step& step, const SessionId& session, std::uint64_t sequence,
+              std::uint64_t fingerprint, const Bytes& queue);
+  void give_back(Step& step, const Claim& claim);
+  void serve_pops(Step& step);
+
+  // job_waits.cc
+  Maybe on(Step&, const Get&);
+  Maybe on(Step&, const Wait&);
+  Maybe on(Step&, const MultiGet&);
+  Maybe on(Step&, const Watch&);
   Maybe on(Step&, const Barrier&);
   Maybe on(Step&, const Exchange&);
-  Maybe on(Step&, const Report&);
-
-  Maybe replay(Step& step, Session& session, const OpInfo& op);
-  void put(Step& step, const Bytes& key, Bytes value);
-  void remove(Step& step, const Bytes& key);
+  bool present(const Request& request, const Bytes& key) const;
   Maybe block(Step& step, const Request& request, std::vector<Bytes> tokens, Duration timeout);
   Maybe wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
                       Duration timeout);
   template <class Op>
   Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
   Answer answer_now(const Request& request, Revision& observed) const;
-  Failure overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const;
+  Answer changes_for(const Watch& watch, Revision& observed) const;
+  Answer overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const;
   void finish(Effects& out, const Pending::Waiter& waiter, Answer answer, Revision observed,
               TimePoint now) const;
   void release(Step& step);
+  void release(Step& step, Pending::Waiter waiter);
 
   JobNumber number_;
   Stamp start_;
   Revision revision_;
+  Quotas quotas_;
   KeySpace keys_;
+  Lifetimes lifetimes_;
+  History history_;
+  Queues queues_;
   Sessions sessions_;
   Pending pending_;
   Meetings meetings_;

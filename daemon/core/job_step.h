@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request on its way through a Job; private to job*.cc.
+// One request, or one tick, on its way through a Job; private to job*.cc.
 #pragma once
 
 #include "daemon/core/job.h"
@@ -13,21 +13,39 @@ struct Job::Step {
   Revision next;  ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
-  Revision observed = 0;     ///< what the answer depends on
-  std::vector<Bytes> fired;  ///< tokens that came true
+  Revision observed = 0;           ///< what the answer depends on
+  std::vector<Bytes> fired = {};   ///< tokens that came true
+  std::vector<Bytes> queues = {};  ///< that have got an item
+  bool garbage_waits = true;       ///< until some batch takes it along
 
   void observe(Revision revision) { observed = std::max(observed, revision); }
 };
 
-/// The value of a key row.
+/// The value of a key row. The last two are left out of most rows.
 struct KeyRow {
   Revision revision = 0;
   Bytes value;
+  Duration ttl{0};
+  SessionId owner{};
 };
-BOOST_DESCRIBE_STRUCT(KeyRow, (), (revision, value))
+BOOST_DESCRIBE_STRUCT(KeyRow, (), (revision, value, ttl, owner))
 
-/// What waiters for a key wait for.
+/// What waiters wait for: a key that is set, any change of a key, an item in a queue.
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
+inline Bytes change_token(const Bytes& key) { return 'w' + key; }
+inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
+
+inline Bytes watch_token(const Watch& watch) {
+  return watch.prefix ? Pending::prefix_token(watch.key) : change_token(watch.key);
+}
+
+template <class Body>
+std::optional<Answer> answer(Body body) {
+  return Answer(ReplyBody(std::move(body)));
+}
+inline std::optional<Answer> refuse(Code code, std::string detail) {
+  return Answer(failure(code, std::move(detail)));
+}
 
 MeetingKey meeting_key(const Barrier& barrier);
 MeetingKey meeting_key(const Exchange& exchange);

@@ -4,10 +4,13 @@
 #include "daemon/core/job_step.h"
 #include "daemon/core/missing.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
 namespace {
+
+constexpr std::size_t kNameShown = 64;  // bytes of a queue's name in an error
 
 /// The keys that a waiting request names; none for barriers and exchanges.
 std::vector<Bytes> keys_of(const Request& request) {
@@ -44,13 +47,22 @@ MeetingKey meeting_key(const Exchange& e) {
 }
 
 Job::Maybe Job::on(Step& step, const Get& get) {
-  return wait_for_keys(step, get, {get.key}, get.timeout);
+  const KeySpace::Entry* entry = keys_.find(get.key);
+  if (entry == nullptr) return wait_for_keys(step, get, {get.key}, get.timeout);
+  step.observe(entry->revision);
+  return answer(Value{entry->value, entry->revision});
 }
 Job::Maybe Job::on(Step& step, const Wait& wait) {
   return wait_for_keys(step, wait, wait.keys, wait.timeout);
 }
 Job::Maybe Job::on(Step& step, const MultiGet& get) {
   return wait_for_keys(step, get, get.keys, get.timeout);
+}
+
+/// Whether what the request wants of a key is there; to wait, an item in a queue is as good.
+bool Job::present(const Request& request, const Bytes& key) const {
+  if (keys_.find(key) != nullptr) return true;
+  return std::holds_alternative<Wait>(request) && queues_.length(key) > 0;
 }
 
 Job::Maybe Job::wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
@@ -63,10 +75,27 @@ Job::Maybe Job::wait_for_keys(Step& step, const Request& request, const std::vec
   std::vector<Bytes> tokens;
   for (const Bytes& key : keys) {
     if (Result<void> good = check_key(key); !good) return good.error();
-    if (keys_.find(key) == nullptr) tokens.push_back(key_token(key));
+    if (!present(request, key)) tokens.push_back(key_token(key));
   }
   if (tokens.empty()) return answer_now(request, step.observed);
   return block(step, request, std::move(tokens), timeout);
+}
+
+/// Answers at once when there are changes, else blocks on the next one.
+Job::Maybe Job::on(Step& step, const Watch& asked) {
+  if (!asked.prefix || asked.key.size() > limits::kKeyBytes) {
+    if (Result<void> good = check_key(asked.key); !good) return good.error();
+  }
+  Watch watch = asked;
+  if (watch.from == 0) watch.from = revision_ + 1;
+  Answer past = ReplyBody(Changes{});
+  if (watch.from <= revision_) past = changes_for(watch, step.observed);
+  if (!past) return past;
+  history_.watched(watch, revision_, step.now, step.out.rows);
+  if (!std::get<Changes>(*past).changes.empty()) return past;
+  if (watch.from <= revision_) watch.skip = 0;
+  watch.from = std::max(watch.from, revision_ + 1);
+  return block(step, watch, {watch_token(watch)}, watch.timeout);
 }
 
 Job::Maybe Job::on(Step& step, const Barrier& barrier) {
@@ -126,11 +155,18 @@ Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tok
   waiter.started = step.now;
   waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
   waiter.deadline = step.now + waiter.timeout;
-  if (waiter.timeout == Duration::zero()) return Answer(overdue(waiter, step.observed, step.now));
-  if (pending_.size() >= limits::kWaitsPerJob) {
-    return Answer(failure(Code::quota_exceeded, "too many blocked requests in the job: " +
-                                                    std::to_string(pending_.size()) + ", limit " +
-                                                    std::to_string(limits::kWaitsPerJob)));
+  waiter.fingerprint = step.call.fingerprint;
+  if (waiter.timeout == Duration::zero()) return overdue(waiter, step.observed, step.now);
+  if (pending_.size() >= quotas_.waits) {
+    return refuse(Code::quota_exceeded,
+                  "too many blocked requests in the job: " + std::to_string(pending_.size() + 1) +
+                      " with this one, limit " + std::to_string(quotas_.waits));
+  }
+  const std::size_t keys = pending_.tokens() + waiter.tokens.size();
+  if (keys > quotas_.waited_keys) {
+    return refuse(Code::quota_exceeded,
+                  "blocked requests wait for too many keys: " + std::to_string(keys) +
+                      " with this one, limit " + std::to_string(quotas_.waited_keys));
   }
   pending_.add(std::move(waiter));
   return std::nullopt;
@@ -144,9 +180,14 @@ Answer Job::answer_now(const Request& request, Revision& observed) const {
     observed = std::max(observed, entry->revision);
     return entry->value;
   };
-  if (const auto* get = std::get_if<Get>(&request)) return ReplyBody(Value{look(get->key)});
+  if (const auto* get = std::get_if<Get>(&request)) {
+    return ReplyBody(Value{look(get->key), keys_.find(get->key)->revision});
+  }
   if (const auto* wait = std::get_if<Wait>(&request)) {
-    for (const Bytes& key : wait->keys) observed = std::max(observed, keys_.observed(key));
+    for (const Bytes& key : wait->keys) {
+      const bool queue = keys_.find(key) == nullptr;
+      observed = std::max(observed, queue ? queues_.observed() : keys_.observed(key));
+    }
     return ReplyBody(Done{});
   }
   if (const auto* get = std::get_if<MultiGet>(&request)) {
@@ -154,8 +195,9 @@ Answer Job::answer_now(const Request& request, Revision& observed) const {
     std::size_t bytes = 0;
     for (const Bytes& key : get->keys) {
       values.values.push_back(look(key));
-      bytes += values.values.back().size() + sizeof(std::uint32_t);
-      if (bytes > limits::kFrameBytes - sizeof(std::uint32_t)) {
+      values.revisions.push_back(keys_.find(key)->revision);
+      bytes += values.values.back().size() + sizeof(std::uint32_t) + sizeof(Revision);
+      if (bytes > limits::kFrameBytes - 2 * sizeof(std::uint32_t)) {
         return failure(Code::too_large, "multi_get: the values have more than " +
                                             std::to_string(limits::kFrameBytes) +
                                             " bytes; ask for fewer keys at a time");
@@ -182,8 +224,23 @@ Answer Job::answer_now(const Request& request, Revision& observed) const {
       Exchanged{exchange.offset, length, {meeting.result, at + exchange.offset, chunk}});
 }
 
-/// Why a blocked request is not answered in time: who or what is missing.
-Failure Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const {
+Answer Job::changes_for(const Watch& watch, Revision& observed) const {
+  observed = std::max(observed, revision_);
+  const Revision start = history_.start(watch);
+  if (watch.from < start) {
+    return failure(Code::compacted, "changes from revision " + std::to_string(watch.from) +
+                                        " are asked for, kept are those from " +
+                                        std::to_string(start) +
+                                        "; list the keys again, then watch from the list's "
+                                        "revision + 1");
+  }
+  Changes changes;
+  history_.read(watch, revision_, changes);
+  return ReplyBody(std::move(changes));
+}
+
+/// The answer of a blocked request at the end of its time: who or what is missing.
+Answer Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const {
   const auto meeting_overdue = [&](const MeetingKey& key) {
     const Meeting& meeting = *meetings_.find(key);
     observed = std::max(observed, meeting.revision);
@@ -194,11 +251,22 @@ Failure Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoin
   if (const auto* e = std::get_if<Exchange>(&waiter.request)) {
     return meeting_overdue(meeting_key(*e));
   }
+  if (const auto* watch = std::get_if<Watch>(&waiter.request)) {
+    observed = std::max(observed, revision_);
+    return ReplyBody(Changes{{}, std::max(watch->from, revision_ + 1), 0});
+  }
+  if (const auto* pop = std::get_if<QueuePop>(&waiter.request)) {
+    observed = std::max(observed, queues_.observed());
+    const bool looked = waiter.timeout == Duration::zero();
+    return failure(looked ? Code::not_found : Code::timed_out,
+                   "queue \"" + printable(pop->key, kNameShown) + "\" has no item" +
+                       (looked ? "" : " after " + human(waiter.timeout)));
+  }
   const std::vector<Bytes> keys = keys_of(waiter.request);
   std::vector<Bytes> missing;
   for (const Bytes& key : keys) {
-    observed = std::max(observed, keys_.observed(key));
-    if (keys_.find(key) == nullptr) missing.push_back(key);
+    observed = std::max({observed, keys_.observed(key), queues_.observed()});
+    if (!present(waiter.request, key)) missing.push_back(key);
   }
   Failure result = missing_keys(missing, keys.size(), waiter.timeout);
   const bool reads_now = !std::holds_alternative<Wait>(waiter.request);
@@ -219,44 +287,34 @@ void Job::finish(Effects& out, const Pending::Waiter& waiter, Answer answer, Rev
       {waiter.session, waiter.sequence, op.code, op.kind, std::move(answer), observed, 0});
 }
 
-/// Answers the waiters whose last token came true in this step. A key may have gone again while
-/// others were missing: then the waiter goes on waiting for it.
+/// Answers the waiters whose last token came true in this step.
 void Job::release(Step& step) {
+  serve_pops(step);
   for (const Bytes& token : step.fired) {
-    for (Pending::Waiter& waiter : pending_.fire(token)) {
-      waiter.tokens.clear();
-      for (const Bytes& key : keys_of(waiter.request)) {
-        if (keys_.find(key) == nullptr) waiter.tokens.push_back(key_token(key));
-      }
-      if (!waiter.tokens.empty()) {
-        pending_.add(std::move(waiter));
-        continue;
-      }
-      Revision observed = 0;
-      Answer answer = answer_now(waiter.request, observed);
-      finish(step.out, waiter, std::move(answer), observed, step.now);
-    }
+    for (Pending::Waiter& waiter : pending_.fire(token)) release(step, std::move(waiter));
   }
 }
 
-Effects Job::disconnect(const SessionId& session, TimePoint now) {
-  pending_.drop(session);
-  sessions_.disconnect(session, now);
-  Effects out;
-  out.revision = revision_;
-  return out;
-}
-
-Effects Job::tick(TimePoint now) {
-  Effects out;
-  for (const Pending::Waiter& waiter : pending_.expire(now)) {
+void Job::release(Step& step, Pending::Waiter waiter) {
+  if (auto* watch = std::get_if<Watch>(&waiter.request)) {
+    // No earlier change concerned it, or it would have been released then.
+    watch->from = std::max(watch->from, step.next);
     Revision observed = 0;
-    Failure reason = overdue(waiter, observed, now);
-    if (!reason.missing.empty()) out.events.push_back(MeetingTimedOut{reason.detail});
-    finish(out, waiter, std::move(reason), observed, now);
+    Answer changes = changes_for(*watch, observed);
+    if (changes && std::get<Changes>(*changes).changes.empty()) {
+      return pending_.add(std::move(waiter));  // it waits for a later revision
+    }
+    return finish(step.out, waiter, std::move(changes), observed, step.now);
   }
-  out.revision = revision_;
-  return out;
+  // A key may have gone again while others were missing: then it goes on waiting for that.
+  waiter.tokens.clear();
+  for (const Bytes& key : keys_of(waiter.request)) {
+    if (!present(waiter.request, key)) waiter.tokens.push_back(key_token(key));
+  }
+  if (!waiter.tokens.empty()) return pending_.add(std::move(waiter));
+  Revision observed = 0;
+  Answer answer = answer_now(waiter.request, observed);
+  finish(step.out, waiter, std::move(answer), observed, step.now);
 }
 
 }  // namespace c10dd::core

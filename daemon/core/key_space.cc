@@ -2,6 +2,7 @@
 // An ordered map with accounting.
 #include "daemon/core/key_space.h"
 
+#include "daemon/core/planted.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -22,6 +23,7 @@ const KeySpace::Entry* KeySpace::find(std::string_view key) const {
 
 Revision KeySpace::observed(std::string_view key) const {
   if (const Entry* entry = find(key)) return entry->revision;
+  if (planted(Planted::deletion_unseen)) return 0;
   const auto it = deleted_.find(key);
   return it == deleted_.end() ? 0 : it->second;
 }
@@ -39,20 +41,21 @@ Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
                                         " bytes, limit " + std::to_string(limits::kValueBytes));
   }
   const Entry* entry = find(key);
+  const std::size_t before = entry == nullptr ? 0 : entry->value.size();
+  const std::size_t after_put = value_bytes + (entry == nullptr ? key.size() : 0);
+  const std::size_t more = after_put > before ? after_put - before : 0;
   growth.keys += entry == nullptr ? 1 : 0;
-  growth.bytes += static_cast<std::ptrdiff_t>(value_bytes);
-  growth.bytes += entry == nullptr ? static_cast<std::ptrdiff_t>(key.size())
-                                   : -static_cast<std::ptrdiff_t>(entry->value.size());
-  if (entry == nullptr && entries_.size() + growth.keys > limits::kKeysPerJob) {
+  growth.bytes += more;
+  if (entry == nullptr && entries_.size() + growth.keys > quotas_.keys) {
     return failure(Code::quota_exceeded,
                    "too many keys in the job: " + std::to_string(entries_.size() + growth.keys) +
-                       " with this one, limit " + std::to_string(limits::kKeysPerJob));
+                       " with this one, limit " + std::to_string(quotas_.keys));
   }
-  const std::size_t after = bytes_ + static_cast<std::size_t>(growth.bytes);
-  if (growth.bytes > 0 && after > limits::kBytesPerJob) {
+  const std::size_t after = bytes_ + growth.bytes;
+  if (more > 0 && after > quotas_.bytes) {
     return failure(Code::quota_exceeded, "job is full: " + std::to_string(after) +
                                              " bytes with this value, limit " +
-                                             std::to_string(limits::kBytesPerJob));
+                                             std::to_string(quotas_.bytes));
   }
   return {};
 }
@@ -103,6 +106,15 @@ std::uint64_t KeySpace::count(std::string_view prefix) const {
     ++count;
   }
   return count;
+}
+
+std::vector<Bytes> KeySpace::with_prefix(std::string_view prefix) const {
+  std::vector<Bytes> keys;
+  for (auto it = entries_.lower_bound(prefix);
+       it != entries_.end() && it->first.starts_with(prefix); ++it) {
+    keys.push_back(it->first);
+  }
+  return keys;
 }
 
 void KeySpace::durable(Revision revision) {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/quotas.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
 
@@ -19,6 +20,8 @@ class KeySpace {
     Revision revision = 0;
   };
 
+  explicit KeySpace(const Quotas& quotas) : quotas_(quotas) {}
+
   const Entry* find(std::string_view key) const;
 
   /// The newest change that a look at this key depends on: its writing or its deletion.
@@ -27,11 +30,12 @@ class KeySpace {
   /// What puts that are not done yet will add.
   struct Growth {
     std::size_t keys = 0;
-    std::ptrdiff_t bytes = 0;
+    std::size_t bytes = 0;
   };
 
   /// Whether the key may be given a value of this size: length limits and the job's quota, on top
-  /// of `growth`, to which this put is added. A new key counts each time that it is named.
+  /// of `growth`, to which this put is added. A key counts each time that it is named, and making
+  /// one smaller makes no room for another.
   Result<void> check_put(std::string_view key, std::size_t value_bytes, Growth& growth) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
 
@@ -42,6 +46,8 @@ class KeySpace {
   std::vector<Bytes> list(std::string_view prefix, std::string_view start_after, std::size_t limit,
                           bool& more) const;
   std::uint64_t count(std::string_view prefix) const;
+  /// All of them.
+  std::vector<Bytes> with_prefix(std::string_view prefix) const;
 
   /// Changes up to this revision are on disk: their deletion marks can go.
   void durable(Revision revision);
@@ -52,6 +58,7 @@ class KeySpace {
  private:
   using Entries = std::map<Bytes, Entry, std::less<>>;
 
+  Quotas quotas_;
   Entries entries_;
   std::map<Bytes, Revision, std::less<>> deleted_;
   std::size_t bytes_ = 0;

@@ -86,7 +86,13 @@ class Meetings {
   /// After the last row: rebuilds the results of completed exchanges.
   Result<void> resume(TimePoint now);
 
+  /// The revision of the newest outcome.
+  Revision newest() const {
+    return completed_.empty() ? 0 : meetings_.at(completed_.back()).revision;
+  }
   std::size_t pending() const { return meetings_.size() - completed_.size(); }
+  /// Who has arrived somewhere; when they end, leave() must be called.
+  std::vector<SessionId> sessions() const;
 
  private:
   void finish(const MeetingKey& key, Meeting& meeting);

@@ -2,6 +2,8 @@
 // Three indexes over one table; take() is the only way out.
 #include "daemon/core/pending.h"
 
+#include "daemon/core/planted.h"
+
 namespace c10dd::core {
 
 void Pending::add(Waiter waiter) {
@@ -12,7 +14,9 @@ void Pending::add(Waiter waiter) {
   waiter.missing = 0;
   for (const Bytes& token : waiter.tokens) {
     if (by_token_[token].insert(id).second) ++waiter.missing;  // a key may be named twice
+    if (token.front() == 'p') ++prefix_sizes_[token.size() - 1];
   }
+  tokens_ += waiter.tokens.size();
   by_deadline_.emplace(waiter.deadline, id);
   by_call_.emplace(call, id);
   waiters_.emplace(id, std::move(waiter));
@@ -23,9 +27,25 @@ std::vector<Pending::Waiter> Pending::fire(const Bytes& token) {
   const auto node = by_token_.extract(token);
   if (node.empty()) return released;
   for (const Id id : node.mapped()) {
+    if (planted(Planted::waiter_missed) && !released.empty()) break;
     if (--waiters_.at(id).missing == 0) released.push_back(take(id));
   }
   return released;
+}
+
+std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
+  const auto it = by_token_.find(token);
+  if (it == by_token_.end()) return std::nullopt;
+  const Id id = *it->second.begin();
+  C10DD_ASSERT(waiters_.at(id).missing == 1);
+  return take(id);
+}
+
+void Pending::prefix_tokens(std::string_view key, std::vector<Bytes>& out) const {
+  for (const auto& [size, count] : prefix_sizes_) {
+    if (size > key.size()) return;
+    out.push_back(prefix_token(key.substr(0, size)));
+  }
 }
 
 std::vector<Pending::Waiter> Pending::expire(TimePoint now) {
@@ -47,6 +67,12 @@ std::vector<Pending::Waiter> Pending::drop(const SessionId& session) {
   return dropped;
 }
 
+std::optional<Pending::Waiter> Pending::drop(const SessionId& session, std::uint64_t sequence) {
+  const auto it = by_call_.find({session, sequence});
+  if (it == by_call_.end()) return std::nullopt;
+  return take(it->second);
+}
+
 std::optional<TimePoint> Pending::next_deadline() const {
   if (by_deadline_.empty()) return std::nullopt;
   return by_deadline_.begin()->first;
@@ -58,7 +84,11 @@ Pending::Waiter Pending::take(Id id) {
   waiters_.erase(it);
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
+  tokens_ -= waiter.tokens.size();
   for (const Bytes& token : waiter.tokens) {
+    if (token.front() == 'p' && --prefix_sizes_.at(token.size() - 1) == 0) {
+      prefix_sizes_.erase(token.size() - 1);
+    }
     const auto index = by_token_.find(token);
     if (index == by_token_.end()) continue;
     index->second.erase(id);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row key of a stored reply: 'r', session (16 bytes), sequence (8 bytes), big endian.
+// Row keys: a kind, session (16 bytes), and for replies and claims the sequence (8 bytes), all big
+// endian.
 #include "daemon/core/sessions.h"
 
 #include <algorithm>
@@ -9,66 +10,86 @@
 #include "protocol/limits.h"
 
 namespace c10dd::core {
+
+struct ExpiryRow {
+  Duration expiry{0};
+};
+BOOST_DESCRIBE_STRUCT(ExpiryRow, (), (expiry))
+
+struct ExpiredRow {
+  Revision revision = 0;
+};
+BOOST_DESCRIBE_STRUCT(ExpiredRow, (), (revision))
+
 namespace {
 
-Bytes reply_key(const SessionId& id, std::uint64_t sequence) {
-  return RowKey('r').number(id.high).number(id.low).number(sequence).take();
+Bytes session_key(char kind, const SessionId& id) {
+  return RowKey(kind).number(id.high).number(id.low).take();
 }
+Bytes call_key(char kind, const SessionId& id, std::uint64_t sequence) {
+  return RowKey(kind).number(id.high).number(id.low).number(sequence).take();
+}
+
+Bytes expiry_value(Duration expiry) { return wire::encode(ExpiryRow{expiry}); }
 
 }  // namespace
 
-Result<std::optional<SessionId>> Sessions::open(const Hello& hello, TimePoint now) {
-  std::optional<SessionId> forgotten;
-  auto it = sessions_.find(hello.session);
-  if (it == sessions_.end()) {
-    if (sessions_.size() >= limits::kSessionsPerJob) forgotten = make_room();
-    if (sessions_.size() >= limits::kSessionsPerJob) {
-      return failure(Code::quota_exceeded,
-                     "too many sessions in the job: " + std::to_string(sessions_.size()) +
-                         ", limit " + std::to_string(limits::kSessionsPerJob));
-    }
-    it = sessions_.emplace(hello.session, Session{}).first;
+// ---- coming and going --------------------------------------------------------------------------
+
+Result<void> Sessions::check_open(const Hello& hello) const {
+  if (expired_.contains(hello.session)) {
+    return failure(Code::session_expired,
+                   "this session has ended: it had no connection for longer than it may; requests "
+                   "without an answer may or may not have been applied; open a new session");
   }
-  Session& session = it->second;
+  if (!sessions_.contains(hello.session) && sessions_.size() >= quotas_.sessions &&
+      detached_.empty()) {
+    return failure(Code::quota_exceeded,
+                   "too many sessions in the job: " + std::to_string(sessions_.size()) +
+                       ", limit " + std::to_string(quotas_.sessions));
+  }
+  return {};
+}
+
+std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
+  if (sessions_.contains(hello.session) || sessions_.size() < quotas_.sessions) return {};
+  return detached_.begin()->second;
+}
+
+Duration Sessions::open(const Hello& hello, TimePoint now, std::vector<Row>& rows) {
+  Session& session = sessions_[hello.session];
   if (!session.connected) ++connected_;
-  detached_.erase({session.detached_since, hello.session});
+  detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
   session.host = hello.host;
   session.pid = hello.pid;
   session.rank = hello.rank;
   session.last_seen = now;
+  const Duration expiry =
+      hello.expiry == Duration::zero()
+          ? quotas_.session_expiry
+          : std::clamp(hello.expiry, limits::kSessionExpiryMin, limits::kSessionExpiryMax);
+  if (session.expiry_kept && session.expiry != expiry) {
+    rows.push_back({Row::Kind::put, session_key('s', hello.session), expiry_value(expiry)});
+  }
+  session.expiry = expiry;
   if (hello.rank >= 0) by_rank_[static_cast<Rank>(hello.rank)] = hello.session;
-  return forgotten;
+  return expiry;
 }
 
 Session* Sessions::find(const SessionId& id) {
   const auto it = sessions_.find(id);
   return it == sessions_.end() ? nullptr : &it->second;
 }
+const Session* Sessions::find(const SessionId& id) const {
+  const auto it = sessions_.find(id);
+  return it == sessions_.end() ? nullptr : &it->second;
+}
 
 const Session* Sessions::find_rank(Rank rank) const {
   const auto it = by_rank_.find(rank);
-  if (it == by_rank_.end()) return nullptr;
-  const auto session = sessions_.find(it->second);
-  return session == sessions_.end() ? nullptr : &session->second;
-}
-
-void Sessions::acknowledge(const SessionId& id, Session& session, std::uint64_t acked_below) {
-  if (acked_below <= session.acked_below) return;
-  session.acked_below = acked_below;
-  while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
-    garbage_.push_back({Row::Kind::erase, reply_key(id, session.replies.begin()->first), {}});
-    session.replies.erase(session.replies.begin());
-  }
-}
-
-Row Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
-                   StoredReply reply) {
-  C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
-  Row row{Row::Kind::put, reply_key(id, sequence), wire::encode(reply)};
-  session.replies.insert_or_assign(sequence, std::move(reply));
-  return row;
+  return it == by_rank_.end() ? nullptr : find(it->second);
 }
 
 void Sessions::disconnect(const SessionId& id, TimePoint now) {
@@ -76,20 +97,37 @@ void Sessions::disconnect(const SessionId& id, TimePoint now) {
   if (session == nullptr || !session->connected) return;
   session->connected = false;
   session->last_seen = now;
-  session->detached_since = now;
+  session->ends = now + session->expiry;
   --connected_;
-  detached_.emplace(now, id);
+  detached_.emplace(session->ends, id);
 }
 
-void Sessions::close(const SessionId& id) {
+void Sessions::close(const SessionId& id, bool remembered, Revision revision,
+                     std::vector<Row>& rows) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   Session& session = it->second;
+  C10DD_ASSERT(session.claims.empty());
+  if (remembered) remember(id, revision, rows);
   acknowledge(id, session, ~std::uint64_t{0});
+  for (Row& row : take_garbage()) rows.push_back(std::move(row));
+  if (session.expiry_kept) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
   if (session.connected) --connected_;
-  detached_.erase({session.detached_since, id});
+  detached_.erase({session.ends, id});
   leave_rank(id, session);
   sessions_.erase(it);
+}
+
+void Sessions::remember(const SessionId& id, Revision revision, std::vector<Row>& rows) {
+  expired_[id] = revision;
+  expired_by_age_.emplace(revision, id);
+  rows.push_back({Row::Kind::put, session_key('x', id), wire::encode(ExpiredRow{revision})});
+  while (expired_.size() > limits::kExpiredKept) {
+    const SessionId oldest = expired_by_age_.begin()->second;
+    expired_by_age_.erase(expired_by_age_.begin());
+    expired_.erase(oldest);
+    rows.push_back({Row::Kind::erase, session_key('x', oldest), {}});
+  }
 }
 
 void Sessions::leave_rank(const SessionId& id, const Session& session) {
@@ -98,28 +136,117 @@ void Sessions::leave_rank(const SessionId& id, const Session& session) {
   if (rank != by_rank_.end() && rank->second == id) by_rank_.erase(rank);
 }
 
-/// Forgets the session that has been away longest and has nothing stored.
-std::optional<SessionId> Sessions::make_room() {
-  const auto forgettable = [&](const auto& entry) { return find(entry.second)->replies.empty(); };
-  const auto it = std::find_if(detached_.begin(), detached_.end(), forgettable);
-  if (it == detached_.end()) return std::nullopt;
-  const SessionId id = it->second;
-  close(id);
-  return id;
+std::vector<SessionId> Sessions::due(TimePoint now, std::size_t limit) const {
+  std::vector<SessionId> ended;
+  for (const auto& [ends, id] : detached_) {
+    if (ends > now || ended.size() == limit) break;
+    ended.push_back(id);
+  }
+  return ended;
 }
 
+std::optional<TimePoint> Sessions::next_deadline() const {
+  if (detached_.empty()) return std::nullopt;
+  return detached_.begin()->first;
+}
+
+// ---- what is kept for retries ------------------------------------------------------------------
+
+std::vector<Claim> Sessions::acknowledge(const SessionId& id, Session& session,
+                                         std::uint64_t acked_below) {
+  std::vector<Claim> acked;
+  if (acked_below <= session.acked_below) return acked;
+  session.acked_below = acked_below;
+  while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
+    garbage_.push_back({Row::Kind::erase, call_key('r', id, session.replies.begin()->first), {}});
+    session.replies.erase(session.replies.begin());
+  }
+  while (!session.claims.empty() && session.claims.begin()->first < acked_below) {
+    auto node = session.claims.extract(session.claims.begin());
+    garbage_.push_back({Row::Kind::erase, call_key('c', id, node.key()), {}});
+    acked.push_back(std::move(node.mapped()));
+  }
+  return acked;
+}
+
+void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
+                    StoredReply reply, std::vector<Row>& rows) {
+  C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
+  keep_expiry(id, session, rows);
+  rows.push_back({Row::Kind::put, call_key('r', id, sequence), wire::encode(reply)});
+  session.replies.insert_or_assign(sequence, std::move(reply));
+}
+
+void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
+                    std::vector<Row>& rows) {
+  keep_expiry(id, session, rows);
+  rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(claim)});
+  session.claims.insert_or_assign(sequence, std::move(claim));
+}
+
+/// A session that has rows must know after a restart how long it may stay away.
+void Sessions::keep_expiry(const SessionId& id, Session& session, std::vector<Row>& rows) const {
+  if (session.expiry_kept || session.expiry == quotas_.session_expiry) return;
+  session.expiry_kept = true;
+  rows.push_back({Row::Kind::put, session_key('s', id), expiry_value(session.expiry)});
+}
+
+std::optional<Claim> Sessions::withdraw(const SessionId& id, Session& session,
+                                        std::uint64_t sequence, std::vector<Row>& rows) {
+  auto node = session.claims.extract(sequence);
+  if (node.empty()) return std::nullopt;
+  rows.push_back({Row::Kind::erase, call_key('c', id, sequence), {}});
+  return std::move(node.mapped());
+}
+
+// ---- restart -----------------------------------------------------------------------------------
+
 Result<void> Sessions::restore(const Row& row) {
+  if (row.key[0] != 'x') return restore_kept(row);
   RowKeyReader key(row.key);
   const std::uint64_t high = key.number();
-  const std::uint64_t low = key.number();
-  const std::uint64_t sequence = key.number();
-  Result<StoredReply> reply = wire::decode<StoredReply>(row.value);
-  if (!key.complete() || !reply) return failure(Code::malformed, "damaged reply row");
-  const SessionId id{high, low};
-  const auto [it, added] = sessions_.try_emplace(id);
-  if (added) detached_.emplace(it->second.detached_since, id);
-  it->second.replies.emplace(sequence, std::move(*reply));
+  const SessionId id{high, key.number()};
+  const Result<ExpiredRow> value = wire::decode<ExpiredRow>(row.value);
+  if (!key.complete() || !value) return failure(Code::malformed, "damaged row of an old session");
+  expired_[id] = value->revision;
+  expired_by_age_.emplace(value->revision, id);
   return {};
+}
+
+Result<void> Sessions::restore_kept(const Row& row) {
+  RowKeyReader key(row.key);
+  const std::uint64_t high = key.number();
+  const SessionId id{high, key.number()};
+  const std::uint64_t sequence = row.key[0] == 's' ? 0 : key.number();
+  if (!key.complete()) return failure(Code::malformed, "damaged session row");
+  Session& session = sessions_[id];
+  if (row.key[0] == 's') {
+    const Result<ExpiryRow> value = wire::decode<ExpiryRow>(row.value);
+    if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax) {
+      return failure(Code::malformed, "damaged session row");
+    }
+    session.expiry = value->expiry;
+    session.expiry_kept = true;
+  } else if (row.key[0] == 'c') {
+    Result<Claim> claim = wire::decode<Claim>(row.value);
+    if (!claim) return failure(Code::malformed, "damaged claim row");
+    session.claims.emplace(sequence, std::move(*claim));
+  } else {
+    Result<StoredReply> reply = wire::decode<StoredReply>(row.value);
+    if (!reply) return failure(Code::malformed, "damaged reply row");
+    session.replies.emplace(sequence, std::move(*reply));
+  }
+  return {};
+}
+
+void Sessions::resume(TimePoint now) {
+  for (auto& [id, session] : sessions_) {
+    if (session.connected) continue;
+    if (session.expiry == Duration::zero()) session.expiry = quotas_.session_expiry;
+    session.last_seen = now;
+    session.ends = now + session.expiry;
+    detached_.emplace(session.ends, id);
+  }
 }
 
 }  // namespace c10dd::core

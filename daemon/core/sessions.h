@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one job: who they say they are, and the replies kept for their retries.
-// A session outlives its connections. Only replies are rows; the rest comes again with hello.
+// The sessions of one job: who they say they are, what is kept for their retries, and how long
+// they outlive their connections. Rows: stored replies (r), claims of queue items (c), an expiry
+// of the session's own (s), sessions that ended with something kept (x); the rest comes with hello.
 #pragma once
 
 #include <map>
@@ -9,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/queues.h"
+#include "daemon/core/quotas.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
@@ -23,54 +26,104 @@ struct StoredReply {
 };
 BOOST_DESCRIBE_STRUCT(StoredReply, (), (op, fingerprint, body, revision))
 
+/// The value of a claim row: the reply of a queue_pop is the item itself.
+struct Claim {
+  Bytes queue;
+  std::uint64_t item_revision = 0;
+  std::uint64_t item_index = 0;
+  std::uint64_t fingerprint = 0;
+  Revision revision = 0;  ///< of the batch that holds it
+
+  ItemId item() const { return {item_revision, item_index}; }
+};
+BOOST_DESCRIBE_STRUCT(Claim, (), (queue, item_revision, item_index, fingerprint, revision))
+
 struct Session {
   std::string host;
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
   bool connected = false;
   TimePoint last_seen;
-  TimePoint detached_since;  ///< unless connected
+  TimePoint ends;            ///< unless connected
+  Duration expiry{0};        ///< how long after the last connection it ends
+  bool expiry_kept = false;  ///< its row says so
   std::uint64_t acked_below = 0;
-  std::map<std::uint64_t, StoredReply> replies;
+  std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the claims
+  std::map<std::uint64_t, Claim> claims;
 };
 
 class Sessions {
  public:
-  /// Opens or re-opens a session; answers the one that was forgotten to make room, if any.
-  /// quota_exceeded when none is forgettable.
-  Result<std::optional<SessionId>> open(const Hello& hello, TimePoint now);
+  explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
+
+  /// session_expired for one that has ended; quota_exceeded when there are too many and none can
+  /// be given up, see surplus().
+  Result<void> check_open(const Hello& hello) const;
+  /// The session to give up before this one is opened: the one that would end next.
+  std::optional<SessionId> surplus(const Hello& hello) const;
+  /// Opens or re-opens. How long it will outlive its connection; a row if its kept one said else.
+  Duration open(const Hello& hello, TimePoint now, std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
+  const Session* find(const SessionId& id) const;
   const Session* find_rank(Rank rank) const;
 
-  /// Drops the replies below the watermark; their rows join the garbage.
-  void acknowledge(const SessionId& id, Session& session, std::uint64_t acked_below);
+  /// Drops the replies and claims below the watermark; their rows join the garbage. The claims
+  /// are handed out: their items can go.
+  std::vector<Claim> acknowledge(const SessionId& id, Session& session, std::uint64_t acked_below);
 
-  /// Keeps a reply; the row must go into the batch of its effect.
-  Row keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply);
+  /// Keeps a reply or claim; the rows must go into the batch of its effect.
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
+            std::vector<Row>& rows);
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
+            std::vector<Row>& rows);
+  /// Takes a claim back before it was acknowledged.
+  std::optional<Claim> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
+                                std::vector<Row>& rows);
 
   void disconnect(const SessionId& id, TimePoint now);
 
-  /// Ends a session for good; its rows join the garbage.
-  void close(const SessionId& id);
+  /// Ends a session for good; its rows go, its claims are gone before. Remembered, it is told so if
+  /// it comes back, and a late retry is not taken for a first try.
+  void close(const SessionId& id, bool remembered, Revision revision, std::vector<Row>& rows);
 
-  /// Takes up a reply row. malformed for bytes that are none.
+  /// At most `limit` sessions whose time without a connection is over.
+  std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
+  std::optional<TimePoint> next_deadline() const;
+
+  /// Takes up a row. malformed for bytes that are none.
   Result<void> restore(const Row& row);
-  static bool owns(const Row& row) { return row.key.starts_with('r'); }
+  static bool owns(const Row& row) {
+    return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
+  }
+  /// After the last row: nobody is connected, everybody's time starts in full.
+  void resume(TimePoint now);
 
+  /// Before resume(): a row of another kind belongs to this session.
+  void expect(const SessionId& id) { sessions_[id]; }
+
+  /// Adds a row to the garbage.
+  void discard(Row row) { garbage_.push_back(std::move(row)); }
   /// Rows that nobody needs any more; they ride along with the next batch.
   std::vector<Row> take_garbage() { return std::exchange(garbage_, {}); }
   std::size_t garbage() const { return garbage_.size(); }
 
   std::size_t connected() const { return connected_; }
+  std::size_t size() const { return sessions_.size(); }
+  const std::map<SessionId, Session>& all() const { return sessions_; }
 
  private:
-  std::optional<SessionId> make_room();
+  void keep_expiry(const SessionId& id, Session& session, std::vector<Row>& rows) const;
+  void remember(const SessionId& id, Revision revision, std::vector<Row>& rows);
   void leave_rank(const SessionId& id, const Session& session);
+  Result<void> restore_kept(const Row& row);
 
+  Quotas quotas_;
   std::map<SessionId, Session> sessions_;
   std::map<Rank, SessionId> by_rank_;
-  std::set<std::pair<TimePoint, SessionId>> detached_;  // by the time they went
+  std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
+  std::map<SessionId, Revision> expired_;
+  std::set<std::pair<Revision, SessionId>> expired_by_age_;
   std::vector<Row> garbage_;
   std::size_t connected_ = 0;
 };

@@ -4,7 +4,7 @@
 // are durable, measured from its arrival to the last release.
 #include <chrono>
 
-#include "tests/bench/line.h"
+#include "tests/bench/crowd.h"
 #include "tests/bench/native_frames.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
@@ -14,113 +14,53 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Member r is on connection r % connections, in a session of its own.
-class Members {
+class Barriers {
  public:
-  Members(const Address& daemon, unsigned connections, unsigned members)
-      : members_(members), group_("bench-" + std::to_string(random_number())) {
-    for (unsigned i = 0; i < connections; ++i) {
-      lines_.push_back(std::make_unique<Line>(daemon.host, daemon.port));
-      lines_.back()->send(native::kMagic);
-    }
-    each_member([](unsigned rank) {
-      Hello hello = new_session();
-      hello.rank = rank;
-      return Request(std::move(hello));
-    });
-    receive_all();
-  }
-
-  void leave() {
-    each_member([](unsigned) { return Request(Goodbye{}); });
-    receive_all();
-  }
+  Barriers(const Address& daemon, unsigned connections, unsigned members)
+      : members_(members),
+        group_("bench-" + std::to_string(random_number())),
+        crowd_(daemon, connections, members) {}
 
   /// From the first arrival to the last release.
   Clock::duration meet() {
     const std::vector<Bytes> arrivals = arrivals_of(0, members_);
     const Clock::time_point start = Clock::now();
-    send(arrivals);
-    receive_all();
+    crowd_.send(arrivals);
+    crowd_.receive_all();
     ++meetings_;
     return Clock::now() - start;
   }
 
   /// From the arrival of the last member, later than all others, to the last release.
   Clock::duration meet_with_latecomer() {
-    send(arrivals_of(0, members_ - 1));
-    settle();
+    crowd_.send(arrivals_of(0, members_ - 1));
+    crowd_.settle();
     const std::vector<Bytes> arrival = arrivals_of(members_ - 1, members_);
     const Clock::time_point start = Clock::now();
-    send(arrival);
-    receive_all();
+    crowd_.send(arrival);
+    crowd_.receive_all();
     ++meetings_;
     return Clock::now() - start;
   }
 
+  void leave() { crowd_.leave(); }
+
  private:
-  void append(std::vector<Bytes>& out, unsigned rank, const Request& request) const {
-    native::RequestHeader header;
-    header.channel = rank / static_cast<unsigned>(lines_.size()) + 1;
-    header.sequence = header.acked_below = sequence_;
-    native::encode_request(out[rank % lines_.size()], header, request);
-  }
-
-  template <class F>
-  void each_member(F&& request_of) {
-    std::vector<Bytes> out(lines_.size());
-    for (unsigned rank = 0; rank < members_; ++rank) append(out, rank, request_of(rank));
-    ++sequence_;
-    send(out);
-  }
-
   std::vector<Bytes> arrivals_of(unsigned from, unsigned to) {
-    std::vector<Bytes> out(lines_.size());
     Barrier barrier;
     barrier.group = group_;
     barrier.sequence = meetings_;
     barrier.world_size = members_;
     barrier.timeout = kPatience;
-    for (unsigned rank = from; rank < to; ++rank) {
+    return crowd_.encode(from, to, [&](unsigned rank) {
       barrier.rank = rank;
-      append(out, rank, barrier);
-    }
-    ++sequence_;
-    return out;
-  }
-
-  void send(const std::vector<Bytes>& out) {
-    for (std::size_t i = 0; i < lines_.size(); ++i) lines_[i]->send(out[i]);
-  }
-
-  /// One reply for each member.
-  void receive_all() {
-    for (std::size_t i = 0; i < lines_.size(); ++i) {
-      const std::size_t here = (members_ - i + lines_.size() - 1) / lines_.size();
-      receive(*lines_[i], here);
-    }
-  }
-
-  /// Until everything sent so far has been taken and is durable: that is what count waits for.
-  void settle() {
-    std::vector<Bytes> out(lines_.size());
-    for (unsigned rank = 0; rank < lines_.size(); ++rank) append(out, rank, Count{"bench"});
-    ++sequence_;
-    send(out);
-    for (const auto& line : lines_) receive(*line, 1);
-  }
-
-  static void receive(Line& line, std::size_t replies) {
-    line.receive(replies, [](std::string_view in) {
-      const auto frame = cut_success(in);
-      return frame ? frame->size : 0;
+      return barrier;
     });
   }
 
   unsigned members_;
   std::string group_;
-  std::vector<std::unique_ptr<Line>> lines_;
-  std::uint64_t sequence_ = 0;  // of all sessions alike; the hello is 0
+  Crowd crowd_;
   std::uint64_t meetings_ = 0;
 };
 
@@ -128,10 +68,10 @@ class Members {
 
 ScenarioResult run_barriers(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned connections = std::min(options.connections, options.members);
+  const unsigned connections = std::min(options.connections.value_or(1), options.members);
   std::unique_ptr<DaemonServer> daemon;
   if (!options.daemon) daemon = std::make_unique<DaemonServer>(engine, "fsync");
-  const Address address = options.daemon ? *options.daemon : Address{"127.0.0.1", daemon->port()};
+  const Address address = options.daemon ? *options.daemon : daemon->address();
 
   ScenarioResult result;
   result.name = "barrier";
@@ -143,8 +83,8 @@ ScenarioResult run_barriers(const Options& options) {
   result.series = {{"all at once", "first arrival to last release, " + how, {}},
                    {"last one late", "last arrival to last release, " + how, {}}};
   for (unsigned round = 0; round < options.rounds; ++round) {
-    Members members(address, connections, options.members);
-    members.meet();  // warms up
+    Barriers barriers(address, connections, options.members);
+    barriers.meet();  // warms up
     Histogram together;
     Histogram late;
     std::chrono::nanoseconds together_time{0};
@@ -152,14 +92,14 @@ ScenarioResult run_barriers(const Options& options) {
     const auto until =
         Clock::now() + std::chrono::nanoseconds(static_cast<std::int64_t>(options.seconds * 1e9));
     do {
-      const std::chrono::nanoseconds first = members.meet();
-      const std::chrono::nanoseconds second = members.meet_with_latecomer();
+      const std::chrono::nanoseconds first = barriers.meet();
+      const std::chrono::nanoseconds second = barriers.meet_with_latecomer();
       together.add(first.count());
       late.add(second.count());
       together_time += first;
       late_time += second;
     } while (Clock::now() < until);
-    members.leave();
+    barriers.leave();
     const auto seconds = [](std::chrono::nanoseconds time) {
       return static_cast<double>(time.count()) * 1e-9;
     };

@@ -17,8 +17,8 @@ from pathlib import Path
 
 BENCH = Path(os.environ["C10DD_BIN"]) / "c10dd-bench"
 SHORT = ["--seconds", "0.2", "--rounds", "1", "--json", "-"]
-REDIS = ["--redis", "spawn"] if shutil.which("redis-server") else []
-SERVERS = ["echo", "c10dd"] + (["redis"] if REDIS else [])
+REDIS = ["redis"] if shutil.which("redis-server") else []
+ETCD = ["etcd", "etcd-shared"] if shutil.which("etcd") else []
 
 
 class BenchTest(unittest.TestCase):
@@ -49,10 +49,17 @@ class BenchTest(unittest.TestCase):
             self.assertLessEqual(sample["p99_us"], sample["max_us"])
         return scenario
 
-    def servers(self, *arguments):
-        scenario = self.scenario(*arguments, *REDIS)
-        self.assertEqual([series["name"] for series in scenario["series"]], SERVERS)
-        self.assertEqual(list(scenario["ratios"]), ["c10dd/echo", "c10dd/redis"][:len(REDIS) or 1])
+    @staticmethod
+    def facts(scenario):
+        return {fact["name"]: fact for fact in scenario["facts"]}
+
+    def servers(self, *arguments, peers=tuple(REDIS)):
+        """The load runs on echo, c10dd and each of these peers."""
+        against = ["--against", ",".join(p for p in peers if "-" not in p)] if peers else []
+        scenario = self.scenario(*arguments, *against)
+        names = [series["name"] for series in scenario["series"]]
+        self.assertEqual(names, ["echo", "c10dd", *peers])
+        self.assertEqual(list(scenario["ratios"]), ["c10dd/" + name for name in ("echo", *peers)])
         self.assertEqual(scenario["name"], arguments[0])
 
     def test_echo(self):
@@ -70,9 +77,41 @@ class BenchTest(unittest.TestCase):
     def test_set_durable(self):
         self.servers("set-durable", "--connections", "10", "--awake")
 
+    @unittest.skipUnless(ETCD, "etcd is not installed")
+    def test_set_durable_against_etcd(self):
+        self.servers("set-durable", "--clients", "8", "--depth", "3", peers=REDIS + ETCD)
+
+    @unittest.skipUnless(ETCD, "etcd is not installed")
+    def test_etcd_takes_values_larger_than_a_frame(self):
+        self.servers("set-durable", "--clients", "2", "--depth", "2", "--value-bytes", "300000",
+                     peers=ETCD[:1])
+
     def test_barrier(self):
         scenario = self.scenario("barrier", "--members", "50", "--connections", "7")
         self.assertEqual(scenario["parameters"], {"seconds": 0.2, "members": 50, "connections": 7, "awake": 0})
+
+    def test_wait_fanout(self):
+        scenario = self.scenario("wait-fanout", "--waiters", "50", "--connections", "7")
+        each, last = scenario["series"]
+        self.assertEqual(each["median"]["count"], 50 * last["median"]["count"])
+        self.assertLessEqual(each["median"]["max_us"], last["median"]["max_us"])
+
+    def test_restart_load(self):
+        scenario = self.scenario("restart-load", "--keys", "3001", "--value-bytes", "100")
+        self.assertEqual([series["name"] for series in scenario["series"]],
+                         ["log full", "log empty"])
+        loaded = self.facts(scenario)["memory of a key, when it was loaded"]
+        self.assertGreater(loaded["median"], 132)
+
+    def test_restart_load_of_keys_that_do_not_survive_is_an_error(self):
+        done = self.bench("restart-load", "--engine", "memory:", code=1)
+        self.assertIn("must survive", done.stderr)
+
+    def test_idle(self):
+        scenario = self.scenario("idle", "--connections", "500")
+        memory = self.facts(scenario)["memory of a connection with a session"]
+        self.assertEqual(memory["unit"], "B")
+        self.assertTrue(1000 < memory["median"] <= 8192, memory)
 
     def test_json_goes_into_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -93,22 +132,39 @@ class BenchTest(unittest.TestCase):
         self.assertIn("c10dd did not start", done.stderr)
 
     def test_an_answer_that_is_no_success_is_an_error_with_its_text(self):
+        for peer, scenario, answer, text in (
+                ("redis", "get", b"-ERR not today\r\n", "redis: -ERR not today"),
+                ("etcd", "set-durable", b"HTTP/1.1 400 Bad Request\r\n", "etcd: this is no HTTP/2"),
+                # A stream that is reset: RST_STREAM of stream 1, code 7.
+                ("etcd", "set-durable", b"\0\0\0\4\0\0\0\0\0" b"\0\0\4\3\0\0\0\0\1\0\0\0\7",
+                 "REFUSED_STREAM")):
+            with self.subTest(peer=peer, text=text):
+                self.assertIn(text, self.answered(peer, scenario, answer))
+
+    def answered(self, peer, scenario, answer):
+        """What the program says when this peer answers so."""
         def refuse():
-            connection, _ = server.accept()
+            try:
+                connection, _ = server.accept()
+            except TimeoutError:
+                return  # the program failed before: what it says is the failure
             with connection:
                 connection.recv(65536)
-                connection.sendall(b"-ERR not today\r\n")
+                connection.sendall(answer)
+                connection.recv(65536)
 
         with socket.create_server(("127.0.0.1", 0)) as server:
-            redis = threading.Thread(target=refuse)
-            redis.start()
-            done = self.bench("get", *SHORT[:4], "--redis",
-                              "127.0.0.1:%d" % server.getsockname()[1], code=1)
-            redis.join()
-        self.assertIn("redis: -ERR not today", done.stderr)
+            server.settimeout(20)
+            thread = threading.Thread(target=refuse)
+            thread.start()
+            done = self.bench(scenario, *SHORT[:4], "--against",
+                              "%s=127.0.0.1:%d" % (peer, server.getsockname()[1]), code=1)
+            thread.join()
+        return done.stderr
 
     def test_bad_options_are_named(self):
-        for arguments in (["nothing"], ["get", "--depth", "0"], ["get", "--redis", "nowhere"], []):
+        for arguments in (["nothing"], ["get", "--depth", "0"], ["get", "--against", "nobody"],
+                          ["get", "--against", "redis,redis"], ["get", "--against", "redis=nowhere"], ["get", "--against", "etcd"], []):
             self.assertTrue(self.bench(*arguments, code=64).stderr)
 
 

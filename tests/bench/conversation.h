@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "protocol/types.h"
+#include "tests/bench/line.h"
 
 namespace c10dd::bench {
 
@@ -52,21 +53,25 @@ class Conversation {
   virtual std::uint64_t request(Bytes& out) = 0;
 
   virtual Taken take(std::string_view in) = 0;
+
+  /// Appends what the protocol itself has to say after input was taken, such as an acknowledgement.
+  virtual void respond(Bytes&) {}
 };
 
 /// One server under load.
 struct Target {
-  std::string name;  ///< echo, c10dd, redis
+  std::string name;  ///< echo, c10dd, redis, etcd
   std::string how;   ///< how it was started, for the report
-  std::string host;
-  std::uint16_t port = 0;
+  Address address;
   pid_t process = 0;  ///< 0: not ours
   std::function<std::unique_ptr<Conversation>(unsigned connection)> converse;
+  unsigned clients_of_a_connection = 1;  ///< so many share one, each with its depth
 };
 
 std::unique_ptr<Conversation> native_conversation(const Workload& workload, unsigned connection);
 std::unique_ptr<Conversation> echo_conversation(const Workload& workload, unsigned connection);
 std::unique_ptr<Conversation> redis_conversation(const Workload& workload, unsigned connection);
+std::unique_ptr<Conversation> etcd_conversation(const Workload& workload, unsigned connection);
 
 /// The bytes of one request of the native protocol, and a reply to it. The echo uses both.
 struct NativeBytes {

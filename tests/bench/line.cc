@@ -30,6 +30,18 @@ void set_patience(int descriptor) {
   ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 
+/// The port is chosen when connecting, so that one that is in use towards elsewhere will do.
+void bind_to(int descriptor, const std::string& source) {
+  const int on = 1;
+  ::setsockopt(descriptor, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  if (::inet_pton(AF_INET, source.c_str(), &address.sin_addr) != 1 ||
+      ::bind(descriptor, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    fail_with_errno("bind to " + source);
+  }
+}
+
 }  // namespace
 
 void fail_with_errno(const std::string& what) {
@@ -56,19 +68,20 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Line::Line(const std::string& host, std::uint16_t port) {
+Line::Line(const Address& to, const std::string& source) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const std::string service = std::to_string(port);
-  const int failed = ::getaddrinfo(host.c_str(), service.c_str(), &hints, &found);
-  if (failed != 0) throw std::runtime_error(host + ": " + ::gai_strerror(failed));
+  const std::string service = std::to_string(to.port);
+  const int failed = ::getaddrinfo(to.host.c_str(), service.c_str(), &hints, &found);
+  if (failed != 0) throw std::runtime_error(to.host + ": " + ::gai_strerror(failed));
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   descriptor_ = Descriptor(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (descriptor_.get() < 0) fail_with_errno("socket");
   set_patience(descriptor_.get());
+  if (!source.empty()) bind_to(descriptor_.get(), source);
   if (::connect(descriptor_.get(), found->ai_addr, found->ai_addrlen) != 0) {
-    fail_with_errno(host + ":" + service);
+    fail_with_errno(to.host + ":" + service);
   }
   const int on = 1;
   ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -85,7 +98,6 @@ void Line::send(std::string_view bytes) {
 }
 
 void Line::receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take) {
-  static std::array<char, 256 * 1024> buffer;
   std::size_t used = 0;
   while (messages > 0) {
     const std::size_t size = take(std::string_view(in_).substr(used));
@@ -94,15 +106,36 @@ void Line::receive(std::size_t messages, const std::function<std::size_t(std::st
       --messages;
       continue;
     }
-    throw_if_interrupted();
     in_.erase(0, std::exchange(used, 0));
+    read();
+  }
+  in_.erase(0, used);
+}
+
+std::size_t Line::receive_some(const std::function<std::size_t(std::string_view)>& take) {
+  read();
+  std::size_t used = 0;
+  std::size_t messages = 0;
+  while (const std::size_t size = take(std::string_view(in_).substr(used))) {
+    used += size;
+    ++messages;
+  }
+  in_.erase(0, used);
+  return messages;
+}
+
+/// Waits for bytes and appends them.
+void Line::read() {
+  static std::array<char, 256 * 1024> buffer;
+  for (;;) {
+    throw_if_interrupted();
     const ssize_t length = ::recv(descriptor_.get(), buffer.data(), buffer.size(), 0);
     if (length < 0 && errno == EINTR) continue;
     if (length < 0) fail_with_errno("receive");
     if (length == 0) throw std::runtime_error("the server closed the connection");
     in_.append(buffer.data(), static_cast<std::size_t>(length));
+    return;
   }
-  in_.erase(0, used);
 }
 
 void Line::set_blocking(bool blocking) {

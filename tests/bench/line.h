@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -37,9 +38,15 @@ class Descriptor {
   int number_;
 };
 
+struct Address {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
 class Line {
  public:
-  Line(const std::string& host, std::uint16_t port);
+  /// From a source address of the kernel's choice, or from this one.
+  explicit Line(const Address& to, const std::string& source = {});
 
   void send(std::string_view bytes);
 
@@ -47,10 +54,18 @@ class Line {
   /// one, 0 while it is incomplete.
   void receive(std::size_t messages, const std::function<std::size_t(std::string_view)>& take);
 
+  /// Reads once, then takes every whole message; how many.
+  std::size_t receive_some(const std::function<std::size_t(std::string_view)>& take);
+
+  /// What was received and not taken. Who reads from the descriptor takes this first.
+  Bytes& input() { return in_; }
+
   int descriptor() const { return descriptor_.get(); }
   void set_blocking(bool blocking);
 
  private:
+  void read();
+
   Descriptor descriptor_;
   Bytes in_;
 };

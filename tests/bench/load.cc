@@ -33,11 +33,10 @@ std::int64_t nanoseconds(double seconds) { return static_cast<std::int64_t>(seco
 
 struct Connection {
   explicit Connection(const Target& target, unsigned number)
-      : line(target.host, target.port), conversation(target.converse(number)) {}
+      : line(target.address), conversation(target.converse(number)) {}
 
   Line line;
   std::unique_ptr<Conversation> conversation;
-  Bytes in;   // of a reply that is not complete
   Bytes out;  // that the kernel had no room for
   bool waits_for_room = false;
   unsigned open = 0;  // requests
@@ -77,8 +76,13 @@ class Load {
     for (unsigned step = 0; (connection.conversation.get()->*say)(step, out); ++step) {
       connection.line.send(out);
       out.clear();
-      connection.line.receive(
-          1, [&](std::string_view in) { return connection.conversation->take(in).bytes; });
+      connection.line.receive(1, [&](std::string_view in) {
+        const std::size_t taken = connection.conversation->take(in).bytes;
+        Bytes own;
+        connection.conversation->respond(own);
+        connection.line.send(own);
+        return taken;
+      });
     }
   }
 
@@ -121,7 +125,8 @@ class Load {
       measured_.cpu_seconds = -cpu_seconds(process_);
     }
     std::string_view in(buffer_.data(), static_cast<std::size_t>(length));
-    if (!connection.in.empty()) in = connection.in.append(in);
+    Bytes& begun = connection.line.input();  // a reply that is not complete
+    if (!begun.empty()) in = begun.append(in);
     std::size_t used = 0;
     while (used < in.size()) {
       const Conversation::Taken taken = connection.conversation->take(in.substr(used));
@@ -132,13 +137,15 @@ class Load {
       const std::int64_t sent = connection.sent_at[taken.ticket % Conversation::kTickets];
       if (measured_from_ != 0 && !over_) measured_.latency.add(now - sent);
     }
-    connection.in = Bytes(in.substr(used));
+    begun = Bytes(in.substr(used));
+    connection.conversation->respond(connection.out);
     if (now >= until_ && now > measured_from_ && !over_) {
       over_ = true;
       measured_.cpu_seconds += cpu_seconds(process_);
       measured_.seconds = static_cast<double>(now - measured_from_) * 1e-9;
     }
     if (!over_) fill(connection);
+    if (over_ && !connection.waits_for_room) push(connection);
   }
 
   void fill(Connection& connection) {

@@ -7,49 +7,81 @@
 namespace c10dd::bench {
 namespace {
 
+// etcd is also measured with its clients as streams over so few connections: that suits it best.
+constexpr unsigned kEtcdConnections = 4;
 constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
 
-/// The servers of one scenario, started as needed, and how to speak to them.
-struct Contestants {
-  std::unique_ptr<EchoServer> echo;
-  std::unique_ptr<DaemonServer> daemon;
-  std::unique_ptr<RedisServer> redis;
-  std::vector<Target> targets;
-};
+using Converse = std::unique_ptr<Conversation> (*)(const Workload&, unsigned);
 
-Contestants start(const LoadScenario& scenario, const Options& options, const Workload& workload) {
-  Contestants all;
-  const auto add = [&](const char* name, const std::string& how, const Address& at, pid_t process,
-                       auto converse) {
-    const auto on = [workload, converse](unsigned connection) {
-      return converse(workload, connection);
-    };
-    all.targets.push_back({name, how, at.host, at.port, process, on});
-  };
-  const auto add_own = [&](const char* name, const std::string& how, const auto& server,
-                           auto converse) {
-    add(name, how, {"127.0.0.1", server.port()}, server.process(), converse);
-  };
-  all.echo = std::make_unique<EchoServer>(native_bytes(workload));
-  add_own("echo", "bare epoll, the bytes of c10dd", *all.echo, echo_conversation);
-  if (scenario.echo_only) return all;
-  if (options.daemon) {
-    add("c10dd", "was running", *options.daemon, 0, native_conversation);
-  } else {
-    const std::string engine = options.engine.empty() ? scenario.engine : options.engine;
-    all.daemon = std::make_unique<DaemonServer>(engine, scenario.durability);
-    add_own("c10dd", "--engine " + engine + " --durability " + scenario.durability, *all.daemon,
-            native_conversation);
+/// The servers of one scenario, started as needed, and how to speak to them.
+class Contestants {
+ public:
+  Contestants(const LoadScenario& scenario, const Options& options, const Workload& workload)
+      : workload_(workload) {
+    echo_ = std::make_unique<EchoServer>(native_bytes(workload));
+    add("echo", "bare epoll, the bytes of c10dd", *echo_, echo_conversation);
+    if (scenario.echo_only) return;
+    if (options.daemon) {
+      add_running("c10dd", *options.daemon, native_conversation);
+    } else {
+      const std::string engine = options.engine.empty() ? scenario.engine : options.engine;
+      daemon_ = std::make_unique<DaemonServer>(engine, scenario.durability);
+      add("c10dd", "--engine " + engine + " --durability " + scenario.durability, *daemon_,
+          native_conversation);
+    }
+    for (const Peer& peer : options.against) {
+      join(peer, scenario, options.connections.value_or(1));
+    }
   }
-  if (options.redis) {
-    add("redis", "was running", *options.redis, 0, redis_conversation);
-  } else if (options.spawn_redis) {
-    all.redis = std::make_unique<RedisServer>(scenario.appendfsync);
-    add_own("redis", "--appendonly yes --appendfsync " + scenario.appendfsync, *all.redis,
-            redis_conversation);
+
+  const std::vector<Target>& targets() const { return targets_; }
+
+ private:
+  void join(const Peer& peer, const LoadScenario& scenario, unsigned clients) {
+    if (peer.kind == Peer::Kind::etcd) {
+      join_etcd(peer, clients);
+    } else if (peer.running) {
+      add_running("redis", *peer.running, redis_conversation);
+    } else {
+      redis_ = std::make_unique<RedisServer>(scenario.appendfsync);
+      add("redis", "--appendonly yes --appendfsync " + scenario.appendfsync, *redis_,
+          redis_conversation);
+    }
   }
-  return all;
-}
+
+  void join_etcd(const Peer& peer, unsigned clients) {
+    if (peer.running) {
+      add_running("etcd", *peer.running, etcd_conversation);
+    } else {
+      etcd_ = std::make_unique<EtcdServer>();
+      add("etcd", "one member, syncs before it answers; gRPC", *etcd_, etcd_conversation);
+    }
+    if (clients <= kEtcdConnections || clients % kEtcdConnections != 0) return;
+    Target shared = targets_.back();
+    shared.name = "etcd-shared";
+    shared.how = "the same etcd, the clients are streams over " + std::to_string(kEtcdConnections) +
+                 " connections";
+    shared.clients_of_a_connection = clients / kEtcdConnections;
+    targets_.push_back(std::move(shared));
+  }
+
+  void add(const char* name, const std::string& how, const auto& server, Converse converse) {
+    targets_.push_back({name, how, server.address(), server.process(), bind(converse)});
+  }
+  void add_running(const char* name, const Address& at, Converse converse) {
+    targets_.push_back({name, "was running", at, 0, bind(converse)});
+  }
+  std::function<std::unique_ptr<Conversation>(unsigned)> bind(Converse converse) const {
+    return [=, workload = workload_](unsigned number) { return converse(workload, number); };
+  }
+
+  Workload workload_;
+  std::unique_ptr<EchoServer> echo_;
+  std::unique_ptr<DaemonServer> daemon_;
+  std::unique_ptr<RedisServer> redis_;
+  std::unique_ptr<EtcdServer> etcd_;
+  std::vector<Target> targets_;
+};
 
 }  // namespace
 
@@ -61,22 +93,24 @@ ScenarioResult run_load_scenario(const LoadScenario& scenario, const Options& op
   result.counted = "requests";
   result.bars = "c10dd";
   result.round_seconds = options.seconds;
-  result.parameters = {{"connections", options.connections},
-                       {"depth", options.depth},
-                       {"key_bytes", options.key_bytes},
-                       {"value_bytes", options.value_bytes},
-                       {"request_bytes", bytes.request},
-                       {"reply_bytes", bytes.reply.size()},
+  const unsigned connections = options.connections.value_or(1);
+  result.parameters = {{"connections", connections},     {"depth", options.depth},
+                       {"key_bytes", options.key_bytes}, {"value_bytes", options.value_bytes},
+                       {"request_bytes", bytes.request}, {"reply_bytes", bytes.reply.size()},
                        {"awake", options.awake}};
-  const Contestants contestants = start(scenario, options, workload);
-  for (const Target& target : contestants.targets) {
+  const Contestants contestants(scenario, options, workload);
+  const std::vector<Target>& targets = contestants.targets();
+  for (const Target& target : targets) {
     result.series.push_back({target.name, target.how, {}});
   }
-  const LoadOptions load{options.connections, options.depth, options.seconds * kWarmUpShare,
+  const LoadOptions load{connections, options.depth, options.seconds * kWarmUpShare,
                          options.seconds};
   for (unsigned round = 0; round < options.rounds; ++round) {
-    for (std::size_t i = 0; i < contestants.targets.size(); ++i) {
-      const Measurement measured = run_load(contestants.targets[i], load);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      LoadOptions its = load;
+      its.connections /= targets[i].clients_of_a_connection;
+      its.depth *= targets[i].clients_of_a_connection;
+      const Measurement measured = run_load(targets[i], its);
       result.series[i].rounds.push_back(
           sample_of(measured.latency, measured.seconds, measured.cpu_seconds));
     }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10dd-bench: named scenarios against the bare echo, the daemon and Redis, measured in turns.
+// c10dd-bench: named scenarios against the bare echo, the daemon, Redis and etcd, measured in
+// turns.
 //
 //     echo         a bare epoll echo of the bytes of get: the limit of this machine
 //     get          one key of each connection is read; engine memory
 //     set          one key of each connection is written; survives a dead process: RocksDB with
 //                  durability os, Redis with appendfsync everysec
-//     set-durable  likewise, survives a dead machine: durability fsync, appendfsync always
+//     set-durable  likewise, survives a dead machine: durability fsync, appendfsync always, etcd
 //     barrier      --members sessions over --connections meet; RocksDB with fsync
+//     wait-fanout  --waiters sessions wait for a key, over 1,000 connections; likewise
+//     restart-load a daemon with --keys keys is killed; until it answers again; memory of a key
+//     idle         memory of a connection, with 10,000 of them
 //
 // Exit codes: 0 measured; 1 a server did not start, died or answered with an error; 64 bad option.
 #include <sys/resource.h>
@@ -15,6 +19,7 @@
 #include <charconv>
 #include <fstream>
 #include <iostream>
+#include <set>
 #include <stdexcept>
 
 #include "protocol/limits.h"
@@ -51,6 +56,9 @@ constexpr Scenario kScenarios[] = {
        return run<Operation::set>("set-durable", "rocksdb:DIR", "fsync", "always", o);
      }},
     {"barrier", run_barriers},
+    {"wait-fanout", run_wait_fanout},
+    {"restart-load", run_restart_load},
+    {"idle", run_idle},
 };
 
 Address parse_address(const std::string& text) {
@@ -71,19 +79,46 @@ Address parse_address(const std::string& text) {
   return address;
 }
 
+/// NAME or NAME=HOST:PORT.
+Peer parse_peer(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  Peer peer;
+  if (name == "etcd") {
+    peer.kind = Peer::Kind::etcd;
+  } else if (name != "redis") {
+    throw CLI::ValidationError("--against: \"" + name + "\" is neither redis nor etcd");
+  }
+  if (equals != std::string::npos) peer.running = parse_address(text.substr(equals + 1));
+  return peer;
+}
+
 struct CommandLine {
   Options options;
   std::vector<std::string> scenarios;
   std::string json;
 };
 
+/// Each peer once; and etcd has nothing that compares with the other scenarios: it always syncs.
+void check_peers(const CommandLine& line) {
+  std::set<Peer::Kind> kinds;
+  for (const Peer& peer : line.options.against) {
+    if (!kinds.insert(peer.kind).second) throw CLI::ValidationError("--against: a peer is twice");
+    if (peer.kind != Peer::Kind::etcd) continue;
+    for (const std::string& name : line.scenarios) {
+      if (name == "set-durable") continue;
+      throw CLI::ValidationError("--against etcd: only set-durable compares with it, not " + name);
+    }
+  }
+}
+
 /// Exits by itself after --help and on a bad option.
 CommandLine parse(int argc, char** argv) {
   CommandLine line;
   Options& o = line.options;
   std::string daemon;
-  std::string redis;
-  CLI::App app{"Measures the daemon beside a bare echo and Redis, in turns on one machine."};
+  std::vector<std::string> against;
+  CLI::App app{"Measures the daemon beside a bare echo, Redis and etcd, in turns on one machine."};
   app.set_help_flag("-h,--help", "print this");
   std::vector<std::string> names;
   for (const Scenario& scenario : kScenarios) names.emplace_back(scenario.name);
@@ -91,10 +126,14 @@ CommandLine parse(int argc, char** argv) {
       ->required()
       ->check(CLI::IsMember(names));
   app.option_defaults()->take_last()->always_capture_default();
-  app.add_option("--connections", o.connections)->check(CLI::Range(1U, 65536U));
+  app.add_option("--connections,--clients", o.connections, "instead of the scenario's number, or 1")
+      ->check(CLI::Range(1U, 65536U));
   app.add_option("--depth", o.depth, "requests that a connection keeps open")
       ->check(CLI::Range(1U, 512U));
   app.add_option("--members", o.members, "of a barrier")->check(CLI::Range(2U, limits::kWorldSize));
+  app.add_option("--waiters", o.waiters, "of wait-fanout")->check(CLI::Range(1U, 100'000U));
+  app.add_option("--keys", o.keys, "of restart-load")
+      ->check(CLI::Range(1U, static_cast<unsigned>(limits::kKeysPerJob)));
   app.add_option("--seconds", o.seconds, "of a round; loads warm up for a fifth more")
       ->check(CLI::Range(0.01, 3600.0));
   app.add_option("--rounds", o.rounds, "every target once in each")->check(CLI::Range(1U, 1000U));
@@ -104,8 +143,11 @@ CommandLine parse(int argc, char** argv) {
   app.add_option("--engine", o.engine, "of the daemon that is started, instead of the scenario's")
       ->type_name("URL");
   app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
-  app.add_option("--redis", redis, "also measure this Redis, or start one for each scenario")
-      ->type_name("HOST:PORT|spawn");
+  app.add_option("--against", against, "also measure redis, etcd: one that runs, or started here")
+      ->type_name("NAME[=HOST:PORT],...")
+      ->delimiter(',')
+      ->take_all()
+      ->default_str("");
   app.add_flag("--awake", o.awake,
                "spin on idle cores: waking a halted one can take longer than an answer")
       ->default_str("");
@@ -116,8 +158,8 @@ CommandLine parse(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     if (!daemon.empty()) o.daemon = parse_address(daemon);
-    o.spawn_redis = redis == "spawn";
-    if (!redis.empty() && !o.spawn_redis) o.redis = parse_address(redis);
+    for (const std::string& peer : against) o.against.push_back(parse_peer(peer));
+    check_peers(line);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
   }

@@ -38,7 +38,7 @@ constexpr Column kColumns[] = {
     {"p50_us", "p50 us", &Sample::p50, 1},      {"p99_us", "p99 us", &Sample::p99, 1},
     {"p99_9_us", "p99.9 us", &Sample::p999, 1}, {"max_us", "max us", &Sample::max, 1},
 };
-constexpr int kNameWidth = 16;
+constexpr int kNameWidth = 20;
 constexpr int kWidth = 12;
 
 std::string cpu_model() {
@@ -123,6 +123,14 @@ json::object json_of(const ScenarioResult& result) {
     }
   }
   out["ratios"] = ratios;
+  json::array facts;
+  for (const Fact& fact : result.facts) {
+    facts.push_back(json::object{{"name", fact.name},
+                                 {"unit", fact.unit},
+                                 {"rounds", json::value_from(fact.rounds)},
+                                 {"median", median_of(fact.rounds)}});
+  }
+  out["facts"] = facts;
   return out;
 }
 
@@ -160,7 +168,9 @@ void print_table(std::ostream& out, const ScenarioResult& result) {
   const std::size_t rounds = result.series.empty() ? 0 : result.series.front().rounds.size();
   out << result.name << ":";
   for (const auto& [name, value] : result.parameters) out << " " << name << "=" << value;
-  out << "; medians of " << rounds << " rounds of " << result.round_seconds << " s\n";
+  out << "; medians of " << rounds << " rounds";
+  if (result.round_seconds > 0) out << " of " << result.round_seconds << " s";
+  out << "\n";
   out << std::left << std::setw(kNameWidth) << "" << std::right;
   for (const Column& column : kColumns) {
     out << std::setw(kWidth) << (*column.heading ? column.heading : result.counted + "/s");
@@ -187,6 +197,10 @@ void print_table(std::ostream& out, const ScenarioResult& result) {
       row(
           of.name + "/" + to.name, [&](const Column& c) { return ratio(of, to, c.value); }, true);
     }
+  }
+  for (const Fact& fact : result.facts) {
+    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
+        << " " << fact.unit << "\n";
   }
   for (const Series& one : result.series) out << "  " << one.name << ": " << one.how << "\n";
   out << std::flush;

@@ -33,13 +33,21 @@ struct Series {
   Sample median() const;  ///< of each value by itself
 };
 
+/// A value that is no duration, round after round.
+struct Fact {
+  std::string name;
+  std::string unit;
+  std::vector<double> rounds;
+};
+
 struct ScenarioResult {
   std::string name;
   std::string counted;  ///< what per_second counts
   std::string bars;     ///< the series that is compared with each other one; empty: none
   std::vector<std::pair<std::string, std::uint64_t>> parameters;
-  double round_seconds = 0;
+  double round_seconds = 0;  ///< 0: a round is as long as it takes
   std::vector<Series> series;
+  std::vector<Fact> facts;
 };
 
 /// The median over the rounds of one series' value divided by the other's in the same round.

@@ -4,33 +4,37 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/bench/conversation.h"
 #include "tests/bench/result.h"
 
 namespace c10dd::bench {
 
-struct Address {
-  std::string host;
-  std::uint16_t port = 0;
+/// Another server to measure; without an address one is started.
+struct Peer {
+  enum class Kind { redis, etcd };
+  Kind kind = Kind::redis;
+  std::optional<Address> running;
 };
 
 struct Options {
-  unsigned connections = 1;
+  std::optional<unsigned> connections;  ///< nothing: the scenario's
   unsigned depth = 1;
   unsigned rounds = 5;
   double seconds = 2;
   std::size_t key_bytes = 32;
   std::size_t value_bytes = 128;
   unsigned members = 1000;
+  unsigned waiters = 10'000;
+  unsigned keys = 1'000'000;
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
   std::optional<Address> daemon;  ///< that runs already
-  std::optional<Address> redis;   ///< likewise
-  bool spawn_redis = false;
+  std::vector<Peer> against;
   bool awake = false;  ///< the cores are kept from halting
 };
 
-/// A load that echo, the daemon and Redis take in turns.
+/// A load that echo, the daemon and its peers take in turns.
 struct LoadScenario {
   std::string name;
   Operation operation = Operation::get;
@@ -43,5 +47,14 @@ ScenarioResult run_load_scenario(const LoadScenario& scenario, const Options& op
 
 /// members sessions over connections meet at barriers of rocksdb with fsync.
 ScenarioResult run_barriers(const Options& options);
+
+/// One key is set, on which all waiters wait, over at most 1,000 connections; RocksDB with fsync.
+ScenarioResult run_wait_fanout(const Options& options);
+
+/// A daemon with many keys is killed and started again, until it answers; and the memory of a key.
+ScenarioResult run_restart_load(const Options& options);
+
+/// Connections with a session that do nothing, and the memory of one.
+ScenarioResult run_idle(const Options& options);
 
 }  // namespace c10dd::bench

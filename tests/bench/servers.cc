@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 
@@ -55,6 +56,31 @@ std::string first_line(const Descriptor& output) {
   return line;
 }
 
+/// Whether a server says `answer` to `question`.
+bool answers(const Address& server, std::string_view question, std::string_view answer) {
+  try {
+    Line line(server);
+    line.send(question);
+    line.receive(1, [&](std::string_view in) {
+      return in.find(answer) == std::string_view::npos ? 0 : in.size();
+    });
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;
+  }
+}
+
+void await(const Child& child, const std::string& name, const Address& server,
+           std::string_view question, std::string_view answer) {
+  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
+  while (!answers(server, question, answer)) {
+    throw_if_interrupted();
+    child.must_live(name);
+    if (passed(deadline)) throw std::runtime_error(name + " did not start");
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
 }  // namespace
 
 Child::Child(const std::function<void()>& body) {
@@ -83,6 +109,12 @@ Child::~Child() {
     }
     std::this_thread::sleep_for(kPoll);
   }
+}
+
+void Child::kill() {
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+  pid_ = -1;
 }
 
 void Child::must_live(const std::string& name) const {
@@ -121,27 +153,32 @@ EchoServer::EchoServer(Listening listening, const NativeBytes& bytes)
     : port_(listening.port),
       child_([&] { serve_echo(listening.descriptor, bytes.request, bytes.reply); }) {}
 
-DaemonServer::DaemonServer(std::string engine, const std::string& durability) {
-  if (const std::size_t at = engine.find("DIR"); at != std::string::npos) {
-    engine.replace(at, 3, directory_.path() + "/state");
+DaemonServer::DaemonServer(const std::string& engine, const std::string& durability) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  std::string url = engine;
+  if (const std::size_t at = url.find("DIR"); at != std::string::npos) {
+    url.replace(at, 3, directory_.path() + "/state");
   }
+  command_ = {self.parent_path() / "c10dd",
+              "--listen",
+              "127.0.0.1:0",
+              "--engine",
+              url,
+              "--durability",
+              durability,
+              "--log-level",
+              "warn"};
+  start();
+}
+
+void DaemonServer::start() {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) fail_with_errno("pipe");
   const Descriptor read_end(ends[0]);
   Descriptor write_end(ends[1]);
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::vector<std::string> command = {self.parent_path() / "c10dd",
-                                            "--listen",
-                                            "127.0.0.1:0",
-                                            "--engine",
-                                            engine,
-                                            "--durability",
-                                            durability,
-                                            "--log-level",
-                                            "warn"};
   child_ = std::make_unique<Child>([&] {
     ::dup2(write_end.get(), STDOUT_FILENO);
-    become(command);
+    become(command_);
   });
   write_end = Descriptor();
   const std::string line = first_line(read_end);
@@ -149,34 +186,52 @@ DaemonServer::DaemonServer(std::string engine, const std::string& durability) {
 }
 
 RedisServer::RedisServer(const std::string& appendfsync) {
-  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
   port_ = listen_anywhere().port;
   child_ = std::make_unique<Child>([&] {
     become({"redis-server", "--port", std::to_string(port_), "--bind", "127.0.0.1", "--dir",
             directory_.path(), "--logfile", "redis.log", "--save", "", "--appendonly", "yes",
             "--appendfsync", appendfsync});
   });
-  while (!answers()) {
-    throw_if_interrupted();
-    child_->must_live("redis-server");
-    if (passed(deadline)) throw std::runtime_error("redis-server did not start");
-    std::this_thread::sleep_for(kPoll);
-  }
+  await(*child_, "redis-server", address(), "PING\r\n", "+PONG");
 }
 
-bool RedisServer::answers() const {
-  try {
-    Line line("127.0.0.1", port_);
-    line.send("PING\r\n");
-    bool pong = false;
-    line.receive(1, [&](std::string_view in) {
-      pong = in.starts_with("+PONG");
-      return in.find('\n') + 1;
-    });
-    return pong;
-  } catch (const std::runtime_error&) {
-    return false;
+EtcdServer::EtcdServer() {
+  const auto url = [](std::uint16_t port) { return "http://127.0.0.1:" + std::to_string(port); };
+  port_ = listen_anywhere().port;
+  const std::string clients = url(port_);
+  const std::string peers = url(listen_anywhere().port);
+  child_ = std::make_unique<Child>([&] {
+    become({"etcd",
+            "--name",
+            "bench",
+            "--data-dir",
+            directory_.path() + "/etcd",
+            "--listen-client-urls",
+            clients,
+            "--advertise-client-urls",
+            clients,
+            "--listen-peer-urls",
+            peers,
+            "--initial-advertise-peer-urls",
+            peers,
+            "--initial-cluster",
+            "bench=" + peers,
+            "--logger",
+            "zap",
+            "--log-level",
+            "fatal",
+            "--quota-backend-bytes",
+            "8589934592"});
+  });
+  await(*child_, "etcd", address(), "GET /health HTTP/1.0\r\n\r\n", "\"health\":\"true\"");
+}
+
+std::uint64_t memory_of(pid_t process, const std::string& name) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(name + ":")) return std::stoull(line.substr(name.size() + 1)) * 1024;
   }
+  throw std::runtime_error("no " + name + " of process " + std::to_string(process));
 }
 
 }  // namespace c10dd::bench

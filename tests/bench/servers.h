@@ -26,6 +26,9 @@ class Child {
   Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
   ~Child();
 
+  /// SIGKILL; returns when it is dead.
+  void kill();
+
   pid_t process() const { return pid_; }
 
   /// Throws when the child has ended.
@@ -42,7 +45,7 @@ std::vector<Child> keep_awake();
 class EchoServer {
  public:
   explicit EchoServer(const NativeBytes& bytes);
-  std::uint16_t port() const { return port_; }
+  Address address() const { return {"127.0.0.1", port_}; }
   pid_t process() const { return child_.process(); }
 
  private:
@@ -55,12 +58,18 @@ class EchoServer {
 /// The `c10dd` next to this program. `DIR` in the engine's URL becomes a temporary directory.
 class DaemonServer {
  public:
-  DaemonServer(std::string engine, const std::string& durability);
-  std::uint16_t port() const { return port_; }
+  DaemonServer(const std::string& engine, const std::string& durability);
+
+  /// SIGKILL; returns when it is dead. start() then starts it on its state and on another port.
+  void kill() { child_->kill(); }
+  void start();
+
+  Address address() const { return {"127.0.0.1", port_}; }
   pid_t process() const { return child_->process(); }
 
  private:
   TemporaryDirectory directory_;
+  std::vector<std::string> command_;
   std::uint16_t port_ = 0;
   std::unique_ptr<Child> child_;
 };
@@ -69,15 +78,29 @@ class DaemonServer {
 class RedisServer {
  public:
   explicit RedisServer(const std::string& appendfsync);
-  std::uint16_t port() const { return port_; }
+  Address address() const { return {"127.0.0.1", port_}; }
   pid_t process() const { return child_->process(); }
 
  private:
-  bool answers() const;
-
   TemporaryDirectory directory_;
   std::uint16_t port_ = 0;
   std::unique_ptr<Child> child_;
 };
+
+/// An etcd of one member, which syncs its log before it answers.
+class EtcdServer {
+ public:
+  EtcdServer();
+  Address address() const { return {"127.0.0.1", port_}; }
+  pid_t process() const { return child_->process(); }
+
+ private:
+  TemporaryDirectory directory_;
+  std::uint16_t port_ = 0;
+  std::unique_ptr<Child> child_;
+};
+
+/// What the kernel says of the process in /proc/PID/status under this name, in bytes.
+std::uint64_t memory_of(pid_t process, const std::string& name = "VmRSS");
 
 }  // namespace c10dd::bench

@@ -11,7 +11,7 @@ import unittest
 
 import wire
 from daemon import BIN, Daemon
-from wire import Wire, frame
+from wire import Wire, frame, text
 
 
 class Frames(unittest.TestCase):
@@ -45,12 +45,12 @@ class Frames(unittest.TestCase):
         if closes:
             self.assertIsNone(self.wire.reply())
 
-    def test_unknown_operation_is_answered_and_the_connection_stays(self):
+    def test_04_unknown_operation_is_answered_and_the_connection_stays(self):
         self.open()
         self.refused(self.wire.call(0xEE, b"abc"), "unknown_op", "238")
         self.assertEqual("ok", self.wire.set("k", "v").code)
 
-    def test_oversized_frame_is_refused_on_its_header(self):
+    def test_02_oversized_frame_is_refused_on_its_header(self):
         self.open()
         before = self.daemon.resident_bytes()
         self.wire.send(frame(wire.SET, length=0xFFFFFFFF, sequence=1))
@@ -62,10 +62,17 @@ class Frames(unittest.TestCase):
         self.wire.send(frame(wire.HELLO, length=1_000_000))
         self.refused(self.wire.reply(), "too_large", 16384, closes=True)
 
-    def test_inner_length_past_the_frame_is_malformed(self):
-        self.open()
-        self.wire.send(frame(wire.SET, struct.pack("<I", 65535) + b"short", sequence=1))
+    def test_03_inner_length_past_the_frame_is_malformed_and_the_session_stays(self):
+        session = os.urandom(16)
+        self.open(session=session)
+        self.assertEqual("ok", self.wire.add("counted", 1, sequence=1).code)
+        self.wire.send(frame(wire.SET, struct.pack("<I", 65535) + b"short", sequence=2))
         self.refused(self.wire.reply(), "malformed", "set", closes=True)
+        self.wire.close()
+        self.wire = Wire(self.daemon.address)
+        self.open(session=session)
+        self.assertEqual("ok", self.wire.add("counted", 1, sequence=1).code)  # the same again
+        self.assertIn(b"\x01\0\0\x001", self.wire.get("counted", sequence=2).body)
 
     def test_wrong_version_names_both(self):
         self.refused(self.wire.hello(version=(7, 9)), "version_unsupported", 7, 9, "1 to 1",
@@ -108,33 +115,79 @@ class Frames(unittest.TestCase):
         self.refused(other.exchange("twice", 0, 2, ["b"]), "rank_taken", "rank 0", "another session")
         other.close()
 
-    def test_barrier_of_nobody_and_of_too_many(self):
+    def test_11_barrier_of_nobody_of_too_many_and_of_two_sizes(self):
         self.open()
         self.refused(self.wire.barrier("b", 0, 0), "invalid_argument", "world size 0")
         self.refused(self.wire.barrier("b", 5, 5), "invalid_argument", "rank 5")
         self.refused(self.wire.barrier("b", 0, 2**32 - 1), "invalid_argument", 131072)
+        late = Wire(self.daemon.address)
+        self.assertEqual("ok", late.hello().code)
+        self.refused(self.wire.barrier("b", 0, 2), "timed_out", "[1]")
+        self.refused(late.barrier("b", 1, 3), "size_mismatch", 2, 3)
+        self.assertEqual("ok", late.barrier("b", 1, 2).code)  # it has kept its size
+        late.close()
 
-    def test_same_sequence_with_another_request(self):
+    def test_10_add_that_overflows_changes_nothing(self):
+        self.open()
+        self.assertEqual("ok", self.wire.set("n", str(2**63 - 1)).code)
+        self.refused(self.wire.add("n", 1), "out_of_range", 2**63 - 1, "unchanged")
+        self.assertIn(str(2**63 - 1).encode(), self.wire.get("n").body)
+        self.assertEqual("ok", self.wire.set("n", str(-2**63)).code)
+        self.refused(self.wire.add("n", -1), "out_of_range", -2**63)
+        self.assertEqual("ok", self.wire.set("n", "one").code)
+        self.refused(self.wire.add("n", 1), "wrong_type", "decimal")
+
+    def test_12_wait_for_too_many_keys(self):
+        self.open()
+        keys = struct.pack("<I", 131_073) + text("k") * 131_073
+        self.refused(self.wire.call(wire.WAIT, keys + bytes(8)), "too_large", 131_073, 131_072)
+
+    def test_12_negative_time_out_looks_once_and_a_huge_one_is_bounded(self):
+        self.open()
+        for timeout in (-1, -2**63):
+            start = time.monotonic()
+            self.refused(self.wire.get("absent", timeout), "not_found")
+            self.assertLess(time.monotonic() - start, 2)
+        self.wire.sequence += 1
+        self.wire.send(frame(wire.WAIT, struct.pack("<I", 1) + text("later") +
+                             struct.pack("<q", 2**63 - 1), sequence=self.wire.sequence))
+        self.assertEqual("ok", self.bystander.set("later", "now").code)
+        self.assertEqual("ok", self.wire.reply().code)
+
+    def test_06_same_sequence_with_another_request(self):
         self.open()
         self.assertEqual("ok", self.wire.add("n", 1, sequence=5).code)
         self.assertEqual("ok", self.wire.add("n", 1, sequence=5).code)
         self.refused(self.wire.add("n", 2, sequence=5), "sequence_reused", 5)
         self.assertIn(b"1", self.wire.get("n").body)
 
-    def test_sequence_outside_the_window(self):
+    def test_07_sequence_outside_the_window(self):
         self.open()
         self.refused(self.wire.set("k", "v", sequence=9000), "window_exceeded", 9000, 1024)
         self.assertEqual("ok", self.wire.set("k", "v", sequence=10, acked_below=10).code)
         self.refused(self.wire.set("k", "v", sequence=3), "outcome_unknown", 3, 10)
 
-    def test_client_that_has_seen_more_is_told(self):
+    def test_19_client_that_has_seen_more_is_told(self):
         self.refused(self.wire.hello(stamp=(12345, 1, 7)), "state_rolled_back", 12345, "new run")
 
-    def test_silent_and_slow_connections_end_at_the_hello_deadline(self):
+    def test_05_silent_and_slow_connections_end_at_the_hello_deadline(self):
         start = time.monotonic()
-        self.wire.send(frame(wire.HELLO, length=100)[:10])
+        hello = frame(wire.HELLO, wire.hello_body())
+        slow = Wire(self.daemon.address, magic=wire.MAGIC)
+        self.wire.send(hello[:10])
+        ended = False
+        for at in range(8):  # a byte of a valid hello each second
+            try:
+                slow.send(hello[at:at + 1])
+            except (BrokenPipeError, ConnectionResetError):
+                ended = True
+                break
+            time.sleep(1)
+        self.assertTrue(ended)
+        self.assertIsNone(slow.reply())
         self.assertIsNone(self.wire.reply())
-        self.assertLess(abs(time.monotonic() - start - 5), 2)
+        self.assertLess(time.monotonic() - start, 8)
+        slow.close()
 
     def test_unknown_first_byte_closes(self):
         for first in (b"\xff\x00", b"\x16\x03\x01", b"\x00", b"zzz", b"\xc1C10X"):

@@ -142,7 +142,7 @@ class Scrape(unittest.TestCase):
             time.sleep(1)
             missing = {panel: expression for panel, expression in missing.items()
                        if not self.points(expression)}
-        self.assertEqual({}, missing)
+        self.assertEqual({}, missing, f"no data for {missing}")
         target, = self.ask("targets", state="active")["activeTargets"]
         self.assertEqual("up", target["health"], target["lastError"])
 

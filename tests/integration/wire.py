@@ -6,13 +6,14 @@ import socket
 import struct
 
 MAGIC = b"\xc1C10D"
-HELLO, PING, GOODBYE, SET, GET, WAIT, ADD, BARRIER, EXCHANGE = 1, 2, 3, 16, 17, 18, 20, 48, 49
+HELLO, PING, GOODBYE, SET, GET, WAIT, ADD, REMOVE = 1, 2, 3, 16, 17, 18, 20, 22
+REMOVE_PREFIX, QUEUE_PUSH, BARRIER, EXCHANGE = 28, 32, 48, 49
 CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "invalid_argument",
          "not_found", "timed_out", "quota_exceeded", "wrong_type", "out_of_range", "size_mismatch",
          "rank_taken", "sequence_reused", "window_exceeded", "session_unknown",
          "session_superseded", "state_rolled_back", "stale_generation", "outcome_unknown",
          "not_owner", "unavailable", "aborted", "permission_denied", "unsupported", "closed",
-         "internal"]
+         "internal", "session_expired", "compacted", "disk_full"]
 
 
 def text(value):
@@ -98,6 +99,12 @@ class Wire:
 
     def add(self, key, delta, **options):
         return self.call(ADD, text(key) + struct.pack("<q", delta), **options)
+
+    def remove(self, key, **options):
+        return self.call(REMOVE, text(key), **options)
+
+    def remove_prefix(self, prefix, **options):
+        return self.call(REMOVE_PREFIX, text(prefix), **options)
 
     def barrier(self, group, rank, world_size, sequence=0, timeout_ns=0):
         return self.call(BARRIER, text(group) + struct.pack("<QQIIq", 0, sequence, rank, world_size,

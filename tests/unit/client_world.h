@@ -22,11 +22,15 @@ struct Sent {
   Request request;
 };
 
+inline QueuePop pop(Duration timeout = std::chrono::seconds(5)) { return {"q", timeout}; }
+inline Answer item(const std::string& value) { return ReplyBody(Popped{value}); }
+
 /// A core with a clock, and the daemon's end of its connection.
 class World {
  public:
   explicit World(std::uint64_t seed = 1, std::vector<std::string> addresses = {"host:29500"})
       : core({std::move(addresses), Hello{}, seed}, TimePoint()) {}
+  explicit World(CoreOptions options) : core(std::move(options), TimePoint()) {}
 
   /// Frames that were written since the last call; the magic of a new connection is dropped.
   std::vector<Sent> sent() {
@@ -88,6 +92,13 @@ class World {
     ASSERT_EQ(frames[0].header.op, Hello::op.code);
     reply(Hello::op.code, 0, welcome(window));
     ASSERT_TRUE(core.open());
+  }
+
+  /// The only frame that was written since the last call.
+  Sent only_sent() {
+    std::vector<Sent> frames = sent();
+    EXPECT_EQ(frames.size(), 1u);
+    return frames.empty() ? Sent{} : std::move(frames[0]);
   }
 
   /// The failure of the only completed call; fails the test when there is none.

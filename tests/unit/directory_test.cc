@@ -9,22 +9,38 @@
 namespace c10dd::core {
 namespace {
 
+TimePoint at(std::int64_t seconds) { return TimePoint(std::chrono::seconds(seconds)); }
+
 TEST(Directory, NamesTheStateOnceAndKeepsTheName) {
   Directory first(0);
-  const Effects named = first.resume(77);
+  const Effects named = first.resume(77, false, at(0));
   EXPECT_EQ(first.incarnation(), 77u);
   ASSERT_EQ(named.rows.size(), 1u);
   EXPECT_EQ(named.revision, 1u);
   Directory second(named.revision);
   ASSERT_TRUE(second.restore(named.rows[0]));
-  EXPECT_TRUE(second.resume(78).rows.empty());
+  EXPECT_TRUE(second.resume(78, false, at(0)).rows.empty());
   EXPECT_EQ(second.incarnation(), 77u);
   EXPECT_EQ(second.revision(), 1u);
 }
 
+TEST(Directory, NamesALostStateAnew) {
+  Directory first(0);
+  const Effects named = first.resume(77, false, at(0));
+  Directory second(named.revision);
+  ASSERT_TRUE(second.restore(named.rows[0]));
+  const Effects renamed = second.resume(78, true, at(0));
+  EXPECT_EQ(second.incarnation(), 78u);
+  EXPECT_EQ(renamed.revision, 2u);
+  Directory third(renamed.revision);
+  ASSERT_TRUE(third.restore(renamed.rows.at(0)));
+  third.resume(79, false, at(0));
+  EXPECT_EQ(third.incarnation(), 78u);
+}
+
 TEST(Directory, NeverNamesTheStateZero) {
   Directory directory(0);
-  directory.resume(0);
+  directory.resume(0, false, at(0));
   EXPECT_NE(directory.incarnation(), 0u);
 }
 
@@ -36,14 +52,13 @@ TEST(Directory, GivesAJobItsNumberForEver) {
   EXPECT_EQ(first.open("train", "", one).value(), 1u);
   EXPECT_EQ(first.open("train", "run-2", two).value(), 2u);
   EXPECT_EQ(first.open("train", "", again).value(), 1u);
-  EXPECT_EQ(one.rows.size(), 1u);
+  EXPECT_EQ(one.rows.size(), 2u);
   EXPECT_TRUE(again.rows.empty());
   EXPECT_EQ(again.revision, two.revision);
   EXPECT_EQ(first.find("train", "run-3"), std::nullopt);
 
   Directory second(two.revision);
-  ASSERT_TRUE(second.restore(two.rows[0]));
-  ASSERT_TRUE(second.restore(one.rows[0]));
+  for (const Row& row : {two.rows[0], one.rows[0], two.rows[1]}) ASSERT_TRUE(second.restore(row));
   EXPECT_EQ(second.find("train", ""), 1u);
   EXPECT_EQ(second.find("train", "run-2"), 2u);
   Effects three;
@@ -93,15 +108,99 @@ TEST(Directory, RefusesDamagedRows) {
   EXPECT_FALSE(Directory(0).restore({Row::Kind::put, "", good.value}));
 }
 
-TEST(Directory, HoldsItsLimit) {
+TEST(Directory, RetiresARunSomeTimeAfterItsLastSession) {
   Directory directory(0);
-  for (std::size_t i = 0; i < limits::kJobs; ++i) {
-    Effects out;
-    ASSERT_TRUE(directory.open("job" + std::to_string(i), "", out));
-  }
   Effects out;
-  EXPECT_EQ(directory.open("one more", "", out).error().code, Code::quota_exceeded);
-  EXPECT_TRUE(directory.open("job7", "", out));
+  const JobNumber run = *directory.open("train", "run", out);
+  EXPECT_EQ(directory.next_deadline(), std::nullopt);
+  directory.vacate(run, at(100));
+  EXPECT_EQ(directory.next_deadline(), at(130));
+  directory.vacate(run, at(110));
+  EXPECT_EQ(directory.next_deadline(), at(140));
+  EXPECT_TRUE(directory.tick(at(139)).numbers.empty());
+  const Directory::Retired retired = directory.tick(at(140));
+  EXPECT_EQ(retired.numbers, std::vector<JobNumber>{run});
+  EXPECT_EQ(directory.find("train", "run"), std::nullopt);
+  ASSERT_EQ(retired.effects.rows.size(), 1u);
+  EXPECT_EQ(retired.effects.rows[0].kind, Row::Kind::erase);
+  EXPECT_EQ(retired.effects.rows[0].key, out.rows[0].key);
+  EXPECT_EQ(retired.effects.revision, out.revision + 1);
+  EXPECT_EQ(directory.next_deadline(), std::nullopt);
+  EXPECT_TRUE(directory.entries().empty());
+}
+
+TEST(Directory, KeepsARunThatIsUsedAgain) {
+  Directory directory(0);
+  Effects out;
+  const JobNumber first = *directory.open("train", "1", out);
+  const JobNumber second = *directory.open("train", "2", out);
+  directory.vacate(first, at(0));
+  directory.vacate(second, at(0));
+  EXPECT_EQ(directory.open("train", "1", out).value(), first);
+  directory.occupy(second);
+  EXPECT_TRUE(directory.tick(at(1'000)).numbers.empty());
+  EXPECT_EQ(directory.entries().size(), 2u);
+}
+
+TEST(Directory, NeverRetiresAJobWithoutARun) {
+  Directory directory(0);
+  Effects out;
+  directory.vacate(*directory.open("train", "", out), at(0));
+  directory.vacate(77, at(0));
+  EXPECT_EQ(directory.next_deadline(), std::nullopt);
+  EXPECT_TRUE(directory.tick(at(1'000'000)).numbers.empty());
+}
+
+TEST(Directory, GivesSessionsOfARunTheirTimeAfterARestart) {
+  Directory first(0);
+  Effects permanent;
+  Effects run;
+  ASSERT_TRUE(first.open("train", "", permanent));
+  ASSERT_TRUE(first.open("train", "run", run));
+  Directory::Limits limits;
+  limits.run_grace = std::chrono::seconds(3);
+  limits.session_expiry = std::chrono::seconds(60);
+  Directory second(run.revision, limits);
+  for (const Row& row : {permanent.rows[0], run.rows[0], run.rows[1]}) {
+    ASSERT_TRUE(second.restore(row));
+  }
+  second.resume(1, false, at(1'000));
+  EXPECT_EQ(second.next_deadline(), at(1'063));
+  EXPECT_EQ(second.tick(at(1'063)).numbers.size(), 1u);
+  EXPECT_EQ(second.find("train", ""), 1u);
+}
+
+TEST(Directory, NeverUsesANumberAgain) {
+  Directory first(0);
+  Effects out;
+  const JobNumber number = *first.open("train", "run", out);
+  first.vacate(number, at(0));
+  Effects after = first.tick(at(30)).effects;
+  Effects again;
+  EXPECT_EQ(first.open("train", "run", again).value(), number + 1);
+  Directory second(after.revision);  // with the rows that are left: the next number alone
+  ASSERT_TRUE(second.restore(out.rows[1]));
+  Effects anew;
+  EXPECT_EQ(second.open("train", "run", anew).value(), number + 1);
+}
+
+TEST(Directory, HoldsItsLimit) {
+  Directory::Limits limits;
+  limits.jobs = 2;
+  Directory directory(0, limits);
+  Effects out;
+  ASSERT_TRUE(directory.open("a", "", out));
+  ASSERT_TRUE(directory.open("b", "run", out));
+  Effects refused;
+  const Result<JobNumber> third = directory.open("c", "", refused);
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, Code::quota_exceeded);
+  EXPECT_EQ(third.error().detail, "too many jobs: 3 with this one, limit 2");
+  EXPECT_TRUE(refused.rows.empty());
+  EXPECT_TRUE(directory.open("a", "", out));
+  directory.vacate(2, at(0));
+  directory.tick(at(30));
+  EXPECT_TRUE(directory.open("c", "", out));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct Script {
   std::mutex mutex;
   std::condition_variable changed;
   bool open = true;                   ///< a commit waits while this is false
+  bool copy_open = true;              ///< as open, for a checkpoint
   int waiting = 0;                    ///< commits that wait now
   std::vector<std::size_t> commits;   ///< batches of each commit
   std::vector<std::size_t> confirms;  ///< owners of each confirmation
@@ -30,6 +31,11 @@ struct Script {
   void set_open(bool now) {
     const std::lock_guard lock(mutex);
     open = now;
+    changed.notify_all();
+  }
+  void set_copy_open(bool now) {
+    const std::lock_guard lock(mutex);
+    copy_open = now;
     changed.notify_all();
   }
   bool wait_until_committing() {
@@ -73,6 +79,12 @@ class ScriptedEngine final : public Engine {
       outcomes.push_back(owner.job % 2 == 1 ? Outcome::fenced : script_.confirm_outcome);
     }
     return outcomes;
+  }
+
+  Result<void> checkpoint(const std::string&) const override {
+    std::unique_lock lock(script_.mutex);
+    script_.changed.wait(lock, [this] { return script_.copy_open; });
+    return {};
   }
 
  private:
@@ -223,6 +235,28 @@ TEST_F(GroupCommitTest, RunsAFunctionBetweenTheRoundsAroundIt) {
   EXPECT_EQ(epoch, 42u);
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 1, 1}));
   EXPECT_EQ(group_->engine().name(), "scripted");
+}
+
+TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
+  script_.set_copy_open(false);
+  std::promise<bool> first;
+  group_->checkpoint("/first", [&](const Result<void>& done) { first.set_value(bool(done)); });
+  submit(round_of(0, 1));
+  EXPECT_EQ(answers().size(), 1u) << "a commit waits for a copy";
+  Result<void> second;
+  group_->checkpoint("/second", [&](const Result<void>& done) { second = done; });
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::unavailable);
+  script_.set_copy_open(true);
+  EXPECT_TRUE(first.get_future().get());
+
+  script_.set_copy_open(false);
+  std::promise<bool> last;
+  group_->checkpoint("/last", [&](const Result<void>& done) { last.set_value(bool(done)); });
+  script_.set_copy_open(true);
+  group_.reset();
+  EXPECT_EQ(last.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready)
+      << "the engine was closed under a copy";
 }
 
 TEST(GroupCommit, ServesManyThreadsAtOnce) {

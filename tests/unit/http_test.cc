@@ -174,6 +174,15 @@ TEST(HttpRoutes, ReadyzSaysWhyNot) {
   EXPECT_EQ(handle({"GET", "/livez", true}, starting).status, 200);
 }
 
+TEST(HttpRoutes, ReadyzHasANoteForTheOperator) {
+  ServerFacts tight = facts();
+  tight.note = "disk of /srv: 5 bytes free";
+  const HttpReply reply = handle({"GET", "/readyz", true}, tight);
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body,
+            "ready\nengine: rocksdb\ndurability: fsync\nnote: disk of /srv: 5 bytes free\n");
+}
+
 TEST(HttpRoutes, RefuseOtherPathsAndMethods) {
   const HttpReply missing = ask("GET", "/nope\"\xff");
   EXPECT_EQ(missing.status, 404);
@@ -188,11 +197,55 @@ TEST(HttpRoutes, RefuseOtherPathsAndMethods) {
   }
 }
 
-TEST(HttpRoutes, MetricsAreMadeOnlyForThoseWhoReadThem) {
-  EXPECT_TRUE(wants_metrics({"GET", "/metrics?x=1", true}));
-  EXPECT_TRUE(wants_metrics({"HEAD", "/metrics", true}));
-  EXPECT_FALSE(wants_metrics({"POST", "/metrics", true}));
-  EXPECT_FALSE(wants_metrics({"GET", "/livez", true}));
+TEST(HttpRoutes, WhatCostsIsMadeOnlyForThoseWhoReadIt) {
+  const ServerFacts here = facts();
+  EXPECT_EQ(need_of({"GET", "/metrics?x=1", true}, here), Need::metrics);
+  EXPECT_EQ(need_of({"HEAD", "/metrics", true}, here), Need::metrics);
+  EXPECT_EQ(need_of({"POST", "/metrics", true}, here), Need::nothing);
+  EXPECT_EQ(need_of({"GET", "/livez", true}, here), Need::nothing);
+  EXPECT_EQ(need_of({"GET", "/v1/jobs", true}, here), Need::jobs);
+}
+
+HttpRequest checkpoint_to(const std::string& body, const std::string& type = "application/json") {
+  return {"POST", "/v1/checkpoint", true, type, body};
+}
+
+TEST(HttpRoutes, CheckpointIsForThisMachineAndTakesOneAbsolutePath) {
+  ServerFacts local = facts();
+  local.local = true;
+  const HttpRequest good =
+      checkpoint_to("{\"path\": \"/backup/1\"}", "application/json; charset=x");
+  EXPECT_EQ(need_of(good, local), Need::checkpoint);
+  EXPECT_EQ(checkpoint_path(good).value(), "/backup/1");
+  EXPECT_EQ(handle(good, local).body, "{\"path\":\"/backup/1\"}\n");
+  EXPECT_EQ(need_of(good, facts()), Need::nothing);
+  EXPECT_EQ(handle(good, facts()).status, 403);
+  EXPECT_EQ(handle({"GET", "/v1/checkpoint", true}, local).allow, "POST");
+  for (const char* body : {"", "{", "[]", "{}", "{\"path\": 1}", "{\"path\": \"x\"}",
+                           "{\"path\": \"/x\", \"y\": 1}", "{\"path\": \"/x\\u0000\"}"}) {
+    EXPECT_EQ(need_of(checkpoint_to(body), local), Need::nothing) << body;
+    EXPECT_EQ(handle(checkpoint_to(body), local).status, 400) << body;
+  }
+  EXPECT_EQ(handle(checkpoint_to("{\"path\": \"/x\"}", "text/plain"), local).status, 400);
+  local.checkpoint = failure(Code::disk_full, "no room");
+  EXPECT_EQ(handle(good, local).status, 507);
+  EXPECT_EQ(code_of(handle(good, local)), "disk_full");
+}
+
+TEST(HttpRoutes, JobsAreListedWithNamesThatPrint) {
+  ServerFacts some = facts();
+  JobReport job;
+  job.name = "digits\xff";
+  job.run = "r1";
+  job.number = 7;
+  job.stats.keys = 3;
+  some.jobs = {job};
+  const boost::json::value body = boost::json::parse(handle({"GET", "/v1/jobs", true}, some).body);
+  const boost::json::value& first = body.at("jobs").at(0);
+  EXPECT_EQ(first.at("job").as_string(), "digits?");
+  EXPECT_EQ(first.at("run").as_string(), "r1");
+  EXPECT_EQ(first.at("number").to_number<int>(), 7);
+  EXPECT_EQ(first.at("keys").to_number<int>(), 3);
 }
 
 TEST(HttpWire, EncodesAnswers) {

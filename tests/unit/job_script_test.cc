@@ -9,7 +9,10 @@
 //     8s   s2  again                          -> ok 1          the last request once more
 //     8s   s2  disconnect
 //     9s   restart                            a new Job from the rows of the old one
-//     9s   rows 0                             what the last line has written
+//     9s   restart keys=3 sessions=2          likewise, with these quotas from now on
+//     9s   rows 0                             how many rows the last step has written
+//     9s   revision 7                         the job's revision
+//     9s   depends 7                          the revision that the last answer depends on
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,6 +22,7 @@
 
 #include "daemon/core/job.h"
 #include "protocol/native_wire.h"
+#include "tests/unit/script_answers.h"
 #include "tests/unit/script_words.h"
 
 namespace c10dd::core {
@@ -46,15 +50,18 @@ class Stage {
       words.erase(arrow, words.end());
     }
     const TimePoint at{script::duration(words[0])};
-    advance(at);
+    if (const std::string late = advance(at); !late.empty()) return late;
     if (words[1] == "rows") return same(std::to_string(rows_), words[2]);
-    const bool hears = words.size() == 2 && words[1] != "restart";
+    if (words[1] == "revision") return same(std::to_string(job_->revision()), words[2]);
+    if (words[1] == "depends") return same(std::to_string(observed_), words[2]);
+    const bool restarts = words[1] == "restart";
+    const bool hears = words.size() == 2 && !restarts;
     for (const auto& [name, heard] : inbox_) {
       if (!heard.empty() && !(hears && name == words[1]) && at > heard.front().at) {
         return name + " has heard " + script::text_of(heard.front().answer);
       }
     }
-    if (words[1] == "restart") return restart();
+    if (restarts) return restart({words.begin() + 2, words.end()});
     if (hears) return hear(words[1], expected, detail);
     return speak(words[1], {words.begin() + 2, words.end()}, expected, detail);
   }
@@ -99,6 +106,7 @@ class Stage {
   }
 
   void take(Effects effects) {
+    EXPECT_EQ(effects.revision, job_->revision());
     rows_ = effects.rows.size();
     for (const Row& row : effects.rows) {
       if (row.kind == Row::Kind::put) table_[row.key] = row.value;
@@ -109,18 +117,21 @@ class Stage {
     }
     for (Reply& reply : effects.replies) {
       EXPECT_LE(reply.observed, effects.revision);
+      observed_ = reply.observed;
       const std::string name = "s" + std::to_string(reply.to.low);
       inbox_[name].push_back({now_, std::move(reply.answer)});
       if (reply.op == Goodbye::op.code) callers_.erase(name);
     }
   }
 
-  void advance(TimePoint at) {
-    while (job_->next_deadline() && *job_->next_deadline() <= at) {
+  std::string advance(TimePoint at) {
+    for (int turns = 0; job_->next_deadline() && *job_->next_deadline() <= at; ++turns) {
+      if (turns == 100'000) return "the same deadline again and again";
       now_ = *job_->next_deadline();
       take(job_->tick(now_));
     }
     now_ = at;
+    return {};
   }
 
   std::string hear(const std::string& name, const std::string& expected,
@@ -159,9 +170,11 @@ class Stage {
     }
     Effects effects = job_->apply({c.id, "", Access::admin, 0}, c.call, c.request, now_);
     Maybe own;
+    Revision observed = 0;
     for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
       if (it->to != c.id || it->sequence != c.call.sequence) continue;
       own = it->answer;
+      observed = it->observed;
       if (it->op != Goodbye::op.code) effects.replies.erase(it);
       break;
     }
@@ -169,11 +182,25 @@ class Stage {
     take(std::move(effects));
     if (bye) inbox_[name].pop_back();
     if (!own) return same("(pending)", expected);
+    observed_ = observed;
     return judge(*own, expected, detail);
   }
 
-  std::string restart() {
-    job_ = std::make_unique<Job>(1, Stamp{9, ++epoch_, job_->revision()});
+  std::string restart(const Words& quotas) {
+    for (const std::string& quota : quotas) {
+      const std::size_t equals = std::min(quota.find('='), quota.size() - 1);
+      const auto value = static_cast<std::size_t>(script::number(quota.substr(equals + 1)));
+      const std::string name = quota.substr(0, equals);
+      if (name == "keys") quotas_.keys = value;
+      if (name == "bytes") quotas_.bytes = value;
+      if (name == "sessions") quotas_.sessions = value;
+      if (name == "waits") quotas_.waits = value;
+      if (name == "queue_items") quotas_.queue_items = value;
+      if (name == "queue_bytes") quotas_.queue_bytes = value;
+      if (name == "history_changes") quotas_.history_changes = value;
+      if (name == "expiry_s") quotas_.session_expiry = std::chrono::seconds(value);
+    }
+    job_ = std::make_unique<Job>(1, Stamp{9, ++epoch_, job_->revision()}, quotas_);
     for (const auto& [key, value] : table_) {
       if (!job_->restore({Row::Kind::put, key, value})) return "a row is not restored";
     }
@@ -183,12 +210,14 @@ class Stage {
   using Maybe = std::optional<Answer>;
 
   Epoch epoch_ = 1;
+  Quotas quotas_;
   std::unique_ptr<Job> job_ = std::make_unique<Job>(1, Stamp{9, 1, 0});
   TimePoint now_;
   std::map<Bytes, Bytes> table_;
   std::map<std::string, Caller> callers_;
   std::map<std::string, std::vector<Heard>> inbox_;
   std::size_t rows_ = 0;
+  Revision observed_ = 0;
 };
 
 class Script : public testing::TestWithParam<std::string> {};

@@ -41,8 +41,10 @@ TEST(JsonWire, WritesEveryAnswerAsValidJson) {
 }
 
 TEST(JsonWire, WritesPlainTextPlainly) {
-  EXPECT_EQ(encode_request(Set{"rank/0", "10.0.0.1"}), R"({"key":"rank/0","value":"10.0.0.1"})");
-  EXPECT_EQ(encode_request(Set{"k", "\xFF\xFE"}), R"({"key":"k","value":{"base64":"//4="}})");
+  EXPECT_EQ(encode_request(Append{"rank/0", "10.0.0.1"}), R"({"key":"rank/0","value":"10.0.0.1"})");
+  EXPECT_EQ(encode_request(Append{"k", "\xFF\xFE"}), R"({"key":"k","value":{"base64":"//4="}})");
+  EXPECT_EQ(encode_request(Set{"k", "v", std::chrono::seconds(2), true}),
+            R"({"key":"k","value":"v","ttl":2E0,"ephemeral":true})");
   EXPECT_EQ(encode_request(Get{"k", std::chrono::milliseconds(1500)}),
             R"({"key":"k","timeout":1.5E0})");
   EXPECT_EQ(encode_answer(ReplyBody(Counter{-3})), R"({"value":-3})");
@@ -65,6 +67,30 @@ TEST(JsonWire, TakesDefaultsForAbsentFields) {
   EXPECT_TRUE(decode_request("ping", "{}"));
 }
 
+TEST(JsonWire, NamesTheKindsInsideATransaction) {
+  const std::string text =
+      R"({"conditions":[{"kind":"revision_is","key":"a","value":"","revision":7},)"
+      R"({"kind":"absent","key":"b"}],"actions":[{"kind":"push","key":"q","value":"x"},)"
+      R"({"key":"n","kind":"add","delta":-2},{"key":"e","ephemeral":true,"ttl":1.5}]})";
+  const Result<Request> request = decode_request("transact", text);
+  ASSERT_TRUE(request) << request.error().detail;
+  const auto& transact = std::get<Transact>(*request);
+  ASSERT_EQ(transact.conditions.size(), 2u);
+  EXPECT_EQ(transact.conditions[0].kind, Condition::Kind::revision_is);
+  EXPECT_EQ(transact.conditions[0].revision, 7u);
+  EXPECT_EQ(transact.conditions[1].kind, Condition::Kind::absent);
+  ASSERT_EQ(transact.actions.size(), 3u);
+  EXPECT_EQ(transact.actions[0].kind, Action::Kind::push);
+  EXPECT_EQ(transact.actions[1].delta, -2);
+  EXPECT_EQ(transact.actions[2].kind, Action::Kind::set);
+  EXPECT_TRUE(transact.actions[2].ephemeral);
+  EXPECT_EQ(transact.actions[2].ttl, std::chrono::milliseconds(1500));
+  EXPECT_NE(encode_request(*request).find(R"("kind":"revision_is")"), std::string::npos);
+  EXPECT_EQ(
+      encode_answer(ReplyBody(Changes{{{3, true, "k", ""}}, 4, 0})),
+      R"({"changes":[{"revision":3,"removed":true,"key":"k","value":""}],"next":4,"skip":0})");
+}
+
 TEST(JsonWire, ReadsDurationsToTheMicrosecond) {
   const auto timeout = [](const std::string& seconds) {
     return std::get<Get>(decode_request("get", "{\"timeout\":" + seconds + "}").value()).timeout;
@@ -73,7 +99,8 @@ TEST(JsonWire, ReadsDurationsToTheMicrosecond) {
   EXPECT_EQ(timeout("-0.5"), std::chrono::milliseconds(-500));
   EXPECT_EQ(timeout("30"), std::chrono::seconds(30));
   EXPECT_EQ(timeout("0.0000014"), std::chrono::microseconds(1));
-  EXPECT_EQ(timeout("1e9"), std::chrono::seconds(4'000'000));
+  EXPECT_EQ(timeout("31536001"), std::chrono::seconds(31'536'001));  // over the longest ttl
+  EXPECT_EQ(timeout("9e9"), std::chrono::seconds(4'000'000'000));
 }
 
 TEST(JsonWire, NamesWhatIsWrong) {
@@ -100,6 +127,15 @@ TEST(JsonWire, NamesWhatIsWrong) {
       {"wait", R"({"timeout":"5s"})"},
       {"exchange", R"({"shape":"square"})"},
       {"exchange", R"({"shape":0})"},
+      {"set", R"({"ephemeral":1})"},
+      {"set", R"({"ephemeral":"true"})"},
+      {"set", R"({"ttl":"1s"})"},
+      {"transact", R"({"conditions":[{"kind":"fly"}]})"},
+      {"transact", R"({"conditions":[{"kind":2}]})"},
+      {"transact", R"({"actions":[{"kinds":"set"}]})"},
+      {"transact", R"({"actions":[["set"]]})"},
+      {"watch", R"({"prefix":null})"},
+      {"watch", R"({"skip":-1})"},
       {"report", R"({"collectives":[{"count":-1}]})"},
       {"report", R"({"collectives":[{"counts":1}]})"},
   };

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "protocol/fields.h"
 #include "protocol/metric_catalog.h"
 #include "protocol/native_wire.h"
 
@@ -66,12 +67,25 @@ TEST(Limits, LetTheLargestMessagesFitAFrame) {
                          CompareSet{Bytes(limits::kKeyBytes, 'k'), Bytes(limits::kValueBytes, 'e'),
                                     Bytes(limits::kValueBytes, 'd')});
   EXPECT_TRUE(native::cut_request(frame, limits::kFrameBytes));
+  frame.clear();
+  native::encode_request(frame, {},
+                         Transact{{{Condition::Kind::value_is, Bytes(limits::kKeyBytes, 'k'),
+                                    Bytes(limits::kValueBytes - limits::kKeyBytes, 'v'), 0}},
+                                  {{Action::Kind::set, Bytes(limits::kKeyBytes, 'k'),
+                                    Bytes(limits::kValueBytes, 'v'), 0, Duration{0}, false}}});
+  EXPECT_TRUE(native::cut_request(frame, limits::kFrameBytes));
   Hello hello;
   hello.job = hello.run = hello.host = std::string(limits::kNameBytes, 'n');
   hello.credential = Bytes(limits::kCredentialBytes, 'c');
   frame.clear();
   native::encode_request(frame, {}, hello);
   EXPECT_TRUE(native::cut_request(frame, limits::kHelloFrameBytes));
+}
+
+TEST(Limits, LetTheLargestKeptReplyFit) {
+  Transacted largest;
+  largest.sums.resize(limits::kSums);
+  EXPECT_LE(wire::encode(largest).size(), limits::kStoredReplyBytes);
 }
 
 TEST(MetricCatalog, HoldsValidUniqueNames) {

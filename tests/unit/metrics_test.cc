@@ -11,7 +11,9 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
+#include "daemon/request_tally.h"
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
 #include "protocol/utf8.h"
@@ -89,9 +91,12 @@ class MetricsTest : public testing::Test {
     metrics_.connection_opened(Protocol::native);
     metrics_.connection_closed(Protocol::native, "malformed");
     metrics_.protocol_error(Protocol::unknown, Code::malformed);
-    metrics_.request(Protocol::native, Set::op);
-    metrics_.answered(Set::op, Code::ok, milliseconds(2));
-    metrics_.answered(Get::op, Code::timed_out, milliseconds(7000));
+    RequestTally tally(metrics_);
+    tally.request(Set::op);
+    tally.answered(Set::op, Code::ok, milliseconds(2));
+    tally.answered(Get::op, Code::timed_out, milliseconds(7000));
+    tally.flush();
+    tally.flush();  // nothing twice
     metrics_.committed(12, milliseconds(3));
     metrics_.commit_failed(store::Outcome::fenced);
     metrics_.event("digits", core::WaitEnded{Barrier::op.code, Code::ok, milliseconds(40)});
@@ -99,9 +104,16 @@ class MetricsTest : public testing::Test {
     metrics_.event("digits", core::ReplyReplayed{Set::op.code});
     metrics_.event("digits", core::MeetingTimedOut{"ranks 1"});
     metrics_.event("digits", measured("all_reduce"));
+    metrics_.disk(1000, true);
+    metrics_.job_loaded("digits");
     metrics_.job_stats(
         "digits", {.keys = 5, .bytes = 99, .waiters = 1, .meetings_pending = 2, .sessions = 3});
     metrics_.jobs(1);
+  }
+
+  void served(const std::string& train_job, const core::JobStats& stats) {
+    metrics_.job_loaded(train_job);
+    metrics_.job_stats(train_job, stats);
   }
 
   Metrics metrics_{{"0.1.0", "rocksdb", "fsync"}};
@@ -207,10 +219,10 @@ TEST_F(MetricsTest, CollectiveDifferencesLandInTheirBuckets) {
 
 TEST_F(MetricsTest, NamesFromClientsCannotSpoilTheText) {
   const std::string name = "a\"b\\c\nd\xff" + std::string(1, '\0') + std::string(400, 'x');
-  metrics_.job_stats(name, {.keys = 1});
+  served(name, {.keys = 1});
   metrics_.event(name, measured("\xff\n\"{}"));
-  metrics_.job_stats("bad\xff", {.keys = 2});
-  metrics_.job_stats("bad\xfe", {.keys = 3});
+  served("bad\xff", {.keys = 2});
+  served("bad\xfe", {.keys = 3});
   const Exposition seen(metrics_);
   EXPECT_TRUE(is_utf8(seen.text));
   EXPECT_EQ(seen.at("c10dd_store_keys{train_job=\"a\\\"b\\\\c?d??" + std::string(246, 'x') + "\"}"),
@@ -223,7 +235,7 @@ TEST_F(MetricsTest, NamesFromClientsCannotSpoilTheText) {
 TEST_F(MetricsTest, JobsBeyondTheCapAreCountedTogether) {
   const std::size_t jobs = limits::kJobsInMetrics + 3;
   for (std::size_t i = 0; i < jobs; ++i) {
-    metrics_.job_stats("job-" + std::to_string(i), {.keys = 10, .sessions = 1});
+    served("job-" + std::to_string(i), {.keys = 10, .sessions = 1});
   }
   const auto named = [](const Exposition& seen) {
     return std::count_if(seen.samples.begin(), seen.samples.end(), [](const auto& sample) {
@@ -237,12 +249,12 @@ TEST_F(MetricsTest, JobsBeyondTheCapAreCountedTogether) {
     EXPECT_EQ(seen.at(other), 30);
   }
   metrics_.job_stats("job-200", {.keys = 7});
-  metrics_.job_stats("other", {.keys = 100});
+  served("other", {.keys = 100});
   metrics_.event("job-201", measured("broadcast"));
   metrics_.remove_job("job-202");
   EXPECT_EQ(Exposition(metrics_).at(other), 7 + 10 + 100);
   metrics_.remove_job("job-0");
-  metrics_.job_stats("late", {.keys = 1});
+  served("late", {.keys = 1});
   for (const char* folded : {"job-200", "job-201", "other"}) metrics_.remove_job(folded);
   const Exposition seen(metrics_);
   EXPECT_EQ(seen.at("c10dd_store_keys{train_job=\"late\"}"), 1) << "a place was free again";
@@ -265,6 +277,36 @@ TEST_F(MetricsTest, SeriesGoWithTheirJob) {
   metrics_.remove_job("digits");
   metrics_.remove_job("digits");
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
+}
+
+TEST_F(MetricsTest, SeriesStayUntilTheLastRunOfAJobIsGone) {
+  served("digits", {.keys = 1});
+  served("digits", {.keys = 3});  // of both runs
+  metrics_.remove_job("digits");
+  EXPECT_EQ(Exposition(metrics_).at("c10dd_store_keys{train_job=\"digits\"}"), 3);
+  metrics_.remove_job("digits");
+  metrics_.job_stats("digits", {.keys = 5});  // as it was when somebody asked before
+  EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
+}
+
+TEST_F(MetricsTest, CountsFromManyThreads) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([this, i] {
+      RequestTally tally(metrics_);
+      for (int n = 0; n < 1000; ++n) {
+        tally.request(Get::op);
+        if (n % 100 == 99) tally.flush();
+        metrics_.connection_closed(Protocol::native, i % 2 == 0 ? "idle" : "slow_consumer");
+        tally.answered(Get::op, Code::not_found, milliseconds(1));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Exposition seen(metrics_);
+  EXPECT_EQ(seen.at("c10dd_store_requests_total{op=\"get\",protocol=\"native\"}"), 4000);
+  EXPECT_EQ(seen.at("c10dd_connections_closed_total{protocol=\"native\",reason=\"idle\"}"), 2000);
+  EXPECT_EQ(seen.at("c10dd_store_request_failures_total{code=\"not_found\",op=\"get\"}"), 4000);
 }
 
 TEST_F(MetricsTest, RendersWhileItCounts) {

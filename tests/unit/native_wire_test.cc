@@ -88,7 +88,12 @@ TEST(NativeWire, WritesTheBytesOfTheExampleInItsGrammar) {
   Bytes request;
   encode_request(request, {0, 0, 1, 3, 2}, Set{"a", "hi"});
   EXPECT_EQ(hex(request),
-            "0b0000001000000001000000030000000000000002000000000000000100000061020000006869");
+            "140000001000000001000000030000000000000002000000000000000100000061020000006869"
+            "000000000000000000");
+  const Result<Request> shorter =
+      decode_request(Set::op.code, std::string_view(request).substr(RequestHeader::kSize, 11));
+  ASSERT_TRUE(shorter);  // from a client that knows no ttl
+  EXPECT_EQ(bytes_of(*shorter), bytes_of(Set{"a", "hi"}));
   const EncodedReply reply =
       encode_reply({0, Set::op.code, {}, 1, 3, {9, 1, 7}}, ReplyBody(Written{7}));
   EXPECT_EQ(hex(reply.head),
@@ -135,7 +140,7 @@ TEST(NativeWire, CutsFramesOneByOne) {
 }
 
 TEST(NativeWire, RefusesATooLongFrameOnItsHeaderAlone) {
-  const Bytes bytes = frame_of(Set{"key", Bytes(1000, 'x')});
+  const Bytes bytes = frame_of(Append{"key", Bytes(1000, 'x')});
   const std::string_view header = std::string_view(bytes).substr(0, RequestHeader::kSize);
   const auto frame = cut_request(header, 1000);
   ASSERT_FALSE(frame);
@@ -181,6 +186,26 @@ TEST(NativeWire, TakesDefaultsForAMissingTail) {
   ASSERT_TRUE(older);
   EXPECT_EQ(older->world_size, 4u);
   EXPECT_EQ(older->timeout, Duration(0));
+}
+
+TEST(NativeWire, TakesDefaultsInsideAListToo) {
+  Action older;
+  older.kind = Action::Kind::append;
+  older.key = "k";
+  older.value = "v";
+  older.delta = 5;
+  Bytes fields = wire::encode(older);
+  fields.resize(fields.size() - 8 - 1);  // without ttl and ephemeral
+  Bytes body;
+  wire::Writer(body).put(std::uint32_t{0});
+  wire::Writer(body).put(std::uint32_t{2});
+  wire::Writer(body).put(fields);
+  wire::Writer(body).put(wire::encode(older) + "of the next version");
+  const Result<Request> request = decode_request(Transact::op.code, body);
+  ASSERT_TRUE(request) << request.error().detail;
+  const auto& actions = std::get<Transact>(*request).actions;
+  ASSERT_EQ(actions.size(), 2u);
+  for (const Action& action : actions) EXPECT_EQ(wire::encode(action), wire::encode(older));
 }
 
 TEST(NativeWire, RefusesAFieldThatIsCutShort) {

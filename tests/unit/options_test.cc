@@ -77,7 +77,11 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "known are listen, allow_insecure_listen, engine, durability, log_level, drain_timeout\n";
+    "known are listen, allow_insecure_listen, protocols, engine, durability, shards, log_level, "
+    "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
+    "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
+    "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "
+    "disk_ballast\n";
 
 TEST_F(OptionsTest, DefaultsServeLoopbackFromTheStateDirectory) {
   const Options options = accepted({});
@@ -179,9 +183,9 @@ TEST_F(OptionsTest, WrongValuesNameTheirSourceAndWhatIsAllowed) {
   for (const std::string bad : {"memory:x", "rocksdb:", "redis://", "redis:x", ""}) {
     EXPECT_NE(refused({"--engine", bad}).find("c10dd: --engine: "), std::string::npos) << bad;
   }
-  EXPECT_EQ(refused({"--durability", "none"}),
-            "c10dd: --durability: \"none\" is no durability; want fsync (survives power loss) or "
-            "os (survives the death of the process only)\n");
+  EXPECT_EQ(refused({"--durability", "some"}),
+            "c10dd: --durability: \"some\" is no durability; want fsync (survives power loss), os "
+            "(survives the death of the process) or none (survives SIGTERM only)\n");
   EXPECT_EQ(refused({"--log-level", "loud"}),
             "c10dd: --log-level: \"loud\" is no log level; want one of trace, debug, info, warn, "
             "error\n");
@@ -196,6 +200,41 @@ TEST_F(OptionsTest, WrongValuesNameTheirSourceAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--drain-timeout", "1"}),
             "c10dd: C10DD_DRAIN_TIMEOUT: \"x\" is no number of seconds from 0 to 3600\n")
       << "also where a flag would have replaced it";
+}
+
+TEST_F(OptionsTest, CountsSecondsAndSizes) {
+  const Options options = accepted(
+      {"--shards", "4", "--max-keys-per-job", "10", "--max-bytes-per-job", "64MiB", "--max-bytes",
+       "1TiB", "--run-grace", "0.5", "--disk-reserve", "auto", "--disk-ballast=0"});
+  EXPECT_EQ(options.shards, 4u);
+  EXPECT_EQ(options.quotas.keys, 10u);
+  EXPECT_EQ(options.quotas.bytes, std::size_t{64} << 20);
+  EXPECT_EQ(options.max_bytes, std::uint64_t{1} << 40);
+  EXPECT_EQ(options.run_grace, milliseconds(500));
+  EXPECT_FALSE(options.disk_reserve);
+  EXPECT_EQ(options.disk_ballast, 0u);
+  EXPECT_EQ(accepted({"--disk-reserve", "1000"}).disk_reserve, 1000u);
+  for (const std::string bad : {"-1", "65", "1.5", "two"}) {
+    EXPECT_EQ(refused({"--shards=" + bad}),
+              "c10dd: --shards: \"" + bad + "\" is no whole number from 0 to 64\n");
+  }
+  for (const std::string bad : {"1MB", "-1", "1.5GiB", "GiB", "8192TiB", "9007199254740992"}) {
+    EXPECT_EQ(refused({"--max-bytes=" + bad}),
+              "c10dd: --max-bytes: \"" + bad +
+                  "\" is no number of bytes; want it as in 1048576, 512KiB, 64MiB or 4GiB\n");
+  }
+  EXPECT_EQ(refused({"--session-expiry", "0.5"}),
+            "c10dd: --session-expiry: \"0.5\" is no number of seconds from 1 to 86400\n");
+}
+
+TEST_F(OptionsTest, ProtocolsAreAList) {
+  EXPECT_TRUE(accepted({}).native && accepted({}).http);
+  EXPECT_FALSE(accepted({"--protocols", "native"}).http);
+  EXPECT_FALSE(accepted({"--protocols", "http"}).native);
+  EXPECT_TRUE(accepted({"--protocols", "http,native"}).native);
+  EXPECT_EQ(refused({"--protocols", "gopher"}),
+            "c10dd: --protocols: \"gopher\" is no list of protocols; want native, http or "
+            "native,http\n");
 }
 
 TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {
@@ -243,7 +282,8 @@ TEST_F(OptionsTest, UnreadableFilesAreErrors) {
 TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {
   const Ran first = run({"--print-config", "--listen", "0.0.0.0:7", "--allow-insecure-listen",
                          "--engine", "rocksdb:/a \"quoted\\path\"\n\x01/\xC3\xA9",
-                         "--drain-timeout", "0.25", "--durability", "os"});
+                         "--drain-timeout", "0.25", "--durability", "os", "--protocols", "native",
+                         "--max-bytes", "3GiB", "--shards", "2", "--disk-minimum", "1234567"});
   EXPECT_TRUE(first.parsed.exit);
   EXPECT_EQ(first.parsed.exit_code, 0);
   const std::string config = file(first.out);
@@ -254,6 +294,22 @@ TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {
   EXPECT_EQ(options.engine, "rocksdb:/a \"quoted\\path\"\n\x01/\xC3\xA9");
   EXPECT_EQ(options.drain_timeout, milliseconds(250));
   EXPECT_EQ(options.durability, store::Durability::os);
+}
+
+TEST_F(OptionsTest, EveryDurabilityHasItsWord) {
+  EXPECT_EQ(accepted({"--durability", "fsync"}).durability, store::Durability::fsync);
+  EXPECT_EQ(accepted({"--durability", "os"}).durability, store::Durability::os);
+  EXPECT_EQ(accepted({"--durability", "none"}).durability, store::Durability::none);
+}
+
+TEST_F(OptionsTest, RollbackIsAcceptedByAFlagAndForOneStart) {
+  EXPECT_FALSE(accepted({}).accept_rollback);
+  EXPECT_TRUE(accepted({"--accept-rollback"}).accept_rollback);
+  ::setenv("C10DD_ACCEPT_ROLLBACK", "true", 1);
+  EXPECT_FALSE(accepted({}).accept_rollback);
+  ::unsetenv("C10DD_ACCEPT_ROLLBACK");
+  EXPECT_NE(refused({"--config", file("accept_rollback = true\n")}).find("unknown key"),
+            std::string::npos);
 }
 
 TEST_F(OptionsTest, HelpShowsVariableAndDefaultOfEachOption) {

@@ -98,6 +98,63 @@ TEST(Pending, TakesAReleasedWaiterBackForWhatIsMissingAgain) {
   EXPECT_EQ(sequences(pending.fire("a")), Sequences{1});
 }
 
+TEST(Pending, ReleasesOneAtATimeInOrderOfArrival) {
+  Pending pending;
+  pending.add(waiter(kSecond, 1, {"q"}, 30));
+  pending.add(waiter(kFirst, 2, {"q"}, 10));
+  pending.add(waiter(kSecond, 3, {"q"}, 40));
+  EXPECT_FALSE(pending.fire_one("other"));
+  EXPECT_EQ(pending.fire_one("q")->sequence, 1u);
+  EXPECT_EQ(sequences(pending.expire(at(10))), Sequences{2});
+  EXPECT_EQ(pending.fire_one("q")->sequence, 3u);
+  EXPECT_FALSE(pending.fire_one("q"));
+  EXPECT_FALSE(pending.waits_for("q"));
+}
+
+TEST(Pending, DropsOneCall) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a"}, 10));
+  pending.add(waiter(kFirst, 2, {"a"}, 20));
+  EXPECT_FALSE(pending.drop(kFirst, 3));
+  EXPECT_FALSE(pending.drop(kSecond, 1));
+  EXPECT_EQ(pending.drop(kFirst, 1)->sequence, 1u);
+  EXPECT_FALSE(pending.drop(kFirst, 1));
+  EXPECT_EQ(pending.next_deadline(), at(20));
+  EXPECT_EQ(sequences(pending.fire("a")), Sequences{2});
+}
+
+TEST(Pending, KnowsWhichPrefixesOfAKeyAreWaitedFor) {
+  Pending pending;
+  const auto tokens = [&](std::string_view key) {
+    std::vector<Bytes> out;
+    pending.prefix_tokens(key, out);
+    return out;
+  };
+  EXPECT_TRUE(tokens("dir/key").empty());
+  pending.add(waiter(kFirst, 1, {Pending::prefix_token("dir/")}, 10));
+  pending.add(waiter(kFirst, 2, {Pending::prefix_token("")}, 20));
+  pending.add(waiter(kSecond, 3, {Pending::prefix_token("dir2")}, 20));
+  EXPECT_EQ(tokens("dir/key"), (std::vector<Bytes>{"p", "pdir/"}));
+  EXPECT_EQ(tokens("dir"), std::vector<Bytes>{"p"});
+  EXPECT_EQ(sequences(pending.fire("pdir/")), Sequences{1});
+  EXPECT_EQ(tokens("dir2"), (std::vector<Bytes>{"p", "pdir2"}));
+  pending.expire(at(20));
+  EXPECT_TRUE(tokens("dir2").empty());
+}
+
+TEST(Pending, CountsTheTokensOfAll) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a", "b"}, 10));
+  pending.add(waiter(kFirst, 1, {"a", "b", "c"}, 10));
+  pending.add(waiter(kFirst, 2, {"a"}, 10));
+  EXPECT_EQ(pending.tokens(), 4u);
+  pending.fire("a");
+  EXPECT_EQ(pending.tokens(), 3u);
+  pending.drop(kFirst);
+  EXPECT_EQ(pending.tokens(), 0u);
+  EXPECT_TRUE(pending.empty());
+}
+
 TEST(Pending, LosesAndRepeatsNobodyUnderRandomUse) {
   Pending pending;
   std::mt19937_64 random(1);

@@ -136,7 +136,7 @@ TEST_F(RedisEngineTest, RefusesANewerFormat) {
   server_->command({"SET", "c10dd:format", "2"});
   const auto engine = open_engine(server_->url());
   ASSERT_FALSE(engine);
-  EXPECT_EQ(engine.error().code, Code::unsupported);
+  EXPECT_EQ(engine.error().code, Code::version_unsupported);
   EXPECT_NE(engine.error().detail.find("newer daemon"), std::string::npos) << engine.error().detail;
 }
 

@@ -35,7 +35,7 @@ TEST(RocksEngine, NamesTheHolderOfItsDirectory) {
 
 TEST(RocksEngine, ReportsWhatItWasAskedFor) {
   const TemporaryDirectory directory;
-  const auto engine = open_engine("rocksdb:" + directory.path(), Durability::os);
+  const auto engine = open_engine("rocksdb:" + directory.path(), {Durability::os});
   ASSERT_TRUE(engine) << engine.error().detail;
   EXPECT_EQ((*engine)->durability(), "os");
 }
@@ -53,17 +53,17 @@ TEST(RocksEngine, RefusesANewerFormatAndRowsWithoutOne) {
   change([](rocksdb::DB& db) { return db.Put({}, "f", "2"); });
   const auto newer = open_engine(url);
   ASSERT_FALSE(newer);
-  EXPECT_EQ(newer.error().code, Code::unsupported);
+  EXPECT_EQ(newer.error().code, Code::version_unsupported);
   EXPECT_NE(newer.error().detail.find("newer daemon"), std::string::npos) << newer.error().detail;
 
   change([](rocksdb::DB& db) { return db.Put({}, "f", "one"); });
-  EXPECT_EQ(open_engine(url).error().code, Code::internal);
+  EXPECT_EQ(open_engine(url).error().code, Code::malformed);
 
   change([](rocksdb::DB& db) { return db.Delete({}, "f"); });
   change([](rocksdb::DB& db) { return db.Put({}, "m2345678", "short"); });
-  EXPECT_EQ(open_engine(url).error().code, Code::internal);
+  EXPECT_EQ(open_engine(url).error().code, Code::malformed);
   change([](rocksdb::DB& db) { return db.Put({}, "f", "1"); });
-  EXPECT_EQ(open_engine(url).error().code, Code::internal) << "a chain that is cut short";
+  EXPECT_EQ(open_engine(url).error().code, Code::malformed) << "a chain that is cut short";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of tests/unit/scripts: a line of text to a Request, an Answer to a line of text.
+// The words of tests/unit/scripts: a line of text to a Request.
 // `x*300` is 300 times x, "" is empty, a last word like 2s or 500ms is a time-out.
 #pragma once
 
@@ -68,12 +68,6 @@ inline Bytes unfold(const std::string& word) {
   return Bytes(static_cast<std::size_t>(number(word.substr(2))), word[0]);
 }
 
-inline std::string fold(const Bytes& bytes) {
-  if (bytes.empty()) return "\"\"";
-  if (bytes.size() < 64 || bytes.find_first_not_of(bytes[0]) != Bytes::npos) return bytes;
-  return std::string(1, bytes[0]) + "*" + std::to_string(bytes.size());
-}
-
 /// The words after an operation's name.
 class Arguments {
  public:
@@ -109,6 +103,9 @@ class Arguments {
   T number_option(const std::string& name, T fallback) {
     return static_cast<T>(number(option(name, std::to_string(fallback))));
   }
+  Duration duration_option(const std::string& name) { return duration(option(name, "0s")); }
+  /// Whether the line has this word.
+  bool flag(const std::string& name) { return std::erase(words_, name) > 0; }
 
   Duration timeout{0};
 
@@ -145,6 +142,67 @@ inline Exchange exchange(Arguments& in) {
   return op;
 }
 
+/// KEY VALUE [ttl=T] [ephemeral]
+inline Set set(Arguments& in) {
+  Set op;
+  op.ttl = in.duration_option("ttl");
+  op.ephemeral = in.flag("ephemeral");
+  op.key = in.bytes();
+  op.value = in.bytes();
+  return op;
+}
+
+/// KEY [prefix] [from=R] [skip=N]
+inline Watch watch(Arguments& in) {
+  Watch op;
+  op.prefix = in.flag("prefix");
+  op.from = in.number_option<Revision>("from", 0);
+  op.skip = in.number_option<std::uint32_t>("skip", 0);
+  op.key = in.bytes();
+  op.timeout = in.timeout;
+  return op;
+}
+
+/// exists KEY | absent KEY | value_is KEY VALUE | revision_is KEY REVISION
+inline Condition condition(Arguments in) {
+  Condition c;
+  c.kind = static_cast<Condition::Kind>(9);
+  boost::describe::enum_from_string(in.next().c_str(), c.kind);
+  c.key = in.bytes();
+  if (c.kind == Condition::Kind::value_is) c.value = in.bytes();
+  if (c.kind == Condition::Kind::revision_is) c.revision = static_cast<Revision>(number(in.next()));
+  return c;
+}
+
+/// set KEY VALUE [ttl=T] [ephemeral] | remove KEY | add KEY N | append KEY VALUE | push QUEUE VALUE
+inline Action action(Arguments in) {
+  Action a;
+  a.kind = static_cast<Action::Kind>(9);
+  boost::describe::enum_from_string(in.next().c_str(), a.kind);
+  a.ttl = in.duration_option("ttl");
+  a.ephemeral = in.flag("ephemeral");
+  a.key = in.bytes();
+  if (a.kind == Action::Kind::add) {
+    a.delta = number(in.next("1"));
+  } else {
+    a.value = in.bytes();
+  }
+  return a;
+}
+
+/// Any number of `if CONDITION`, then of `do ACTION`.
+inline Transact transact(const Words& words) {
+  const auto starts = [](const std::string& word) { return word == "if" || word == "do"; };
+  Transact op;
+  for (auto it = words.begin(); it != words.end();) {
+    const auto end = std::find_if(it + 1, words.end(), starts);
+    if (*it == "if") op.conditions.push_back(condition(Arguments({it + 1, end})));
+    if (*it == "do") op.actions.push_back(action(Arguments({it + 1, end})));
+    it = end;
+  }
+  return op;
+}
+
 inline Report report(Arguments& in) {
   CollectiveTotals totals{"dp", "all_reduce", "gloo", 0, 0, 0, 0, 0, {}};
   Report op;
@@ -156,40 +214,52 @@ inline Report report(Arguments& in) {
   return op;
 }
 
-inline Request request(const std::string& op, Words words, const SessionId& session) {
-  Arguments in(std::move(words));
-  if (op == "hello") {
-    Hello hello;
-    hello.session = session;
-    hello.pid = in.number_option<std::uint64_t>("pid", 1);
-    hello.seen.incarnation = in.number_option<std::uint64_t>("incarnation", 0);
-    hello.seen.epoch = in.number_option<std::uint64_t>("epoch", 0);
-    hello.seen.revision = in.number_option<std::uint64_t>("revision", 0);
-    for (auto n = in.number_option<int>("labels", 0); n > 0; --n) hello.labels[std::to_string(n)];
-    hello.host = unfold(in.next("host"));
-    hello.rank = number(in.next("-1"));
-    return hello;
+inline Hello hello(Arguments& in, const SessionId& session) {
+  Hello hello;
+  hello.session = session;
+  hello.pid = in.number_option<std::uint64_t>("pid", 1);
+  hello.seen.incarnation = in.number_option<std::uint64_t>("incarnation", 0);
+  hello.seen.epoch = in.number_option<std::uint64_t>("epoch", 0);
+  hello.seen.revision = in.number_option<std::uint64_t>("revision", 0);
+  hello.expiry = in.duration_option("expiry");
+  for (auto n = in.number_option<int>("labels", 0); n > 0; --n) hello.labels[std::to_string(n)];
+  hello.host = unfold(in.next("host"));
+  hello.rank = number(in.next("-1"));
+  return hello;
+}
+
+/// KEY=VALUE..., where a word without = is a key alone.
+inline MultiSet multi_set(Arguments& in) {
+  MultiSet op;
+  for (const Bytes& word : in.all()) {
+    op.keys.push_back(unfold(word.substr(0, word.find('='))));
+    if (word.find('=') != Bytes::npos) op.values.push_back(unfold(word.substr(word.find('=') + 1)));
   }
+  return op;
+}
+
+inline Request request(const std::string& op, Words words, const SessionId& session) {
+  if (op == "transact") return transact(words);
+  Arguments in(std::move(words));
+  if (op == "hello") return hello(in, session);
   if (op == "ping") return Ping{};
   if (op == "goodbye") return Goodbye{};
-  if (op == "set") return Set{in.bytes(), in.bytes()};
+  if (op == "cancel") return Cancel{static_cast<std::uint64_t>(number(in.next()))};
+  if (op == "set") return set(in);
   if (op == "get") return Get{in.bytes(), in.timeout};
   if (op == "wait") return Wait{in.all(), in.timeout};
   if (op == "check") return Check{in.all()};
   if (op == "add") return Add{in.bytes(), number(in.next("1"))};
+  if (op == "append") return Append{in.bytes(), in.bytes()};
   if (op == "compare_set") return CompareSet{in.bytes(), in.bytes(), in.bytes()};
   if (op == "remove") return Remove{in.bytes()};
   if (op == "multi_get") return MultiGet{in.all(), in.timeout};
-  if (op == "multi_set") {
-    MultiSet set;
-    for (const Bytes& word : in.all()) {
-      set.keys.push_back(unfold(word.substr(0, word.find('='))));
-      if (word.find('=') != Bytes::npos) {
-        set.values.push_back(unfold(word.substr(word.find('=') + 1)));
-      }
-    }
-    return set;
-  }
+  if (op == "multi_set") return multi_set(in);
+  if (op == "remove_prefix") return RemovePrefix{in.bytes()};
+  if (op == "watch") return watch(in);
+  if (op == "queue_push") return QueuePush{in.bytes(), in.bytes()};
+  if (op == "queue_pop") return QueuePop{in.bytes(), in.timeout};
+  if (op == "queue_length") return QueueLength{in.bytes()};
   if (op == "list") {
     const std::string after = in.option("after", "");
     const auto limit = in.number_option<std::uint32_t>("limit", 0);
@@ -200,48 +270,6 @@ inline Request request(const std::string& op, Words words, const SessionId& sess
   if (op == "exchange") return exchange(in);
   if (op == "report") return report(in);
   throw std::invalid_argument("no operation: " + op);
-}
-
-inline std::string list_text(const std::vector<Bytes>& list) {
-  std::string text;
-  for (const Bytes& item : list) text += ' ' + fold(item);
-  return text;
-}
-
-/// The text of an answer, as it stands after the arrow. A failure is its code.
-inline std::string text_of(const Answer& answer) {
-  if (!answer) return std::string(name_of(answer.error().code));
-  std::string text = "ok";
-  std::visit(
-      [&]<class Body>(const Body& body) {
-        if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value);
-        if constexpr (std::is_same_v<Body, Values>) text += list_text(body.values);
-        if constexpr (std::is_same_v<Body, Checked>) text += body.all ? " yes" : " no";
-        if constexpr (std::is_same_v<Body, Counter>) text += ' ' + std::to_string(body.value);
-        if constexpr (std::is_same_v<Body, Counted>) text += ' ' + std::to_string(body.count);
-        if constexpr (std::is_same_v<Body, Removed>) text += body.existed ? " existed" : " absent";
-        if constexpr (std::is_same_v<Body, KeyPage>) {
-          text += list_text(body.keys) + (body.more ? " ..." : "");
-        }
-        if constexpr (std::is_same_v<Body, Compared>) {
-          text += body.swapped  ? std::string(" swapped")
-                  : body.exists ? " kept " + fold(body.current)
-                                : " missing";
-        }
-        if constexpr (std::is_same_v<Body, Exchanged>) {
-          std::vector<Bytes> parts;
-          wire::Reader reader(body.chunk.view());
-          reader.get(parts);
-          if (body.offset == 0 && body.chunk.length == body.total && reader.ok()) {
-            text += list_text(parts);
-          } else {
-            text += " bytes " + std::to_string(body.offset) + "+" +
-                    std::to_string(body.chunk.length) + " of " + std::to_string(body.total);
-          }
-        }
-      },
-      *answer);
-  return text;
 }
 
 }  // namespace c10dd::script

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions and keys at their bounds, which scripts are too short for.
+// Sessions at their bounds, and their rows, which scripts do not see.
 #include "daemon/core/sessions.h"
 
 #include <gtest/gtest.h>
 
-#include "daemon/core/key_space.h"
+#include <memory>
+
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -23,157 +24,210 @@ Hello hello(std::uint64_t n, std::int64_t rank = -1) {
 }
 
 StoredReply stored(Revision revision) { return {Set::op.code, 5, "body", revision}; }
+Claim claim(Revision revision) { return {"queue", revision - 1, 2, 5, revision}; }
 
-void open_all(Sessions& sessions) {
-  for (std::uint64_t i = 0; i < limits::kSessionsPerJob; ++i) {
-    ASSERT_TRUE(sessions.open(hello(i), at(0)));
+class World {
+ public:
+  explicit World(const Quotas& quotas = {}) : sessions(quotas) {}
+
+  void open(const Hello& hello, std::uint64_t ms) {
+    ASSERT_TRUE(sessions.check_open(hello));
+    if (const auto surplus = sessions.surplus(hello)) close(*surplus, true);
+    sessions.open(hello, at(ms), rows);
   }
-}
-
-TEST(Sessions, ForgetsTheOneThatIsAwayLongestToMakeRoom) {
-  Sessions sessions;
-  open_all(sessions);
-  EXPECT_EQ(sessions.open(hello(1'000'000), at(1)).error().code, Code::quota_exceeded);
-  sessions.disconnect({3, 9}, at(10));
-  sessions.disconnect({3, 4}, at(20));
-  sessions.disconnect({3, 7}, at(30));
-  sessions.keep({3, 9}, *sessions.find({3, 9}), 1, stored(1));
-  EXPECT_EQ(sessions.open(hello(1'000'000), at(40)).value(), (SessionId{3, 4}));
-  EXPECT_EQ(sessions.find({3, 4}), nullptr);
-  EXPECT_EQ(sessions.open(hello(1'000'001), at(41)).value(), (SessionId{3, 7}));
-  EXPECT_EQ(sessions.open(hello(1'000'002), at(42)).error().code, Code::quota_exceeded);
-  EXPECT_EQ(sessions.connected(), limits::kSessionsPerJob - 1);
-}
-
-TEST(Sessions, NeverForgetsOneThatCameBack) {
-  Sessions sessions;
-  open_all(sessions);
-  sessions.disconnect({3, 5}, at(10));
-  sessions.find({3, 5})->last_seen = at(20);  // as every request does
-  ASSERT_EQ(sessions.open(hello(5), at(20)).value(), std::nullopt);
-  EXPECT_EQ(sessions.open(hello(1'000'000), at(30)).error().code, Code::quota_exceeded);
-  sessions.disconnect({3, 6}, at(40));
-  sessions.close({3, 6});
-  EXPECT_EQ(sessions.open(hello(1'000'000), at(50)).value(), std::nullopt);
-  EXPECT_EQ(sessions.open(hello(1'000'001), at(60)).error().code, Code::quota_exceeded);
-}
-
-TEST(Sessions, KnowsWhoIsWhichRankNow) {
-  Sessions sessions;
-  ASSERT_TRUE(sessions.open(hello(1, 4), at(0)));
-  EXPECT_EQ(sessions.find_rank(4)->host, "host-1");
-  ASSERT_TRUE(sessions.open(hello(1, 5), at(0)));
-  EXPECT_EQ(sessions.find_rank(4), nullptr);
-  EXPECT_EQ(sessions.find_rank(5)->host, "host-1");
-  ASSERT_TRUE(sessions.open(hello(2, 5), at(0)));
-  EXPECT_EQ(sessions.find_rank(5)->host, "host-2");
-  sessions.close({3, 1});
-  EXPECT_EQ(sessions.find_rank(5)->host, "host-2");
-  sessions.close({3, 2});
-  EXPECT_EQ(sessions.find_rank(5), nullptr);
-  EXPECT_EQ(sessions.connected(), 0u);
-}
-
-TEST(Sessions, ErasesTheRowsOfAcknowledgedReplies) {
-  Sessions sessions;
-  ASSERT_TRUE(sessions.open(hello(1), at(0)));
-  const SessionId id{3, 1};
-  Session& session = *sessions.find(id);
-  std::vector<Row> rows;
-  for (std::uint64_t n = 1; n <= 4; ++n) rows.push_back(sessions.keep(id, session, n, stored(n)));
-  sessions.acknowledge(id, session, 3);
-  EXPECT_EQ(sessions.garbage(), 2u);
-  const std::vector<Row> garbage = sessions.take_garbage();
-  EXPECT_EQ(garbage[0].key, rows[0].key);
-  EXPECT_EQ(garbage[1].key, rows[1].key);
-  sessions.acknowledge(id, session, 2);
-  EXPECT_EQ(session.acked_below, 3u);
-  EXPECT_EQ(session.replies.size(), 2u);
-  sessions.close(id);
-  EXPECT_EQ(sessions.garbage(), 2u);
-}
-
-TEST(Sessions, TakesUpReplyRowsAndRefusesDamagedOnes) {
-  Sessions first;
-  ASSERT_TRUE(first.open(hello(1), at(0)));
-  const Row row = first.keep({3, 1}, *first.find({3, 1}), 7, stored(9));
-  EXPECT_TRUE(Sessions::owns(row));
-  Sessions second;
-  ASSERT_TRUE(second.restore(row));
-  EXPECT_EQ(second.find({3, 1})->replies.at(7).revision, 9u);
-  EXPECT_FALSE(second.find({3, 1})->connected);
-  EXPECT_FALSE(second.restore({Row::Kind::put, row.key + 'x', row.value}));
-  EXPECT_FALSE(second.restore({Row::Kind::put, "r", row.value}));
-  EXPECT_FALSE(second.restore({Row::Kind::put, row.key, row.value.substr(0, 3)}));
-}
-
-TEST(KeySpace, AccountsForEveryByte) {
-  KeySpace keys;
-  keys.put("abc", "12345", 1);
-  EXPECT_EQ(keys.bytes(), 8u);
-  keys.put("abc", "1", 2);
-  EXPECT_EQ(keys.bytes(), 4u);
-  keys.put("d", "", 3);
-  EXPECT_EQ(keys.bytes(), 5u);
-  EXPECT_TRUE(keys.erase("abc", 4));
-  EXPECT_FALSE(keys.erase("abc", 5));
-  EXPECT_EQ(keys.bytes(), 1u);
-  EXPECT_EQ(keys.size(), 1u);
-}
-
-TEST(KeySpace, RemembersADeletionUntilItIsDurable) {
-  KeySpace keys;
-  EXPECT_EQ(keys.observed("k"), 0u);
-  keys.put("k", "v", 3);
-  EXPECT_EQ(keys.observed("k"), 3u);
-  keys.erase("k", 5);
-  EXPECT_EQ(keys.observed("k"), 5u);
-  keys.durable(4);
-  EXPECT_EQ(keys.observed("k"), 5u);
-  keys.durable(5);
-  EXPECT_EQ(keys.observed("k"), 0u);
-  keys.erase("k", 6);
-  EXPECT_EQ(keys.observed("k"), 0u);
-}
-
-TEST(KeySpace, HoldsItsQuotasOverManyPutsOfOneRequest) {
-  KeySpace keys;
-  const std::size_t room = limits::kBytesPerJob / (limits::kValueBytes + 1);
-  KeySpace::Growth growth;
-  for (std::size_t i = 0; i < room; ++i) {
-    ASSERT_TRUE(keys.check_put(Bytes(1, static_cast<char>(i)), limits::kValueBytes, growth));
+  void close(const SessionId& id, bool remembered) { sessions.close(id, remembered, 9, rows); }
+  void keep(const SessionId& id, std::uint64_t sequence, auto what) {
+    sessions.keep(id, *sessions.find(id), sequence, what, rows);
   }
-  const Result<void> full = keys.check_put("x", limits::kValueBytes, growth);
-  ASSERT_FALSE(full);
-  EXPECT_EQ(full.error().code, Code::quota_exceeded);
-  EXPECT_TRUE(full.error().detail.starts_with("job is full: ")) << full.error().detail;
+  std::vector<Claim> acknowledge(const SessionId& id, std::uint64_t below) {
+    return sessions.acknowledge(id, *sessions.find(id), below);
+  }
 
-  KeySpace::Growth many{limits::kKeysPerJob - 1, 0};
-  EXPECT_TRUE(keys.check_put("a", 1, many));
-  EXPECT_EQ(keys.check_put("b", 1, many).error().code, Code::quota_exceeded);
-  keys.put("a", "12345", 1);
-  KeySpace::Growth shrinking{0, static_cast<std::ptrdiff_t>(limits::kBytesPerJob)};
-  EXPECT_FALSE(keys.check_put("a", 9, shrinking));
-}
-
-TEST(KeySpace, CutsListsIntoPages) {
-  KeySpace keys;
-  const Bytes stem(limits::kKeyBytes - 8, 's');
-  for (std::uint64_t i = 0; i < 1'100; ++i) keys.put(stem + std::to_string(10'000 + i), "", 1);
-  std::set<Bytes> seen;
-  Bytes after;
-  bool more = true;
-  for (int page = 0; more; ++page) {
-    ASSERT_LT(page, 10);
-    std::size_t bytes = 0;
-    for (const Bytes& key : keys.list("s", after, limits::kListPageKeys, more)) {
-      EXPECT_TRUE(seen.insert(key).second);
-      bytes += key.size();
-      after = key;
+  /// What a Sessions of the next daemon makes of the rows.
+  std::unique_ptr<Sessions> restart(const Quotas& quotas = {}) {
+    std::map<Bytes, Bytes> table;
+    for (const Row& row : rows) {
+      table.erase(row.key);
+      if (row.kind == Row::Kind::put) table[row.key] = row.value;
     }
-    EXPECT_LE(bytes, limits::kListPageBytes);
+    auto next = std::make_unique<Sessions>(quotas);
+    for (const auto& [key, value] : table) {
+      EXPECT_TRUE(Sessions::owns({Row::Kind::put, key, value}));
+      EXPECT_TRUE(next->restore({Row::Kind::put, key, value}));
+    }
+    next->resume(at(0));
+    return next;
   }
-  EXPECT_EQ(seen.size(), 1'100u);
+
+  Sessions sessions;
+  std::vector<Row> rows;
+};
+
+TEST(Sessions, GiveUpTheOneThatWouldEndNextToMakeRoom) {
+  Quotas quotas;
+  quotas.sessions = 3;
+  World world(quotas);
+  for (std::uint64_t i = 1; i <= 3; ++i) world.open(hello(i), 0);
+  EXPECT_EQ(world.sessions.check_open(hello(9)).error().code, Code::quota_exceeded);
+  EXPECT_TRUE(world.sessions.check_open(hello(2)));
+  world.sessions.disconnect({3, 1}, at(30));
+  world.sessions.disconnect({3, 2}, at(20));
+  EXPECT_EQ(world.sessions.surplus(hello(1)), std::nullopt);
+  EXPECT_EQ(world.sessions.surplus(hello(9)), (SessionId{3, 2}));
+  world.open(hello(9), 40);
+  EXPECT_EQ(world.sessions.find({3, 2}), nullptr);
+  world.open(hello(1), 50);
+  EXPECT_EQ(world.sessions.check_open(hello(10)).error().code, Code::quota_exceeded);
+  EXPECT_EQ(world.sessions.connected(), 3u);
+}
+
+TEST(Sessions, EndAfterTheirTimeWithoutAConnection) {
+  World world;
+  Hello brief = hello(1);
+  brief.expiry = std::chrono::seconds(2);
+  world.open(brief, 0);
+  world.open(hello(2), 0);
+  EXPECT_EQ(world.sessions.next_deadline(), std::nullopt);
+  world.sessions.disconnect({3, 2}, at(0));
+  world.sessions.disconnect({3, 1}, at(500));
+  world.sessions.disconnect({3, 1}, at(900));  // it is away already
+  EXPECT_EQ(world.sessions.next_deadline(), at(2'500));
+  EXPECT_TRUE(world.sessions.due(at(2'499), 10).empty());
+  EXPECT_EQ(world.sessions.due(at(2'500), 10), (std::vector<SessionId>{{3, 1}}));
+  EXPECT_EQ(world.sessions.due(at(1'000'000), 1), (std::vector<SessionId>{{3, 1}}));
+  world.open(brief, 2'400);
+  EXPECT_EQ(world.sessions.due(at(1'000'000), 10), (std::vector<SessionId>{{3, 2}}));
+  world.close({3, 2}, false);
+  EXPECT_EQ(world.sessions.next_deadline(), std::nullopt);
+}
+
+TEST(Sessions, KnowWhoIsWhichRankNow) {
+  World world;
+  world.open(hello(1, 4), 0);
+  EXPECT_EQ(world.sessions.find_rank(4)->host, "host-1");
+  world.open(hello(1, 5), 0);
+  EXPECT_EQ(world.sessions.find_rank(4), nullptr);
+  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-1");
+  world.open(hello(2, 5), 0);
+  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-2");
+  world.close({3, 1}, false);
+  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-2");
+  world.close({3, 2}, false);
+  EXPECT_EQ(world.sessions.find_rank(5), nullptr);
+  EXPECT_EQ(world.sessions.connected(), 0u);
+}
+
+TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
+  World world;
+  const SessionId id{3, 1};
+  world.open(hello(1), 0);
+  for (std::uint64_t n = 1; n <= 4; ++n) world.keep(id, n, stored(n));
+  world.keep(id, 5, claim(5));
+  world.keep(id, 6, claim(6));
+  EXPECT_TRUE(world.acknowledge(id, 3).empty());
+  EXPECT_EQ(world.sessions.garbage(), 2u);
+  const std::vector<Row> garbage = world.sessions.take_garbage();
+  EXPECT_EQ(garbage[0].key, world.rows[0].key);
+  EXPECT_EQ(garbage[1].key, world.rows[1].key);
+  EXPECT_TRUE(world.acknowledge(id, 2).empty());
+  EXPECT_EQ(world.sessions.find(id)->acked_below, 3u);
+  const std::vector<Claim> acked = world.acknowledge(id, 6);
+  ASSERT_EQ(acked.size(), 1u);
+  EXPECT_EQ(acked[0].item(), (ItemId{4, 2}));
+  EXPECT_EQ(world.sessions.garbage(), 3u);
+  EXPECT_EQ(world.sessions.find(id)->replies.size(), 0u);
+  EXPECT_EQ(world.sessions.find(id)->claims.size(), 1u);
+}
+
+TEST(Sessions, LeaveNoRowBehind) {
+  World world;
+  Hello own = hello(1);
+  own.expiry = std::chrono::seconds(5);
+  world.open(own, 0);
+  for (std::uint64_t n = 1; n <= 3; ++n) world.keep({3, 1}, n, stored(n));
+  world.keep({3, 1}, 4, claim(4));
+  world.acknowledge({3, 1}, 2);
+  own.expiry = std::chrono::seconds(0);
+  world.open(own, 1);
+  EXPECT_TRUE(world.sessions.withdraw({3, 1}, *world.sessions.find({3, 1}), 4, world.rows));
+  EXPECT_FALSE(world.sessions.withdraw({3, 1}, *world.sessions.find({3, 1}), 4, world.rows));
+  EXPECT_FALSE(world.sessions.withdraw({3, 1}, *world.sessions.find({3, 1}), 3, world.rows));
+  world.close({3, 1}, false);
+  EXPECT_EQ(world.sessions.garbage(), 0u);
+  EXPECT_EQ(world.restart()->size(), 0u);
+}
+
+TEST(Sessions, ComeBackWithWhatWasKept) {
+  World world;
+  Hello own = hello(1);
+  own.expiry = std::chrono::seconds(5);
+  world.open(own, 0);
+  world.keep({3, 1}, 7, stored(9));
+  world.keep({3, 1}, 8, claim(10));
+  world.open(hello(2), 0);
+  world.keep({3, 2}, 1, stored(11));
+  Quotas shorter;
+  shorter.session_expiry = std::chrono::seconds(3);
+  const auto next = world.restart(shorter);
+  EXPECT_EQ(next->connected(), 0u);
+  EXPECT_EQ(next->find({3, 1})->replies.at(7).revision, 9u);
+  EXPECT_EQ(next->find({3, 1})->claims.at(8).item(), (ItemId{9, 2}));
+  EXPECT_EQ(next->due(at(3'000), 10), (std::vector<SessionId>{{3, 2}}));
+  EXPECT_EQ(next->due(at(5'000), 10), (std::vector<SessionId>{{3, 2}, {3, 1}}));
+}
+
+TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
+  World world;
+  Hello own = hello(1);
+  own.expiry = std::chrono::seconds(5);
+  world.open(own, 0);
+  EXPECT_TRUE(world.rows.empty());  // nothing is kept that would need it
+  world.keep({3, 1}, 1, stored(1));
+  own.expiry = std::chrono::seconds(50);
+  world.open(own, 1);
+  EXPECT_EQ(world.restart()->next_deadline(), at(50'000));
+  own.expiry = std::chrono::seconds(0);
+  world.open(own, 2);
+  EXPECT_EQ(world.restart()->next_deadline(), TimePoint(limits::kSessionExpiry));
+}
+
+TEST(Sessions, RememberTheNewestThatHaveEnded) {
+  World world;
+  world.open(hello(1), 0);
+  world.sessions.close({3, 1}, true, 1, world.rows);
+  EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
+  EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
+  for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
+    world.sessions.open(hello(i), at(0), world.rows);
+    world.sessions.close({3, i}, true, i, world.rows);
+  }
+  const std::unique_ptr<const Sessions> next = world.restart();
+  for (const Sessions* sessions : {std::as_const(next).get(), &std::as_const(world.sessions)}) {
+    EXPECT_TRUE(sessions->check_open(hello(1)));
+    EXPECT_FALSE(sessions->check_open(hello(2)));
+    EXPECT_FALSE(sessions->check_open(hello(limits::kExpiredKept + 1)));
+  }
+}
+
+TEST(Sessions, RefuseDamagedRows) {
+  World world;
+  Hello own = hello(1);
+  own.expiry = std::chrono::seconds(5);
+  world.open(own, 0);
+  world.keep({3, 1}, 1, stored(1));
+  world.keep({3, 1}, 2, claim(2));
+  ASSERT_EQ(world.rows.size(), 3u);
+  World second;
+  second.open(hello(2), 0);
+  second.close({3, 2}, true);
+  world.rows.push_back(second.rows[0]);
+  for (const Row& row : world.rows) {
+    EXPECT_TRUE(Sessions({}).restore(row));
+    EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key + 'x', row.value})) << row.key[0];
+    EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key.substr(0, 9), row.value}));
+    EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key.substr(0, 1), row.value}));
+    EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key, row.value.substr(0, 3)}));
+  }
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One contract over all stores of the SDK: hash, prefix, and the daemon's with a real daemon.
+// One contract over all stores of the SDK: hash, file, prefix, and the daemon's with a real daemon.
 // To add a store: a line in stores().
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <future>
@@ -14,6 +15,7 @@
 #include "client/store.h"
 #include "protocol/limits.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
 namespace {
@@ -37,8 +39,16 @@ std::shared_ptr<Store> make_daemon_store() {
   return clients.back()->store();
 }
 
+/// One folder for all tests of this process, a new file for each store.
+std::shared_ptr<Store> make_file_store_somewhere() {
+  static const TemporaryDirectory folder;
+  static int files = 0;
+  return make_file_store(folder.path() + "/store" + std::to_string(files++));
+}
+
 std::vector<Kind> stores() {
   return {{"hash", make_hash_store},
+          {"file", make_file_store_somewhere},
           {"prefix",
            [] {
              auto below = make_hash_store();
@@ -187,6 +197,26 @@ TEST_P(StoreContract, AddsOfManyThreadsAllCount) {
   EXPECT_EQ(store_->get("n"), std::to_string(kThreads * kAdds));
 }
 
+TEST_P(StoreContract, AppendsToTheEndOfAValue) {
+  EXPECT_EQ(store_->append("k", "ab"), 2u);
+  EXPECT_EQ(store_->append("k", ""), 2u);
+  EXPECT_EQ(store_->append("k", std::string("\0c", 2)), 4u);
+  EXPECT_EQ(store_->get("k"), std::string("ab\0c", 4));
+  EXPECT_EQ(store_->append("empty", ""), 0u);
+  EXPECT_EQ(store_->get("empty", 0s), "");
+  store_->set("large", std::string(limits::kValueBytes - 1, 'v'));
+  EXPECT_EQ(store_->append("large", "v"), limits::kValueBytes);
+  EXPECT_EQ(code_of([&] { store_->append("large", "v"); }), Code::too_large);
+  EXPECT_EQ(store_->get("large").size(), limits::kValueBytes);
+}
+
+TEST_P(StoreContract, AppendWakesWhoWaitsForTheKey) {
+  auto value = std::async(std::launch::async, [&] { return store_->get("late", 60s); });
+  EXPECT_EQ(value.wait_for(20ms), std::future_status::timeout);
+  store_->append("late", "x");
+  EXPECT_EQ(value.get(), "x");
+}
+
 TEST_P(StoreContract, CompareSetStoresOnlyWhenTheValueIsExpected) {
   EXPECT_EQ(store_->compare_set("k", "old", "new"), "old") << "missing key: expected comes back";
   EXPECT_FALSE(store_->check({"k"}));
@@ -220,6 +250,107 @@ TEST_P(StoreContract, RemoveSaysWhetherTheKeyExisted) {
   EXPECT_FALSE(store_->remove("k"));
   EXPECT_THROW(store_->get("k", 0s), NotFound);
   EXPECT_EQ(store_->add("k", 1), 1);
+}
+
+TEST_P(StoreContract, RemovesAllKeysWithAPrefixAndNoQueue) {
+  store_->multi_set({"a/1", "a/2", "a", "b"}, {"", "", "", ""});
+  store_->queue_push("a/3", "item");
+  EXPECT_EQ(store_->remove_prefix("none"), 0u);
+  EXPECT_EQ(store_->remove_prefix("a/"), 2u);
+  EXPECT_EQ(store_->list(""), (Keys{"a", "b"}));
+  EXPECT_EQ(store_->queue_length("a/3"), 1u);
+  EXPECT_EQ(store_->remove_prefix(""), 2u);
+  EXPECT_EQ(store_->list(""), Keys{});
+  EXPECT_EQ(store_->remove_prefix(""), 0u);
+  EXPECT_EQ(store_->queue_pop("a/3", 0s), "item");
+}
+
+TEST_P(StoreContract, QueuesGiveTheOldestItemFirst) {
+  const std::string binary("\0\xff", 2);
+  EXPECT_EQ(store_->queue_length("q"), 0u);
+  EXPECT_EQ(store_->queue_push("q", "first"), 1u);
+  EXPECT_EQ(store_->queue_push("q", binary), 2u);
+  EXPECT_EQ(store_->queue_push("q", ""), 3u);
+  EXPECT_EQ(store_->queue_push("other", "x"), 1u);
+  EXPECT_EQ(store_->queue_length("q"), 3u);
+  EXPECT_EQ(store_->queue_pop("q", 0s), "first");
+  EXPECT_EQ(store_->queue_pop("q"), binary);
+  EXPECT_EQ(store_->queue_pop("q", 60s), "");
+  EXPECT_EQ(store_->queue_length("q"), 0u);
+  EXPECT_EQ(code_of([&] { store_->queue_push("", "v"); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->queue_pop("", 0s); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->queue_length(""); }), Code::invalid_argument);
+  EXPECT_EQ(code_of([&] { store_->queue_push("q", std::string(limits::kValueBytes + 1, 'v')); }),
+            Code::too_large);
+}
+
+TEST_P(StoreContract, AnEmptyQueueIsNotFoundOrTimesOut) {
+  EXPECT_THROW(store_->queue_pop("some_queue", 0s), NotFound);
+  try {
+    store_->queue_pop("some_queue", 20ms);
+    FAIL() << "the queue is empty";
+  } catch (const TimedOut& e) {
+    EXPECT_NE(std::string(e.what()).find("0.02 s"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("some_queue"), std::string::npos) << e.what();
+  }
+  store_->set_default_timeout(10ms);
+  EXPECT_THROW(store_->queue_pop("some_queue"), TimedOut);
+}
+
+TEST_P(StoreContract, QueuePopWaitsForAnItem) {
+  auto popped = std::async(std::launch::async, [&] { return store_->queue_pop("q", 60s); });
+  EXPECT_EQ(popped.wait_for(20ms), std::future_status::timeout);
+  store_->set("q", "a key, no item");
+  store_->queue_push("other", "x");
+  EXPECT_EQ(popped.wait_for(20ms), std::future_status::timeout);
+  store_->queue_push("q", "item");
+  EXPECT_EQ(popped.get(), "item");
+  EXPECT_EQ(store_->queue_length("q"), 0u);
+}
+
+TEST_P(StoreContract, AQueueWithAnItemCountsAsAKeyForWaitsOnly) {
+  EXPECT_FALSE(store_->check({"q"}));
+  auto waiting = std::async(std::launch::async, [&] { store_->wait({"q"}, 60s); });
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  store_->queue_push("q", "item");
+  EXPECT_NO_THROW(waiting.get());
+  EXPECT_TRUE(store_->check({"q"}));
+  EXPECT_EQ(store_->list(""), Keys{});
+  EXPECT_EQ(store_->count(""), 0u);
+  EXPECT_THROW(store_->get("q", 0s), NotFound);
+  EXPECT_FALSE(store_->remove("q"));
+  store_->set("q", "a key of that name");
+  EXPECT_EQ(store_->get("q", 0s), "a key of that name");
+  EXPECT_EQ(store_->queue_pop("q", 0s), "item");
+  EXPECT_TRUE(store_->remove("q"));
+  EXPECT_FALSE(store_->check({"q"}));
+}
+
+TEST_P(StoreContract, ItemsOfManyThreadsAreEachTakenOnce) {
+  constexpr int kThreads = 3;
+  constexpr int kItems = 100;
+  std::vector<std::future<std::vector<std::string>>> takers;
+  takers.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    takers.push_back(std::async(std::launch::async, [&] {
+      std::vector<std::string> got;
+      for (int i = 0; i < kItems; ++i) got.push_back(store_->queue_pop("q", 60s));
+      return got;
+    }));
+  }
+  std::vector<std::string> pushed;
+  for (int i = 0; i < kThreads * kItems; ++i) {
+    pushed.push_back(std::to_string(1000 + i));
+    store_->queue_push("q", pushed.back());
+  }
+  std::vector<std::string> taken;
+  for (auto& taker : takers) {
+    const std::vector<std::string> got = taker.get();
+    EXPECT_TRUE(std::is_sorted(got.begin(), got.end())) << "the oldest first, to each";
+    taken.insert(taken.end(), got.begin(), got.end());
+  }
+  std::sort(taken.begin(), taken.end());
+  EXPECT_EQ(taken, pushed);
 }
 
 TEST_P(StoreContract, SetsAndGetsManyAtOnce) {
@@ -286,6 +417,22 @@ TEST_P(StoreContract, KeepsTheLimitOfKeysInOneRequest) {
   EXPECT_EQ(code_of([&] { store_->wait(keys, 0s); }), Code::too_large);
   EXPECT_EQ(code_of([&] { store_->multi_get(keys, 0s); }), Code::too_large);
   EXPECT_EQ(code_of([&] { store_->multi_set(keys, keys); }), Code::invalid_argument);
+}
+
+TEST(OpenStore, OpensWhatTheUrlNames) {
+  const TemporaryDirectory folder;
+  const std::string url = "file://" + folder.path() + "/store";
+  open_store(url)->set("k", "v");
+  EXPECT_EQ(open_store(url)->get("k", 0s), "v");
+  EXPECT_EQ(open_store("hash:")->list(""), Keys{});
+  test::DaemonProcess daemon("memory:");
+  daemon.start();
+  const auto store = open_store("c10dd://" + daemon.address() + "/job");
+  store->set("k", "v");
+  EXPECT_EQ(store->get("k", 0s), "v");
+  for (const char* wrong : {"", "hash", "file://relative", "redis://host", "c10dd:"}) {
+    EXPECT_THROW(open_store(wrong), InvalidArgument) << wrong;
+  }
 }
 
 TEST(PrefixStore, SeesOnlyItsOwnKeys) {

@@ -3,6 +3,7 @@
 // body, also those that are not written yet.
 #pragma once
 
+#include <boost/describe/enumerators.hpp>
 #include <boost/mp11/algorithm.hpp>
 #include <random>
 #include <string>
@@ -22,7 +23,11 @@ class Filler {
     value = static_cast<T>(random_() >> 8 | 1);
   }
   void fill(bool& value) { value = true; }
-  void fill(Shape& value) { value = static_cast<Shape>(random_() % 4); }
+  template <class T>
+  requires(boost::describe::has_describe_enumerators<T>::value) void fill(T& value) {
+    using Enumerators = boost::describe::describe_enumerators<T>;
+    value = static_cast<T>(random_() % boost::mp11::mp_size<Enumerators>::value);
+  }
   void fill(Code& value) { value = Code::timed_out; }
   void fill(MissingRank::Cause& value) { value = MissingRank::Cause::silent; }
   void fill(Duration& value) { value = std::chrono::milliseconds(250 + 250 * (random_() % 4000)); }

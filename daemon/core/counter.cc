@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both are shared by the single operations and by transactions.
+#include "daemon/core/counter.h"
+
+#include <charconv>
+
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+
+Result<std::int64_t> add_to(const Bytes* text, std::int64_t delta) {
+  std::int64_t value = 0;
+  if (text != nullptr) {
+    const char* end = text->data() + text->size();
+    const auto [stop, failed] = std::from_chars(text->data(), end, value);
+    if (failed != std::errc() || stop != end || text->empty()) {
+      return failure(Code::wrong_type, "add: the value of the key is no decimal integer (" +
+                                           std::to_string(text->size()) + " bytes)");
+    }
+  }
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(value, delta, &sum)) {
+    return failure(Code::out_of_range, "add: " + std::to_string(value) + " + " +
+                                           std::to_string(delta) +
+                                           " overflows 64 bits; the value is unchanged");
+  }
+  return sum;
+}
+
+Result<void> check_ttl(Duration ttl) {
+  if (ttl == Duration::zero() || (ttl >= limits::kKeyTtlMin && ttl <= limits::kKeyTtlMax)) {
+    return {};
+  }
+  return failure(Code::invalid_argument, "time to live of " + human(ttl) + ": 0 (for ever) or " +
+                                             human(limits::kKeyTtlMin) + " to " +
+                                             human(limits::kKeyTtlMax));
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Transactions: all conditions are looked at, all actions are planned on a copy of what they touch,
+// and only then anything is done. A plan that cannot be done leaves nothing behind.
+#include "daemon/core/counter.h"
+#include "daemon/core/job_step.h"
+
+namespace c10dd::core {
+
+/// What the actions so far will have done.
+struct Job::Plan {
+  struct Doing {
+    Action::Kind kind;
+    Bytes value;
+    std::optional<Life> life;  ///< of a set; the others leave it
+  };
+
+  const SessionId& session;
+  std::map<Bytes, std::optional<Bytes>> values;  ///< of the keys touched; nothing: removed
+  KeySpace::Growth growth;
+  std::size_t items = 0;
+  std::size_t item_bytes = 0;
+  std::size_t value_bytes = 0;  ///< of all puts, one after another
+  std::vector<Doing> doing;     ///< by action
+  std::vector<std::int64_t> sums;
+};
+
+Job::Maybe Job::on(Step& step, const Transact& transact) {
+  if (transact.conditions.size() > limits::kConditions ||
+      transact.actions.size() > limits::kActions) {
+    return refuse(Code::too_large, "transact: " + std::to_string(transact.conditions.size()) +
+                                       " conditions, limit " + std::to_string(limits::kConditions) +
+                                       "; " + std::to_string(transact.actions.size()) +
+                                       " actions, limit " + std::to_string(limits::kActions));
+  }
+  for (const Condition& condition : transact.conditions) {
+    if (Result<void> good = check_key(condition.key); !good) return good.error();
+    if (condition.kind > Condition::Kind::revision_is) {
+      return refuse(Code::invalid_argument, "transact: condition of kind " +
+                                                std::to_string(static_cast<int>(condition.kind)) +
+                                                ", known are 0 to 3");
+    }
+  }
+  step.observe(revision_);  // every answer tells of it
+  Transacted result;
+  for (const Condition& condition : transact.conditions) {
+    if (!holds(condition)) {
+      result.revision = revision_;
+      return answer(std::move(result));
+    }
+    ++result.failed;
+  }
+  Plan plan{step.from.session, {}, {}, 0, 0, 0, {}, {}};
+  for (const Action& action : transact.actions) {
+    Result<void> good = this->plan(plan, action);
+    if (!good) {
+      Failure reason = good.error();
+      reason.detail =
+          "transact: action " + std::to_string(plan.doing.size()) + ": " + reason.detail;
+      return reason;
+    }
+  }
+  for (std::size_t i = 0; i < transact.actions.size(); ++i) {
+    Plan::Doing& doing = plan.doing[i];
+    const Bytes& key = transact.actions[i].key;
+    if (doing.kind == Action::Kind::push) {
+      push(step, key, std::move(doing.value));
+    } else if (doing.kind == Action::Kind::remove) {
+      remove(step, key);
+    } else {
+      put(step, key, std::move(doing.value), doing.life);
+    }
+  }
+  const bool changed = !step.out.rows.empty();
+  if (changed) step.observe(step.next);
+  result.applied = true;
+  result.failed = 0;
+  result.revision = changed ? step.next : revision_;
+  result.sums = std::move(plan.sums);
+  return answer(std::move(result));
+}
+
+bool Job::holds(const Condition& condition) const {
+  const KeySpace::Entry* entry = keys_.find(condition.key);
+  switch (condition.kind) {
+    case Condition::Kind::exists:
+      return entry != nullptr;
+    case Condition::Kind::absent:
+      return entry == nullptr;
+    case Condition::Kind::value_is:
+      return entry != nullptr && entry->value == condition.value;
+    case Condition::Kind::revision_is:
+      return (entry == nullptr ? 0 : entry->revision) == condition.revision;
+  }
+  return false;
+}
+
+Result<void> Job::plan(Plan& plan, const Action& action) const {
+  if (Result<void> good = check_key(action.key); !good) return good;
+  if (action.kind == Action::Kind::push) {
+    Result<void> good =
+        queues_.check_push(action.key, action.value.size(), plan.items, plan.item_bytes);
+    if (!good) return good;
+    ++plan.items;
+    plan.item_bytes += action.key.size() + action.value.size();
+    plan.doing.push_back({action.kind, action.value, {}});
+    return {};
+  }
+  const KeySpace::Entry* entry = keys_.find(action.key);
+  const auto [planned, first] = plan.values.try_emplace(
+      action.key, entry == nullptr ? std::nullopt : std::optional(entry->value));
+  std::optional<Bytes>& value = planned->second;
+  std::optional<Life> life;
+  if (action.kind == Action::Kind::add) {
+    const Result<std::int64_t> sum = add_to(value ? &*value : nullptr, action.delta);
+    if (!sum) return sum.error();
+    if (plan.sums.size() == limits::kSums) {
+      return failure(Code::too_large,
+                     "more than " + std::to_string(limits::kSums) + " adds in one transaction");
+    }
+    plan.sums.push_back(*sum);
+    value = std::to_string(*sum);
+  } else if (action.kind == Action::Kind::append) {
+    if (!value) value.emplace();
+    value->append(action.value);
+  } else if (action.kind == Action::Kind::set) {
+    if (Result<void> good = check_ttl(action.ttl); !good) return good;
+    value = action.value;
+    life = Life{action.ttl, action.ephemeral ? plan.session : SessionId{}};
+  } else if (action.kind == Action::Kind::remove) {
+    value.reset();
+    plan.doing.push_back({action.kind, {}, {}});
+    return {};
+  } else {
+    return failure(Code::invalid_argument,
+                   "kind " + std::to_string(static_cast<int>(action.kind)) + ", known are 0 to 4");
+  }
+  Result<void> good = keys_.check_put(action.key, value->size(), plan.growth);
+  if (!good) return good;
+  plan.value_bytes += value->size();
+  if (plan.value_bytes > limits::kTransactBytes) {
+    return failure(Code::too_large, "the values written so far have " +
+                                        std::to_string(plan.value_bytes) + " bytes, limit " +
+                                        std::to_string(limits::kTransactBytes));
+  }
+  plan.doing.push_back({action.kind, *value, life});
+  return {};
+}
+
+}  // namespace c10dd::core

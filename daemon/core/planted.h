@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults planted in the core on purpose, one at a time, to show that the simulator's oracles find
+// them: c10dd-sim --plant all. Only the simulator compiles them in; elsewhere each is the constant
+// false.
+#pragma once
+
+namespace c10dd::core {
+
+enum class Planted {
+  deletion_unseen,      ///< "not found" does not wait for the deletion to be durable
+  waiter_missed,        ///< of those who wait for one thing, only the first is woken
+  barrier_early,        ///< released when one rank is missing
+  claim_leaves_item,    ///< a claimed item can be claimed again
+  reply_forgotten,      ///< a repeated request is applied again
+  cancel_keeps_claim,   ///< the item of a cancelled pop does not come back
+  history_start_sinks,  ///< a watch is told less than all, instead of compacted
+  life_not_replaced,    ///< a key set again still ends when it was to end before
+  prefix_row_lost,      ///< keys removed by prefix are there again after a restart
+  guests_forgotten,     ///< after a restart nobody waits for the end of those who only arrived
+};
+
+#ifdef C10DD_PLANTED
+bool planted(Planted one);
+#else
+constexpr bool planted(Planted) { return false; }
+#endif
+
+}  // namespace c10dd::core

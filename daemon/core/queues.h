@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// First-in-first-out queues of one job. A popped item stays, claimed, until its claim is
+// acknowledged; released, it is back in its old place. A queue exists while it has items.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "daemon/core/quotas.h"
+#include "protocol/error.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+/// An item's place in its queue: the change that pushed it, and its number within that change.
+struct ItemId {
+  Revision revision = 0;
+  std::uint64_t index = 0;
+
+  auto operator<=>(const ItemId&) const = default;
+};
+
+class Queues {
+ public:
+  explicit Queues(const Quotas& quotas) : quotas_(quotas) {}
+
+  /// Whether an item of this size may be pushed, on top of others not pushed yet.
+  Result<void> check_push(std::string_view queue, std::size_t value_bytes, std::size_t more_items,
+                          std::size_t more_bytes) const;
+
+  Row push(const Bytes& queue, Bytes value, Revision revision);
+
+  /// The oldest item that nobody has claimed.
+  std::optional<ItemId> oldest(std::string_view queue) const;
+  void claim(const Bytes& queue, const ItemId& item, Revision revision);
+  void release(const Bytes& queue, const ItemId& item, Revision revision);
+  /// Forgets a claimed item; its row must go.
+  Row erase(const Bytes& queue, const ItemId& item);
+
+  /// Of an item that exists.
+  const Bytes& value(const Bytes& queue, const ItemId& item) const;
+  bool is_free(std::string_view queue, const ItemId& item) const;
+
+  /// How many items nobody has claimed.
+  std::size_t length(std::string_view queue) const;
+  /// The newest change of any queue: what a look at a queue depends on.
+  Revision observed() const { return changed_; }
+
+  static bool owns(const Row& row) { return row.key.starts_with('q'); }
+  Result<void> restore(const Row& row);
+
+  std::size_t items() const { return items_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  struct Queue {
+    std::map<ItemId, Bytes> items;
+    std::set<ItemId> free;
+  };
+
+  Quotas quotas_;
+  std::map<Bytes, Queue, std::less<>> queues_;
+  ItemId last_;  // pushed
+  Revision changed_ = 0;
+  std::size_t items_ = 0;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one job may use. Exceeding one is quota_exceeded with both numbers; nothing is applied.
+#pragma once
+
+#include "protocol/limits.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+struct Quotas {
+  std::size_t keys = limits::kKeysPerJob;
+  std::size_t bytes = limits::kBytesPerJob;  ///< of keys and their values
+  std::size_t sessions = limits::kSessionsPerJob;
+  std::size_t waits = limits::kWaitsPerJob;  ///< blocked requests
+  std::size_t waited_keys = limits::kWaitedKeysPerJob;
+  std::size_t queue_items = limits::kQueueItemsPerJob;
+  std::size_t queue_bytes = limits::kQueueBytesPerJob;
+  std::size_t history_changes = limits::kHistoryChanges;
+  std::size_t history_bytes = limits::kHistoryBytes;
+  Duration session_expiry = limits::kSessionExpiry;  ///< of sessions that ask for none
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks each second how much room the disk of the state has, tells the gate, and keeps a ballast
+// file there that is given up when the disk is full all the same. On the first loop.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <string>
+
+#include "daemon/growth_gate.h"
+#include "daemon/metrics.h"
+#include "daemon/options.h"
+
+namespace c10dd::daemon {
+
+class DiskWatch {
+ public:
+  /// relieve: asks the engine to let go of what it keeps without need, while room is short.
+  DiskWatch(boost::asio::io_context& loop, const Options& options, GrowthGate& gate,
+            Metrics& metrics, std::function<void()> relieve);
+
+  /// Begins; an engine without a directory has no disk to watch.
+  void start();
+
+  /// The engine could not be opened, or was lost: if that was for want of room, the ballast goes.
+  void engine_failed();
+
+ private:
+  void look();
+  void keep_ballast(std::uint64_t free);
+  void look_again_later();
+
+  boost::asio::steady_timer timer_;
+  GrowthGate& gate_;
+  Metrics& metrics_;
+  std::function<void()> relieve_;
+  std::string path_;  ///< the directory of the state; empty when there is none
+  std::string ballast_;
+  std::uint64_t ballast_bytes_;
+  std::optional<std::uint64_t> wanted_reserve_;
+  std::uint64_t reserve_ = 0;
+  std::uint64_t minimum_;
+  DiskRoom room_ = DiskRoom::enough;  ///< at the last look
+  unsigned short_for_ = 0;            ///< looks in a row that found room short
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the engine fails nobody is told "failed": the jobs stop being served on all shards, the
+// engine is closed and opened again, and retries resolve what is unknown.
+#include "daemon/engine_host.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/post.hpp>
+#include <random>
+
+#include "daemon/shards.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::chrono::milliseconds kReopenMin{100};
+constexpr std::chrono::milliseconds kReopenMax{2000};
+constexpr Duration kRetryAfter = std::chrono::milliseconds(100);
+constexpr JobNumber kDirectory = core::Directory::kNumber;
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+core::Directory::Limits limits_of(const Options& options) {
+  core::Directory::Limits limits;
+  limits.jobs = options.max_jobs;
+  limits.run_grace = options.run_grace;
+  limits.session_expiry = options.quotas.session_expiry;
+  return limits;
+}
+
+/// Erases the rows of jobs in the commit that strikes them out of the directory.
+bool commit(store::Engine& engine, store::JobBatch directory,
+            const std::vector<JobNumber>& erased) {
+  std::vector<store::JobBatch> batches;
+  for (const JobNumber number : erased) {
+    const Result<store::Claim> claim = engine.claim(number);
+    if (!claim) return false;
+    batches.push_back({number,
+                       claim->epoch,
+                       claim->revision,
+                       claim->revision + 1,
+                       {{Row::Kind::erase_prefix, {}, {}}}});
+  }
+  // The directory has one owner per engine today: claiming it again fences nobody else.
+  const Result<store::Claim> owner = engine.claim(kDirectory);
+  if (!owner) return false;
+  directory.epoch = owner->epoch;
+  batches.push_back(std::move(directory));
+  const std::vector<store::Outcome> outcomes = engine.commit(batches);
+  return std::all_of(outcomes.begin(), outcomes.end(),
+                     [](store::Outcome outcome) { return outcome == store::Outcome::durable; });
+}
+
+/// Claims and reads the directory; its incarnation is durable afterwards.
+Result<std::unique_ptr<core::Directory>> read_directory(store::Engine& engine,
+                                                        const core::Directory::Limits& limits,
+                                                        TimePoint now) {
+  Result<store::Claim> claim = engine.claim(kDirectory);
+  if (!claim) return claim.error();
+  auto directory = std::make_unique<core::Directory>(claim->revision, limits);
+  Result<void> restored;
+  Result<void> loaded = engine.load(kDirectory, [&](const Row& row) {
+    if (restored) restored = directory->restore(row);
+  });
+  if (!loaded) return loaded.error();
+  if (!restored) return restored.error();
+  core::Effects effects = directory->resume(random_number(), !engine.rolled_back().empty(), now);
+  if (effects.rows.empty()) return directory;
+  const store::JobBatch batch{kDirectory, claim->epoch, claim->revision, effects.revision,
+                              std::move(effects.rows)};
+  if (engine.commit(std::span(&batch, 1)).front() != store::Outcome::durable) {
+    return failure(Code::unavailable, "the engine did not take the directory of jobs");
+  }
+  if (!engine.rolled_back().empty()) {
+    spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason=\"{}\"",
+                 engine.name(), directory->incarnation(), engine.rolled_back());
+    engine.renewed();
+  }
+  return directory;
+}
+
+}  // namespace
+
+store::OpenOptions open_options(const Options& options) {
+  const auto warn = [](std::string_view line) {
+    spdlog::warn("event=engine_warning detail=\"{}\"", printable(line, 512));
+  };
+  return {options.durability, false, warn};
+}
+
+Failure unavailable(std::string detail) {
+  Failure reason = failure(Code::unavailable, std::move(detail));
+  reason.retry_after = kRetryAfter;
+  return reason;
+}
+
+EngineHost::EngineHost(asio::io_context& loop, Metrics& metrics, const Options& options,
+                       std::function<void()> on_failed)
+    : loop_(loop),
+      metrics_(metrics),
+      options_(options),
+      on_failed_(std::move(on_failed)),
+      grace_timer_(loop),
+      reopen_timer_(loop) {}
+
+EngineHost::~EngineHost() = default;
+
+Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& shards) {
+  shards_ = &shards;
+  engine_name_ = engine->name();
+  durability_name_ = engine->durability();
+  Result<std::unique_ptr<core::Directory>> directory =
+      read_directory(*engine, limits_of(options_), time_.now());
+  if (!directory) return directory.error();
+  directory_ = std::move(*directory);
+  ++engine_.generation;
+  engine_.incarnation = directory_->incarnation();
+  engine_.shared = engine->shared();
+  engine_.is_volatile = engine_name_ == "memory";
+  engine_.intact = std::make_shared<std::atomic<bool>>(true);
+  engine_.commit = std::make_shared<store::GroupCommit>(std::move(engine));
+  lost_.clear();
+  grants_.clear();
+  metrics_.engine_up(true);
+  shards.each([opened = engine_](Shard& shard) { shard.engine_opened(opened); });
+  return {};
+}
+
+std::string EngineHost::not_ready() const {
+  return lost_.empty() ? std::string() : "engine " + engine_name_ + " is not open: " + lost_;
+}
+
+Result<JobNumber> EngineHost::number_of(const std::string& job, const std::string& run) {
+  if (!directory_) return unavailable(not_ready());
+  core::Effects effects;
+  const Revision before = directory_->revision();
+  const Result<JobNumber> number = directory_->open(job, run, effects);
+  if (number && !effects.rows.empty()) {
+    write_directory(std::move(effects.rows), before, effects.revision, {});
+  }
+  return number;
+}
+
+Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run) {
+  std::optional<JobNumber> known;
+  if (directory_) known = directory_->find(job, run);
+  if (known) return &shards_->of(*known);
+  const Result<JobNumber> number = number_of(job, run);
+  if (!number) return number.error();
+  directory_->vacate(*number, time_.now());  // until somebody has really come
+  return &shards_->of(*number);
+}
+
+Result<Place> EngineHost::locate(const std::string& job, const std::string& run) {
+  const Result<JobNumber> number = number_of(job, run);
+  if (!number) return number.error();
+  return Place{&shards_->of(*number), *number, engine_.generation, ++grants_[*number]};
+}
+
+void EngineHost::locate(const std::string& job, const std::string& run, asio::io_context& back,
+                        std::function<void(Result<Place>)> then) {
+  asio::dispatch(loop_, [this, job, run, &back, then = std::move(then)]() mutable {
+    asio::dispatch(back, [then = std::move(then), place = locate(job, run)] { then(place); });
+  });
+}
+
+/// In order with the claims and loads that depend on it.
+void EngineHost::write_directory(std::vector<Row> rows, Revision from, Revision to,
+                                 std::vector<JobNumber> erased) {
+  engine_.commit->post([this, intact = engine_.intact, generation = engine_.generation,
+                        batch = store::JobBatch{kDirectory, 0, from, to, std::move(rows)},
+                        erased = std::move(erased)](store::Engine& engine) {
+    if (!*intact || commit(engine, batch, erased)) return;
+    *intact = false;
+    report_lost(generation, "a change of the directory of jobs was not taken");
+  });
+}
+
+// ---- runs --------------------------------------------------------------------------------------
+
+void EngineHost::vacated(const Place& place) {
+  asio::dispatch(loop_, [this, place] {
+    const bool current = directory_ && place.generation == engine_.generation;
+    if (current && grants_[place.number] == place.grant) {
+      directory_->vacate(place.number, time_.now());
+    }
+  });
+}
+
+void EngineHost::end_turn() {
+  const TimePoint now = time_.end_turn();
+  if (!directory_) return;
+  const auto next = directory_->next_deadline();
+  if (next && *next <= now) retire();
+  arm_timer();
+}
+
+void EngineHost::retire() {
+  const Revision before = directory_->revision();
+  core::Directory::Retired retired = directory_->tick(time_.now());
+  for (const JobNumber number : retired.numbers) {
+    spdlog::info("event=run_retired number={}", number);
+    grants_.erase(number);
+    Shard& shard = shards_->of(number);
+    asio::post(shard.loop(), [&shard, number] { shard.retire(number); });
+  }
+  write_directory(std::move(retired.effects.rows), before, retired.effects.revision,
+                  std::move(retired.numbers));
+}
+
+void EngineHost::arm_timer() {
+  const auto next = directory_->next_deadline();
+  if (!next || grace_timer_set_) return;
+  grace_timer_set_ = true;
+  grace_timer_.expires_after(
+      std::clamp(*next - time_.now(), Duration::zero(), JobTime::kTurnInterval));
+  grace_timer_.async_wait([this](const boost::system::error_code&) { grace_timer_set_ = false; });
+}
+
+// ---- disk --------------------------------------------------------------------------------------
+
+void EngineHost::relieve() {
+  if (directory_) engine_.commit->post([](store::Engine& engine) { engine.relieve(); });
+}
+
+void EngineHost::checkpoint(const std::string& path, std::function<void(Result<void>)> then) {
+  if (!directory_) return then(unavailable(not_ready()));
+  engine_.commit->checkpoint(path, [this, then = std::move(then)](const Result<void>& done) {
+    asio::post(loop_, [then, done] { then(done); });
+  });
+}
+
+// ---- losing the engine
+// ---------------------------------------------------------------------------
+
+void EngineHost::report_lost(std::uint64_t generation, const std::string& why) {
+  asio::dispatch(loop_, [this, generation, why] {
+    if (generation == engine_.generation && lost_.empty()) lose(why);
+  });
+}
+
+void EngineHost::lose(const std::string& why) {
+  lost_ = why;
+  spdlog::error("event=engine_lost engine={} reason=\"{}\"", engine_name_, why);
+  metrics_.engine_up(false);
+  directory_.reset();
+  const auto lose = [why](Shard& shard) {
+    shard.engine_lost(why);
+    return true;
+  };
+  shards_->ask<bool>(lose, [this](const std::vector<bool>&) {
+    engine_.commit.reset();  // nobody else has it now: the engine is closed
+    on_failed_();
+    reopen_delay_ = kReopenMin;
+    reopen_later();
+  });
+}
+
+void EngineHost::reopen_later() {
+  reopen_timer_.expires_after(reopen_delay_);
+  reopen_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    Result<std::unique_ptr<store::Engine>> engine =
+        store::open_engine(options_.engine, open_options(options_));
+    const Result<void> opened = engine ? adopt(std::move(*engine), *shards_) : engine.error();
+    if (opened) {
+      spdlog::info("event=engine_reopened engine={}", engine_name_);
+      return;
+    }
+    lost_ = opened.error().detail;
+    spdlog::warn("event=engine_reopen_failed engine={} reason=\"{}\"", engine_name_, lost_);
+    on_failed_();
+    reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
+    reopen_later();
+  });
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job as its shard holds it, and where the answers of its sessions go. Belongs to one loop; other
+// threads hold JobRefs only to hand them back to Shard.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/commit_gate.h"
+#include "daemon/core/job.h"
+
+namespace c10dd::daemon {
+
+class Shard;
+
+/// Where the answers of a session go: its connection. Called on the loop of whoever holds it.
+class AnswerSink {
+ public:
+  virtual ~AnswerSink() = default;
+  virtual void deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) = 0;
+  /// The session on this channel is over; later requests on it are refused.
+  virtual void end_session(std::uint32_t channel, const Failure& reason) = 0;
+  /// The end of a turn in which something was delivered.
+  virtual void flush() = 0;
+  /// The connection that this is, or stands for.
+  virtual const void* connection() const { return this; }
+};
+
+/// What a job has had of its shard in one turn.
+struct TurnUse {
+  static constexpr std::size_t kRequests = 2'048;
+  static constexpr std::size_t kBytes = 1024 * 1024;
+
+  std::size_t requests = 0;
+  std::size_t bytes = 0;
+
+  void add(std::size_t size) {
+    ++requests;
+    bytes += size;
+  }
+  /// The job's connections read no further before the next turn, so that the others get theirs.
+  bool spent() const { return requests >= kRequests || bytes >= kBytes; }
+};
+
+/// A job that a shard serves, or is loading.
+struct JobSlot {
+  struct Attachment {
+    std::shared_ptr<AnswerSink> sink;
+    std::uint32_t channel = 0;
+    std::uint64_t number = 0;  ///< of all of the job's; answers held for an older one do not leave
+  };
+
+  JobSlot(Shard& of, std::string job_name, std::string run_name, JobNumber its)
+      : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
+
+  Shard& owner;  ///< this and the next three may be read on any thread
+  const std::string name;
+  const std::string run;
+  const JobNumber number;
+  Epoch epoch = 0;
+  bool serving = false;
+  bool dropped = false;  ///< the shard has given it up
+  std::unique_ptr<core::Job> job;
+  std::unique_ptr<core::CommitGate> gate;
+  std::vector<Row> rows;     ///< not yet handed to the engine
+  Revision handed_over = 0;  ///< revision up to which rows were handed over
+  std::map<SessionId, Attachment> attached;
+  std::uint64_t attachments = 0;  ///< so far
+  std::vector<std::function<void()>> when_loaded;
+  bool touched = false;               ///< in this turn
+  std::optional<TimePoint> deadline;  ///< its place in Shard::deadlines_
+  TurnUse use;
+  std::size_t bytes = 0;    ///< as it was last told to the gate
+  std::uint64_t grant = 0;  ///< the newest Place::grant that a hello came with
+  bool occupied = false;    ///< the directory was not told that the last session ended
+};
+using JobRef = std::shared_ptr<JobSlot>;
+
+}  // namespace c10dd::daemon

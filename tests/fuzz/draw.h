@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fills the fields of any described struct from a fuzzer's bytes, so that new operations are
+// fuzzed as soon as they are in protocol/ops.h. Most values come from small sets, so that keys,
+// ranks and sequences meet each other; some are at the edges of what the wire can carry.
+#pragma once
+
+#include <boost/describe/enumerators.hpp>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "protocol/fields.h"
+#include "tests/fuzz/input.h"
+
+namespace c10dd::fuzz {
+
+inline constexpr std::string_view kTexts[] = {"a",
+                                              "b",
+                                              "ab",
+                                              "abc",
+                                              "b/1",
+                                              "b/2",
+                                              "",
+                                              "0",
+                                              "7",
+                                              "-1",
+                                              "9223372036854775807",
+                                              "-9223372036854775808",
+                                              "007",
+                                              std::string_view("\0\xFF", 2),
+                                              "\xC3\xA9",
+                                              "world"};
+inline constexpr Duration kDurations[] = {Duration(0),
+                                          Duration(1),
+                                          std::chrono::milliseconds(1),
+                                          std::chrono::milliseconds(10),
+                                          std::chrono::milliseconds(100),
+                                          std::chrono::seconds(1),
+                                          std::chrono::seconds(3),
+                                          std::chrono::seconds(5),
+                                          std::chrono::seconds(30),
+                                          std::chrono::minutes(1),
+                                          std::chrono::minutes(10),
+                                          std::chrono::hours(1),
+                                          std::chrono::hours(24 * 30),
+                                          std::chrono::hours(8760),
+                                          Duration(-1),
+                                          std::chrono::hours(-1),
+                                          std::chrono::hours(876'000),
+                                          Duration::max(),
+                                          Duration::min()};
+
+class Draw {
+ public:
+  explicit Draw(Input& in) : in_(in) {}
+
+  template <class T>
+  requires(std::is_integral_v<T>) void fill(T& value) {
+    constexpr std::int64_t kEdges[] = {-1,   8,      16,      255,     1'023,     1'024, 1'025,
+                                       4096, 65'536, 131'071, 131'072, 1'048'577, -2};
+    const std::uint8_t b = in_.byte();
+    if (b < 0xE0) {
+      value = static_cast<T>(b & 7);
+    } else if (b == 0xFD) {
+      value = static_cast<T>(in_.number());
+    } else if (b == 0xFE) {
+      value = std::numeric_limits<T>::min();
+    } else if (b == 0xFF) {
+      value = std::numeric_limits<T>::max();
+    } else {
+      value = static_cast<T>(kEdges[(b - 0xE0U) % std::size(kEdges)]);
+    }
+  }
+  void fill(bool& value) { value = in_.byte() % 2 != 0; }
+  template <class T>
+  requires(std::is_enum_v<T>) void fill(T& value) {
+    using Enumerators = boost::describe::describe_enumerators<T>;
+    const std::uint8_t b = in_.byte();
+    // What is on the wire may be no enumerator.
+    value = static_cast<T>(b < 0xF0 ? b % boost::mp11::mp_size<Enumerators>::value : b);
+  }
+  void fill(Code& value) { value = static_cast<Code>(in_.below(std::size(kCodes) + 2)); }
+  void fill(MissingRank::Cause& value) { value = static_cast<MissingRank::Cause>(in_.below(8)); }
+  void fill(Duration& value) { value = in_.one_of(kDurations); }
+  void fill(SessionId& id) { id = session(in_.byte()); }
+  void fill(Stamp& stamp) {
+    fill(stamp.incarnation);
+    fill(stamp.epoch);
+    fill(stamp.revision);
+  }
+  void fill(std::string& bytes) {
+    const std::uint8_t b = in_.byte();
+    if (b < 0xF0) {
+      bytes = kTexts[b % std::size(kTexts)];
+    } else if (b < 0xFC) {
+      bytes = in_.bytes(in_.byte());
+    } else {
+      constexpr std::size_t kSizes[] = {limits::kNameBytes + 1, limits::kKeyBytes,
+                                        limits::kKeyBytes + 1, 300};
+      bytes.assign(kSizes[b - 0xFC], 'x');
+    }
+  }
+  void fill(SharedBytes& slice) {
+    Bytes bytes;
+    fill(bytes);
+    slice = {std::make_shared<const Bytes>("b" + bytes), 1, bytes.size()};
+  }
+  template <class T>
+  void fill(std::vector<T>& list) {
+    const std::uint8_t b = in_.byte();
+    list.resize(b < 0xF0 ? b % 4 : b - 0xF0U);
+    for (T& element : list) fill(element);
+  }
+  void fill(std::map<std::string, std::string>& map) {
+    for (std::size_t n = in_.below(4); n > 0; --n) {
+      std::string name;
+      fill(name);
+      fill(map[name]);
+    }
+  }
+  template <wire::Described T>
+  void fill(T& value) {
+    using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
+    boost::mp11::mp_for_each<Fields>([&](auto field) { fill(value.*field.pointer); });
+  }
+
+  /// Few, so that they meet; none is zero.
+  static SessionId session(std::uint8_t b) { return {1, 1 + b % 4U}; }
+
+  Request request() {
+    Request request;
+    std::size_t choice = in_.below(std::variant_size_v<Request>);
+    for_each_op([&]<class Op>(std::type_identity<Op>) {
+      if (choice-- == 0) fill(request.emplace<Op>());
+    });
+    return request;
+  }
+
+  /// Of this operation, or a failure.
+  Answer answer(std::uint8_t op) {
+    if (in_.byte() >= 0xC0) {
+      Failure failure;
+      fill(failure);
+      return failure;
+    }
+    Answer answer = ReplyBody(Done{});
+    for_each_op([&]<class Op>(std::type_identity<Op>) {
+      if (Op::op.code == op) fill(answer->emplace<typename Op::Reply>());
+    });
+    return answer;
+  }
+
+ private:
+  Input& in_;
+};
+
+}  // namespace c10dd::fuzz

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as the answer of an exchange: what decodes is exactly what a daemon writes.
+#include "client/meeting.h"
+#include "protocol/fields.h"
+#include "tests/fuzz/input.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes = c10dd::fuzz::Input(data, size).rest();
+  const auto parts = c10dd::client::decode_parts(bytes);
+  if (!parts) return 0;
+  c10dd::Bytes again;
+  c10dd::wire::Writer(again).put(*parts);
+  C10DD_ASSERT(again == bytes);
+  return 0;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a stream of HTTP requests, as a whole and in pieces: both ways the same requests
+// are read, every answer is framed as it says, and what is called JSON is JSON.
+#include <boost/json/parse.hpp>
+
+#include "daemon/http_routes.h"
+#include "daemon/http_wire.h"
+#include "protocol/limits.h"
+#include "tests/fuzz/input.h"
+
+namespace {
+
+namespace daemon = c10dd::daemon;
+
+daemon::HttpReply answer_to(const daemon::HttpRequest& request) {
+  daemon::ServerFacts facts;
+  facts.local = request.target.size() % 2 == 0;
+  const daemon::Need need = need_of(request, facts);
+  if (need == daemon::Need::metrics) facts.metrics = "up 1\n";
+  if (need == daemon::Need::jobs) facts.jobs.push_back({"\xFF\"", "run", 1, 2, {}});
+  if (need == daemon::Need::checkpoint) {
+    C10DD_ASSERT(checkpoint_path(request)->starts_with('/'));
+    if (request.body.size() % 2 == 0) facts.checkpoint = c10dd::failure(c10dd::Code::internal, "x");
+  }
+  daemon::HttpReply reply = handle(request, facts);
+  C10DD_ASSERT(reply.status >= 200 && reply.status < 600);
+  if (reply.content_type == "application/json") {
+    boost::system::error_code failed;
+    boost::json::parse(reply.body, failed);
+    C10DD_ASSERT(!failed);
+  }
+  return reply;
+}
+
+/// All answers to a stream that arrives in pieces of so many bytes. within: it ends in a request.
+std::string converse(std::string_view stream, std::size_t piece, bool& within) {
+  within = false;
+  std::string answers;
+  std::string unread;
+  while (true) {
+    daemon::HttpReader reader;
+    while (!reader.request() && !reader.refusal()) {
+      unread.erase(0, reader.put(unread));
+      if (reader.request() || reader.refusal()) break;
+      if (stream.empty()) {
+        within = reader.begun();
+        return answers;
+      }
+      unread.append(stream.substr(0, piece));
+      stream.remove_prefix(std::min(piece, stream.size()));
+    }
+    if (reader.refusal()) return answers + encode(*reader.refusal(), false, false);
+    const daemon::HttpRequest& request = *reader.request();
+    const daemon::HttpReply reply = answer_to(request);
+    const std::string answer = encode(reply, request.keep_alive, request.method == "HEAD");
+    const std::string length = "\r\nContent-Length: " + std::to_string(reply.body.size()) + "\r\n";
+    C10DD_ASSERT(answer.find(length) < answer.find("\r\n\r\n"));
+    answers += answer;
+    if (!request.keep_alive) return answers;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  c10dd::fuzz::Input in(data, size);
+  const std::size_t piece = 1 + in.byte();
+  const std::string_view stream = in.rest();
+  bool within = false;
+  const std::string at_once = converse(stream, stream.size() + 1, within);
+  const std::string in_pieces = converse(stream, piece, within);
+  // What is wrong in a head may be told before the head is whole, and need not be.
+  C10DD_ASSERT(within ? at_once.starts_with(in_pieces) : at_once == in_pieces);
+  return 0;
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's own rows, damaged: bytes changed, rows lost, values exchanged, strange rows added. The
+// job refuses them, or works on and stores what it can load again.
+#include "tests/fuzz/job_world.h"
+
+namespace {
+
+using c10dd::Bytes;
+using c10dd::fuzz::Input;
+using Rows = c10dd::fuzz::JobWorld::Rows;
+
+Rows::iterator any_row(Rows& rows, Input& in) {
+  return std::next(rows.begin(), static_cast<std::ptrdiff_t>(in.below(rows.size())));
+}
+
+void damage(Rows& rows, Input& in) {
+  const std::size_t choice = in.below(6);
+  if (rows.empty() || choice == 0) {
+    Bytes key(in.text());
+    rows[std::move(key)] = in.text();
+    return;
+  }
+  const auto row = any_row(rows, in);
+  Bytes key = row->first;
+  Bytes value = row->second;
+  Bytes& bytes = choice == 1 ? key : value;
+  const std::size_t at = bytes.empty() ? 0 : in.byte() % bytes.size();
+  if (choice <= 2) {
+    if (!bytes.empty()) bytes[at] = static_cast<char>(in.byte());
+  } else if (choice == 3) {
+    value.resize(at);
+  } else if (choice == 4) {
+    value = any_row(rows, in)->second;
+  }
+  if (choice == 1 || choice == 5) rows.erase(row);
+  if (choice != 5) rows[key] = std::move(value);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  Input in(data, size);
+  c10dd::fuzz::JobWorld world(in);
+  for (std::size_t n = in.byte(); n > 0; --n) world.step();
+  Rows rows = world.rows();
+  for (std::size_t n = in.below(16); n > 0; --n) damage(rows, in);
+  if (!world.replace(std::move(rows))) return 0;
+  while (!in.empty()) world.step();
+  world.finish();
+  return 0;
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Writes the first inputs of the fuzz targets that can be made from the code itself, so that they
+// follow it: frames and JSON of every operation, slots, records, decisions at random.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "client/file_format.h"
+#include "protocol/json_wire.h"
+#include "protocol/native_wire.h"
+#include "store/chain.h"
+#include "store/high_water.h"
+#include "tests/fuzz/undraw.h"
+#include "tests/unit/wire_samples.h"
+
+namespace {
+
+using c10dd::Bytes;
+using c10dd::fuzz::InputWriter;
+namespace native = c10dd::native;
+namespace samples = c10dd::samples;
+
+class Seeds {
+ public:
+  explicit Seeds(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  void add(const std::string& target, const std::string& name, const Bytes& bytes) {
+    std::filesystem::create_directories(folder_ / target);
+    std::ofstream file(folder_ / target / name, std::ios::binary | std::ios::trunc);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    good_ = good_ && file.flush().good();
+  }
+  bool good() const { return good_; }
+
+ private:
+  std::filesystem::path folder_;
+  bool good_ = true;
+};
+
+Bytes reply_frame(std::uint8_t op, const c10dd::Answer& answer, std::uint64_t sequence) {
+  native::ReplyHeader header;
+  header.op = op;
+  header.channel = 1;
+  header.sequence = sequence;
+  const native::EncodedReply encoded = native::encode_reply(header, answer);
+  return encoded.head + Bytes(encoded.tail.view());
+}
+
+void add_wire(Seeds& seeds) {
+  samples::for_each_request(1, [&](const c10dd::Request& request) {
+    const std::string name(info_of(request).name);
+    Bytes frame(native::kMagic);
+    native::encode_request(frame, {}, request);
+    seeds.add("native_wire", name + "_request", frame);
+    seeds.add("json_wire", name, name + "\n" + c10dd::json::encode_request(request));
+  });
+  samples::for_each_answer(1, [&](std::uint8_t op, const c10dd::Answer& answer) {
+    seeds.add("native_wire", std::string(c10dd::find_op(op)->name) + "_reply",
+              reply_frame(op, answer, 1));
+  });
+  const c10dd::Answer failed = samples::sample<c10dd::Failure>(1);
+  seeds.add("native_wire", "failure_reply", reply_frame(c10dd::Get::op.code, failed, 1));
+  Bytes parts;
+  c10dd::wire::Writer(parts).put(samples::sample<std::vector<Bytes>>(1));
+  seeds.add("exchange_parts", "three", parts);
+}
+
+void add_files(Seeds& seeds) {
+  for (const std::uint8_t holds : {0, 1, 2}) {
+    c10dd::store::Mark mark{10, 2, 3, 9, 4};
+    mark.holds = static_cast<c10dd::store::Mark::Holds>(holds);
+    const Bytes slot = c10dd::store::encode_mark_slot({holds, mark});
+    seeds.add("high_water", std::to_string(holds), holds == 0 ? slot : slot.substr(0, 128));
+  }
+  namespace client = c10dd::client;
+  const auto changes = samples::sample<std::vector<client::LocalChange>>(1);
+  Bytes file = client::encode_header(7);
+  const Bytes record = client::encode_record(changes, file.size());
+  seeds.add("file_format", "file",
+            file + record + client::encode_record(changes, file.size() + record.size()));
+  InputWriter bodies;
+  bodies.number(7);
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    Bytes body;
+    c10dd::wire::Writer(body).put(samples::sample<std::vector<client::LocalChange>>(n));
+    bodies.text(body);
+  }
+  seeds.add("file_format", "bodies", bodies.take());
+  const Bytes chain = c10dd::wire::encode(c10dd::store::Chain{2, 10, 8});
+  seeds.add("rocks_layout", "chain",
+            InputWriter().number(5).text("k").text("ey").text(chain).bytes(Bytes(40, '\1')).take());
+}
+
+void add_directory(Seeds& seeds) {
+  const auto number = [](std::uint64_t n) { return InputWriter().byte('n').number(n).take(); };
+  const Bytes job = InputWriter().byte('j').number(1).bytes("ar").take();
+  seeds.add("directory_rows", "rows",
+            InputWriter()
+                .byte(3)
+                .text("i")
+                .text(number(77))
+                .text(job)
+                .text(number(2))
+                .text("n")
+                .text(number(5))
+                .byte(9)
+                .bytes(Bytes("\0\1\0\2\1\0\3\xFF\0\3\4", 11))
+                .take());
+}
+
+}  // namespace
+
+namespace c10dd::fuzz {
+namespace {
+
+/// Requests by which every kind of row comes to be.
+std::vector<std::pair<std::uint8_t, Request>> story() {
+  const Duration second = std::chrono::seconds(1);
+  const Duration hour = std::chrono::hours(1);
+  const auto exchange = [&](Rank rank, std::uint64_t sequence, Shape shape,
+                            std::vector<Bytes> parts) {
+    return Exchange{"a", 0, sequence, rank, 2, shape, 1, std::move(parts), hour, 0};
+  };
+  Transact change;
+  change.conditions = {{Condition::Kind::exists, "a", "", 0}};
+  change.actions = {{Action::Kind::add, "7", "", 2, Duration(0), false},
+                    {Action::Kind::push, "b", "ab", 0, Duration(0), false}};
+  return {{0, Watch{"", true, 0, 0, second}},
+          {1, Watch{"a", false, 0, 0, second}},
+          {0, Set{"a", "0", hour, false}},
+          {0, Set{"b", "7", Duration(0), true}},
+          {1, Add{"7", 5}},
+          {1, CompareSet{"ab", "", "abc"}},
+          {2, MultiSet{{"b/1", "b/2"}, {"0", "-1"}}},
+          {2, Append{"abc", "world"}},
+          {0, QueuePush{"a", "b"}},
+          {0, QueuePush{"a", "ab"}},
+          {1, QueuePop{"a", second}},
+          {0, change},
+          {0, exchange(0, 0, Shape::all, {"a"})},
+          {1, exchange(1, 0, Shape::all, {"b"})},
+          {0, exchange(0, 1, Shape::from_root, {})},
+          {1, exchange(1, 1, Shape::from_root, {"a", "b"})},
+          {0, exchange(0, 2, Shape::transpose, {"a", "b"})},
+          {1, exchange(1, 2, Shape::transpose, {"ab", ""})},
+          {1, exchange(1, 3, Shape::to_root, {"a"})},
+          {0, Barrier{"a", 0, 0, 0, 2, hour}},
+          {1, Barrier{"a", 0, 0, 1, 2, hour}},
+          {2, Barrier{"a", 0, 1, 0, 2, hour}},
+          {2, Remove{"b/1"}},
+          {0, RemovePrefix{"b"}},
+          {2, Report{1, {}}},
+          {1, Goodbye{}}};
+}
+
+}  // namespace
+}  // namespace c10dd::fuzz
+
+namespace {
+
+/// The story as decisions of job_world.cc, then others, then damage as fuzz_job_rows.cc reads it.
+void add_stories(Seeds& seeds) {
+  std::mt19937_64 random(2);
+  const auto told = c10dd::fuzz::story();
+  for (std::size_t n = 0; n < told.size(); ++n) {
+    InputWriter steps;
+    // Ever longer, so that each request is the last of one.
+    for (std::size_t at = 0; at <= n; ++at) {
+      steps.byte(told[at].first).byte(7).byte(7);
+      c10dd::fuzz::Undraw(steps).put(told[at].second);
+    }
+    const Bytes bytes = steps.take();
+    const std::string name = "story_" + std::to_string(n);
+    const Bytes commit("\0\2\xFF", 3);
+    const Bytes restart("\0\3", 2);
+    const Bytes repeat("\0\4", 2);
+    seeds.add("job_requests", name,
+              Bytes(1, '\0') + bytes + commit + repeat + Bytes(1, static_cast<char>(n)) + restart +
+                  repeat + Bytes(1, static_cast<char>(n)) + bytes);
+    InputWriter damaged;
+    damaged.byte(0).byte(n + 1).bytes(bytes).byte(1 + n % 4);
+    for (std::size_t edit = 0; edit < 4; ++edit) {
+      damaged.byte(1 + random() % 5).byte(random() & 0x7F).byte(random() & 0x7F).byte(random() & 7);
+    }
+    seeds.add("job_rows", name, damaged.bytes(bytes).take());
+  }
+}
+
+/// Decisions: any bytes will do.
+void add_random(Seeds& seeds) {
+  std::mt19937_64 random(1);
+  for (const char* target : {"job_requests", "job_rows", "client_core", "json_answer",
+                             "directory_rows", "rocks_layout", "text"}) {
+    for (int n = 0; n < 12; ++n) {
+      Bytes bytes;
+      for (auto size = 40 + random() % 400; size > 0; --size) {
+        // Small numbers mean ordinary values.
+        const auto byte = random();
+        bytes.push_back(static_cast<char>(n % 3 == 0 ? byte : byte % 0x80));
+      }
+      seeds.add(target, "random_" + std::to_string(n), bytes);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s FOLDER\n", argv[0]);
+    return 2;
+  }
+  Seeds seeds(argv[1]);
+  add_wire(seeds);
+  add_files(seeds);
+  add_directory(seeds);
+  add_stories(seeds);
+  add_random(seeds);
+  if (!seeds.good()) std::fprintf(stderr, "fuzz_seeds: cannot write into %s\n", argv[1]);
+  return seeds.good() ? 0 : 1;
+}

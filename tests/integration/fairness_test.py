@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job floods the daemon through many connections that pipeline as fast as they can; another
+job, on the same loop, is still answered soon."""
+import multiprocessing
+import os
+import selectors
+import socket
+import struct
+import time
+import unittest
+
+import wire
+from daemon import Daemon
+from wire import Wire, frame, text
+
+CONNECTIONS = 64
+REQUESTS = 300
+BOUND = 0.1  # seconds; a turn that took all that was there would be several times that
+
+
+def flood(address, ready, stop, answered):
+    """Sends gets without end on all connections, reads and drops the answers."""
+    burst = frame(wire.GET, text("k") + struct.pack("<q", 0), sequence=1) * 4096
+    watch = selectors.DefaultSelector()
+    for _ in range(CONNECTIONS):
+        connection = Wire(address)
+        assert connection.hello(job="flood").code == "ok"
+        connection.socket.setblocking(False)
+        watch.register(connection.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, [burst])
+    total = 0
+    while not stop.is_set():
+        for key, events in watch.select(0.1):
+            try:
+                if events & selectors.EVENT_READ:
+                    total += len(key.fileobj.recv(1 << 18))
+                if events & selectors.EVENT_WRITE:
+                    sent = key.fileobj.send(key.data[0])
+                    key.data[0] = key.data[0][sent:] or burst
+            except BlockingIOError:
+                pass
+        if total > 0:
+            ready.set()
+    answered.value = total
+
+
+class Fairness(unittest.TestCase):
+    def latencies(self, victim):
+        taken = []
+        for _ in range(REQUESTS):
+            start = time.monotonic()
+            self.assertEqual("ok", victim.set("k", "v", acked_below=victim.sequence + 1).code)
+            taken.append(time.monotonic() - start)
+        taken.sort()
+        return taken[REQUESTS // 2], taken[REQUESTS * 99 // 100]
+
+    def test_a_flooded_job_does_not_delay_another(self):
+        arguments = [] if os.environ.get("C10DD_BEFORE_SHARDS") else ["--shards", "1"]
+        with Daemon(*arguments) as daemon:
+            victim = Wire(daemon.address)
+            victim.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.assertEqual("ok", victim.hello(job="victim").code)
+            alone = self.latencies(victim)
+            ready, stop = multiprocessing.Event(), multiprocessing.Event()
+            answered = multiprocessing.Value("Q")
+            flooding = multiprocessing.Process(
+                target=flood, args=(daemon.address, ready, stop, answered))
+            flooding.start()
+            try:
+                self.assertTrue(ready.wait(30))
+                start = time.monotonic()
+                flooded = self.latencies(victim)
+                seconds = time.monotonic() - start
+            finally:
+                stop.set()
+                flooding.join(20)
+            victim.close()
+            print(f"alone p50 {alone[0] * 1e3:.2f} ms, p99 {alone[1] * 1e3:.2f} ms; flooded p50 "
+                  f"{flooded[0] * 1e3:.2f} ms, p99 {flooded[1] * 1e3:.2f} ms, p99 times "
+                  f"{flooded[1] / alone[1]:.1f}; the flood had {answered.value / seconds / 2**20:.0f}"
+                  " MiB of answers a second")
+            self.assertGreater(answered.value, 2**20, "there was no flood")
+            self.assertLess(flooded[1], BOUND)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

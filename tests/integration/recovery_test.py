@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Damaged and older state, as the operator and the clients meet it: the real daemon refuses with
+exit code 78 and says why, --accept-rollback is the way on, and clients that saw more are told."""
+import json
+import os
+import struct
+import tempfile
+import unittest
+import urllib.request
+import zlib
+
+from daemon import Daemon
+from wire import Wire
+
+ROWS = 60
+
+
+def stamp_of(reply):
+    """(incarnation, epoch, revision) of an answer."""
+    return tuple(reply.stamp)
+
+
+class Recovery(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.state = os.path.join(self.folder.name, "state")
+        self.seen = None
+
+    def daemon(self, *arguments):
+        daemon = Daemon(*arguments, engine=f"rocksdb:{self.state}")
+        self.addCleanup(daemon.stop)
+        return daemon
+
+    def write(self, daemon, start=0):
+        """Acknowledged sets; remembers the newest stamp that a client has seen."""
+        wire = Wire(daemon.address)
+        self.addCleanup(wire.close)
+        self.assertEqual("ok", wire.hello().code)
+        for n in range(start, start + ROWS):
+            reply = wire.set(f"key{n}", f"value{n}")
+            self.assertEqual("ok", reply.code, reply)
+            self.seen = stamp_of(reply)
+        wire.close()
+
+    def fill(self, *arguments):
+        with self.daemon(*arguments) as daemon:
+            self.write(daemon)
+
+    def file(self, part):
+        """The newest file of rows/ whose name has this part."""
+        rows = os.path.join(self.state, "rows")
+        return os.path.join(rows, max(name for name in os.listdir(rows)
+                                      if part in name and name != "LOG"))
+
+    def refuses(self, *words, code=78):
+        daemon = self.daemon()
+        with self.assertRaises(RuntimeError) as refused:
+            daemon.start()
+        for word in (f"exit {code}", self.state, *words):
+            self.assertIn(str(word), str(refused.exception))
+        daemon.process.stdout.close()
+        daemon.log.close()
+
+    def greeting(self, daemon, stamp):
+        wire = Wire(daemon.address)
+        reply = wire.hello(stamp=stamp)
+        wire.close()
+        return reply.code
+
+    def test_bad_input_19_log_damaged_below_the_high_water_mark(self):
+        self.fill()
+        log = self.file(".log")
+        with open(log, "r+b") as file:
+            file.seek(os.path.getsize(log) // 2)
+            file.write(b"\xff\x00\xff")
+        mark = self.mark()
+        self.refuses(log, f"the mark is at {mark}", "--accept-rollback")
+        self.refuses(log, f"the mark is at {mark}")
+
+        with self.daemon("--accept-rollback") as daemon:
+            self.assertIn("event=state_rolled_back", daemon.errors())
+            self.assertEqual("state_rolled_back", self.greeting(daemon, self.seen))
+            self.write(daemon, start=1000)
+        with self.daemon() as daemon:
+            self.assertNotIn("event=state_rolled_back", daemon.errors())
+            self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+    def mark(self):
+        """The sequence of the newer slot; see store/high_water.cc."""
+        with open(os.path.join(self.state, "highwater"), "rb") as file:
+            data = file.read()
+        slots = [struct.unpack_from("<8sIIQQ", data, at) for at in (0, 4096)]
+        return max((turn, sequence) for _, _, _, turn, sequence in slots)[1]
+
+    def test_bad_input_19_newer_format(self):
+        self.fill()
+        path = os.path.join(self.state, "highwater")
+        with open(path, "r+b") as file:
+            slot = bytearray(file.read(4096))
+            length, = struct.unpack_from("<I", slot, 12)
+            struct.pack_into("<I", slot, 8, 7)
+            struct.pack_into("<I", slot, 24 + length, zlib.crc32(slot[:24 + length]))
+            file.seek(0)
+            file.write(slot)
+        self.refuses(path, "format 7", "up to 1", "newer daemon")
+
+    def test_lost_files(self):
+        self.fill()
+        self.fill()  # the second start wrote the first log out as a table
+        for part in (".sst", "MANIFEST", "CURRENT", ".log"):
+            with self.subTest(part=part):
+                path = self.file(part)
+                os.rename(path, self.state + ".aside")
+                self.refuses()
+                os.rename(self.state + ".aside", path)
+        with self.daemon() as daemon:
+            self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+    def test_checkpoint_is_restored_as_another_incarnation(self):
+        copy = os.path.join(self.folder.name, "copy")
+        with self.daemon() as daemon:
+            self.write(daemon)
+            host, port = daemon.address
+            request = urllib.request.Request(f"http://{host}:{port}/v1/checkpoint", method="POST",
+                                             data=json.dumps({"path": copy}).encode(),
+                                             headers={"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                self.assertEqual(200, answer.status)
+            self.write(daemon, start=1000)
+        self.state = copy
+        for first in (True, False):
+            with self.daemon() as daemon:
+                self.assertEqual(first, "restored from a checkpoint" in daemon.errors())
+                self.assertEqual("state_rolled_back", self.greeting(daemon, self.seen))
+                wire = Wire(daemon.address)
+                self.addCleanup(wire.close)
+                self.assertEqual("ok", wire.hello().code)
+                self.assertIn(b"value7", wire.get("key7").body)
+                self.assertEqual("not_found", wire.get("key1000").code)
+
+    def test_clean_stop_with_durability_none_keeps_everything(self):
+        self.fill("--durability", "none")
+        with self.daemon("--durability", "none") as daemon:
+            self.assertNotIn("event=state_rolled_back", daemon.errors())
+            self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+    def test_kill_with_durability_none_is_said_loudly(self):
+        daemon = self.daemon("--durability", "none").start()
+        self.write(daemon)
+        daemon.kill()
+        daemon.log.close()
+        with self.daemon("--durability", "none") as daemon:
+            self.assertIn("event=state_rolled_back", daemon.errors())
+            self.assertEqual("state_rolled_back", self.greeting(daemon, self.seen))
+
+    def test_kill_keeps_everything(self):
+        for durability in ("fsync", "os"):
+            with self.subTest(durability=durability):
+                daemon = self.daemon("--durability", durability).start()
+                self.write(daemon)
+                daemon.kill()
+                daemon.log.close()
+                with self.daemon("--durability", durability) as daemon:
+                    self.assertNotIn("event=state_rolled_back", daemon.errors())
+                    self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

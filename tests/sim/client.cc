@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// A turn in the order of client/connection.cc: time, calls, socket, bytes out, answers, dialling.
+#include "tests/sim/client.h"
+
+#include "tests/sim/plants.h"
+
+namespace c10dd::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kDialPatience = milliseconds(2500);
+constexpr Duration kLimit = seconds(20);  // of calls without a time-out of their own
+
+client::CoreOptions options_of(const Client::Identity& identity, const Swarm& swarm,
+                               Random& random) {
+  client::CoreOptions options;
+  options.addresses = {"daemon"};
+  options.seed = random.next();
+  options.hello.session = {random.next(), random.next()};
+  options.hello.job = identity.job;
+  options.hello.host = "host" + std::to_string(identity.number);
+  options.hello.pid = identity.number;
+  if (random.chance(50)) options.hello.expiry = swarm.session_expiry;
+  return options;
+}
+
+}  // namespace
+
+Client::Client(World& world, const Swarm& swarm, Network& network, Records& records,
+               DriftingClock clock, Identity identity, std::shared_ptr<Team> team, unsigned calls)
+    : Process(world, clock),
+      swarm_(swarm),
+      network_(network),
+      records_(records),
+      identity_(std::move(identity)),
+      team_(std::move(team)),
+      core_(options_of(identity_, swarm, world.random), local_now()),
+      workload_(swarm, team_, identity_.number, world.random.next()),
+      calls_left_(calls),
+      next_ask_(local_now()) {}
+
+void Client::start() { wake_at(world_.now()); }
+
+void Client::ask(Request request) {
+  Op op;
+  op.client = identity_.number;
+  op.job = identity_.job;
+  op.request = request;
+  op.invoked = world_.next_order();
+  op.invoked_at = world_.now();
+  world_.note("invoke", op.client, op.invoked, info_of(request).name);
+  const std::uint64_t call = core_.call(std::move(request), kLimit, local_now());
+  pending_[call] = records_.ops.size();
+  records_.ops.push_back(std::move(op));
+  wake_at(world_.now());
+}
+
+void Client::leave() {
+  stop_asking();
+  note_names();
+  core_.give_up(failure(Code::closed, "the client was closed"));
+  ask(Goodbye{});
+}
+
+void Client::on_bytes(const LinkRef& link, std::string bytes) {
+  post([this, link, bytes = std::move(bytes)] {
+    if (link == link_) core_.received(bytes, local_now());
+  });
+}
+
+void Client::on_closed(const LinkRef& link) {
+  post([this, link] {
+    if (link != link_) return;
+    link_.reset();
+    core_.closed("the connection was lost", local_now());
+    if (planted(Plant::retry_is_new_call)) call_again();
+  });
+}
+
+/// The planted client that sends an unanswered change under another number.
+void Client::call_again() {
+  for (const auto& [call, index] : std::exchange(pending_, {})) {
+    const Request& request = records_.ops[index].request;
+    std::uint64_t now_called = call;
+    if (info_of(request).dedup == Dedup::reply) {
+      core_.give_up(call, failure(Code::closed, "called again"), local_now());
+      now_called = core_.call(request, kLimit, local_now());
+    }
+    pending_[now_called] = index;
+  }
+}
+
+void Client::kill() {
+  if (dead()) return;
+  world_.note("client.kill", identity_.number);
+  Process::kill();
+  records_.dead_clients.insert(identity_.number);
+  if (link_) link_->reset();
+  link_.reset();
+}
+
+void Client::partition(Duration how_long) {
+  partitioned_until_ = world_.now() + how_long;
+  if (!link_) return;
+  link_->cut(Link::client);
+  if (world_.random.chance(50)) link_->cut(Link::daemon);
+  world_.after(how_long, [link = link_] { link->heal(); });
+}
+
+void Client::end_turn() {
+  note_names();
+  core_.tick(local_now());
+  ask_workload();
+  if (!core_.wants_socket() && link_) {
+    link_->close(Link::client);
+    link_.reset();
+  }
+  flush();
+  note_names();
+  settle();
+  dial();
+  if (const auto deadline = core_.next_deadline()) wake_at_local(*deadline);
+  if (calls_left_ > 0 && pending_.size() < swarm_.outstanding) wake_at_local(next_ask_);
+}
+
+void Client::ask_workload() {
+  while (calls_left_ > 0 && pending_.size() < swarm_.outstanding && local_now() >= next_ask_) {
+    --calls_left_;
+    next_ask_ = local_now() + world_.random.between(Duration(0), swarm_.think);
+    if (auto request = workload_.next()) ask(std::move(*request));
+  }
+  // Sometimes a caller loses patience.
+  if (calls_left_ > 0 && !pending_.empty() && world_.random.below(400) == 0) {
+    const auto [call, index] = *pending_.begin();
+    note_names();
+    core_.give_up(call, failure(Code::aborted, "the caller gave up"), local_now());
+  }
+}
+
+void Client::flush() {
+  while (link_ && !core_.output().empty()) {
+    const std::string_view out = core_.output();
+    std::size_t taken = out.size();
+    if (swarm_.fragments && world_.random.chance(20)) taken = 1 + world_.random.below(taken);
+    link_->send(Link::client, out.substr(0, taken));
+    core_.written(taken, local_now());
+  }
+}
+
+/// By which name on the wire the daemon knows each call.
+void Client::note_names() {
+  for (const auto& [call, index] : pending_) {
+    const std::uint64_t sequence = core_.sequence_of(call);
+    if (sequence == 0) continue;
+    records_.ops[index].session = core_.session();
+    records_.ops[index].sequence = sequence;
+  }
+}
+
+void Client::settle() {
+  for (client::Completion& done : core_.take_completions()) {
+    const auto it = pending_.find(done.call);
+    if (it == pending_.end()) continue;
+    Op& op = records_.ops[it->second];
+    pending_.erase(it);
+    op.answered = world_.next_order();
+    op.answered_at = world_.now();
+    op.answer = std::move(done.answer);
+    world_.note("answer", op.client, op.invoked, op.good() ? "ok" : name_of(op.code()));
+    workload_.done(op);
+  }
+  const std::uint64_t lost = core_.stats(local_now()).sessions_lost;
+  if (lost != std::exchange(sessions_lost_, lost))
+    team_->replace(identity_.number, identity_.number);
+}
+
+void Client::dial() {
+  const auto at = core_.dial_at();
+  if (!at || *at > local_now()) return;
+  core_.dialling();
+  const auto self = std::static_pointer_cast<Client>(shared_from_this());
+  const auto dialled = [this, self](const LinkRef& link) {
+    post([this, link] {
+      link_ = link;
+      if (link) return core_.connected(local_now());
+      core_.closed("connection refused", local_now());
+    });
+    if (dead() && link) link->reset();
+  };
+  if (world_.now() < partitioned_until_) {
+    world_.after(kDialPatience, [dialled] { dialled(nullptr); });
+  } else {
+    network_.dial(std::weak_ptr<Endpoint>(self), dialled);
+  }
+}
+
+}  // namespace c10dd::sim

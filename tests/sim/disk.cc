@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// One item at a time: what it does happens between two random delays, unless somebody dies.
+#include "tests/sim/disk.h"
+
+#include "tests/sim/plants.h"
+
+namespace c10dd::sim {
+namespace {
+
+using store::JobBatch;
+using store::Outcome;
+
+constexpr Duration kLeast = std::chrono::microseconds(100);
+
+}  // namespace
+
+Disk::Disk(World& world, const Swarm& swarm, Records& records)
+    : world_(world), swarm_(swarm), records_(records) {
+  engine_ = std::move(*store::open_engine("memory:"));
+}
+
+void Disk::roll_back() {
+  auto older = std::move(*store::open_engine("memory:"));
+  const auto commit = [&](JobNumber job, Revision to, std::vector<Row> rows) {
+    const JobBatch batch{job, older->claim(job)->epoch, 0, to, std::move(rows)};
+    if (to > 0) C10DD_ASSERT(older->commit(std::span(&batch, 1)).front() == Outcome::durable);
+  };
+  std::vector<Row> directory;
+  static_cast<void>(engine_->load(0, [&](Row row) { directory.push_back(std::move(row)); }));
+  commit(0, engine_->claim(0)->revision, std::move(directory));
+  for (const auto& [name, job] : records_.jobs) {
+    const std::vector<Step>& log = records_.log(job);
+    const std::size_t kept = world_.random.below(log.size() + 1);
+    std::vector<Row> rows;
+    for (std::size_t i = 0; i < kept; ++i) {
+      rows.insert(rows.end(), log[i].rows.begin(), log[i].rows.end());
+    }
+    records_.rolled_back_to[name] = kept == 0 ? 0 : log[kept - 1].revision;
+    commit(job, records_.rolled_back_to[name], std::move(rows));
+  }
+  engine_ = std::move(older);
+}
+
+/// The planted engine that takes a batch of an owner who was deposed.
+bool Disk::force(const JobBatch& batch) {
+  store::Ownership owner{batch.job, batch.epoch};
+  while (engine_->confirm(std::span(&owner, 1)).front() != Outcome::durable) ++owner.epoch;
+  const std::vector<Step>& log = records_.log(batch.job);
+  JobBatch forced = batch;
+  forced.epoch = owner.epoch;
+  forced.from_rev = log.empty() ? 0 : log.back().revision;
+  forced.to_rev = std::max(batch.to_rev, forced.from_rev + 1);
+  return engine_->commit(std::span(&forced, 1)).front() == Outcome::durable;
+}
+
+std::vector<Outcome> Disk::apply(std::span<const JobBatch> batches, std::size_t count) {
+  std::vector<Outcome> outcomes(batches.size(), Outcome::unknown);
+  if (count == 0) return outcomes;
+  const std::vector<Outcome> applied = engine_->commit(batches.first(count));
+  for (std::size_t i = 0; i < count; ++i) {
+    outcomes[i] = applied[i];
+    if (applied[i] == Outcome::fenced && planted(Plant::fences_ignored) && force(batches[i])) {
+      outcomes[i] = Outcome::durable;
+    }
+    world_.note("disk.batch", batches[i].job, batches[i].to_rev,
+                outcomes[i] == Outcome::durable ? "durable" : "fenced");
+    if (applied[i] == Outcome::durable) records_.taken(batches[i], world_.next_order());
+  }
+  return outcomes;
+}
+
+void DiskQueue::submit(store::Round round, OnDone on_done) {
+  items_.push_back(std::make_shared<Item>(Item{std::move(round), std::move(on_done), {}}));
+  start();
+}
+
+void DiskQueue::post(Function f) {
+  items_.push_back(std::make_shared<Item>(Item{{}, {}, std::move(f)}));
+  start();
+}
+
+void DiskQueue::start() {
+  if (busy_ || dead_ || items_.empty()) return;
+  busy_ = true;
+  executed_ = false;
+  Duration before = world_.random.skewed(kLeast, disk_.swarm_.disk_most);
+  const Duration after = world_.random.skewed(kLeast, disk_.swarm_.disk_most);
+  if (std::exchange(disk_.stall_next_, false)) {
+    before += world_.random.between(std::chrono::milliseconds(200), std::chrono::seconds(8));
+  }
+  world_.after(before, [self = shared_from_this(), item = items_.front(), after] {
+    self->execute(item, after);
+  });
+}
+
+void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
+  if (dead_) {
+    // A command to a shared engine was on the wire when its sender died.
+    if (disk_.swarm_.shared && !executed_ && !item->function && world_.random.chance(50)) {
+      disk_.apply(item->round.batches, item->round.batches.size());
+    }
+    executed_ = true;
+    return;
+  }
+  executed_ = true;
+  if (std::exchange(disk_.fail_next_, false)) {
+    world_.note("disk.error");
+    lost_ = true;
+    disk_.apply(item->round.batches, world_.random.below(item->round.batches.size() + 1));
+  }
+  if (item->function) {
+    item->function(lost_ ? nullptr : &disk_.engine());
+    return end();
+  }
+  store::RoundResult result{item->round.number, {}, {}, rest};
+  if (lost_) {
+    result.batches.assign(item->round.batches.size(), Outcome::unknown);
+    result.confirms.assign(item->round.confirms.size(), Outcome::unknown);
+  } else {
+    result.batches = disk_.apply(item->round.batches, item->round.batches.size());
+    result.confirms = disk_.engine().confirm(item->round.confirms);
+  }
+  world_.after(rest, [self = shared_from_this(), item, result = std::move(result)]() mutable {
+    if (self->dead_) return;
+    item->on_done(std::move(result));
+    self->end();
+  });
+}
+
+void DiskQueue::end() {
+  items_.pop_front();
+  busy_ = false;
+  start();
+}
+
+void DiskQueue::die() {
+  if (std::exchange(dead_, true) || executed_ || items_.empty()) return;
+  const Item& item = *items_.front();
+  if (disk_.swarm_.shared || item.function) return;
+  executed_ = true;
+  // What the kernel had may reach the disk without the sync: a prefix, in whole batches.
+  disk_.apply(item.round.batches, world_.random.below(item.round.batches.size() + 1));
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What survives, and the way there. Disk is the product's memory engine as the truth that outlives
+// processes. DiskQueue is one process's commit thread: a round is applied somewhere between its
+// submission and its end; when the process dies before, any prefix of its batches may survive.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "store/group_commit.h"
+#include "tests/sim/process.h"
+#include "tests/sim/records.h"
+#include "tests/sim/swarm.h"
+
+namespace c10dd::sim {
+
+class Disk {
+ public:
+  Disk(World& world, const Swarm& swarm, Records& records);
+
+  store::Engine& engine() { return *engine_; }
+
+  /// The next commit of any queue fails, or takes seconds.
+  void fail_next() { fail_next_ = true; }
+  void stall_next() { stall_next_ = true; }
+  void heal() { fail_next_ = stall_next_ = false; }
+
+  /// Loses the end of every job, though it was durable; keeps the directory of jobs.
+  void roll_back();
+
+  /// Applies the first `count` batches; the others are unknown.
+  std::vector<store::Outcome> apply(std::span<const store::JobBatch> batches, std::size_t count);
+
+ private:
+  friend class DiskQueue;
+
+  bool force(const store::JobBatch& batch);
+
+  World& world_;
+  const Swarm& swarm_;
+  Records& records_;
+  std::unique_ptr<store::Engine> engine_;
+  bool fail_next_ = false;
+  bool stall_next_ = false;
+};
+
+class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
+ public:
+  using OnDone = std::function<void(store::RoundResult)>;
+  using Function = std::function<void(store::Engine*)>;  ///< null: the engine is lost
+
+  DiskQueue(World& world, Disk& disk) : world_(world), disk_(disk) {}
+
+  /// As GroupCommit's; on_done and f run at any time, and post to their process themselves.
+  void submit(store::Round round, OnDone on_done);
+  void post(Function f);
+
+  /// The process died: nothing comes back; what is in flight may be applied.
+  void die();
+
+ private:
+  struct Item {
+    store::Round round;
+    OnDone on_done;
+    Function function;
+  };
+
+  void start();
+  void execute(const std::shared_ptr<Item>& item, Duration rest);
+  void end();
+
+  World& world_;
+  Disk& disk_;
+  std::deque<std::shared_ptr<Item>> items_;
+  bool busy_ = false;
+  bool lost_ = false;
+  bool dead_ = false;
+  bool executed_ = true;  // the item at the front
+};
+
+}  // namespace c10dd::sim

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// A depth-first search over a list of calls and returns, from which made calls are lifted.
+#include "tests/sim/linearize.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <unordered_set>
+
+namespace c10dd::sim {
+namespace {
+
+/// The key: absent, or a value.
+using State = std::optional<Bytes>;
+
+std::optional<std::int64_t> number_in(const State& state) {
+  if (!state) return 0;
+  std::int64_t value = 0;
+  const char* end = state->data() + state->size();
+  const auto [stop, failed] = std::from_chars(state->data(), end, value);
+  if (failed != std::errc() || stop != end || state->empty()) return std::nullopt;
+  return value;
+}
+
+/// The key after the call, or nothing if the call cannot have been told what it was told.
+std::optional<State> make(const KeyCall& call, const State& state) {
+  const auto told = [&](bool fits, State after) -> std::optional<State> {
+    if (call.known && !fits) return std::nullopt;
+    return after;
+  };
+  switch (call.kind) {
+    case KeyCall::Kind::set:
+      return State(call.input);
+    case KeyCall::Kind::get:
+      return told(call.yes == state.has_value() && (!call.yes || call.value == *state), state);
+    case KeyCall::Kind::exists:
+      return told(call.yes == state.has_value(), state);
+    case KeyCall::Kind::add: {
+      const auto before = number_in(state);
+      if (!before) return told(call.refused, state);
+      const std::int64_t sum = *before + call.delta;
+      return told(!call.refused && call.number == sum, State(std::to_string(sum)));
+    }
+    case KeyCall::Kind::compare_set: {
+      const bool equal = state ? *state == call.expected : call.expected.empty();
+      if (equal) return told(call.yes, State(call.input));
+      return told(!call.yes && call.value == state.value_or(""), state);
+    }
+    case KeyCall::Kind::append: {
+      const State after = state.value_or("") + call.input;
+      return told(call.number == static_cast<std::int64_t>(after->size()), after);
+    }
+    case KeyCall::Kind::remove:
+      return told(call.yes == state.has_value(), State());
+  }
+  return std::nullopt;
+}
+
+/// Calls and returns in order of time, as a list from which a call is lifted when it is made.
+class Search {
+ public:
+  explicit Search(std::vector<KeyCall> calls) : calls_(std::move(calls)) {
+    struct Moment {
+      std::uint64_t order;
+      std::size_t call;
+      bool is_return;
+    };
+    std::vector<Moment> moments;
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      moments.push_back({calls_[i].invoked, i, false});
+      moments.push_back({calls_[i].known ? calls_[i].answered : ~std::uint64_t{0}, i, true});
+    }
+    std::stable_sort(moments.begin(), moments.end(),
+                     [](const Moment& a, const Moment& b) { return a.order < b.order; });
+    nodes_.resize(moments.size() + 1);  // the first is the head
+    return_of_.resize(calls_.size());
+    for (std::size_t i = 0; i < moments.size(); ++i) {
+      nodes_[i].next = i + 1;
+      nodes_[i + 1] = {i, i + 2, moments[i].call, moments[i].is_return};
+      if (moments[i].is_return) return_of_[moments[i].call] = i + 1;
+    }
+    nodes_.back().next = 0;  // the end
+    made_.assign((calls_.size() + 63) / 64, 0);
+  }
+
+  Verdict run(std::uint64_t patience) {
+    State state;
+    std::vector<std::pair<std::size_t, State>> stack;
+    std::size_t at = nodes_[0].next;
+    while (at != 0) {
+      const Node node = nodes_[at];
+      if (node.is_return && !calls_[node.call].known) return Verdict::linearizable;
+      if (patience-- == 0) return Verdict::undecided;
+      std::optional<State> after;
+      if (!node.is_return) after = make(calls_[node.call], state);
+      if (after) mark(node.call, true);
+      if (after && !seen(*after)) {
+        mark(node.call, false);
+        after.reset();
+      }
+      if (after) {
+        stack.emplace_back(at, std::move(state));
+        state = std::move(*after);
+        lift(at);
+        at = nodes_[0].next;
+      } else if (!node.is_return) {
+        at = node.next;
+      } else {
+        if (stack.empty()) return Verdict::violated;
+        at = stack.back().first;
+        state = std::move(stack.back().second);
+        stack.pop_back();
+        mark(nodes_[at].call, false);
+        put_back(at);
+        at = nodes_[at].next;
+      }
+    }
+    return Verdict::linearizable;
+  }
+
+ private:
+  struct Node {
+    std::size_t before = 0;
+    std::size_t next = 0;
+    std::size_t call = 0;
+    bool is_return = false;
+  };
+
+  void mark(std::size_t call, bool made) {
+    const std::uint64_t bit = std::uint64_t{1} << call % 64;
+    made_[call / 64] = made ? made_[call / 64] | bit : made_[call / 64] & ~bit;
+  }
+  /// Remembers (calls made, state); false if it was known.
+  bool seen(const State& state) {
+    std::string key(reinterpret_cast<const char*>(made_.data()), made_.size() * sizeof made_[0]);
+    if (state) key += '=' + *state;
+    return memory_.insert(std::move(key)).second;
+  }
+  void unlink(std::size_t at) {
+    nodes_[nodes_[at].before].next = nodes_[at].next;
+    if (nodes_[at].next != 0) nodes_[nodes_[at].next].before = nodes_[at].before;
+  }
+  void link(std::size_t at) {
+    nodes_[nodes_[at].before].next = at;
+    if (nodes_[at].next != 0) nodes_[nodes_[at].next].before = at;
+  }
+  void lift(std::size_t at) {
+    unlink(at);
+    unlink(return_of_[nodes_[at].call]);
+  }
+  void put_back(std::size_t at) {
+    link(return_of_[nodes_[at].call]);
+    link(at);
+  }
+
+  std::vector<KeyCall> calls_;
+  std::vector<Node> nodes_;
+  std::vector<std::size_t> return_of_;
+  std::vector<std::uint64_t> made_;
+  std::unordered_set<std::string> memory_;  // looked up only
+};
+
+}  // namespace
+
+Verdict linearize(std::vector<KeyCall> calls, std::uint64_t patience) {
+  return Search(std::move(calls)).run(patience);
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each operation in as few lines as it can have.
+#include "tests/sim/model.h"
+
+#include <charconv>
+
+namespace c10dd::sim {
+namespace {
+
+template <class Body>
+std::optional<Answer> told(Body body) {
+  return Answer(ReplyBody(std::move(body)));
+}
+
+}  // namespace
+
+std::optional<std::int64_t> number_of(const Bytes* value) {
+  if (value == nullptr) return 0;
+  std::int64_t number = 0;
+  const char* end = value->data() + value->size();
+  const auto [stop, failed] = std::from_chars(value->data(), end, number);
+  if (failed != std::errc() || stop != end || value->empty()) return std::nullopt;
+  return number;
+}
+
+std::optional<Answer> Model::apply(const Request& request, Revision revision) {
+  const auto find = [&](const Bytes& key) -> Bytes* {
+    const auto it = keys.find(key);
+    return it == keys.end() ? nullptr : &it->second.value;
+  };
+  if (const auto* set = std::get_if<Set>(&request)) {
+    keys[set->key] = {set->value, revision};
+    return told(Written{revision});
+  }
+  if (const auto* set = std::get_if<MultiSet>(&request)) {
+    for (std::size_t i = 0; i < set->keys.size(); ++i)
+      keys[set->keys[i]] = {set->values[i], revision};
+    return told(Written{revision});
+  }
+  if (const auto* add = std::get_if<Add>(&request)) {
+    const auto before = number_of(find(add->key));
+    if (!before) return Answer(failure(Code::wrong_type, ""));
+    keys[add->key] = {std::to_string(*before + add->delta), revision};
+    return told(Counter{*before + add->delta});
+  }
+  if (const auto* append = std::get_if<Append>(&request)) {
+    Entry& entry = keys[append->key];
+    entry = {entry.value + append->value, revision};
+    return told(Appended{entry.value.size()});
+  }
+  if (const auto* compare = std::get_if<CompareSet>(&request)) {
+    const Bytes* now = find(compare->key);
+    if (now != nullptr ? *now != compare->expected : !compare->expected.empty()) {
+      return told(Compared{false, now != nullptr, now != nullptr ? *now : Bytes()});
+    }
+    keys[compare->key] = {compare->desired, revision};
+    return told(Compared{true, true, {}});
+  }
+  if (const auto* remove = std::get_if<Remove>(&request)) {
+    return told(Removed{keys.erase(remove->key) > 0});
+  }
+  if (const auto* remove = std::get_if<RemovePrefix>(&request)) {
+    return told(Counted{std::erase_if(
+        keys, [&](const auto& entry) { return entry.first.starts_with(remove->prefix); })});
+  }
+  if (const auto* request_ = std::get_if<Transact>(&request)) return transact(*request_, revision);
+  return std::nullopt;
+}
+
+bool Model::holds(const Condition& condition) const {
+  const auto it = keys.find(condition.key);
+  const bool exists = it != keys.end();
+  switch (condition.kind) {
+    case Condition::Kind::exists:
+      return exists;
+    case Condition::Kind::absent:
+      return !exists;
+    case Condition::Kind::value_is:
+      return exists && it->second.value == condition.value;
+    case Condition::Kind::revision_is:
+      return condition.revision == (exists ? it->second.revision : 0);
+  }
+  return false;
+}
+
+std::optional<Answer> Model::transact(const Transact& request, Revision revision) {
+  for (std::size_t i = 0; i < request.conditions.size(); ++i) {
+    if (!holds(request.conditions[i])) {
+      return told(Transacted{false, static_cast<std::uint32_t>(i), revision, {}});
+    }
+  }
+  const auto before = keys;
+  Transacted result{true, 0, revision, {}};
+  for (const Action& action : request.actions) {
+    std::optional<Answer> done;
+    switch (action.kind) {
+      case Action::Kind::set:
+        done = apply(Set{action.key, action.value, {}, false}, revision);
+        break;
+      case Action::Kind::remove:
+        done = apply(Remove{action.key}, revision);
+        break;
+      case Action::Kind::add:
+        done = apply(Add{action.key, action.delta}, revision);
+        if (*done) result.sums.push_back(std::get<Counter>(**done).value);
+        break;
+      case Action::Kind::append:
+        done = apply(Append{action.key, action.value}, revision);
+        break;
+      case Action::Kind::push:
+        continue;
+    }
+    if (!*done) {
+      keys = before;
+      return done;
+    }
+  }
+  return told(std::move(result));
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte streams between client processes and the daemon that listens: delay, fragments of one byte,
+// FIN, RST, and links that go silent in one direction or both without anybody being told.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/sim/swarm.h"
+#include "tests/sim/world.h"
+
+namespace c10dd::sim {
+
+class Link;
+using LinkRef = std::shared_ptr<Link>;
+
+/// Who holds one end of links. Called by the network at any time; a process posts to itself.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual void on_bytes(const LinkRef& link, std::string bytes) = 0;
+  virtual void on_closed(const LinkRef& link) = 0;
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  enum Side : std::size_t { client = 0, daemon = 1 };
+
+  Link(World& world, const Swarm& swarm, std::uint64_t number_of_link)
+      : number(number_of_link), world_(world), swarm_(swarm) {}
+
+  void attach(Side side, std::weak_ptr<Endpoint> endpoint) { ends_[side].owner = endpoint; }
+
+  void send(Side from, std::string_view bytes);
+  /// No more from this side: the other hears of it after the last byte.
+  void close(Side from);
+  /// Both sides hear of it; what is on its way is lost.
+  void reset();
+  /// The machine of this side is gone: the other side hears nothing, until it gives up.
+  void vanish(Side side);
+
+  /// Bytes from this side stop on their way. A side that is never healed gives up in the end.
+  void cut(Side from);
+  void heal();
+
+  bool usable() const { return ends_[client].open && ends_[daemon].open; }
+
+  const std::uint64_t number;
+
+ private:
+  struct End {
+    std::weak_ptr<Endpoint> owner;
+    bool open = true;
+    bool cut = false;        ///< what it sends stops on its way
+    std::string stopped;     ///< on its way
+    TimePoint last_arrival;  ///< of what it sent: bytes stay in order
+  };
+
+  static Side other(Side side) { return side == client ? daemon : client; }
+  void carry(Side from, std::string bytes);
+  void arrive(Side from, std::string bytes);
+  void tell_closed(Side side, Duration delay);
+  Duration delay() { return world_.random.skewed(std::chrono::microseconds(20), swarm_.net_most); }
+
+  World& world_;
+  const Swarm& swarm_;
+  End ends_[2];
+};
+
+/// The one address that clients know, and all links there are.
+class Network {
+ public:
+  using Accept = std::function<void(const LinkRef&)>;
+  using OnDialled = std::function<void(LinkRef)>;  ///< null: refused
+
+  Network(World& world, const Swarm& swarm) : world_(world), swarm_(swarm) {}
+
+  /// Connections go here from now on; an empty function refuses.
+  void listen(Accept accept) { accept_ = std::move(accept); }
+  void refuse_for(Duration how_long) { refused_until_ = world_.now() + how_long; }
+
+  void dial(std::weak_ptr<Endpoint> client, OnDialled on_dialled);
+
+  /// The links that are in use, oldest first.
+  std::vector<LinkRef> links();
+  void heal_all();
+
+ private:
+  World& world_;
+  const Swarm& swarm_;
+  Accept accept_;
+  TimePoint refused_until_;
+  std::uint64_t number_ = 0;
+  std::vector<std::weak_ptr<Link>> links_;
+};
+
+}  // namespace c10dd::sim

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// A read shows a state that was, not older than what was acknowledged before it.
+#include <algorithm>
+
+#include "tests/sim/key_log.h"
+#include "tests/sim/model.h"
+#include "tests/sim/oracles.h"
+
+namespace c10dd::sim {
+namespace {
+
+/// The keys as they were at one revision.
+struct View {
+  const KeyLog& log;
+  Revision revision = 0;
+
+  const KeyVersion* find(const Bytes& key) const { return log.at(key, revision); }
+  bool all(const std::vector<Bytes>& keys) const {
+    return std::ranges::all_of(keys, [&](const Bytes& key) { return find(key) != nullptr; });
+  }
+};
+
+bool shows(const View& view, const Bytes& key, const Bytes& value, Revision revision) {
+  const KeyVersion* entry = view.find(key);
+  return entry != nullptr && *entry->value == value && entry->revision == revision;
+}
+
+bool holds(const View& view, const Condition& condition) {
+  const KeyVersion* entry = view.find(condition.key);
+  switch (condition.kind) {
+    case Condition::Kind::exists:
+      return entry != nullptr;
+    case Condition::Kind::absent:
+      return entry == nullptr;
+    case Condition::Kind::value_is:
+      return entry != nullptr && *entry->value == condition.value;
+    case Condition::Kind::revision_is:
+      return condition.revision == (entry == nullptr ? 0 : entry->revision);
+  }
+  return false;
+}
+
+/// A daemon's "timed out" or "not found" about these keys; not a client that gave up.
+bool found_missing(const Op& op) {
+  if (op.code() == Code::not_found) return true;
+  return op.code() == Code::timed_out &&
+         op.answer->error().detail.find("the daemon at") == std::string::npos;
+}
+
+using Explains = bool (*)(const Op& op, const View& view);
+
+/// How an answer of this operation is looked up; nullptr if it shows no keys.
+struct Looks {
+  static bool get(const Op& op, const View& view) {
+    const auto& request = std::get<Get>(op.request);
+    if (!op.good()) return view.find(request.key) == nullptr;
+    const auto& value = std::get<Value>(**op.answer);
+    return shows(view, request.key, value.value, value.revision);
+  }
+  static bool multi_get(const Op& op, const View& view) {
+    const auto& request = std::get<MultiGet>(op.request);
+    if (!op.good()) return !view.all(request.keys);
+    const auto& values = std::get<Values>(**op.answer);
+    if (values.values.size() != request.keys.size()) return false;
+    for (std::size_t i = 0; i < request.keys.size(); ++i) {
+      if (!shows(view, request.keys[i], values.values[i], values.revisions[i])) return false;
+    }
+    return true;
+  }
+  static bool wait(const Op& op, const View& view) {
+    return op.good() == view.all(std::get<Wait>(op.request).keys);
+  }
+  static bool check(const Op& op, const View& view) {
+    return std::get<Checked>(**op.answer).all == view.all(std::get<Check>(op.request).keys);
+  }
+  static bool list(const Op& op, const View& view) {
+    return std::get<KeyPage>(**op.answer).keys ==
+           view.log.list(std::get<List>(op.request).prefix, view.revision);
+  }
+  static bool count(const Op& op, const View& view) {
+    return std::get<Counted>(**op.answer).count ==
+           view.log.list(std::get<Count>(op.request).prefix, view.revision).size();
+  }
+  static bool compare_set(const Op& op, const View& view) {
+    const auto& compared = std::get<Compared>(**op.answer);
+    const auto& request = std::get<CompareSet>(op.request);
+    const KeyVersion* entry = view.find(request.key);
+    const Bytes now = entry == nullptr ? Bytes() : *entry->value;
+    const bool equal = entry == nullptr ? request.expected.empty() : now == request.expected;
+    return !equal && compared.exists == (entry != nullptr) && compared.current == now;
+  }
+  static bool remove(const Op& op, const View& view) {
+    return view.find(std::get<Remove>(op.request).key) == nullptr;
+  }
+  static bool remove_prefix(const Op& op, const View& view) {
+    return view.log.list(std::get<RemovePrefix>(op.request).prefix, view.revision).empty();
+  }
+  static bool add(const Op& op, const View& view) {
+    const KeyVersion* entry = view.find(std::get<Add>(op.request).key);
+    return entry != nullptr && !number_of(&*entry->value);
+  }
+  static bool transact(const Op& op, const View& view) {
+    const auto& conditions = std::get<Transact>(op.request).conditions;
+    const std::size_t failed = std::get<Transacted>(**op.answer).failed;
+    for (std::size_t i = 0; i < failed; ++i) {
+      if (!holds(view, conditions[i])) return false;
+    }
+    return !holds(view, conditions[failed]);
+  }
+};
+
+Explains look_of(const Op& op) {
+  const bool waits = op.good() || found_missing(op);
+  if (std::holds_alternative<Get>(op.request)) return waits ? Looks::get : nullptr;
+  if (std::holds_alternative<MultiGet>(op.request)) return waits ? Looks::multi_get : nullptr;
+  if (std::holds_alternative<Wait>(op.request)) return waits ? Looks::wait : nullptr;
+  if (std::holds_alternative<Add>(op.request)) {
+    return op.code() == Code::wrong_type ? Looks::add : nullptr;
+  }
+  if (!op.good()) return nullptr;
+  const ReplyBody& body = **op.answer;
+  if (std::holds_alternative<Check>(op.request)) return Looks::check;
+  if (std::holds_alternative<List>(op.request)) return Looks::list;
+  if (std::holds_alternative<Count>(op.request)) return Looks::count;
+  if (std::holds_alternative<CompareSet>(op.request)) {
+    return std::get<Compared>(body).swapped ? nullptr : Looks::compare_set;
+  }
+  if (std::holds_alternative<Remove>(op.request)) {
+    return std::get<Removed>(body).existed ? nullptr : Looks::remove;
+  }
+  if (std::holds_alternative<RemovePrefix>(op.request)) {
+    return std::get<Counted>(body).count > 0 ? nullptr : Looks::remove_prefix;
+  }
+  if (std::holds_alternative<Transact>(op.request)) {
+    return std::get<Transacted>(body).applied ? nullptr : Looks::transact;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Judgement judge_reads(const Records& records) {
+  for (const auto& [job, number] : records.jobs) {
+    const KeyLog log(records.log(number));
+    const Windows windows(records, job);
+    for (const Op& op : records.ops) {
+      const Explains explains = op.job == job ? look_of(op) : nullptr;
+      if (explains == nullptr) continue;
+      const std::vector<Revision> revisions = windows.revisions(op);
+      const bool explained = std::ranges::any_of(revisions, [&](Revision revision) {
+        return explains(op, View{log, revision});
+      });
+      if (explained) continue;
+      return Violation{"reads", job + ": " + describe(op) + " was true at no revision from " +
+                                    std::to_string(revisions.front()) + " to " +
+                                    std::to_string(revisions.back())};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::sim

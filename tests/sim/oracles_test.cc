@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each oracle accepts a run that kept its promise and refuses one that broke it.
+#include "tests/sim/oracles.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/core/job_step.h"
+#include "protocol/fields.h"
+#include "tests/sim/workload.h"
+
+namespace c10dd::sim {
+namespace {
+
+constexpr SessionId kSession{7, 7};
+
+/// Writes down a run by hand.
+class Story {
+ public:
+  Story() {
+    records.jobs["job"] = 1;
+    records.loads["job"] = 1;
+    records.sessions[kSession].client = 1;
+  }
+
+  /// A call from one moment to another; its answer, if it was told one.
+  Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Answer> answer) {
+    Op op;
+    op.client = 1;
+    op.job = "job";
+    op.session = kSession;
+    op.sequence = records.ops.size() + 1;
+    op.request = std::move(request);
+    op.invoked = from;
+    op.answered = to;
+    op.answer = std::move(answer);
+    records.ops.push_back(std::move(op));
+    return records.ops.back();
+  }
+
+  /// The newest call, or nobody, made this durable as the next revision.
+  Revision durable(std::vector<Row> rows, std::uint64_t order, bool of_call = true) {
+    Step step;
+    step.revision = ++revision;
+    step.client = of_call ? 1 : 0;
+    if (of_call) step.session = kSession;
+    step.sequence = of_call ? records.ops.size() : 0;
+    step.rows = std::move(rows);
+    step.at = TimePoint(std::chrono::seconds(order));
+    records.did(1, 1, step);
+    records.taken({1, 1, revision - 1, revision, {}}, order);
+    return revision;
+  }
+
+  /// A set that is applied and answered as it should be.
+  void set(const Bytes& key, const Bytes& value, std::uint64_t from) {
+    call(Set{key, value, {}, false}, from, from + 9, ReplyBody(Written{revision + 1}));
+    durable({put(key, value, revision + 1)}, from + 1);
+  }
+
+  static Row put(const Bytes& key, const Bytes& value, Revision revision, Duration ttl = {}) {
+    return {Row::Kind::put, "k" + key, wire::encode(core::KeyRow{revision, value, ttl, {}})};
+  }
+
+  Records records;
+  Revision revision = 0;
+};
+
+Answer told(ReplyBody body) { return body; }
+std::string oracle(const Judgement& judgement) { return judgement ? judgement->oracle : "fine"; }
+
+TEST(Oracles, AGoodRunPassesAllOfThem) {
+  Story run;
+  run.set("s0", "a", 10);
+  run.set("s0", "b", 20);
+  run.call(Get{"s0", {}}, 30, 31, told(Value{"b", 2}));
+  run.call(Remove{"s0"}, 40, 49, told(Removed{true}));
+  run.durable({{Row::Kind::erase, "ks0", {}}}, 41);
+  run.call(
+      Watch{"s", true, 1, 0, {}}, 50, 51,
+      told(Changes{{{1, false, "s0", "a"}, {2, false, "s0", "b"}, {3, true, "s0", ""}}, 4, 0}));
+  const Judgement bad = judge(run.records);
+  EXPECT_FALSE(bad) << bad->oracle << ": " << bad->text;
+}
+
+TEST(Oracles, KeysMustBeLinearizable) {
+  Story run;
+  run.set("s0", "a", 10);
+  run.set("s0", "b", 20);
+  run.call(Get{"s0", {}}, 30, 31, told(Value{"a", 1}));
+  EXPECT_EQ(oracle(judge_keys(run.records)), "linearizable");
+  EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
+}
+
+TEST(Oracles, WhatIsAcknowledgedMustBeDurable) {
+  Story run;
+  run.call(Set{"s0", "a", {}, false}, 10, 19, told(Written{1}));
+  EXPECT_EQ(oracle(judge_log(run.records)), "acknowledged");
+}
+
+TEST(Oracles, NothingIsAppliedTwice) {
+  Story run;
+  run.call(Add{"n0", 1}, 10, 19, told(Counter{1}));
+  run.durable({Story::put("n0", "1", 1)}, 11);
+  run.durable({Story::put("n0", "2", 2)}, 12);
+  EXPECT_EQ(oracle(judge_log(run.records)), "exactly_once");
+}
+
+TEST(Oracles, WhatWasRefusedIsNotApplied) {
+  Story run;
+  run.call(Add{"n0", 1}, 10, 19, Answer(failure(Code::wrong_type, "no number")));
+  run.durable({Story::put("n0", "1", 1)}, 11);
+  EXPECT_EQ(oracle(judge_log(run.records)), "definite_errors");
+}
+
+TEST(Oracles, RevisionsFollowTime) {
+  Story run;
+  run.call(Set{"s0", "a", {}, false}, 10, 12, told(Written{2}));
+  run.call(Set{"s1", "b", {}, false}, 20, 29, told(Written{1}));
+  run.durable({Story::put("s1", "b", 1)}, 21);
+  Step late;
+  late.revision = 2;
+  late.session = kSession;
+  late.sequence = 1;
+  late.rows = {Story::put("s0", "a", 2)};
+  run.records.did(1, 1, late);
+  run.records.taken({1, 1, 1, 2, {}}, 22);
+  EXPECT_EQ(oracle(judge_log(run.records)), "real_time");
+}
+
+TEST(Oracles, AnswersAreThoseOfTheModel) {
+  Story run;
+  run.call(Append{"s0", "abc"}, 10, 19, told(Appended{4}));
+  run.durable({Story::put("s0", "abc", 1)}, 11);
+  EXPECT_EQ(oracle(judge_log(run.records)), "model");
+}
+
+TEST(Oracles, RowsAreThoseOfTheModel) {
+  Story run;
+  run.call(MultiSet{{"m0", "m1"}, {"a", "b"}}, 10, 19, told(Written{1}));
+  run.durable({Story::put("m0", "a", 1)}, 11);
+  EXPECT_EQ(oracle(judge_log(run.records)), "model");
+}
+
+TEST(Oracles, ManyKeysAreReadAtOneMoment) {
+  Story run;
+  run.set("m0", "a", 10);
+  run.set("m1", "b", 20);
+  run.set("m0", "c", 30);
+  run.call(MultiGet{{"m0", "m1"}, {}}, 5, 50, told(Values{{"a", "b"}, {1, 2}}));
+  EXPECT_EQ(oracle(judge_reads(run.records)), "fine");
+  run.set("m1", "d", 60);
+  run.call(MultiGet{{"m0", "m1"}, {}}, 5, 80, told(Values{{"a", "d"}, {1, 4}}));
+  EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
+}
+
+TEST(Oracles, NobodySeesWhatIsNotDurable) {
+  Story run;
+  run.call(Set{"s0", "a", {}, false}, 10, 0, std::nullopt);
+  run.durable({Story::put("s0", "a", 1)}, 50);
+  run.call(Get{"s0", {}}, 20, 30, told(Value{"a", 1}));
+  EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
+}
+
+TEST(Oracles, AWaiterIsWoken) {
+  Story run;
+  run.set("s0", "a", 10);
+  run.call(Wait{{"s0"}, {}}, 30, 40, Answer(failure(Code::timed_out, "1 of 1 keys missing")));
+  EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
+}
+
+TEST(Oracles, AWatchTellsEverythingOnce) {
+  const Change first{1, false, "s0", "a"};
+  const Change second{2, false, "s0", "b"};
+  const auto judged = [](std::vector<Change> changes, Revision next) {
+    Story run;
+    run.set("s0", "a", 10);
+    run.set("s0", "b", 20);
+    run.call(Watch{"s0", false, 1, 0, {}}, 30, 40, told(Changes{std::move(changes), next, 0}));
+    return oracle(judge_watches(run.records));
+  };
+  EXPECT_EQ(judged({first, second}, 3), "fine");
+  EXPECT_EQ(judged({first}, 2), "fine");
+  EXPECT_EQ(judged({second}, 3), "watches");                 // a gap
+  EXPECT_EQ(judged({first, second, second}, 3), "watches");  // twice
+  EXPECT_EQ(judged({second, first}, 3), "watches");          // out of order
+  EXPECT_EQ(judged({first, second}, 4), "watches");          // ahead of what is durable
+}
+
+TEST(Oracles, AnItemIsPoppedByOne) {
+  Story run;
+  run.call(QueuePush{"q0", "x"}, 10, 19, told(Counted{1}));
+  run.durable({{Row::Kind::put, "r", {}}}, 11);
+  run.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
+  EXPECT_EQ(oracle(judge_queues(run.records)), "fine");
+  run.call(QueuePop{"q0", {}}, 30, 39, told(Popped{"x"}));
+  EXPECT_EQ(oracle(judge_queues(run.records)), "queues");
+  run.records.dead_clients.insert(1);  // then it went back
+  EXPECT_EQ(oracle(judge_queues(run.records)), "fine");
+}
+
+TEST(Oracles, NoItemIsLostOrInvented) {
+  Story run;
+  run.call(QueuePush{"q0", "x"}, 10, 19, told(Counted{1}));
+  run.durable({{Row::Kind::put, "r", {}}}, 11);
+  run.records.drained = true;
+  EXPECT_EQ(oracle(judge_queues(run.records)), "queues");
+  Story other;
+  other.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
+  EXPECT_EQ(oracle(judge_queues(other.records)), "queues");
+}
+
+TEST(Oracles, QueuesKeepTheirOrder) {
+  Story run;
+  for (const char* value : {"x", "y"}) {
+    const std::uint64_t at = 10 * (run.records.ops.size() + 1);
+    run.call(QueuePush{"q0", value}, at, at + 5, told(Counted{1}));
+    run.durable({{Row::Kind::put, "r", {}}}, at + 1);
+  }
+  run.call(QueuePop{"q0", {}}, 50, 59, told(Popped{"y"}));
+  run.call(QueuePop{"q0", {}}, 60, 69, told(Popped{"x"}));
+  EXPECT_EQ(oracle(judge_queues(run.records)), "queues");
+}
+
+TEST(Oracles, ABarrierWaitsForAll) {
+  Story run;
+  const auto barrier = [](Rank rank) { return Barrier{"team", 0, 0, rank, 2, {}}; };
+  run.call(barrier(0), 10, 20, told(Done{}));
+  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+  run.call(barrier(1), 30, 40, told(Done{}));
+  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+  run.records.ops[0].answered = 35;
+  EXPECT_EQ(oracle(judge_meetings(run.records)), "fine");
+  run.call(barrier(0), 50, 60, Answer(failure(Code::timed_out, "1 of 2 ranks missing")));
+  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+}
+
+TEST(Oracles, AnExchangeBringsTheRightParts) {
+  const auto judged = [](const std::vector<Bytes>& parts) {
+    Story run;
+    Bytes list;
+    wire::Writer(list).put(parts);
+    const auto owner = std::make_shared<const Bytes>(list);
+    run.call(Exchange{"team", 0, 0, 0, 1, Shape::all, 0, {exchange_part(0, 0, 0, 0)}, {}, 0}, 10,
+             20, told(Exchanged{0, list.size(), {owner, 0, list.size()}}));
+    return oracle(judge_meetings(run.records));
+  };
+  EXPECT_EQ(judged({exchange_part(0, 0, 0, 0)}), "fine");
+  EXPECT_EQ(judged({exchange_part(0, 0, 1, 0)}), "meetings");
+  EXPECT_EQ(judged({}), "meetings");
+}
+
+TEST(Oracles, KeysLiveAsLongAsTheyShould) {
+  Story run;
+  run.call(Set{"t0", "a", std::chrono::seconds(30), false}, 10, 19, told(Written{1}));
+  run.durable({Story::put("t0", "a", 1, std::chrono::seconds(30))}, 10);
+  Story early = run;
+  early.durable({{Row::Kind::erase, "kt0", {}}}, 30, false);
+  EXPECT_EQ(oracle(judge_lives(early.records)), "lives");
+  Story late = run;
+  late.durable({{Row::Kind::erase, "kt0", {}}}, 45, false);
+  EXPECT_EQ(oracle(judge_lives(late.records)), "fine");
+  run.records.drained = true;  // and it is still there
+  EXPECT_EQ(oracle(judge_lives(run.records)), "lives");
+}
+
+TEST(Oracles, ErrorsHaveReasons) {
+  Story run;
+  run.call(Set{"s0", "a", {}, false}, 10, 19, Answer(failure(Code::outcome_unknown, "")));
+  EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
+  run.records.sessions[kSession].ended = true;
+  EXPECT_EQ(oracle(judge_errors(run.records)), "fine");
+  run.call(Get{"s0", {}}, 20, 29, Answer(failure(Code::internal, "")));
+  EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
+}
+
+}  // namespace
+}  // namespace c10dd::sim

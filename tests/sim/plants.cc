@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of what can be planted, and which of it is.
+#include "tests/sim/plants.h"
+
+namespace c10dd::sim {
+namespace {
+
+AnyPlant active = Plant::none;
+
+constexpr PlantInfo kPlants[] = {
+    {Plant::ack_before_sync, "ack_before_sync", "answers leave when the engine is asked"},
+    {Plant::reads_not_gated, "reads_not_gated", "reads show what is not durable"},
+    {Plant::confirmation_skipped, "confirmation_skipped", "a shared engine is not asked who owns"},
+    {Plant::reply_row_lost, "reply_row_lost", "the reply is not in the batch of its effect"},
+    {Plant::effect_row_lost, "effect_row_lost", "large batches lose a key"},
+    {Plant::erase_rows_lost, "erase_rows_lost", "removed keys come back after a restart"},
+    {Plant::claim_rows_lost, "claim_rows_lost", "claims of queue items are not stored"},
+    {Plant::batch_reversed, "batch_reversed", "rows of a batch are applied in the wrong order"},
+    {Plant::fences_ignored, "fences_ignored", "a batch of an older epoch is taken"},
+    {Plant::error_is_success, "error_is_success", "a failed commit counts as durable"},
+    {Plant::error_is_failure, "error_is_failure", "a failed commit is answered as refused"},
+    {Plant::resume_forgotten, "resume_forgotten", "a restored job is not resumed"},
+    {Plant::clock_jumps_at_restart, "clock_jumps_at_restart", "time passed while it was down"},
+    {Plant::disconnect_not_told, "disconnect_not_told", "the job keeps sessions connected"},
+    {Plant::acked_below_too_high, "acked_below_too_high", "one reply too many is forgotten"},
+    {Plant::retry_is_new_call, "retry_is_new_call", "the client repeats under a new number"},
+    {Plant::watch_event_lost, "watch_event_lost", "a change is missing from a long answer"},
+    {Plant::watch_event_twice, "watch_event_twice", "a change is told twice"},
+    {Plant::stamp_too_new, "stamp_too_new", "answers carry a revision that is not durable"},
+    {Plant::rollback_not_noticed, "rollback_not_noticed", "a client that has seen more is let in"},
+    {Plant::answers_follow_session, "answers_follow_session",
+     "a held answer leaves on a newer link"},
+    {core::Planted::deletion_unseen, "deletion_unseen", "\"not found\" before that is durable"},
+    {core::Planted::waiter_missed, "waiter_missed", "only the first who waits is woken"},
+    {core::Planted::barrier_early, "barrier_early", "a barrier is released without the last"},
+    {core::Planted::claim_leaves_item, "claim_leaves_item", "an item can be claimed twice"},
+    {core::Planted::reply_forgotten, "reply_forgotten", "a repeated request is applied again"},
+    {core::Planted::cancel_keeps_claim, "cancel_keeps_claim", "a cancelled pop keeps its item"},
+    {core::Planted::history_start_sinks, "history_start_sinks", "a watch skips what was forgotten"},
+    {core::Planted::life_not_replaced, "life_not_replaced", "a key set again ends at the old time"},
+    {core::Planted::prefix_row_lost, "prefix_row_lost", "a removal by prefix is not stored"},
+    {core::Planted::guests_forgotten, "guests_forgotten", "arrivals of the dead are kept for ever"},
+};
+
+}  // namespace
+
+std::span<const PlantInfo> all_plants() { return kPlants; }
+
+void plant(AnyPlant one) { active = one; }
+bool planted(Plant one) { return active == AnyPlant(one); }
+
+}  // namespace c10dd::sim
+
+bool c10dd::core::planted(Planted one) { return sim::active == sim::AnyPlant(one); }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Faults planted on purpose, one at a time, to show that the oracles find them. Those here are at
+// the boundaries that the simulator's own shells build; those inside the core are in
+// daemon/core/planted.h, compiled in for the simulator only.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "daemon/core/planted.h"
+
+namespace c10dd::sim {
+
+enum class Plant {
+  none,
+  ack_before_sync,
+  reads_not_gated,
+  confirmation_skipped,
+  reply_row_lost,
+  effect_row_lost,
+  erase_rows_lost,
+  claim_rows_lost,
+  batch_reversed,
+  fences_ignored,
+  error_is_success,
+  error_is_failure,
+  resume_forgotten,
+  clock_jumps_at_restart,
+  disconnect_not_told,
+  acked_below_too_high,
+  retry_is_new_call,
+  watch_event_lost,
+  watch_event_twice,
+  stamp_too_new,
+  rollback_not_noticed,
+  answers_follow_session,
+};
+
+using AnyPlant = std::variant<Plant, core::Planted>;
+
+struct PlantInfo {
+  AnyPlant plant;
+  std::string_view name;
+  std::string_view what;
+};
+
+std::span<const PlantInfo> all_plants();
+
+/// Of this process; one at a time.
+void plant(AnyPlant one);
+bool planted(Plant one);
+
+}  // namespace c10dd::sim

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the oracles judge: what clients asked and were told, and what became durable of what the
+// jobs did, each with its place in one total order of events.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "protocol/ops.h"
+#include "store/engine.h"
+
+namespace c10dd::sim {
+
+/// One call of a client process.
+struct Op {
+  std::uint32_t client = 0;  ///< number of the process
+  std::string job;
+  SessionId session;           ///< its name on the wire, with the next
+  std::uint64_t sequence = 0;  ///< 0: it was never sent
+  Request request;
+  std::uint64_t invoked = 0;   ///< order
+  std::uint64_t answered = 0;  ///< order; 0: never
+  TimePoint invoked_at;
+  TimePoint answered_at;
+  std::optional<Answer> answer;
+
+  bool good() const { return answer && answer->has_value(); }
+  /// Why it failed; ok when it did not, or was never answered.
+  Code code() const { return answer && !*answer ? answer->error().code : Code::ok; }
+  /// Nobody can tell from the answer whether it was applied.
+  bool open_ended() const;
+};
+
+/// One step of a job that changed rows.
+struct Step {
+  Revision revision = 0;
+  std::uint32_t client = 0;  ///< whose call it was; 0: time or a disconnect
+  SessionId session;
+  std::uint64_t sequence = 0;  ///< 0 likewise
+  std::vector<Row> rows;
+  TimePoint at;
+  std::uint64_t applied = 0;  ///< order
+  std::uint64_t durable = 0;  ///< order
+
+  /// It is what the call asked for: it changes keys, or keeps an answer. Else it only clears up.
+  bool is_effect() const;
+};
+
+/// What is known of a session from outside.
+struct SessionFacts {
+  std::uint32_t client = 0;
+  bool said_goodbye = false;
+  bool ended = false;                                ///< the daemon said so
+  std::vector<std::pair<TimePoint, bool>> presence;  ///< connected or not, from when on
+
+  void is_here(TimePoint now, bool here) { presence.emplace_back(now, here); }
+  bool attached() const { return !presence.empty() && presence.back().second; }
+  /// For how long it had been away at this moment.
+  Duration away_at(TimePoint moment) const;
+  /// The longest time it was away from one daemon.
+  Duration longest_away(TimePoint now) const;
+};
+
+class Records {
+ public:
+  std::vector<Op> ops;
+  std::map<std::string, JobNumber> jobs;
+  std::map<SessionId, SessionFacts> sessions;
+  std::set<std::uint32_t> dead_clients;
+  Duration session_expiry{0};
+  unsigned takeovers = 0;
+  bool small_history = false;  ///< the daemon keeps few changes for watches
+  bool drained = false;        ///< the run came to its end: sessions over, queues emptied
+  std::map<std::string, Revision> rolled_back_to;
+  std::map<std::string, unsigned> loads;  ///< how often a daemon began to serve the job
+
+  /// A job did something under this epoch; nothing is durable yet.
+  void did(JobNumber job, Epoch epoch, Step step) {
+    doing_[{job, epoch}].push_back(std::move(step));
+  }
+  /// The engine has taken this batch.
+  void taken(const store::JobBatch& batch, std::uint64_t order);
+
+  /// The durable steps of a job, by revision.
+  const std::vector<Step>& log(JobNumber job) const;
+  const std::vector<Step>& log(const std::string& job) const;
+
+ private:
+  std::map<std::pair<JobNumber, Epoch>, std::vector<Step>> doing_;
+  std::map<JobNumber, std::vector<Step>> logs_;
+};
+
+/// For people: operation, key, answer.
+std::string describe(const Op& op);
+std::string describe(const Answer& answer);
+
+}  // namespace c10dd::sim

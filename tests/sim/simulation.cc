@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// The course of a run: busy, calm, audited, judged.
+#include "tests/sim/simulation.h"
+
+#include <algorithm>
+
+#include "tests/sim/oracles.h"
+
+namespace c10dd::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr Duration kPatience = seconds(60);  // after the last fault
+
+}  // namespace
+
+Simulation::Simulation(std::uint64_t seed)
+    : seed_(seed),
+      world_(Random(seed).next()),
+      swarm_(choose_swarm(world_.random)),
+      disk_(world_, swarm_, records_),
+      network_(world_, swarm_) {
+  records_.small_history = swarm_.history > 0;
+  records_.session_expiry = swarm_.session_expiry;
+}
+
+DriftingClock Simulation::some_clock() {
+  const Duration offset = world_.random.between(seconds(1), std::chrono::hours(100));
+  const auto ppm = static_cast<std::int64_t>(world_.random.below(100'001)) - 50'000;
+  return {offset, swarm_.drift ? ppm : 0};
+}
+
+std::shared_ptr<Client> Simulation::add_client(const std::string& job, unsigned calls) {
+  Client::Identity identity{++processes_, job};
+  auto client = std::make_shared<Client>(world_, swarm_, network_, records_, some_clock(),
+                                         std::move(identity), teams_[job], calls);
+  clients_.push_back(client);
+  client->start();
+  return client;
+}
+
+void Simulation::start_clients() {
+  calls_each_ =
+      60 + static_cast<unsigned>(world_.random.below(world_.random.chance(15) ? 1000 : 340));
+  if (swarm_.think > milliseconds(100)) {
+    swarm_.think = 2 * swarm_.busy * swarm_.outstanding / calls_each_;
+  }
+  for (unsigned i = 0; i < swarm_.clients; ++i) {
+    const std::string job = "job" + std::to_string(1 + i % swarm_.jobs);
+    std::shared_ptr<Team>& team = teams_[job];
+    if (!team) team = std::make_shared<Team>();
+    team->members.push_back(processes_ + 1);
+    add_client(job, calls_each_);
+  }
+}
+
+bool Simulation::run_until(Duration patience, const std::function<bool()>& done) {
+  const TimePoint end = world_.now() + patience;
+  while (!world_.violation()) {
+    if (done()) return true;
+    if (!world_.step(end)) return done();
+  }
+  return true;
+}
+
+void Simulation::be_busy() {
+  inject();
+  run_until(swarm_.busy, [] { return false; });
+}
+
+bool Simulation::settled() const { return unsettled().empty(); }
+
+std::string Simulation::unsettled() const {
+  std::string text;
+  for (const auto& client : clients_) {
+    if (client->idle()) continue;
+    text += "client " + std::to_string(client->identity().number) + " waits for answers; ";
+  }
+  return text + daemon_->unsettled();
+}
+
+/// No new calls and no more faults: what is asked must be answered.
+void Simulation::calm_down() {
+  end_faults();
+  for (const auto& client : clients_) client->stop_asking();
+  if (run_until(kPatience, [&] { return settled(); })) {
+    run_until(seconds(5), [] { return false; });  // what was given up is taken back
+    return;
+  }
+  std::string text = "60 s after the last fault: " + unsettled();
+  for (const Op& op : records_.ops) {
+    if (op.answered == 0 && !records_.dead_clients.contains(op.client))
+      text += "\n    " + describe(op);
+  }
+  world_.violated("liveness", text);
+}
+
+/// All sessions end; then somebody new looks at everything that is left.
+void Simulation::audit() {
+  for (const auto& daemon : deposed_) daemon->kill();
+  for (const auto& client : clients_) client->ask(Goodbye{});
+  run_until(kPatience, [&] { return settled(); });
+  for (const auto& client : clients_) client->kill();
+  run_until(swarm_.session_expiry * 12 / 10 + seconds(10), [] { return false; });
+  std::vector<std::shared_ptr<Client>> auditors;
+  for (const auto& [job, number] : records_.jobs) {
+    auditors.push_back(add_client(job, 0));
+    Client& auditor = *auditors.back();
+    for (const char family : std::string("smnte")) {
+      for (unsigned i = 0; i < swarm_.keys; ++i) {
+        auditor.ask(Get{family + std::to_string(i), {}});
+      }
+    }
+    auditor.ask(List{"", "", 0});
+    auditor.ask(Count{""});
+  }
+  for (const auto& auditor : auditors) {
+    for (unsigned i = 0; i < swarm_.keys; ++i) {
+      std::size_t last = 0;
+      do {
+        last = records_.ops.size();
+        auditor->ask(QueuePop{"q" + std::to_string(i), {}});
+        if (!run_until(kPatience, [&] { return settled(); })) {
+          return world_.violated("liveness", "the audit: " + unsettled());
+        }
+      } while (!world_.violation() && records_.ops[last].good());
+    }
+  }
+  records_.drained = true;
+}
+
+void Simulation::check_inside() {
+  if (swarm_.rollback) return check_rollback();
+  check_left_over();
+  for (const auto& [job, number] : records_.jobs) {
+    if (!world_.violation()) check_rows(job);
+    if (!world_.violation()) check_restored(job);
+  }
+}
+
+Report Simulation::run() {
+  start_daemon();
+  start_clients();
+  be_busy();
+  if (!world_.violation()) calm_down();
+  if (!world_.violation()) check_bounds();
+  if (!world_.violation() && !swarm_.rollback) audit();
+  if (!world_.violation()) {
+    if (const Judgement bad = judge(records_, &report_.undecided))
+      world_.violated(bad->oracle.c_str(), bad->text);
+  }
+  if (!world_.violation()) check_inside();
+  report_.seed = seed_;
+  report_.hash = world_.trace.hash();
+  report_.events = world_.trace.events();
+  report_.calls = records_.ops.size();
+  report_.simulated = world_.now().time_since_epoch();
+  report_.violation = world_.violation();
+  if (report_.violation) report_.last_events = world_.trace.last();
+  return report_;
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// One seed: a world with a daemon and clients, faults while they are busy, peace until everything
+// is answered, an audit of what is left, and the judgement.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/client.h"
+#include "tests/sim/daemon.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/network.h"
+#include "tests/sim/records.h"
+#include "tests/sim/swarm.h"
+#include "tests/sim/workload.h"
+#include "tests/sim/world.h"
+
+namespace c10dd::sim {
+
+struct Report {
+  std::uint64_t seed = 0;
+  std::uint64_t hash = 0;
+  std::uint64_t events = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t undecided = 0;  ///< keys whose linearizability was not settled
+  Duration simulated{0};
+  std::array<std::uint64_t, kFaults> faults{};
+  std::optional<Violation> violation;
+  std::vector<std::string> last_events;  ///< only with a violation
+};
+
+class Simulation {
+ public:
+  explicit Simulation(std::uint64_t seed);
+  Report run();
+  void print_all() { world_.trace.print_all(); }
+
+ private:
+  // simulation.cc
+  void start_clients();
+  std::shared_ptr<Client> add_client(const std::string& job, unsigned calls);
+  void be_busy();
+  void calm_down();
+  void audit();
+  void check_inside();
+  bool run_until(Duration patience, const std::function<bool()>& done);
+  bool settled() const;
+  std::string unsettled() const;
+
+  // simulation_faults.cc
+  void inject();
+  void inject(Fault fault);
+  void replace(const std::shared_ptr<Client>& client);
+  void start_daemon();
+  void end_faults();
+
+  // simulation_audit.cc
+  void check_bounds();
+  void check_restored(const std::string& job);
+  void check_rows(const std::string& job);
+  void check_left_over();
+  void check_rollback();
+
+  DriftingClock some_clock();
+  const std::uint64_t seed_;
+  World world_;
+  Swarm swarm_;
+  Records records_;
+  Disk disk_;
+  Network network_;
+  std::shared_ptr<Daemon> daemon_;                  ///< the one that listens
+  std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but another has taken over
+  std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still name them
+  std::vector<std::shared_ptr<Client>> clients_;
+  std::vector<std::shared_ptr<Client>> old_clients_;
+  std::map<std::string, std::shared_ptr<Team>> teams_;
+  std::uint64_t daemons_ = 0;
+  std::uint32_t processes_ = 0;
+  unsigned calls_each_ = 0;
+  bool faults_over_ = false;
+  Report report_;
+};
+
+}  // namespace c10dd::sim

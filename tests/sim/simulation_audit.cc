@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is looked at from inside when a run is over: bounds, rows against the log, and a job rebuilt
+// from rows against the living one.
+#include "protocol/json_wire.h"
+#include "tests/sim/key_log.h"
+#include "tests/sim/simulation.h"
+
+namespace c10dd::sim {
+namespace {
+
+void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
+  if (row.kind == Row::Kind::put) {
+    rows.insert_or_assign(row.key, row.value);
+  } else if (row.kind == Row::Kind::erase) {
+    rows.erase(row.key);
+  } else {
+    std::erase_if(rows, [&](const auto& entry) { return entry.first.starts_with(row.key); });
+  }
+}
+
+std::string text_of(const core::JobStats& s) {
+  return std::to_string(s.keys) + " keys, " + std::to_string(s.bytes) + " bytes, " +
+         std::to_string(s.queue_items) + " items, " + std::to_string(s.queue_bytes) +
+         " bytes of items, " + std::to_string(s.meetings_pending) + " meetings pending";
+}
+
+}  // namespace
+
+/// Every call is answered, so nothing may be blocked (O10).
+void Simulation::check_bounds() {
+  for (const auto& [name, number] : records_.jobs) {
+    const core::Job* job = daemon_->job(name);
+    if (job == nullptr) continue;
+    const core::JobStats stats = job->stats();
+    if (stats.waiters > 0 && deposed_.empty()) {
+      world_.violated("bounds", name + ": " + std::to_string(stats.waiters) +
+                                    " requests are blocked, but every call is answered");
+    }
+    if (stats.sessions > clients_.size() + old_clients_.size()) {
+      world_.violated("bounds",
+                      name + ": " + std::to_string(stats.sessions) + " sessions connected");
+    }
+  }
+}
+
+/// When all sessions are over and all queues empty, only keys and the audit's own rows are left.
+void Simulation::check_left_over() {
+  for (const auto& [name, number] : records_.jobs) {
+    const core::Job* job = daemon_->job(name);
+    if (job != nullptr && job->stats().sessions_known > 1) {
+      world_.violated("bounds", name + ": " + std::to_string(job->stats().sessions_known) +
+                                    " sessions are known, one is there");
+    }
+    std::map<char, std::size_t> rows;
+    static_cast<void>(disk_.engine().load(number, [&](const Row& row) { ++rows[row.key[0]]; }));
+    const std::size_t left = rows['r'] + rows['a'] + rows['s'];
+    if (left > 0 || rows['c'] > rows['q']) {
+      world_.violated("bounds",
+                      name + ": rows of sessions that are over: " + std::to_string(rows['r']) +
+                          " replies, " + std::to_string(rows['a']) + " arrivals, " +
+                          std::to_string(rows['s']) + " expiries, " + std::to_string(rows['c']) +
+                          " claims of " + std::to_string(rows['q']) + " items");
+    }
+  }
+}
+
+/// Who has seen what the disk has lost is told, and never served again (rule D).
+void Simulation::check_rollback() {
+  std::map<std::uint32_t, Revision> seen;
+  for (const Op& op : records_.ops) seen[op.client] = std::max(seen[op.client], seen_in(op));
+  for (const auto& daemon : deposed_) daemon->kill();
+  daemon_->kill();
+  graveyard_.push_back(daemon_);
+  disk_.roll_back();
+  world_.note("rollback");
+  start_daemon();
+  run_until(std::chrono::seconds(30), [] { return false; });
+  for (const auto& client : clients_) {
+    const Revision left = records_.rolled_back_to[client->identity().job];
+    const auto& over = client->core().over();
+    const bool told = over && over->code == Code::state_rolled_back;
+    if (told || seen[client->identity().number] <= left) continue;
+    world_.violated("rollback", "client " + std::to_string(client->identity().number) +
+                                    " has seen revision " +
+                                    std::to_string(seen[client->identity().number]) +
+                                    ", the daemon has " + std::to_string(left) + " and serves it");
+  }
+}
+
+/// The rows that the engine has are those of the durable steps, in order (O12).
+void Simulation::check_rows(const std::string& job) {
+  std::map<Bytes, Bytes> expected;
+  for (const Step& step : records_.log(job)) {
+    for (const Row& row : step.rows) apply(row, expected);
+  }
+  std::map<Bytes, Bytes> rows;
+  const Result<void> loaded = disk_.engine().load(
+      records_.jobs.at(job), [&](const Row& row) { rows.emplace(row.key, row.value); });
+  if (!loaded || rows != expected) {
+    world_.violated("rows", job + ": " + std::to_string(rows.size()) + " rows, the log makes " +
+                                std::to_string(expected.size()));
+  }
+}
+
+/// A job rebuilt from its rows says the same as the one that lived through it all (O12).
+void Simulation::check_restored(const std::string& name) {
+  const core::Job* job = daemon_->job(name);
+  if (job == nullptr) return;
+  core::Job& living = const_cast<core::Job&>(*job);  // the run is over
+  core::Job restored(records_.jobs.at(name), Stamp{1, 1, living.revision()}, daemon_->quotas());
+  Result<void> good;
+  static_cast<void>(disk_.engine().load(records_.jobs.at(name), [&](const Row& row) {
+    if (good) good = restored.restore(row);
+  }));
+  const TimePoint now{std::chrono::hours(1'000'000)};
+  if (good) good = restored.resume(now);
+  if (!good) return world_.violated("restored", name + ": " + good.error().detail);
+  if (text_of(living.stats()) != text_of(restored.stats())) {
+    return world_.violated("restored", name + ": " + text_of(living.stats()) + ", but rebuilt " +
+                                           text_of(restored.stats()));
+  }
+  core::Origin from;
+  from.session = {~seed_, seed_};
+  Hello hello;
+  hello.session = from.session;
+  std::uint64_t sequence = 0;
+  std::vector<Request> questions{hello};
+  const KeyLog log(records_.log(name));
+  for (const auto& [key, versions] : log.keys()) questions.push_back(Get{key, {}});
+  questions.push_back(List{"", "", 0});
+  for (unsigned i = 0; i < swarm_.keys; ++i) {
+    questions.push_back(QueueLength{"q" + std::to_string(i)});
+  }
+  for (const Request& question : questions) {
+    const auto ask = [&](core::Job& whom) {
+      const core::Effects effects = whom.apply(from, {sequence, 0, 0, 0}, question, now);
+      return effects.replies.empty() ? "nothing"
+                                     : json::encode_answer(effects.replies.front().answer);
+    };
+    const std::string first = ask(living);
+    const std::string second = ask(restored);
+    if (first != second) {
+      return world_.violated("restored", name + " " + std::string(info_of(question).name) + " " +
+                                             json::encode_request(question) + ": " + first +
+                                             ", but rebuilt " + second);
+    }
+    ++sequence;
+  }
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Half of everything, at random.
+#include "tests/sim/swarm.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace c10dd::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr const char* kFaultNames[] = {
+    "kill", "power_cut", "pause",  "disk_error",   "disk_stall",   "takeover",    "reset",
+    "cut",  "partition", "refuse", "client_death", "client_pause", "client_leave"};
+static_assert(std::size(kFaultNames) == kFaults);
+
+}  // namespace
+
+const char* name_of(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }
+
+bool Swarm::has(Fault fault) const {
+  return std::find(faults.begin(), faults.end(), fault) != faults.end();
+}
+
+Swarm choose_swarm(Random& random) {
+  Swarm s;
+  s.shared = random.chance(25);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    const auto fault = static_cast<Fault>(i);
+    const bool possible = fault != Fault::takeover || s.shared;
+    if (possible && random.chance(45)) s.faults.push_back(fault);
+    if (fault == Fault::takeover && s.has(fault)) s.faults.insert(s.faults.end(), 3, fault);
+  }
+  while (s.works.empty()) {
+    for (std::size_t i = 0; i < kWorks; ++i) {
+      if (random.chance(50)) s.works.push_back(static_cast<Work>(i));
+    }
+  }
+  s.clients = 2 + static_cast<unsigned>(random.below(6));
+  s.jobs = random.chance(20) ? 2 : 1;
+  s.outstanding = 1 + static_cast<unsigned>(random.below(random.chance(25) ? 8 : 3));
+  s.keys = 1 + static_cast<unsigned>(random.below(4));
+  s.busy = random.between(seconds(3), seconds(30));
+  s.think = random.chance(50) ? milliseconds(20) : milliseconds(400);
+  s.fault_every = random.between(milliseconds(200), seconds(4));
+  s.session_expiry = random.chance(50) ? seconds(3) : seconds(60);
+  s.disk_most = random.chance(50) ? milliseconds(3) : milliseconds(30);
+  s.net_most = random.chance(50) ? milliseconds(1) : milliseconds(50);
+  s.fragments = random.chance(30);
+  s.drift = random.chance(50);
+  if (random.chance(40)) s.history = 4 + random.below(28);
+  s.rollback = random.chance(5);
+  return s;
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one seed may do: each enables a random half of the faults and of the operations, so that
+// rare combinations come up and a fault that hides others is sometimes absent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/sim/random.h"
+
+namespace c10dd::sim {
+
+/// What a client may ask for.
+enum class Work : std::uint8_t {
+  set,
+  get,
+  add,
+  compare_set,
+  append,
+  remove,
+  check,
+  multi_set,
+  multi_get,
+  list,
+  count,
+  remove_prefix,
+  transact,
+  wait,
+  ttl,
+  ephemeral,
+  push,
+  pop,
+  length,
+  watch,
+  barrier,
+  exchange,
+};
+inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::exchange) + 1;
+
+enum class Fault : std::uint8_t {
+  kill,          ///< the daemon's process dies; its sockets are reset
+  power_cut,     ///< as kill, and nobody hears of it
+  pause,         ///< the daemon stops for a while
+  disk_error,    ///< a commit fails; whether it was applied is not known
+  disk_stall,    ///< a commit takes seconds
+  takeover,      ///< another daemon claims the jobs of a shared engine; the first goes on
+  reset,         ///< a connection is reset
+  cut,           ///< bytes of one direction stop, for a while or until the end
+  partition,     ///< a client reaches nobody for a while
+  refuse,        ///< connections are refused for a while
+  client_death,  ///< a client's process dies; another comes
+  client_pause,
+  client_leave,  ///< a client says goodbye in the middle of its calls; another comes
+};
+inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::client_leave) + 1;
+const char* name_of(Fault fault);
+
+struct Swarm {
+  std::vector<Fault> faults;
+  std::vector<Work> works;
+  unsigned clients = 2;
+  unsigned jobs = 1;
+  unsigned outstanding = 1;  ///< calls of one client at a time
+  unsigned keys = 3;         ///< of each family
+  Duration busy{0};          ///< how long clients ask for new things, and faults happen
+  Duration think{0};         ///< at most, between two calls
+  Duration fault_every{0};
+  Duration session_expiry{0};
+  Duration disk_most{0};  ///< the longest ordinary commit
+  Duration net_most{0};   ///< the longest ordinary delay of bytes
+  bool fragments = false;
+  bool drift = false;       ///< clocks run a little fast or slow
+  bool shared = false;      ///< the engine is shared: reads need confirmation
+  bool rollback = false;    ///< at the end the disk loses what was durable
+  std::size_t history = 0;  ///< how many changes are kept for watches; 0: the default
+
+  bool has(Fault fault) const;
+};
+
+Swarm choose_swarm(Random& random);
+
+}  // namespace c10dd::sim

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one client process asks for, and what it makes of the answers: values that occur once,
+// meetings with the others of its job, a watch that goes on where it was.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/sim/records.h"
+#include "tests/sim/swarm.h"
+
+namespace c10dd::sim {
+
+/// Who meets whom in one job. A member that dies or loses its session begins a new generation.
+struct Team {
+  std::uint64_t generation = 0;
+  std::vector<std::uint32_t> members;  ///< numbers of client processes, by rank
+
+  void replace(std::uint32_t old_member, std::uint32_t new_member) {
+    ++generation;
+    for (std::uint32_t& member : members) {
+      if (member == old_member) member = new_member;
+    }
+  }
+};
+
+/// What rank `giver` brings to exchange (generation, sequence) for `taker`.
+Bytes exchange_part(std::uint64_t generation, std::uint64_t sequence, Rank giver, Rank taker);
+/// Everybody knows the shape of an exchange from its number.
+Shape exchange_shape(std::uint64_t sequence);
+
+class Workload {
+ public:
+  /// A process that only reads stays with a daemon that was deposed, until it is told.
+  Workload(const Swarm& swarm, std::shared_ptr<Team> team, std::uint32_t client,
+           std::uint64_t seed);
+
+  /// The next thing to ask; nothing if what comes next is not possible now.
+  std::optional<Request> next();
+  /// An answer of one of them came.
+  void done(const Op& op);
+
+ private:
+  std::optional<Request> make(Work work);
+  Request transaction();
+  std::optional<Request> meeting(bool barrier);
+  Bytes key(char family);
+  Bytes value();
+  Duration timeout();
+
+  /// Where this process is in the barriers or the exchanges of its team.
+  struct Place {
+    std::uint64_t generation = 0;
+    std::uint64_t sequence = 0;
+    bool asked = false;
+  };
+
+  const Swarm& swarm_;
+  std::shared_ptr<Team> team_;
+  std::uint32_t client_;
+  Random random_;
+  std::vector<Work> works_;
+  std::uint64_t values_ = 0;
+  Bytes last_read_;  // a value to expect in a compare_set
+  Place barriers_;
+  Place exchanges_;
+  bool watching_ = false;
+  Watch watch_;
+};
+
+}  // namespace c10dd::sim

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A queue of events and a clock that jumps to the next.
+#include "tests/sim/world.h"
+
+#include <algorithm>
+
+namespace c10dd::sim {
+
+void World::at(TimePoint when, std::function<void()> what) {
+  events_.push({std::max(when, now_), ++number_, std::move(what)});
+}
+
+bool World::step(TimePoint end) {
+  if (events_.empty() || events_.top().when > end) {
+    now_ = std::max(now_, end);
+    return false;
+  }
+  // The queue gives only constant access; the event is dropped in the next line.
+  const auto what = std::move(const_cast<Event&>(events_.top()).what);
+  now_ = events_.top().when;
+  events_.pop();
+  what();
+  return true;
+}
+
+void World::violated(const char* oracle, std::string text) {
+  note("VIOLATION", 0, 0, text);
+  if (!violation_) violation_ = Violation{oracle, std::move(text)};
+}
+
+}  // namespace c10dd::sim

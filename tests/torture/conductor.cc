@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/torture/conductor.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <iostream>
+#include <stdexcept>
+
+#include "tests/torture/worker.h"
+
+namespace c10dd::torture {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kStartPatience = 20s;
+constexpr unsigned kFillBatch = 1000;
+const std::string kFill = "fill/";
+
+/// Nothing can go on; what is wrong is in the figures.
+struct Hopeless {};
+
+}  // namespace
+
+Conductor::Conductor(const Settings& settings)
+    : settings_(settings), random_(settings.seed), daemon_(settings.daemon) {}
+
+const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
+  try {
+    daemon_.spawn();
+    if (!daemon_.ready(kStartPatience)) {
+      throw std::runtime_error("the daemon does not start:\n" + daemon_.last_words());
+    }
+    const std::string url = "c10dd://" + daemon_.address() + "/torture";
+    ClientOptions options;
+    options.timeout = kPatience;
+    client_ = Client::connect(url, options);
+    for (unsigned key = 0; key < settings_.keys;) {
+      std::vector<std::string> keys;
+      for (; key < settings_.keys && keys.size() < kFillBatch; ++key) {
+        keys.push_back(kFill + std::to_string(key));
+      }
+      client_->store()->multi_set(keys,
+                                  std::vector<std::string>(keys.size(), std::string(100, 'v')));
+    }
+    crew_ = std::make_unique<Crew>(CrewOptions{settings_.program, url, settings_.daemon.directory,
+                                               settings_.seed, settings_.workers});
+    while (figures_.cycles < settings_.cycles && !interrupted && figures_.good()) {
+      begin_round();
+      const unsigned end = std::min(settings_.cycles, figures_.cycles + settings_.round);
+      const unsigned killing = figures_.cycles + random_.below(end - figures_.cycles);
+      for (; figures_.cycles < end && !interrupted; ++figures_.cycles) {
+        if (figures_.cycles == killing) {
+          first_kill_ = now();
+          crew_->kill_one(random_.next());
+          ++figures_.processes_killed;
+        }
+        cycle();
+      }
+      end_round();
+    }
+    if (figures_.good()) last_restart(last_);
+  } catch (const Hopeless&) {
+  }
+  return figures_;
+}
+
+// ---- cycles ------------------------------------------------------------------------------------
+
+void Conductor::begin_round() {
+  ++rounds_;
+  history_ = {};
+  first_kill_ = ~std::uint64_t{0};
+  const auto store = client_->store();
+  // From here on the daemon keeps these changes for whoever watches.
+  const KeyWatch watch = store->watch_prefix(prefix() + "reg/");
+  own(call_of(What::multi_set, prefix() + "group/", "nothing"), [&](Call& call) {
+    std::vector<std::string> keys;
+    for (unsigned i = 0; i < kGroup; ++i) keys.push_back(call.key + std::to_string(i));
+    store->multi_set(keys, std::vector<std::string>(kGroup, call.input));
+  });
+  store->multi_set({prefix() + "bank/a", prefix() + "bank/b"}, {"0", "0"});
+  crew_->begin({prefix(), watch.from()});
+}
+
+void Conductor::cycle() {
+  pause(20, 400);
+  const bool stands_still = random_.chance(10) && freeze();
+  if (const auto status = daemon_.ended()) {
+    ++figures_.failed_restarts;
+    fault(Fault::other,
+          "the daemon ended by itself: " + describe_end(*status) + "\n" + daemon_.last_words());
+    throw Hopeless();
+  }
+  if (!stands_still && random_.chance(5)) {
+    terminate("under load");
+    ++figures_.ended_gently;
+  } else {
+    daemon_.kill();
+  }
+  if (random_.chance(30)) pause(0, 60);
+  for (unsigned again = 0; again < 3 && random_.chance(20); ++again) {
+    daemon_.spawn();
+    pause(0, 60);
+    daemon_.kill();
+    ++figures_.starts_killed;
+  }
+  serve();
+}
+
+/// As a machine that is suspended. Whether it still is: half of the time it dies so.
+bool Conductor::freeze() {
+  daemon_.signal(SIGSTOP);
+  pause(10, 300);
+  ++figures_.frozen;
+  if (random_.chance(50)) return true;
+  daemon_.signal(SIGCONT);
+  pause(0, 50);
+  return false;
+}
+
+void Conductor::terminate(const std::string& when) {
+  const auto status = daemon_.terminate(kStartPatience);
+  if (status == 0) return;
+  fault(Fault::other, "SIGTERM " + when + ": " +
+                          (status ? describe_end(*status) : "it does not end") + "\n" +
+                          daemon_.last_words());
+  throw Hopeless();
+}
+
+/// Starts the daemon, and asks it something as a new client.
+void Conductor::serve() {
+  const std::uint64_t start = now();
+  daemon_.spawn();
+  std::string why;
+  if (daemon_.ready(kStartPatience)) {
+    try {
+      visit();
+    } catch (const Error& e) {
+      why = e.what();
+    }
+  } else {
+    const auto status = daemon_.ended();
+    why = status ? describe_end(*status) : "it does not say that it listens";
+  }
+  figures_.restart_ms.push_back(static_cast<double>(now() - start) * 1e-6);
+  if (why.empty()) return;
+  ++figures_.failed_restarts;
+  fault(Fault::other, "the daemon does not serve again: " + why + "\n" + daemon_.last_words());
+  throw Hopeless();
+}
+
+void Conductor::visit() {
+  ClientOptions options;
+  options.timeout = kStartPatience;
+  const auto visitor = Client::connect("c10dd://" + daemon_.address() + "/torture", options);
+  const auto values = visitor->store()->multi_get({prefix() + "bank/a", prefix() + "bank/b"}, 0s);
+  if (std::stoll(values.at(0)) + std::stoll(values.at(1)) != 0) {
+    fault(Fault::torn, "after a restart: half of a transfer is there");
+  }
+}
+
+// ---- the end of a round ------------------------------------------------------------------------
+
+void Conductor::end_round() {
+  std::vector<unsigned> late = crew_->stop();
+  const auto store = client_->store();
+  own(call_of(What::set, prefix() + "reg/" + kEnd, "end"),
+      [&](Call& call) { call.revision = store->set(call.key, call.input, {}); });
+  for (unsigned i = 0; i < settings_.workers; ++i) {
+    own(call_of(What::push, prefix() + "patient", kEnd),
+        [&](Call& call) { store->queue_push(call.key, call.input); });
+  }
+  if (late.empty()) late = crew_->finish();
+  RoundRecord record;
+  record.prefix = prefix();
+  record.killed = crew_->killed();
+  record.first_kill = first_kill_;
+  if (late.empty()) {
+    end_of_sessions();
+    drain("patient");
+    drain("impatient");
+    read_state(record);
+  }
+  record.histories = crew_->histories();
+  record.histories[0] = std::move(history_);
+  record.ended = now();
+  Judge judge(record);
+  figures_.verdict.add(late.empty() ? judge.judge() : judge.unanswered());
+  for (const unsigned number : late) {
+    fault(Fault::failed, "process " + std::to_string(number) + " does not come to an end");
+  }
+  take_figures(record);
+  if (!late.empty()) throw Hopeless();
+  if (figures_.verdict.faults() == 0) crew_->remove_histories();
+  if (figures_.cycles < settings_.cycles && figures_.good()) {
+    const std::uint64_t removed = store->remove_prefix(prefix());
+    if (removed != record.state.size()) {
+      fault(Fault::other, "remove_prefix removed " + std::to_string(removed) + " of " +
+                              std::to_string(record.state.size()) + " keys");
+    }
+  }
+  last_ = std::move(record);
+}
+
+/// The keys of the living are there, those of the dead go when their sessions end.
+void Conductor::end_of_sessions() {
+  const auto living = crew_->living();
+  const std::uint64_t deadline = now() + std::uint64_t{(kMortalExpiry + 10s) / 1ns};
+  const std::string folder = prefix() + "eph/";
+  for (;;) {
+    const auto keys = client_->store()->list(folder);
+    std::size_t of_living = 0;
+    for (const std::string& key : keys) {
+      of_living += living.count(static_cast<unsigned>(std::stoul(key.substr(folder.size()))));
+    }
+    if (of_living != living.size()) {
+      return fault(Fault::lost, std::to_string(living.size() - of_living) +
+                                    " ephemeral keys of living clients have vanished");
+    }
+    if (keys.size() == of_living) return;
+    if (now() > deadline) {
+      return fault(Fault::other, "ephemeral keys of killed clients have not vanished: " +
+                                     std::to_string(keys.size() - of_living));
+    }
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
+void Conductor::drain(const std::string& queue) {
+  for (bool more = true; more;) {
+    own(call_of(What::pop, prefix() + queue), [&](Call& call) {
+      try {
+        call.value = client_->store()->queue_pop(call.key, 0s);
+        call.yes = true;
+      } catch (const NotFound&) {
+        more = false;
+      }
+    });
+  }
+}
+
+void Conductor::read_state(RoundRecord& record) {
+  const auto store = client_->store();
+  for (const std::string& key : store->list(prefix())) record.state[key] = store->entry(key, 0s);
+  const std::uint64_t filled = store->count(kFill);
+  if (filled < settings_.keys) {
+    fault(Fault::lost, std::to_string(settings_.keys - filled) + " keys that were always there");
+  }
+}
+
+void Conductor::take_figures(const RoundRecord& record) {
+  std::uint64_t reissued = client_->stats().reissued;
+  for (const auto& [number, history] : record.histories) {
+    for (const Call& call : history.calls) {
+      ++figures_.calls;
+      if (call.good()) ++figures_.acknowledged;
+    }
+    figures_.watched += history.seen.size();
+    reissued += history.reissued;
+  }
+  figures_.reissued = std::max(figures_.reissued, reissued);
+  std::cerr << "round " << rounds_ << ": " << figures_.cycles << " cycles, " << figures_.calls
+            << " calls, " << figures_.verdict.faults() << " faults" << std::endl;
+}
+
+/// Stopped as an operator would, and started again: everything is as it was.
+void Conductor::last_restart(const RoundRecord& record) {
+  for (const std::string& bad : crew_->quit()) fault(Fault::other, "at its end " + bad);
+  for (const char* when : {"after the last round", "and once more"}) {
+    terminate(when);
+    serve();
+    RoundRecord again;
+    read_state(again);
+    for (const auto& [key, entry] : record.state) {
+      if (key.starts_with(prefix() + "eph/")) continue;
+      const auto found = again.state.find(key);
+      if (found == again.state.end() || found->second.value != entry.value ||
+          found->second.revision != entry.revision) {
+        fault(Fault::lost, key + " is not the same after SIGTERM and a restart");
+      }
+    }
+  }
+  client_.reset();
+  terminate("at the end");
+}
+
+// ---- small things ------------------------------------------------------------------------------
+
+template <class Ask>
+void Conductor::own(Call call, Ask&& ask) {
+  call.id = history_.calls.size() + 1;
+  call.invoked = now();
+  try {
+    ask(call);
+  } catch (const Error& e) {
+    call.error = std::string(name_of(e.code())) + ": " + e.what();
+  }
+  call.answered = now();
+  const bool failed = !call.error.empty();
+  history_.calls.push_back(std::move(call));
+  if (!failed) return;
+  fault(Fault::failed, "the conductor's " + describe(history_.calls.back()));
+  throw Hopeless();
+}
+
+void Conductor::fault(Fault fault, const std::string& text) {
+  Verdict one;
+  ++one.counts[static_cast<std::size_t>(fault)];
+  one.evidence.push_back(std::string(kFaultNames[static_cast<std::size_t>(fault)]) + ": " + text);
+  figures_.verdict.add(one);
+}
+
+void Conductor::pause(unsigned least_ms, unsigned most_ms) {
+  std::this_thread::sleep_for(
+      random_.between(std::chrono::milliseconds(least_ms), std::chrono::milliseconds(most_ms)));
+}
+
+}  // namespace c10dd::torture

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kill loop: rounds of cycles. In a cycle the daemon is killed under load and started again; at
+// the end of a round all calls must have ended, and what everybody saw is judged.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "tests/sim/random.h"
+#include "tests/torture/crew.h"
+#include "tests/torture/daemon.h"
+#include "tests/torture/judge.h"
+
+namespace c10dd::torture {
+
+struct Settings {
+  unsigned cycles = 100;
+  unsigned round = 20;  ///< cycles of a round
+  unsigned workers = 3;
+  unsigned keys = 0;  ///< that are there all the time
+  std::uint64_t seed = 0;
+  std::string program;  ///< this one
+  DaemonOptions daemon;
+};
+
+struct Figures {
+  unsigned cycles = 0;
+  unsigned starts_killed = 0;  ///< killed again before they had said that they listen
+  unsigned frozen = 0;         ///< stopped for a while before
+  unsigned ended_gently = 0;   ///< by SIGTERM, under load
+  unsigned processes_killed = 0;
+  unsigned failed_restarts = 0;
+  std::uint64_t calls = 0;
+  std::uint64_t acknowledged = 0;
+  std::uint64_t reissued = 0;
+  std::uint64_t watched = 0;
+  std::vector<double> restart_ms;  ///< from the start of the process to its first answer
+  Verdict verdict;
+
+  bool good() const { return failed_restarts == 0 && verdict.faults() == 0; }
+};
+
+class Conductor {
+ public:
+  explicit Conductor(const Settings& settings);
+
+  /// Until all cycles are over, something is wrong, or `interrupted`.
+  const Figures& run(const std::atomic<bool>& interrupted);
+
+ private:
+  void begin_round();
+  void cycle();
+  bool freeze();
+  void terminate(const std::string& when);
+  void serve();
+  void visit();
+  void end_round();
+  void end_of_sessions();
+  void drain(const std::string& queue);
+  void read_state(RoundRecord& record);
+  void take_figures(const RoundRecord& record);
+  void last_restart(const RoundRecord& record);
+
+  template <class Ask>
+  void own(Call call, Ask&& ask);
+  void fault(Fault fault, const std::string& text);
+  void pause(unsigned least_ms, unsigned most_ms);
+  std::string prefix() const { return "r" + std::to_string(rounds_) + "/"; }
+
+  const Settings settings_;
+  sim::Random random_;
+  Daemon daemon_;
+  std::shared_ptr<Client> client_;
+  std::unique_ptr<Crew> crew_;
+  History history_;  // of this process, in this round
+  unsigned rounds_ = 0;
+  std::uint64_t first_kill_ = 0;
+  RoundRecord last_;
+  Figures figures_;
+};
+
+}  // namespace c10dd::torture

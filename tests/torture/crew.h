@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The client processes of the kill loop. Each lives until it is killed itself; another one, with a
+// number of its own, takes its place then.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/torture/child.h"
+#include "tests/torture/desk.h"
+
+namespace c10dd::torture {
+
+struct CrewOptions {
+  std::string program;  ///< this one
+  std::string url;
+  std::string directory;
+  std::uint64_t seed = 0;
+  unsigned size = 3;
+};
+
+class Crew {
+ public:
+  explicit Crew(const CrewOptions& options);
+
+  void begin(const Place& place);
+  /// The processes that have not stopped in time.
+  std::vector<unsigned> stop() { return obey("stop"); }
+  std::vector<unsigned> finish() { return obey("finish"); }
+
+  /// SIGKILL for one of them, but never the first; another one takes its place.
+  void kill_one(std::uint64_t choice);
+
+  /// Closes all clients as a program would that ends; those that did not end well.
+  std::vector<std::string> quit();
+
+  std::set<unsigned> living() const;
+  const std::set<unsigned>& killed() const { return killed_; }  ///< in this round
+  /// What the processes that were in this round have written.
+  std::map<unsigned, History> histories() const;
+  void remove_histories() const;
+
+ private:
+  struct Member {
+    unsigned number = 0;
+    std::unique_ptr<Child> child;
+  };
+
+  Member hire();
+  std::string begin_line(unsigned number) const;
+  std::string path(unsigned number) const;
+  std::vector<unsigned> obey(const std::string& command);
+  std::set<unsigned> numbers() const;
+
+  const CrewOptions options_;
+  std::vector<Member> members_;
+  Place place_;
+  unsigned rounds_ = 0;
+  unsigned hired_ = 0;
+  std::set<unsigned> killed_;
+};
+
+}  // namespace c10dd::torture

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real daemon, to be killed again and again and started on the same port and directory.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "tests/torture/child.h"
+
+namespace c10dd::torture {
+
+struct DaemonOptions {
+  std::string program;
+  std::string engine;  ///< a URL; DIR in it is the directory
+  std::string durability;
+  std::string directory;
+};
+
+class Daemon {
+ public:
+  explicit Daemon(const DaemonOptions& options);
+  ~Daemon();
+  Daemon(const Daemon&) = delete;
+
+  /// Starts it and does not wait for it.
+  void spawn();
+  /// Whether it has said that it listens; waits for that.
+  bool ready(std::chrono::nanoseconds patience);
+
+  /// SIGKILL; returns when it is dead.
+  void kill();
+  void signal(int number) { child_->signal(number); }
+  /// Nothing while it lives; else how it ended.
+  std::optional<int> ended() { return child_->ended(); }
+  /// SIGTERM; how it ended, nothing if it did not in time.
+  std::optional<int> terminate(std::chrono::nanoseconds patience);
+
+  const std::string& address() const { return address_; }
+  /// The end of its log.
+  std::string last_words() const;
+
+ private:
+  std::vector<std::string> command_;
+  std::string log_;
+  std::string address_;
+  int reserved_ = -1;
+  std::unique_ptr<Child> child_;
+};
+
+}  // namespace c10dd::torture

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// c10dd-torture: the real daemon under real clients is killed at random moments, again and again,
+// and everything that the clients were told is held against what is there afterwards.
+// Exit codes: 0 nothing is wrong; 1 something is, the output says what; 64 bad option.
+#include <signal.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+#include <random>
+
+#include "tests/torture/conductor.h"
+#include "tests/torture/worker.h"
+
+namespace c10dd::torture {
+namespace {
+
+constexpr int kBadOption = 64;
+
+std::atomic<bool> interrupted = false;
+
+struct CommandLine {
+  Settings settings;
+  std::string parent;    ///< of the directory
+  bool discard = false;  ///< the directory, whatever was found
+  WorkerOptions worker;
+  bool is_worker = false;
+};
+
+/// Exits by itself after --help and on a bad option.
+CommandLine parse(int argc, char** argv) {
+  CommandLine line;
+  Settings& s = line.settings;
+  s.program = std::filesystem::read_symlink("/proc/self/exe");
+  s.daemon.program = std::filesystem::path(s.program).replace_filename("c10dd");
+  s.daemon.engine = "rocksdb:DIR";
+  s.daemon.durability = "fsync";
+  s.seed = std::random_device()();
+  line.parent = std::filesystem::temp_directory_path();
+  CLI::App app{"Kills the daemon under load, again and again, and checks what its clients saw.",
+               "c10dd-torture"};
+  app.set_help_flag("-h,--help", "print this");
+  app.option_defaults()->take_last();
+  app.add_option("--cycles", s.cycles, "how often, default 100")->check(CLI::Range(1U, 1'000'000U));
+  app.add_option("--seed", s.seed, "of everything that is chosen; when things happen differs");
+  app.add_option("--engine", s.daemon.engine,
+                 "default rocksdb:DIR; DIR is a directory made for it");
+  app.add_option("--durability", s.daemon.durability, "default fsync");
+  app.add_option("--daemon", s.daemon.program, "instead of the c10dd beside this program");
+  app.add_option("--processes", s.workers, "with clients, default 3")->check(CLI::Range(1U, 16U));
+  app.add_option("--round", s.round, "cycles until everything is judged, default 20")
+      ->check(CLI::Range(1U, 1000U));
+  app.add_option("--keys", s.keys, "of 100 B that are there all the time, default 0")
+      ->check(CLI::Range(0U, 4'000'000U));
+  app.add_option("--directory", line.parent, "where state and histories lie, default the system's")
+      ->check(CLI::ExistingDirectory);
+  app.add_flag("--discard", line.discard, "keep no directory when something is wrong");
+  auto* worker = app.add_option("--worker", line.worker.number)->group("");
+  app.add_option("--url", line.worker.url)->group("");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    std::exit(app.exit(e) == 0 ? 0 : kBadOption);
+  }
+  line.is_worker = worker->count() > 0;
+  line.worker.seed = s.seed;
+  return line;
+}
+
+double percentile(std::vector<double> sorted, double share) {
+  if (sorted.empty()) return 0;
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))];
+}
+
+void print(const Figures& f) {
+  const auto line = [](const char* name, std::uint64_t value) {
+    std::printf("%-22s %llu\n", name, static_cast<unsigned long long>(value));
+  };
+  line("cycles", f.cycles);
+  line("  killed in the start", f.starts_killed);
+  line("  frozen before", f.frozen);
+  line("  ended by SIGTERM", f.ended_gently);
+  line("client processes killed", f.processes_killed);
+  line("operations", f.calls);
+  line("acknowledged", f.acknowledged);
+  line("sent again", f.reissued);
+  for (std::size_t i = 0; i < kFaults; ++i) {
+    line(std::string(kFaultNames[i]).c_str(), f.verdict.counts[i]);
+  }
+  line("changes watched", f.watched);
+  line("keys searched", f.verdict.keys_judged);
+  line("  undecided", f.verdict.keys_undecided);
+  line("failed restarts", f.failed_restarts);
+  std::printf("%-22s p50 %.0f ms, p99 %.0f ms, max %.0f ms\n", "restart to serving",
+              percentile(f.restart_ms, 0.5), percentile(f.restart_ms, 0.99),
+              percentile(f.restart_ms, 1));
+  std::fflush(stdout);
+}
+
+int torture(CommandLine line) {
+  std::string directory = line.parent + "/c10dd-torture-XXXXXX";
+  if (::mkdtemp(directory.data()) == nullptr) {
+    throw std::runtime_error("cannot make a directory in " + line.parent);
+  }
+  line.settings.daemon.directory = directory;
+  std::cerr << "seed " << line.settings.seed << ", directory " << directory << std::endl;
+  bool good = false;
+  {
+    Conductor conductor(line.settings);
+    const Figures& figures = conductor.run(interrupted);
+    good = figures.good();
+    print(figures);
+    for (const std::string& text : figures.verdict.evidence) std::cout << text << "\n";
+  }
+  if (good || line.discard) std::filesystem::remove_all(directory);
+  if (good) return 0;
+  std::cout << "FAILED with --seed " << line.settings.seed;
+  if (!line.discard) std::cout << "; histories, state and log are in " << directory;
+  std::cout << std::endl;
+  return 1;
+}
+
+int run(int argc, char** argv) {
+  CommandLine line = parse(argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (line.is_worker) return run_worker(line.worker);
+  for (const int number : {SIGINT, SIGTERM}) ::signal(number, [](int) { interrupted = true; });
+  return torture(std::move(line));
+}
+
+}  // namespace
+}  // namespace c10dd::torture
+
+int main(int argc, char** argv) {
+  try {
+    return c10dd::torture::run(argc, argv);
+  } catch (const std::exception& e) {
+    std::cerr << "c10dd-torture: " << e.what() << "\n";
+    return 1;
+  }
+}

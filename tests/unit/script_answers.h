@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of tests/unit/scripts: an Answer to the text that stands after the arrow.
+#pragma once
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "protocol/fields.h"
+#include "protocol/ops.h"
+#include "protocol/wording.h"
+
+namespace c10dd::script {
+
+/// 64 equal bytes and more are shown as `x*64`, none as "".
+inline std::string fold(const Bytes& bytes) {
+  if (bytes.empty()) return "\"\"";
+  if (bytes.size() < 64 || bytes.find_first_not_of(bytes[0]) != Bytes::npos) return bytes;
+  return std::string(1, bytes[0]) + "*" + std::to_string(bytes.size());
+}
+
+inline std::string list_text(const std::vector<Bytes>& list) {
+  std::string text;
+  for (const Bytes& item : list) text += ' ' + fold(item);
+  return text;
+}
+
+/// REVISION:KEY=VALUE or REVISION:-KEY of each change, and where to go on.
+inline std::string changes_text(const Changes& changes) {
+  std::string text;
+  for (const Change& change : changes.changes) {
+    text += ' ' + std::to_string(change.revision) + ':';
+    text += change.removed ? '-' + fold(change.key) : fold(change.key) + '=' + fold(change.value);
+  }
+  text += " next=" + std::to_string(changes.next);
+  if (changes.skip != 0) text += " skip=" + std::to_string(changes.skip);
+  return text;
+}
+
+/// The text of an answer, as it stands after the arrow. A failure is its code.
+inline std::string text_of(const Answer& answer) {
+  if (!answer) return std::string(name_of(answer.error().code));
+  std::string text = "ok";
+  std::visit(
+      [&]<class Body>(const Body& body) {
+        if constexpr (std::is_same_v<Body, Welcome>) {
+          if (body.expiry != limits::kSessionExpiry) text += " expiry " + human(body.expiry);
+        }
+        if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value);
+        if constexpr (std::is_same_v<Body, Values>) text += list_text(body.values);
+        if constexpr (std::is_same_v<Body, Checked>) text += body.all ? " yes" : " no";
+        if constexpr (std::is_same_v<Body, Counter>) text += ' ' + std::to_string(body.value);
+        if constexpr (std::is_same_v<Body, Counted>) text += ' ' + std::to_string(body.count);
+        if constexpr (std::is_same_v<Body, Appended>) text += ' ' + std::to_string(body.bytes);
+        if constexpr (std::is_same_v<Body, Popped>) text += ' ' + fold(body.value);
+        if constexpr (std::is_same_v<Body, Removed>) text += body.existed ? " existed" : " absent";
+        if constexpr (std::is_same_v<Body, KeyPage>) {
+          text += list_text(body.keys) + (body.more ? " ..." : "");
+        }
+        if constexpr (std::is_same_v<Body, Compared>) {
+          text += body.swapped  ? std::string(" swapped")
+                  : body.exists ? " kept " + fold(body.current)
+                                : " missing";
+        }
+        if constexpr (std::is_same_v<Body, Transacted>) {
+          text += body.applied ? " applied" : " refused " + std::to_string(body.failed);
+          for (const std::int64_t sum : body.sums) text += ' ' + std::to_string(sum);
+        }
+        if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
+        if constexpr (std::is_same_v<Body, Exchanged>) {
+          std::vector<Bytes> parts;
+          wire::Reader reader(body.chunk.view());
+          reader.get(parts);
+          if (body.offset == 0 && body.chunk.length == body.total && reader.ok()) {
+            text += list_text(parts);
+          } else {
+            text += " bytes " + std::to_string(body.offset) + "+" +
+                    std::to_string(body.chunk.length) + " of " + std::to_string(body.total);
+          }
+        }
+      },
+      *answer);
+  return text;
+}
+
+}  // namespace c10dd::script
