@@ -41,8 +41,8 @@ void History::add(Change change, std::vector<Row>& rows) {
     insert(last_, std::move(change), recent_);
   }
   while (recent_.size() > quotas_.history_changes || bytes_ - kept_bytes_ > quotas_.history_bytes) {
-    start_ = std::max(planted(Planted::history_start_sinks) ? 0 : start_,
-                      recent_.front().revision + 1);
+    start_ =
+        std::max(planted(Planted::history_start_sinks) ? 0 : start_, recent_.front().revision + 1);
     drop(recent_);
   }
   const bool full = kept_.size() > quotas_.history_changes || kept_bytes_ > quotas_.history_bytes;

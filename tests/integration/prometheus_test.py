@@ -119,7 +119,8 @@ class Scrape(unittest.TestCase):
     def start_demo(self):
         demo = subprocess.Popen(
             [sys.executable, "-B", os.path.join(SOURCE, "examples/digits/demo.py"),
-             "--hold", "120"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+             "--hold", "120", "--epochs", "96"],  # long enough for several scrapes
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.processes.append(demo)
         return demo
 
