@@ -54,6 +54,13 @@ struct JobSlot {
     std::uint64_t number = 0;  ///< of all of the job's; answers held for an older one do not leave
   };
 
+  /// A hello whose refusal waits at the gate: it shows the job's state.
+  struct Refused {
+    std::shared_ptr<AnswerSink> sink;
+    std::uint32_t channel = 0;
+    std::uint64_t sequence = 0;
+  };
+
   JobSlot(Shard& of, std::string job_name, std::string run_name, JobNumber its)
       : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
 
@@ -69,7 +76,8 @@ struct JobSlot {
   std::vector<Row> rows;     ///< not yet handed to the engine
   Revision handed_over = 0;  ///< revision up to which rows were handed over
   std::map<SessionId, Attachment> attached;
-  std::uint64_t attachments = 0;  ///< so far
+  std::map<std::uint64_t, Refused> refused;  ///< by number, like attachments
+  std::uint64_t attachments = 0;             ///< so far, with the refused
   std::vector<std::function<void()>> when_loaded;
   bool touched = false;               ///< in this turn
   std::optional<TimePoint> deadline;  ///< its place in Shard::deadlines_

@@ -238,6 +238,11 @@ void Shard::release(const JobRef& slot) {
     const OpInfo* op = find_op(reply.op);
     const Code outcome = reply.answer ? Code::ok : reply.answer.error().code;
     tally_.answered(*op, outcome, Duration(reply.arrived_ns == 0 ? 0 : left - reply.arrived_ns));
+    if (const auto refused = slot->refused.extract(reply.attachment)) {
+      const JobSlot::Refused& to = refused.mapped();
+      refuse({to.sink, to.channel, to.sequence, {}, {}}, reply.answer.error());
+      continue;
+    }
     const auto it = slot->attached.find(reply.to);
     if (it == slot->attached.end() || it->second.number != reply.attachment) continue;
     const JobSlot::Attachment attachment = it->second;
@@ -262,8 +267,8 @@ void Shard::watch_deadline(const JobRef& slot) {
 void Shard::arm_timer() {
   if (deadlines_.empty()) return;
   const Duration left = deadlines_.begin()->first - time_.now();
-  const auto at = std::chrono::steady_clock::now() +
-                  std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
+  const auto at =
+      std::chrono::steady_clock::now() + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
   if (timer_set_ && timer_.expiry() <= at) return;
   timer_set_ = true;
   timer_.expires_at(at);

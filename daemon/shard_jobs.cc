@@ -150,8 +150,12 @@ void Shard::attach(const JobRef& slot, const Greeting& greeting) {
     slot->attached[hello.session] = {greeting.sink, greeting.channel, ++slot->attachments};
     greeting.on_open(slot);
   } else {
-    refuse(greeting, effects.replies.front().answer.error());
-    effects.replies.erase(effects.replies.begin());
+    // From the state that it shows, a stranger to the job could be told wrong: on a shared engine
+    // only the owner may say that a client has seen more than there is.
+    core::Reply& reply = effects.replies.front();
+    reply.kind = OpKind::read;
+    reply.attachment = ++slot->attachments;
+    slot->refused[reply.attachment] = {greeting.sink, greeting.channel, greeting.sequence};
   }
   perform(slot, std::move(effects));
 }
@@ -180,6 +184,9 @@ void Shard::drop(const JobRef& slot, const Failure& reason) {
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
   for (const auto& [session, attachment] : std::exchange(slot->attached, {})) {
     attachment.sink->end_session(attachment.channel, reason);
+  }
+  for (const auto& [attachment, to] : std::exchange(slot->refused, {})) {
+    refuse({to.sink, to.channel, to.sequence, {}, {}}, reason);
   }
 }
 

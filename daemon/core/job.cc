@@ -156,6 +156,7 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
   const Stamp& seen = hello.seen;
   const bool newer = seen.epoch > start_.epoch || seen.revision > revision_;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
+    step.observe(revision_);
     return refuse(Code::state_rolled_back,
                   "the daemon holds less than this client has seen: client incarnation " +
                       std::to_string(seen.incarnation) + " revision " +
@@ -198,10 +199,9 @@ Job::Maybe Job::on(Step& step, const Cancel& cancel) {
   if (planted(Planted::cancel_keeps_claim)) return answer(Done{});
   const auto claim =
       sessions_.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
-  if (claim) {
-    give_back(step, *claim);
-    step.observe(step.next);
-  }
+  // A repeated cancel finds no claim: it, too, must not be acknowledged before the item is back.
+  step.observe(claim ? step.next : queues_.observed());
+  if (claim) give_back(step, *claim);
   return answer(Done{});
 }
 

@@ -85,7 +85,7 @@ void Daemon::perform(const SlotRef& slot, core::Effects effects, const core::Ori
   for (core::Reply& reply : effects.replies) {
     spoil(reply);
     const auto to = slot->attached.find(reply.to);
-    reply.attachment = to == slot->attached.end() ? 0 : to->second.number;
+    if (to != slot->attached.end()) reply.attachment = to->second.number;
     slot->gate->hold(std::move(reply));
   }
   touch(slot);
@@ -205,6 +205,11 @@ void Daemon::refuse_held(const SlotRef& slot) {
 void Daemon::release(const SlotRef& slot) {
   if (slot->dropped) return;
   for (core::Reply& reply : slot->gate->take_released()) {
+    if (const auto refused = slot->refused.extract(reply.attachment)) {
+      const Slot::Refused& to = refused.mapped();
+      refuse(to.connection, to.channel, to.sequence, reply.answer.error());
+      continue;
+    }
     auto it = slot->attached.find(reply.to);
     if (it == slot->attached.end()) continue;
     const Slot::Attachment attachment = it->second;

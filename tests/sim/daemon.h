@@ -60,6 +60,11 @@ class Daemon final : public Process, public Endpoint {
       std::uint32_t channel = 0;
       std::uint64_t number = 0;  ///< never used again in this process
     };
+    struct Refused {
+      ConnectionRef connection;
+      std::uint32_t channel = 0;
+      std::uint64_t sequence = 0;
+    };
     std::string name;
     JobNumber number = 0;
     Epoch epoch = 0;
@@ -70,6 +75,7 @@ class Daemon final : public Process, public Endpoint {
     std::vector<Row> rows;
     Revision handed_over = 0;
     std::map<SessionId, Attachment> attached;
+    std::map<std::uint64_t, Refused> refused;
     std::vector<std::function<void()>> when_loaded;
     bool touched = false;
   };

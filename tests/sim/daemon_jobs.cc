@@ -182,7 +182,6 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
     slot->attached[hello.session] = {connection, channel, ++attachments_};
     facts.is_here(world_.now(), true);
     on_open(slot);
-    perform(slot, std::move(effects));
   } else {
     const Failure reason = effects.replies.front().answer.error();
     facts.ended = facts.ended || reason.code == Code::session_expired;
@@ -190,8 +189,12 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
         facts.longest_away(world_.now()) < swarm_.session_expiry * 94 / 100) {
       world_.violated("lives", "a session has expired that was not away long enough");
     }
-    refuse(connection, channel, sequence, reason);
+    core::Reply& reply = effects.replies.front();
+    reply.kind = OpKind::read;
+    reply.attachment = ++attachments_;
+    slot->refused[reply.attachment] = {connection, channel, sequence};
   }
+  perform(slot, std::move(effects));
 }
 
 void Daemon::drop(const SlotRef& slot, const Failure& reason) {
@@ -203,6 +206,9 @@ void Daemon::drop(const SlotRef& slot, const Failure& reason) {
   for (const auto& [session, attachment] : std::exchange(slot->attached, {})) {
     records_.sessions[session].is_here(world_.now(), false);
     end_session(attachment, reason);
+  }
+  for (const auto& [attachment, to] : std::exchange(slot->refused, {})) {
+    refuse(to.connection, to.channel, to.sequence, reason);
   }
 }
 
