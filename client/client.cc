@@ -9,6 +9,7 @@
 #include <random>
 
 #include "client/connection.h"
+#include "client/daemon_membership.h"
 #include "client/daemon_store.h"
 #include "client/meeting.h"
 #include "client/recorder.h"
@@ -120,6 +121,10 @@ Client::~Client() {
 }
 
 std::shared_ptr<JobStore> Client::store() { return impl_->store; }
+
+std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
+  return client::join_group(shared_from_this(), impl_->connection, options);
+}
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {
   impl_->meetings.barrier(name, options);

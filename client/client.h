@@ -79,7 +79,10 @@ struct CollectiveCount {
   std::uint64_t payload_bytes = 0;
 };
 
-class Client {
+class Membership;
+struct RendezvousOptions;
+
+class Client : public std::enable_shared_from_this<Client> {
  public:
   /// url: c10dd://host:port/job. Throws InvalidArgument for a bad URL, TimedOut when no daemon
   /// answers in time, Error with the daemon's reason when it refuses.
@@ -96,8 +99,14 @@ class Client {
 
   std::shared_ptr<JobStore> store();
 
-  /// Returns when all ranks of the group have called it as often as this one. Counts the calls per
-  /// (name, generation); after a TimedOut the next call takes the same place again.
+  /// Joins a group: blocks until a generation has formed that has this process. Throws TimedOut
+  /// saying who is here and who is missing, InvalidArgument, or Error when the members disagree on
+  /// the group's options. The membership keeps the connection.
+  std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
+
+  /// Returns when all ranks of the group have called it as often as this one, or throws with the
+  /// same reason for all of them: the first time-out ends it for everybody. Counts the calls per
+  /// (name, generation).
   void barrier(const std::string& name, const BarrierOptions& options);
 
   /// A barrier that carries data: what to bring and what comes back is decided by the shape.

@@ -166,7 +166,7 @@ void Connection::State::make_connection(Lock& lock) {
     socket = std::move(*made);
     core.connected(boot_time());
   } else {
-    core.closed(made.error().detail, boot_time());
+    core.closed(made.error().detail, boot_time(), made.error().code == Code::not_found);
   }
 }
 
@@ -298,6 +298,21 @@ Answer Connection::call(Request request, Duration limit, Recall* recall) {
   if (recall == nullptr) return state_->call(lock, std::move(request), limit);
   if (recall->reason_) return *recall->reason_;
   return state_->call(lock, std::move(request), limit, &recall->call_);
+}
+
+void Connection::post(Request request, Duration limit) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  if (state_->closing) return;
+  state_->core.call(std::move(request), limit, boot_time());
+  state_->flush();
+  state_->settle();
+}
+
+Duration Connection::unvouched() const {
+  if (state_->forked()) return Duration::zero();
+  const State::Lock lock(state_->mutex);
+  return boot_time() - state_->core.vouched();
 }
 
 void Connection::recall(Recall& recall, Failure reason) {

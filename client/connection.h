@@ -36,6 +36,12 @@ class Connection {
   /// Blocks until the answer; `limit` holds for requests without a time-out of their own.
   Answer call(Request request, Duration limit, Recall* recall = nullptr);
 
+  /// Sends a request whose answer nobody waits for.
+  void post(Request request, Duration limit);
+
+  /// How long ago Core::vouched() was.
+  Duration unvouched() const;
+
   /// The call that carries it now, and all later ones, end with this failure.
   void recall(Recall& recall, Failure reason);
 

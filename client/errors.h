@@ -3,6 +3,7 @@
 // Standard library only.
 #pragma once
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -16,7 +17,9 @@ namespace c10dd {
 struct Missing {
   Rank rank = 0;
   std::string host;   ///< empty when the rank never connected
-  std::string cause;  ///< "never_connected", "not_arrived", "disconnected", ...
+  std::string cause;  ///< never_connected, not_arrived, disconnected, elsewhere, silent or dead
+  std::string doing;  ///< where it is instead, its phase and step, or how it ended; may be empty
+  std::chrono::nanoseconds silent_for{0};  ///< since its last sign of life
 };
 
 /// Base of all errors of the SDK. what() is one sentence for people.
@@ -83,10 +86,22 @@ class QuotaExceeded : public Error {
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// The operation was given up by abort() or cancel(), or because its group failed.
+/// The operation was given up by abort() or cancel(), or because its group failed. When members of
+/// a generation were lost, missing() has them.
 class Aborted : public Error {
  public:
-  explicit Aborted(const std::string& detail) : Error(Code::aborted, detail) {}
+  explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})
+      : Error(Code::aborted, detail), missing_(std::move(missing)) {}
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ private:
+  std::vector<Missing> missing_;
+};
+
+/// The group has a newer generation than the one that the operation was bound to: join it.
+class StaleGeneration : public Error {
+ public:
+  explicit StaleGeneration(const std::string& detail) : Error(Code::stale_generation, detail) {}
 };
 
 }  // namespace c10dd

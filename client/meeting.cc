@@ -30,7 +30,14 @@ void MeetingPoint::passed(const Place& place, std::uint64_t sequence) {
   next = std::max(next, sequence + 1);
 }
 
-void MeetingPoint::barrier(const std::string& name, const BarrierOptions& options) {
+Answer MeetingPoint::meet(const Place& place, std::uint64_t sequence, Request request,
+                          Duration timeout) {
+  Answer answer = connection_->call(std::move(request), timeout);
+  if (!answer && answer.error().recorded) passed(place, sequence);
+  return answer;
+}
+
+void MeetingPoint::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
   const Place place(Barrier::op.code, name, options.generation, options.rank);
   Barrier request;
   request.group = name;
@@ -39,14 +46,16 @@ void MeetingPoint::barrier(const std::string& name, const BarrierOptions& option
   request.rank = options.rank;
   request.world_size = options.world_size;
   request.timeout = options.timeout;
+  request.world = std::move(bound.world);
+  request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
-  expect<Done>(connection_->call(std::move(request), options.timeout));
+  expect<Done>(meet(place, sequence, std::move(request), options.timeout));
   passed(place, sequence);
 }
 
 std::vector<std::string> MeetingPoint::exchange(const std::string& name,
                                                 std::vector<std::string> parts,
-                                                const ExchangeOptions& options) {
+                                                const ExchangeOptions& options, Bound bound) {
   const Place place(Exchange::op.code, name, options.generation, options.rank);
   Exchange request;
   request.group = name;
@@ -58,9 +67,11 @@ std::vector<std::string> MeetingPoint::exchange(const std::string& name,
   request.root = options.root;
   request.parts = std::move(parts);
   request.timeout = options.timeout;
+  request.world = std::move(bound.world);
+  request.participants = std::move(bound.participants);
+  const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {
-    Exchanged got = expect<Exchanged>(connection_->call(std::move(what), options.timeout));
-    return got;
+    return expect<Exchanged>(meet(place, sequence, std::move(what), options.timeout));
   };
   Exchange rest = request;
   rest.parts.clear();
@@ -80,7 +91,7 @@ std::vector<std::string> MeetingPoint::exchange(const std::string& name,
   }
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
-  passed(place, rest.sequence);
+  passed(place, sequence);
   return std::move(*list);
 }
 

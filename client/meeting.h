@@ -20,15 +20,22 @@ namespace c10dd::client {
 /// bytes are not exactly that.
 Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 
+/// The group whose generation a meeting is bound to, and who of it meets.
+struct Bound {
+  std::string world = {};
+  std::vector<Rank> participants = {};
+};
+
 class MeetingPoint {
  public:
   explicit MeetingPoint(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Both throw; a meeting that failed is met again by the next call.
-  void barrier(const std::string& name, const BarrierOptions& options);
+  /// Both throw. A meeting that has an outcome, good or bad, is over for everybody: the next call
+  /// means the next one. Only when this client gave up without one, the next call is for the same.
+  void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
-                                    const ExchangeOptions& options);
+                                    const ExchangeOptions& options, Bound bound = {});
 
  private:
   /// Operation code, name, generation, rank.
@@ -36,6 +43,7 @@ class MeetingPoint {
 
   std::uint64_t sequence_of(const Place& place);
   void passed(const Place& place, std::uint64_t sequence);
+  Answer meet(const Place& place, std::uint64_t sequence, Request request, Duration timeout);
 
   std::shared_ptr<Connection> connection_;
   std::mutex mutex_;

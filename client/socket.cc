@@ -101,7 +101,8 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     if (error == 0) return socket;
     if (error == EINTR) break;
   }
-  return failure(Code::unavailable, "connect: " + error_text(error));
+  return failure(error == ECONNREFUSED ? Code::not_found : Code::unavailable,
+                 "connect: " + error_text(error));
 }
 
 }  // namespace c10dd::client

@@ -30,6 +30,7 @@ class Descriptor {
 
 /// A non-blocking connection to host:port ([host]:port for IPv6): all addresses of the name are
 /// tried in turn, each for at most `patience`. Returns early when `interrupt` becomes readable.
+/// not_found: the machine is there and nobody listens.
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
 /// The text of an errno, as error texts are written here.

@@ -16,17 +16,20 @@ std::string name_of_cause(MissingRank::Cause cause) {
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
+std::vector<Missing> missing_of(const Failure& reason) {
+  std::vector<Missing> missing;
+  for (const MissingRank& m : reason.missing) {
+    missing.push_back({m.rank, m.host, name_of_cause(m.cause), m.doing, m.silent_for});
+  }
+  return missing;
+}
+
 }  // namespace
 
 void throw_failure(const Failure& reason) {
   switch (reason.code) {
-    case Code::timed_out: {
-      std::vector<Missing> missing;
-      for (const MissingRank& m : reason.missing) {
-        missing.push_back({m.rank, m.host, name_of_cause(m.cause)});
-      }
-      throw TimedOut(reason.detail, std::move(missing));
-    }
+    case Code::timed_out:
+      throw TimedOut(reason.detail, missing_of(reason));
     case Code::not_found:
       throw NotFound(reason.detail);
     case Code::invalid_argument:
@@ -34,7 +37,9 @@ void throw_failure(const Failure& reason) {
     case Code::state_rolled_back:
       throw StateRolledBack(reason.detail);
     case Code::aborted:
-      throw Aborted(reason.detail);
+      throw Aborted(reason.detail, missing_of(reason));
+    case Code::stale_generation:
+      throw StaleGeneration(reason.detail);
     case Code::outcome_unknown:
       throw OutcomeUnknown(reason.detail);
     case Code::compacted:
@@ -58,7 +63,6 @@ void throw_failure(const Failure& reason) {
     case Code::session_unknown:
     case Code::session_superseded:
     case Code::session_expired:
-    case Code::stale_generation:
     case Code::not_owner:
     case Code::unavailable:
     case Code::permission_denied:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/client.h"
+#include "client/membership.h"
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
 
@@ -69,6 +70,43 @@ class ClientBootstrap final : public Bootstrap {
   const World world_;
 };
 
+/// The exchange is bound to the generation: it fails at once when a member is lost.
+class MemberBootstrap final : public Bootstrap {
+ public:
+  explicit MemberBootstrap(std::shared_ptr<Membership> membership)
+      : membership_(std::move(membership)) {}
+
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
+    return membership_->exchange("process_group/" + membership_->group(), std::move(parts),
+                                 {.shape = ExchangeShape::transpose, .timeout = timeout});
+  }
+  std::string local_address() const override {
+    return address_towards(membership_->client()->address());
+  }
+
+ private:
+  const std::shared_ptr<Membership> membership_;
+};
+
+/// Aborts a group when its generation has ended; lives as long as the group.
+class AbortAtEnd final : public Hook {
+ public:
+  void before(const CollectiveCall&) noexcept override {}
+  void after(const CollectiveCall&) noexcept override {}
+
+  void watch(Membership& membership, std::uint64_t generation,
+             const std::shared_ptr<ProcessGroup>& group) {
+    subscription_ =
+        membership.on_change([weak = std::weak_ptr(group), generation](const GroupState& state) {
+          const auto watched = weak.lock();
+          if (watched && state.ended(generation)) watched->abort(state.reason);
+        });
+  }
+
+ private:
+  std::shared_ptr<void> subscription_;
+};
+
 class ClientRecorder final : public CollectiveRecorder {
  public:
   explicit ClientRecorder(std::shared_ptr<Client> client) : client_(std::move(client)) {}
@@ -87,6 +125,24 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
                                        options.backend, world.size));
   return open(std::make_shared<ClientBootstrap>(std::move(client), world), world,
               std::move(options));
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> membership,
+                                                 GroupOptions options, std::string kind) {
+  if (!membership) throw InvalidArgument("process group: membership is null");
+  const Generation now = membership->generation();
+  const World world = {.rank = now.rank,
+                       .size = now.size,
+                       .generation = now.number,
+                       .name = membership->group(),
+                       .kind = std::move(kind)};
+  const auto recorder = std::make_shared<ClientRecorder>(membership->client());
+  options.hooks.push_back(measure_into(recorder, world.kind, options.backend, world.size));
+  const auto guard = std::make_shared<AbortAtEnd>();
+  options.hooks.push_back(guard);
+  auto group = open(std::make_shared<MemberBootstrap>(membership), world, std::move(options));
+  guard->watch(*membership, now.number, group);
+  return group;
 }
 
 }  // namespace c10dd

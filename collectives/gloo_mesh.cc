@@ -169,10 +169,10 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
     return failure(Code::unavailable,
                    "gloo: cannot open process group \"" + setup.world.name + "\": " + error.what());
   }
-  return failure(Code::unavailable,
-                 "gloo: no connection with " + named(absent) + " of " + std::to_string(size) +
-                     " within " + human(setup.options.open_timeout) +
-                     ", the last at " + why + "; look for a firewall or a rank that died");
+  return failure(Code::unavailable, "gloo: no connection with " + named(absent) + " of " +
+                                        std::to_string(size) + " within " +
+                                        human(setup.options.open_timeout) + ", the last at " + why +
+                                        "; look for a firewall or a rank that died");
 }
 
 }  // namespace c10dd::collectives

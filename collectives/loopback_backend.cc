@@ -131,10 +131,10 @@ class Room {
       if (!arrivals_[other]) missing.push_back(other);
     }
     Failure late =
-        failure(Code::timed_out,
-                arrivals_[rank]->signature() + " timed out after " + human(ticket.timeout) + ": " +
-                    std::to_string(missing.size()) + " of " + std::to_string(arrivals_.size()) +
-                    " ranks missing " + folded(missing));
+        failure(Code::timed_out, arrivals_[rank]->signature() + " timed out after " +
+                                     human(ticket.timeout) + ": " + std::to_string(missing.size()) +
+                                     " of " + std::to_string(arrivals_.size()) + " ranks missing " +
+                                     folded(missing));
     for (const Rank other : missing) {
       late.missing.push_back({other, MissingRank::Cause::not_arrived, "", 0, Duration{0}});
     }

@@ -21,6 +21,7 @@
 namespace c10dd {
 
 class Client;
+class Membership;
 
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo or loopback (ranks are threads of one process)
@@ -42,6 +43,13 @@ class ProcessGroup {
   /// counted in the daemon's metrics. The group keeps the client.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client, World world,
                                             GroupOptions options = {});
+
+  /// The members of a rendezvous, in its newest generation. As soon as that generation ends (a
+  /// member is lost, leaves or asks for the next one, or this process is cut off from the daemon)
+  /// the group is aborted with the reason, which names ranks and hosts: nobody waits for a time-out.
+  /// `kind` as in World.
+  static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
+                                            GroupOptions options = {}, std::string kind = "dp");
 
   virtual ~ProcessGroup() = default;  ///< aborts what is still pending
 

@@ -24,6 +24,10 @@ Growth of(const Exchange& exchange) {
 
 Growth of(const Hello&) { return Growth::little; }
 Growth of(const Barrier&) { return Growth::little; }
+Growth of(const Join&) { return Growth::little; }
+Growth of(const Notify&) { return Growth::little; }
+Growth of(const Acknowledge&) { return Growth::none; }
+Growth of(const Leave&) { return Growth::none; }
 Growth of(const Goodbye&) { return Growth::none; }
 Growth of(const Cancel&) { return Growth::none; }
 Growth of(const Remove&) { return Growth::none; }
@@ -79,9 +83,10 @@ std::optional<Failure> GrowthGate::refuses(const Request& request) const {
   const std::uint64_t held = bytes();
   if (room == DiskRoom::enough && held < max_bytes_) return std::nullopt;
   const Growth growth = growth_of(request);
-  // A session or a barrier row is what clients need to make room themselves.
-  const bool small =
-      std::holds_alternative<Hello>(request) || std::holds_alternative<Barrier>(request);
+  // A session, a member or a barrier is what clients need to make room themselves.
+  const bool small = std::holds_alternative<Hello>(request) ||
+                     std::holds_alternative<Barrier>(request) ||
+                     std::holds_alternative<Join>(request);
   const bool refused = room == DiskRoom::little ? growth == Growth::much
                        : room == DiskRoom::none ? growth != Growth::none && !small
                                                 : false;

@@ -6,9 +6,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <set>
 #include <unordered_map>
 
 #include "daemon/outbox.h"
@@ -22,6 +24,12 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr unsigned kSilentLooks = 4;  // in a row, then the peer is taken for gone
+
+/// Names a connection in its jobs; never used again in this process.
+std::uint64_t next_connection() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
 
 class NativeSession final : public AnswerSink, public std::enable_shared_from_this<NativeSession> {
  public:
@@ -53,6 +61,7 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
   void take_in();
   std::size_t take_frames(std::string_view in);
   void take(const native::Frame<native::RequestHeader>& frame);
+  void beat_for_others(const Channel& one);
   void open(const native::RequestHeader& header, Hello hello);
   void answer(const native::RequestHeader& header, const Answer& answer);
   void refuse_bytes(const native::RequestHeader& header, Failure reason);
@@ -62,6 +71,7 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
   std::shared_ptr<Stream> stream_;
   Server& server_;
   Shard& shard_;
+  const std::uint64_t number_ = next_connection();
   asio::steady_timer wakeup_;    // the outbox has room again, or the next turn has come
   asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
   std::shared_ptr<Outbox> outbox_;
@@ -210,7 +220,17 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
   const core::CallId call{header.sequence, header.acked_below,
                           op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
                           arrived_ns_};
+  if (op.code == Ping::op.code && channels_.size() > 1) beat_for_others(channel);
   shard_.submit(channel.job, channel.from, call, std::move(*request));
+}
+
+/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
+void NativeSession::beat_for_others(const Channel& one) {
+  std::set<JobRef> jobs;
+  for (const auto& [number, other] : channels_) {
+    if (other.job && other.job != one.job) jobs.insert(other.job);
+  }
+  for (const JobRef& job : jobs) shard_.heard(job, one.from.connection);
 }
 
 void NativeSession::open(const native::RequestHeader& header, Hello hello) {
@@ -229,6 +249,7 @@ void NativeSession::open(const native::RequestHeader& header, Hello hello) {
   }
   channel = {};
   channel.from.session = hello.session;
+  channel.from.connection = number_;
   const auto on_open = [self = shared_from_this(), number = header.channel,
                         session = hello.session](const JobRef& job) {
     const auto it = self->channels_.find(number);
@@ -238,7 +259,8 @@ void NativeSession::open(const native::RequestHeader& header, Hello hello) {
     it->second.job = job;
     self->opened_ = true;
   };
-  shard_.hello({shared_from_this(), header.channel, header.sequence, std::move(hello), on_open});
+  shard_.hello(
+      {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
 void NativeSession::deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) {

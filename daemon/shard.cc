@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
 namespace c10dd::daemon {
 namespace {
 
@@ -73,6 +76,14 @@ void Shard::detach(const JobRef& slot, const SessionId& session, const AnswerSin
   perform(slot, slot->job->disconnect(session, time_.now()));
 }
 
+void Shard::heard(const JobRef& slot, std::uint64_t connection) {
+  if (!mine(slot)) {
+    asio::post(slot->owner.loop(), [slot, connection] { slot->owner.heard(slot, connection); });
+  } else if (!slot->dropped) {
+    slot->job->heard(connection, time_.now());
+  }
+}
+
 // ---- fairness ----------------------------------------------------------------------------------
 
 bool Shard::charge(const JobRef& job, std::size_t bytes) {
@@ -108,6 +119,13 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
     metrics_.event(slot->name, event);
     if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
       spdlog::warn("event=meeting_timed_out job={} detail=\"{}\"", slot->name, timed_out->detail);
+    } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
+      spdlog::info("event=generation_formed job={} group={} generation={} size={} reason=\"{}\"",
+                   slot->name, printable(formed->group, limits::kNameBytes), formed->generation,
+                   formed->size, formed->reason);
+    } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
+      spdlog::warn("event=generation_ended job={} group={} generation={} reason=\"{}\"", slot->name,
+                   printable(ended->group, limits::kNameBytes), ended->generation, ended->reason);
     }
   }
   if (engine_.is_volatile) {
@@ -240,7 +258,7 @@ void Shard::release(const JobRef& slot) {
     tally_.answered(*op, outcome, Duration(reply.arrived_ns == 0 ? 0 : left - reply.arrived_ns));
     if (const auto refused = slot->refused.extract(reply.attachment)) {
       const JobSlot::Refused& to = refused.mapped();
-      refuse({to.sink, to.channel, to.sequence, {}, {}}, reply.answer.error());
+      refuse({to.sink, to.channel, to.sequence, 0, {}, {}}, reply.answer.error());
       continue;
     }
     const auto it = slot->attached.find(reply.to);

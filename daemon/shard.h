@@ -30,6 +30,7 @@ struct Greeting {
   std::shared_ptr<AnswerSink> sink;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
+  std::uint64_t connection = 0;  ///< core::Origin::connection
   Hello hello;
   std::function<void(JobRef)> on_open;  ///< before the answer, unless the hello is refused
 };
@@ -57,6 +58,9 @@ class Shard {
   /// Takes a request to its job. The answer comes through the session's sink.
   void submit(const JobRef& job, const core::Origin& from, const core::CallId& call,
               Request request);
+
+  /// A heartbeat of a connection that has sessions in the job.
+  void heard(const JobRef& job, std::uint64_t connection);
 
   /// The connection of a session went.
   void detach(const JobRef& job, const SessionId& session, const AnswerSink* sink);

@@ -145,6 +145,7 @@ void Shard::attach(const JobRef& slot, const Greeting& greeting) {
   }
   core::Origin from;
   from.session = hello.session;
+  from.connection = greeting.connection;
   core::Effects effects = slot->job->apply(from, {greeting.sequence, 0, 0, 0}, hello, time_.now());
   if (effects.replies.front().answer) {
     slot->attached[hello.session] = {greeting.sink, greeting.channel, ++slot->attachments};
@@ -186,7 +187,7 @@ void Shard::drop(const JobRef& slot, const Failure& reason) {
     attachment.sink->end_session(attachment.channel, reason);
   }
   for (const auto& [attachment, to] : std::exchange(slot->refused, {})) {
-    refuse({to.sink, to.channel, to.sequence, {}, {}}, reason);
+    refuse({to.sink, to.channel, to.sequence, 0, {}, {}}, reason);
   }
 }
 

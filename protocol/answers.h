@@ -3,27 +3,14 @@
 #pragma once
 
 #include <boost/describe/class.hpp>
-#include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "protocol/error.h"
+#include "protocol/shared_bytes.h"
 #include "protocol/types.h"
 
 namespace c10dd {
-
-/// A slice of an immutable buffer that many replies share. On the wire it is a byte string, and
-/// always the last field of its struct.
-struct SharedBytes {
-  std::shared_ptr<const Bytes> owner;
-  std::size_t offset = 0;
-  std::size_t length = 0;
-
-  std::string_view view() const {
-    return owner ? std::string_view(*owner).substr(offset, length) : std::string_view();
-  }
-};
 
 struct Done {};
 BOOST_DESCRIBE_STRUCT(Done, (), ())

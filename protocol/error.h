@@ -32,8 +32,9 @@ struct MissingRank {
   std::string host;  ///< empty when never connected
   std::uint64_t pid = 0;
   Duration silent_for{0};  ///< since its last sign of life
+  std::string doing = {};  ///< where it is instead, its phase and step, or how it ended
 };
-BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for))
+BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for, doing))
 
 /// What went wrong. `detail` is one sentence: what, evidence, limit; what to look at.
 struct Failure {
@@ -42,11 +43,12 @@ struct Failure {
   std::vector<MissingRank> missing;    ///< of a timed-out barrier or exchange, at most a few
   std::vector<std::string> addresses;  ///< of not_owner: where to go
   Duration retry_after{0};             ///< of unavailable: not before
+  bool recorded = false;  ///< the outcome of a meeting: every rank gets this one, early or late
 };
-BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after))
+BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 
 inline Failure failure(Code code, std::string detail) {
-  return Failure{code, std::move(detail), {}, {}, Duration{0}};
+  return Failure{code, std::move(detail), {}, {}, Duration{0}, false};
 }
 
 template <class T>

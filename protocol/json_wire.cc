@@ -122,6 +122,8 @@ bool read(const bj::value& in, std::map<std::string, std::string>& map) {
 }
 template <class T>
 bool read(const bj::value& in, std::vector<T>& values);
+template <Described T>
+bool read(const bj::value& in, T& value);
 /// Reads known fields; the result names the first field that is unknown or ill-typed.
 template <Described T>
 std::string read_fields(const bj::object& in, T& value) {

@@ -53,6 +53,15 @@ inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unf
 inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;
 inline constexpr std::size_t kMissingNamed = 64;  // ranges of ranks named in one error
 
+inline constexpr std::size_t kGroupsPerJob = 4'096;
+inline constexpr std::size_t kNotices = 64;           // of a group
+inline constexpr std::size_t kLabelBytes = 4 * 1024;  // all labels of one member
+inline constexpr std::size_t kReasonBytes = 2 * 1024;
+inline constexpr std::chrono::milliseconds kReconnectGrace{250};
+inline constexpr std::chrono::seconds kRestartGrace{10};  // for members to find the daemon again
+inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
+inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
+
 inline constexpr std::size_t kSeriesPerReport = 512;
 inline constexpr std::size_t kProcessGroupKinds = 16;  // per job, then "other"
 inline constexpr std::size_t kCollectiveNames = 32;    // likewise

@@ -16,36 +16,11 @@
 
 #include "protocol/answers.h"
 #include "protocol/error.h"
+#include "protocol/membership.h"
+#include "protocol/op_info.h"
 #include "protocol/types.h"
 
 namespace c10dd {
-
-enum class OpKind : std::uint8_t {
-  read,   ///< no effect, answered at once
-  write,  ///< changes rows; answered when they are durable
-  wait,   ///< may block until its time-out
-  event,  ///< changes nothing durable
-};
-
-/// What a principal must be allowed to do for an operation.
-enum class Access : std::uint8_t { observe, use, join, admin };
-
-/// How a repeated request is recognised.
-enum class Dedup : std::uint8_t {
-  none,     ///< repeating it is harmless
-  reply,    ///< the reply is stored with the effect, by session and sequence
-  claim,    ///< as reply, but what is stored is the claim of a queue's item, which is the reply
-  arrival,  ///< keyed by group, generation, sequence and rank; a repeat re-attaches
-};
-
-struct OpInfo {
-  std::uint8_t code;
-  std::string_view name;
-  OpKind kind;
-  Access access;
-  std::uint8_t since;  ///< first protocol version that has it
-  Dedup dedup;
-};
 
 // ---- sessions ----------------------------------------------------------------------------------
 
@@ -326,8 +301,11 @@ BOOST_DESCRIBE_STRUCT(QueueLength, (), (key))
 
 // ---- meeting points ----------------------------------------------------------------------------
 
-/// Released when all ranks of (group, generation, sequence) have arrived. timed_out names the
-/// missing ranks; the arrival stays, so that a repeat may still be released.
+/// Released when all ranks of (group, generation, sequence) have arrived: all are released, or all
+/// fail with the same recorded outcome (Failure::recorded). The first time-out breaks it, for those
+/// who come later too; the failure names the missing ranks. With time-out 0 it only arrives and
+/// looks. With a `world` it is bound to that group's generation: stale_generation when there is a
+/// newer one, and broken at once when a participant is lost.
 struct Barrier {
   static constexpr OpInfo op{48, "barrier", OpKind::wait, Access::join, 1, Dedup::arrival};
   using Reply = Done;
@@ -338,8 +316,12 @@ struct Barrier {
   Rank rank = 0;
   std::uint32_t world_size = 0;
   Duration timeout{0};
+  std::string world = {};  ///< the group of membership.h whose generation this is; empty: none
+  /// Ranks in `world` of those who meet, ascending, the same for everybody; empty: all of them.
+  std::vector<Rank> participants = {};
 };
-BOOST_DESCRIBE_STRUCT(Barrier, (), (group, generation, sequence, rank, world_size, timeout))
+BOOST_DESCRIBE_STRUCT(Barrier, (),
+                      (group, generation, sequence, rank, world_size, timeout, world, participants))
 
 /// Who gives and who gets what in an exchange of N ranks.
 enum class Shape : std::uint8_t {
@@ -366,10 +348,12 @@ struct Exchange {
   std::vector<Bytes> parts;
   Duration timeout{0};
   std::uint64_t offset = 0;
+  std::string world = {};               ///< as in Barrier
+  std::vector<Rank> participants = {};  ///< as in Barrier
 };
 BOOST_DESCRIBE_STRUCT(Exchange, (),
                       (group, generation, sequence, rank, world_size, shape, root, parts, timeout,
-                       offset))
+                       offset, world, participants))
 
 // ---- insight -----------------------------------------------------------------------------------
 
@@ -405,11 +389,12 @@ BOOST_DESCRIBE_STRUCT(Report, (), (number, collectives))
 using Request =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, QueuePush,
-                 QueuePop, QueueLength, Barrier, Exchange, Report>;
+                 QueuePop, QueueLength, Barrier, Exchange, Join, ReadMembers, Leave, FollowGroup,
+                 Notify, Acknowledge, Progress, Report>;
 
-using ReplyBody =
-    std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared, Removed,
-                 KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged>;
+using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
+                               Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
+                               Exchanged, Joined, MemberPage, GroupNews>;
 
 /// What a request comes to: the body that its Reply names, or why not.
 using Answer = Result<ReplyBody>;

@@ -70,6 +70,7 @@ LOCKS_ALLOWED = [
     "client/*",              # trainer threads hand calls to the connection's thread
     "collectives/*",         # trainer threads hand work to the backend's thread
     "daemon/metrics.*",      # shards count, the scrape reads
+    "ddp/elastic.*",         # the training waits for what the membership's thread is told
     "ddp/reducer.*",
     "examples/*",
     "tests/*",

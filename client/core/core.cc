@@ -77,7 +77,8 @@ void Core::connected(TimePoint now) {
   frame(0, hello);
 }
 
-void Core::closed(const std::string& why, TimePoint now) {
+void Core::closed(const std::string& why, TimePoint now, bool refused) {
+  if (refused) vouched_ = now;
   if (wants_socket()) lose(why, now);
 }
 
@@ -135,6 +136,7 @@ void Core::tick(TimePoint now) {
   if (now >= next_beat_) {
     next_beat_ = now + beat_;
     if (!unheard_since_) unheard_since_ = now;
+    if (!beat_sent_) beat_sent_ = now;
     frame(0, Ping{});
   }
   send(now);
@@ -171,6 +173,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
     if (!answer || header.op == Hello::op.code) return on_hello_answer(std::move(answer), now);
     note(header.stamp);
     backoff_.reset();  // a heartbeat came back
+    if (beat_sent_) vouched_ = *std::exchange(beat_sent_, {});
     return;
   }
   if (!answer && ends_connection(answer.error(), now)) return;
@@ -209,6 +212,7 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_beat_ = now + beat_;
+  vouched_ = greeted_at_;
 }
 
 /// Deals with a failure that is about the connection or the session, not about one request.
@@ -286,6 +290,7 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   output_at_ = 0;
   blocked_ = false;
   unheard_since_.reset();
+  beat_sent_.reset();
   calls_.connection_lost();
 }
 

@@ -49,8 +49,8 @@ class Core {
   /// A connection to address() is being made; exactly one connected() or closed() follows.
   void dialling();
   void connected(TimePoint now);
-  /// The connection ended or was not made; `why` is for people.
-  void closed(const std::string& why, TimePoint now);
+  /// The connection ended or was not made; `why` is for people. `refused`: nobody listens there.
+  void closed(const std::string& why, TimePoint now, bool refused = false);
   void received(std::string_view bytes, TimePoint now);
   /// The socket took so many bytes of output().
   void written(std::size_t bytes, TimePoint now);
@@ -76,6 +76,9 @@ class Core {
   std::optional<TimePoint> next_deadline() const;
 
   bool open() const { return state_ == State::open; }
+  /// The daemon counts this client as alive until its time to live after this moment: when the
+  /// newest heartbeat that was answered had been sent, or when it was seen that no daemon is there.
+  TimePoint vouched() const { return vouched_; }
   /// Why no call can succeed any more, if so.
   const std::optional<Failure>& over() const { return over_; }
   /// When the client gives the call up; nothing once it is answered.
@@ -127,6 +130,8 @@ class Core {
   Duration ttl_{0};
   std::size_t window_ = 0;
   TimePoint next_beat_;
+  TimePoint vouched_;
+  std::optional<TimePoint> beat_sent_;    // the oldest heartbeat without an answer
   std::optional<TimePoint> unheard_since_;  // a heartbeat is out and nothing came since
 
   std::vector<TimePoint> supersessions_;  // recent ones

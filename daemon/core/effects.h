@@ -18,6 +18,7 @@ struct Origin {
   std::string principal;
   Access role = Access::admin;
   std::uint32_t listener = 0;
+  std::uint64_t connection = 0;  ///< names the connection; one heartbeat serves all its sessions
 };
 
 /// The identity of one request inside its session.
@@ -65,8 +66,21 @@ struct MeetingTimedOut {
   std::string detail;
 };
 
-using Event =
-    std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured, MeetingTimedOut>;
+/// A group's generation has formed, or has ended and why.
+struct GenerationFormed {
+  std::string group;
+  std::uint64_t generation;
+  std::uint32_t size;
+  std::string reason;
+};
+struct GenerationEnded {
+  std::string group;
+  std::uint64_t generation;
+  std::string reason;
+};
+
+using Event = std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured,
+                           MeetingTimedOut, GenerationFormed, GenerationEnded>;
 
 struct Effects {
   std::vector<Row> rows;  ///< one atomic batch, up to `revision`

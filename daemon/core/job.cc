@@ -175,7 +175,9 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
   }
   if (const auto surplus = sessions_.surplus(hello)) end_session(step, *surplus, true);
   Welcome welcome;
-  welcome.expiry = sessions_.open(hello, step.now, step.out.rows);
+  welcome.expiry = sessions_.open(hello, step.from.connection, step.now, step.out.rows);
+  groups_.connected(hello.session, step.now);
+  settle_groups(step);
   if (!step.out.rows.empty()) step.observe(step.next);
   welcome.version = kProtocolVersion;
   welcome.job = number_;
@@ -185,7 +187,10 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
   return answer(std::move(welcome));
 }
 
-Job::Maybe Job::on(Step&, const Ping&) { return answer(Done{}); }
+Job::Maybe Job::on(Step& step, const Ping&) {
+  sessions_.heard(step.from.connection, step.now);
+  return answer(Done{});
+}
 
 Job::Maybe Job::on(Step& step, const Goodbye&) {
   end_session(step, step.from.session, false);
@@ -195,12 +200,17 @@ Job::Maybe Job::on(Step& step, const Goodbye&) {
 }
 
 Job::Maybe Job::on(Step& step, const Cancel& cancel) {
-  pending_.drop(step.from.session, cancel.sequence);
+  const auto blocked = pending_.drop(step.from.session, cancel.sequence);
+  if (const auto* join = blocked ? std::get_if<Join>(&blocked->request) : nullptr) {
+    Moment at = step.moment();
+    groups_.withdraw(step.from.session, join->group, "it took its join back", at);
+    settle_groups(step);
+  }
   if (planted(Planted::cancel_keeps_claim)) return answer(Done{});
   const auto claim =
       sessions_.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   // A repeated cancel finds no claim: it, too, must not be acknowledged before the item is back.
-  step.observe(claim ? step.next : queues_.observed());
+  step.observe(claim || !step.out.rows.empty() ? step.next : queues_.observed());
   if (claim) give_back(step, *claim);
   return answer(Done{});
 }
@@ -219,6 +229,9 @@ void Job::end_session(Step& step, const SessionId& id, bool expired) {
     give_back(step, *sessions_.withdraw(id, session, sequence, step.out.rows));
   }
   for (const Bytes& key : keys) remove(step, key);
+  Moment at = step.moment();
+  groups_.ended(id, expired ? "its session has expired" : "its session said goodbye", at);
+  settle_groups(step);
   ledger_.forget(id);
   sessions_.close(id, expired && kept, step.next, step.out.rows);
 }
@@ -235,6 +248,7 @@ Job::Maybe Job::on(Step& step, const Report& report) {
 Effects Job::disconnect(const SessionId& session, TimePoint now) {
   pending_.drop(session);
   sessions_.disconnect(session, now);
+  groups_.disconnected(session, now);
   Effects out;
   out.revision = revision_;
   return out;
@@ -252,16 +266,17 @@ Effects Job::tick(TimePoint now) {
   }
   for (const Bytes& key : lifetimes_.due(now, limits::kExpiriesPerTick)) remove(step, key);
   forget_watches(step);
+  Moment at = step.moment();
+  groups_.tick(sessions_, at);
+  settle_groups(step);
   settle(step, Ping::op, std::nullopt);
   release(step);
-  for (const Pending::Waiter& waiter : pending_.expire(now)) {
-    Revision observed = 0;
-    Answer reason = overdue(waiter, observed, now);
-    if (!reason && !reason.error().missing.empty()) {
-      out.events.push_back(MeetingTimedOut{reason.error().detail});
-    }
-    finish(out, waiter, std::move(reason), observed, now);
-  }
+  // Only now: what came true in this step is no time-out.
+  step.fired.clear();
+  step.queues.clear();
+  for (const Pending::Waiter& waiter : pending_.expire(now)) give_up(step, waiter);
+  settle(step, Ping::op, std::nullopt);
+  release(step);
   out.revision = revision_;
   return out;
 }
@@ -279,8 +294,8 @@ void Job::forget_watches(Step& step) {
 
 std::optional<TimePoint> Job::next_deadline() const {
   std::optional<TimePoint> next = pending_.next_deadline();
-  for (const auto& other :
-       {lifetimes_.next_deadline(), sessions_.next_deadline(), history_.next_deadline()}) {
+  for (const auto& other : {lifetimes_.next_deadline(), sessions_.next_deadline(),
+                            history_.next_deadline(), groups_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;
@@ -289,6 +304,7 @@ std::optional<TimePoint> Job::next_deadline() const {
 Result<void> Job::restore(const Row& row) {
   if (Sessions::owns(row)) return sessions_.restore(row);
   if (Meetings::owns(row)) return meetings_.restore(row);
+  if (Groups::owns(row)) return groups_.restore(row);
   if (Queues::owns(row)) return queues_.restore(row);
   if (History::owns(row)) return history_.restore(row);
   Result<KeyRow> value = wire::decode<KeyRow>(row.value);
@@ -326,10 +342,12 @@ Result<void> Job::resume(TimePoint now) {
   for (const SessionId& guest : meetings_.sessions()) {
     if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
   }
+  if (Result<void> grouped = groups_.resume(now); !grouped) return grouped;
+  for (const SessionId& member : groups_.members()) sessions_.expect(member);
   sessions_.resume(now);
   lifetimes_.resume(now);
   history_.resume(now);
-  newest = std::max(newest, meetings_.newest());
+  newest = std::max({newest, meetings_.newest(), groups_.newest()});
   if (newest <= revision_) return {};
   return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
                                       " in a job of revision " + std::to_string(revision_));

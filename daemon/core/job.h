@@ -9,6 +9,7 @@
 
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/groups.h"
 #include "daemon/core/history.h"
 #include "daemon/core/key_space.h"
 #include "daemon/core/lifetimes.h"
@@ -46,6 +47,9 @@ class Job {
 
   /// Whether the call was taken before, or is refused whatever it asks: then it changes nothing.
   bool repeats(const Origin& from, const CallId& call, const Request& request) const;
+
+  /// A heartbeat of a connection (Origin::connection), on behalf of all its sessions here.
+  void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
 
   /// The connection of a session went. The session stays.
   Effects disconnect(const SessionId& session, TimePoint now);
@@ -109,6 +113,23 @@ class Job {
   void give_back(Step& step, const Claim& claim);
   void serve_pops(Step& step);
 
+  // job_groups.cc
+  Maybe on(Step&, const Join&);
+  Maybe on(Step&, const ReadMembers&);
+  Maybe on(Step&, const Leave&);
+  Maybe on(Step&, const FollowGroup&);
+  Maybe on(Step&, const Notify&);
+  Maybe on(Step&, const Acknowledge&);
+  Maybe on(Step&, const Progress&);
+  void settle_groups(Step& step);
+  void break_meetings(Step& step, const Group& group);
+  std::optional<Failure> hopeless(const MeetingKey& key, const Meeting& meeting,
+                                  TimePoint now) const;
+  std::optional<Failure> check_bound(const Step& step, const MeetingKey& key, Rank rank,
+                                     const Arrival& arrival) const;
+  std::optional<Answer> look_again(const Pending::Waiter& waiter, Revision& observed,
+                                   TimePoint now) const;
+
   // job_waits.cc
   Maybe on(Step&, const Get&);
   Maybe on(Step&, const Wait&);
@@ -120,6 +141,8 @@ class Job {
   Maybe block(Step& step, const Request& request, std::vector<Bytes> tokens, Duration timeout);
   Maybe wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
                       Duration timeout);
+  void give_up(Step& step, const Pending::Waiter& waiter);
+  struct Everybody everybody(TimePoint now) const;
   template <class Op>
   Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
   Answer answer_now(const Request& request, Revision& observed) const;
@@ -141,6 +164,7 @@ class Job {
   Sessions sessions_;
   Pending pending_;
   Meetings meetings_;
+  Groups groups_;
   CollectiveLedger ledger_;
 };
 

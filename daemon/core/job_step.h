@@ -18,6 +18,7 @@ struct Job::Step {
   std::vector<Bytes> queues = {};  ///< that have got an item
   bool garbage_waits = true;       ///< until some batch takes it along
 
+  Moment moment() { return {next, now, out.rows}; }
   void observe(Revision revision) { observed = std::max(observed, revision); }
 };
 

@@ -102,6 +102,8 @@ Job::Maybe Job::on(Step& step, const Barrier& barrier) {
   Arrival arrival;
   arrival.session = step.from.session;
   arrival.world_size = barrier.world_size;
+  arrival.world = barrier.world;
+  arrival.participants = barrier.participants;
   return meet(step, barrier, meeting_key(barrier), std::move(arrival));
 }
 
@@ -109,7 +111,8 @@ Job::Maybe Job::on(Step& step, const Exchange& exchange) {
   const MeetingKey key = meeting_key(exchange);
   if (exchange.offset > 0) {
     const Meeting* meeting = meetings_.find(key);
-    if (meeting == nullptr || !meeting->complete || exchange.rank >= meeting->world_size ||
+    if (meeting == nullptr || !meeting->complete || meeting->broken ||
+        exchange.rank >= meeting->world_size ||
         meeting->sessions[exchange.rank] != step.from.session) {
       return Answer(failure(
           Code::outcome_unknown,
@@ -117,9 +120,9 @@ Job::Maybe Job::on(Step& step, const Exchange& exchange) {
     }
     return answer_now(exchange, step.observed);
   }
-  return meet(
-      step, exchange, key,
-      {step.from.session, exchange.world_size, exchange.shape, exchange.root, exchange.parts});
+  return meet(step, exchange, key,
+              {step.from.session, exchange.world_size, exchange.shape, exchange.root,
+               exchange.parts, exchange.world, exchange.participants});
 }
 
 template <class Op>
@@ -133,11 +136,24 @@ Job::Maybe Job::meet(Step& step, const Op& op, const MeetingKey& key, Arrival ar
     }
     if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
   }
+  const Meeting* known = meetings_.find(key);
+  if (!op.world.empty() && (known == nullptr || !known->complete)) {
+    if (auto reason = check_bound(step, key, op.rank, arrival)) {
+      step.observe(groups_.newest());
+      return Answer(std::move(*reason));
+    }
+  }
   Result<const Meeting*> meeting =
       meetings_.arrive(key, op.rank, std::move(arrival), step.next, step.now, step.out.rows);
   if (!meeting) return meeting.error();
+  if (!op.world.empty() && !(*meeting)->complete) {
+    if (auto reason = hopeless(key, **meeting, step.now)) {
+      meetings_.fail(key, std::move(*reason), step.next, step.out.rows);
+      step.fired.push_back(token_of(key));
+    }
+  }
   if (!(*meeting)->complete) return block(step, op, {token_of(key)}, op.timeout);
-  if ((*meeting)->revision == step.next) {
+  if ((*meeting)->revision == step.next && !(*meeting)->broken) {
     step.fired.push_back(token_of(key));
     step.out.events.push_back(MeetingReleased{step.now - (*meeting)->first_arrival});
   }
@@ -206,12 +222,15 @@ Answer Job::answer_now(const Request& request, Revision& observed) const {
     return ReplyBody(std::move(values));
   }
   if (const auto* barrier = std::get_if<Barrier>(&request)) {
-    observed = std::max(observed, meetings_.find(meeting_key(*barrier))->revision);
+    const Meeting& meeting = *meetings_.find(meeting_key(*barrier));
+    observed = std::max(observed, meeting.revision);
+    if (meeting.broken) return *meeting.broken;
     return ReplyBody(Done{});
   }
   const auto& exchange = std::get<Exchange>(request);
   const Meeting& meeting = *meetings_.find(meeting_key(exchange));
   observed = std::max(observed, meeting.revision);
+  if (meeting.broken) return *meeting.broken;
   const auto [at, length] = meeting.slices[exchange.rank];
   if (exchange.offset > length) {
     return failure(Code::invalid_argument, describe(meeting_key(exchange)) + ": offset " +
@@ -239,17 +258,56 @@ Answer Job::changes_for(const Watch& watch, Revision& observed) const {
   return ReplyBody(std::move(changes));
 }
 
+Everybody Job::everybody(TimePoint now) const { return {sessions_, meetings_, groups_, now}; }
+
+/// The time of a blocked request is over. What it takes with it: a meeting, which is broken for all
+/// who came and all who will, or its wish to join.
+void Job::give_up(Step& step, const Pending::Waiter& waiter) {
+  Revision observed = 0;
+  Answer reason = overdue(waiter, observed, step.now);
+  const auto breaks = [&](const MeetingKey& key) {
+    if (meetings_.find(key)->complete) return;
+    Failure recorded = reason.error();
+    recorded.recorded = true;
+    step.out.events.push_back(MeetingTimedOut{recorded.detail});
+    meetings_.fail(key, recorded, step.next, step.out.rows);
+    reason = std::move(recorded);
+    step.fired.push_back(token_of(key));
+    observed = step.next;
+  };
+  if (const auto* b = std::get_if<Barrier>(&waiter.request)) breaks(meeting_key(*b));
+  if (const auto* e = std::get_if<Exchange>(&waiter.request)) breaks(meeting_key(*e));
+  if (const auto* join = std::get_if<Join>(&waiter.request)) {
+    Moment at = step.moment();
+    groups_.withdraw(waiter.session, join->group, "its join timed out", at);
+    settle_groups(step);
+    if (!step.out.rows.empty()) observed = step.next;
+  }
+  finish(step.out, waiter, std::move(reason), observed, step.now);
+}
+
 /// The answer of a blocked request at the end of its time: who or what is missing.
 Answer Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const {
   const auto meeting_overdue = [&](const MeetingKey& key) {
     const Meeting& meeting = *meetings_.find(key);
     observed = std::max(observed, meeting.revision);
-    return missing_ranks(key, meeting, sessions_, waiter.timeout, now);
+    if (meeting.broken) return *meeting.broken;
+    return missing_ranks(key, meeting, waiter.timeout, everybody(now));
   };
   if (const auto* b = std::get_if<Barrier>(&waiter.request))
     return meeting_overdue(meeting_key(*b));
   if (const auto* e = std::get_if<Exchange>(&waiter.request)) {
     return meeting_overdue(meeting_key(*e));
+  }
+  if (const auto* join = std::get_if<Join>(&waiter.request)) {
+    const Group& group = *groups_.find(join->group);
+    observed = std::max(observed, group.changed());
+    return group.overdue(waiter.session, waiter.timeout);
+  }
+  if (const auto* follow = std::get_if<FollowGroup>(&waiter.request)) {
+    const Group& group = *groups_.find(follow->group);
+    observed = std::max(observed, group.changed());
+    return ReplyBody(group.news(now));
   }
   if (const auto* watch = std::get_if<Watch>(&waiter.request)) {
     observed = std::max(observed, revision_);
@@ -296,6 +354,13 @@ void Job::release(Step& step) {
 }
 
 void Job::release(Step& step, Pending::Waiter waiter) {
+  if (std::holds_alternative<Join>(waiter.request) ||
+      std::holds_alternative<FollowGroup>(waiter.request)) {
+    Revision seen = 0;
+    auto now_known = look_again(waiter, seen, step.now);
+    if (!now_known) return pending_.add(std::move(waiter));
+    return finish(step.out, waiter, std::move(*now_known), seen, step.now);
+  }
   if (auto* watch = std::get_if<Watch>(&waiter.request)) {
     // No earlier change concerned it, or it would have been released then.
     watch->from = std::max(watch->from, step.next);

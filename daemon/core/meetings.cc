@@ -50,12 +50,18 @@ Result<void> check_same(const MeetingKey& key, const Meeting& meeting, Rank rank
     return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
                                             " disagrees with the first arrival on shape or root");
   }
+  if (!meeting.complete &&
+      (arrival.world != meeting.world || arrival.participants != meeting.participants)) {
+    return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
+                                            " names other participants than the first arrival");
+  }
   return {};
 }
 
 /// Of a meeting as its rows tell it: an exchange keeps its arrivals when it is complete.
 bool fits_together(const MeetingKey& key, const Meeting& meeting) {
   if (!meeting.complete) return meeting.arrivals.size() < meeting.world_size;
+  if (meeting.broken) return meeting.arrivals.empty();
   if (key.kind == MeetingKey::Kind::barrier) return meeting.arrivals.empty();
   return meeting.arrivals.size() == meeting.world_size &&
          check_same(key, meeting, 0, meeting.arrivals.begin()->second).has_value();
@@ -100,6 +106,7 @@ Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arriva
   auto it = meetings_.find(key);
   if (it != meetings_.end()) {
     Meeting& meeting = it->second;
+    if (meeting.broken) return &meeting;
     if (Result<void> same = check_same(key, meeting, rank, arrival); !same) return same.error();
     const auto earlier = meeting.arrivals.find(rank);
     const SessionId* who = meeting.complete                    ? &meeting.sessions[rank]
@@ -123,6 +130,8 @@ Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arriva
     it->second.world_size = arrival.world_size;
     it->second.shape = arrival.shape;
     it->second.root = arrival.root;
+    it->second.world = arrival.world;
+    it->second.participants = arrival.participants;
     it->second.first_arrival = now;
   }
   Meeting& meeting = it->second;
@@ -159,6 +168,50 @@ void Meetings::finish(const MeetingKey& key, Meeting& meeting) {
   completed_bytes_ += meeting.bytes();
 }
 
+void Meetings::fail(const MeetingKey& key, Failure reason, Revision revision,
+                    std::vector<Row>& rows) {
+  Meeting& meeting = meetings_.at(key);
+  C10DD_ASSERT(!meeting.complete);
+  reason.recorded = true;
+  meeting.complete = true;
+  meeting.revision = revision;
+  meeting.sessions.resize(meeting.world_size);
+  meeting.departed = meeting.world_size - meeting.arrivals.size();
+  for (const auto& [rank, arrival] : meeting.arrivals) {
+    meeting.sessions[rank] = arrival.session;
+    arrived_bytes_ -= bytes_of(arrival);
+  }
+  meeting.arrivals.clear();
+  completed_.push_back(key);
+  completed_bytes_ += meeting.bytes();
+  meeting.broken = std::move(reason);
+  rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
+  const core::Outcome outcome{meeting.sessions, meeting.shape, meeting.root, revision,
+                              *meeting.broken};
+  if (!planted(Planted::break_not_stored)) {
+    rows.push_back({Row::Kind::put, token_of(key), wire::encode(outcome)});
+  }
+  forget_old(rows);
+}
+
+std::vector<MeetingKey> Meetings::of_world(const std::string& world) const {
+  std::vector<MeetingKey> found;
+  for (const auto& [key, meeting] : meetings_) {
+    if (!meeting.complete && meeting.world == world) found.push_back(key);
+  }
+  return found;
+}
+
+const MeetingKey* Meetings::elsewhere(const SessionId& session, const MeetingKey& here) const {
+  const auto mine = by_session_.find(session);
+  if (mine == by_session_.end()) return nullptr;
+  for (const auto& [key, ranks] : mine->second) {
+    const Meeting* meeting = find(key);
+    if (key != here && meeting != nullptr && !meeting->complete) return &key;
+  }
+  return nullptr;
+}
+
 void Meetings::leave(const SessionId& session, Revision revision, std::vector<Row>& rows) {
   const auto mine = by_session_.extract(session);
   if (mine.empty()) return;
@@ -190,7 +243,7 @@ void Meetings::leave(const SessionId& session, Revision revision, std::vector<Ro
 void Meetings::forget(const MeetingKey& key, std::vector<Row>& rows) {
   const auto it = meetings_.find(key);
   for (const SessionId& session : it->second.sessions) {
-    const auto mine = by_session_.find(session);
+    const auto mine = by_session_.find(session);  // none for those who never came
     if (mine == by_session_.end()) continue;
     mine->second.erase(key);
     if (mine->second.empty()) by_session_.erase(mine);
@@ -232,6 +285,7 @@ Result<void> Meetings::restore(const Row& row) {
   if (is_outcome) {
     Result<core::Outcome> outcome = wire::decode<core::Outcome>(row.value);
     if (!outcome || outcome->sessions.size() > limits::kWorldSize ||
+        outcome->failure.code > kCodes[std::size(kCodes) - 1].code ||
         outcome->root >= outcome->sessions.size()) {
       return failure(Code::malformed, "damaged outcome row");
     }
@@ -241,6 +295,7 @@ Result<void> Meetings::restore(const Row& row) {
     meeting.root = outcome->root;
     meeting.revision = outcome->revision;
     meeting.sessions = std::move(outcome->sessions);
+    if (outcome->failure.code != Code::ok) meeting.broken = std::move(outcome->failure);
     return {};
   }
   Result<Arrival> arrival = wire::decode<Arrival>(row.value);
@@ -256,6 +311,8 @@ Result<void> Meetings::restore(const Row& row) {
   meeting.world_size = arrival->world_size;
   meeting.shape = arrival->shape;
   meeting.root = arrival->root;
+  meeting.world = arrival->world;
+  meeting.participants = arrival->participants;
   meeting.arrivals.emplace(static_cast<Rank>(rank), std::move(*arrival));
   return {};
 }
@@ -273,8 +330,11 @@ Result<void> Meetings::resume(TimePoint now) {
       }
       continue;
     }
-    for (const SessionId& session : meeting.sessions) ++by_session_[session][key];
-    if (key.kind == MeetingKey::Kind::exchange) {
+    for (const SessionId& session : meeting.sessions) {
+      if (session != SessionId{}) ++by_session_[session][key];
+      meeting.departed += session == SessionId{} ? 1 : 0;
+    }
+    if (key.kind == MeetingKey::Kind::exchange && !meeting.broken) {
       assemble(meeting);
       meeting.arrivals.clear();
     }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers and exchanges of one job. A meeting is keyed (kind, group, generation, sequence); each
-// rank arrives once; when all have, ONE outcome releases everybody, also after a restart: arrivals
-// and outcome are rows. Old outcomes are forgotten in order of completion, within
-// limits::kOutcomesKept and kOutcomeBytesKept, and at once when all their sessions said goodbye.
+// rank arrives once; ONE outcome serves everybody, also after a restart: all have come, or it is
+// broken and why. Arrivals and outcome are rows. Old outcomes are forgotten in order of completion,
+// within limits::kOutcomesKept and kOutcomeBytesKept, and at once when all their sessions said
+// goodbye.
 #pragma once
 
 #include <compare>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,24 +42,30 @@ struct Arrival {
   Shape shape = Shape::all;
   Rank root = 0;
   std::vector<Bytes> parts;
+  std::string world = {};  ///< see Barrier, as is the next
+  std::vector<Rank> participants = {};
 };
-BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts))
+BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, world, participants))
 
 struct Outcome {
-  std::vector<SessionId> sessions;  ///< by rank
+  std::vector<SessionId> sessions;  ///< by rank; of a broken meeting, 0 for who had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
-  Revision revision = 0;  ///< of the batch that holds it
+  Revision revision = 0;                                         ///< of the batch that holds it
+  Failure failure = {Code::ok, {}, {}, {}, Duration{0}, false};  ///< if it is broken
 };
-BOOST_DESCRIBE_STRUCT(Outcome, (), (sessions, shape, root, revision))
+BOOST_DESCRIBE_STRUCT(Outcome, (), (sessions, shape, root, revision, failure))
 
 struct Meeting {
   std::uint32_t world_size = 0;
   Shape shape = Shape::all;
   Rank root = 0;
+  std::string world;
+  std::vector<Rank> participants;
   std::map<Rank, Arrival> arrivals;  ///< until complete; an exchange's parts move to `result`
   TimePoint first_arrival;
-  bool complete = false;
+  bool complete = false;  ///< it has its outcome
+  std::optional<Failure> broken;
   Revision revision = 0;            ///< of its newest change
   std::vector<SessionId> sessions;  ///< by rank, once complete
   std::shared_ptr<const Bytes> result;
@@ -65,6 +73,8 @@ struct Meeting {
   std::size_t departed = 0;  ///< ranks whose sessions said goodbye since
 
   std::vector<Rank> missing() const;
+  /// The rank in `world` of one of those who meet.
+  Rank in_world(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
   std::size_t bytes() const;
 };
 
@@ -77,6 +87,15 @@ class Meetings {
                                 Revision revision, TimePoint now, std::vector<Row>& rows);
 
   const Meeting* find(const MeetingKey& key) const;
+
+  /// Gives a meeting that is not complete this outcome, for all who came and all who will.
+  void fail(const MeetingKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
+
+  /// Those that are not complete and bound to this world.
+  std::vector<MeetingKey> of_world(const std::string& world) const;
+
+  /// Another meeting than `here` where the session has arrived and still waits.
+  const MeetingKey* elsewhere(const SessionId& session, const MeetingKey& here) const;
 
   /// A session said goodbye: it withdraws from meetings that are not complete.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);

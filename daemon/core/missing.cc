@@ -12,43 +12,68 @@ namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kRanksDescribed = 8;
+constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
-MissingRank look_up(Rank rank, const Sessions& sessions, TimePoint now) {
+}  // namespace
+
+MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
+                    const Everybody& everybody) {
   MissingRank missing;
+  const Group* world = everybody.groups.find(meeting.world);
+  const Session* session = nullptr;
+  const SessionId* id = nullptr;
+  if (world != nullptr) {
+    const Rank place = meeting.in_world(rank);
+    missing = world->describe(place);
+    if (place < world->size()) id = &world->sessions()[place];
+    session = id == nullptr ? nullptr : everybody.sessions.find(*id);
+    if (missing.cause == MissingRank::Cause::dead) session = nullptr;
+  } else {
+    id = everybody.sessions.id_of_rank(rank);
+    session = id == nullptr ? nullptr : everybody.sessions.find(*id);
+  }
   missing.rank = rank;
-  if (const Session* session = sessions.find_rank(rank)) {
-    missing.cause =
-        session->connected ? MissingRank::Cause::not_arrived : MissingRank::Cause::disconnected;
-    missing.host = session->host;
-    missing.pid = session->pid;
-    missing.silent_for = now - session->last_seen;
+  if (session == nullptr) return missing;
+  missing.host = session->host;
+  missing.pid = session->pid;
+  missing.silent_for = everybody.now - everybody.sessions.last_heard(*session);
+  missing.cause = MissingRank::Cause::not_arrived;
+  if (!session->connected) {
+    missing.cause = MissingRank::Cause::disconnected;
+  } else if (missing.silent_for > kSilent) {
+    missing.cause = MissingRank::Cause::silent;
+  } else if (const MeetingKey* other = everybody.meetings.elsewhere(*id, key)) {
+    missing.cause = MissingRank::Cause::elsewhere;
+    missing.doing = describe(*other);
   }
   return missing;
 }
 
 std::string sentence(const MissingRank& missing) {
+  using Cause = MissingRank::Cause;
   const std::string rank = "rank " + std::to_string(missing.rank);
-  if (missing.cause == MissingRank::Cause::never_connected) return rank + " never connected";
-  const std::string where = " on host " + printable(missing.host, limits::kNameBytes) + " (pid " +
-                            std::to_string(missing.pid) + ")";
-  const bool here = missing.cause == MissingRank::Cause::not_arrived;
-  return rank + where +
-         (here ? " is connected but has not arrived, last heard "
-               : " is disconnected, last heard ") +
-         human(missing.silent_for) + " ago";
+  if (missing.cause == Cause::never_connected) return rank + " never connected";
+  const std::string who = rank + " on host " + printable(missing.host, limits::kNameBytes) +
+                          " (pid " + std::to_string(missing.pid) + ")";
+  const std::string doing = printable(missing.doing, limits::kReasonBytes);
+  if (missing.cause == Cause::dead) return who + " is gone: " + doing;
+  std::string state = " is connected but has not arrived";
+  if (missing.cause == Cause::disconnected) state = " is disconnected";
+  if (missing.cause == Cause::silent) state = " is connected but silent";
+  if (missing.cause == Cause::elsewhere) state = " waits elsewhere, at " + doing;
+  if (missing.cause != Cause::elsewhere && !doing.empty()) state += ", in " + doing;
+  return who + state + ", last heard " + human(missing.silent_for) + " ago";
 }
 
-}  // namespace
-
-Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, const Sessions& sessions,
-                      Duration timeout, TimePoint now) {
+Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
+                      const Everybody& everybody) {
   const std::vector<Rank> ranks = meeting.missing();
   Failure result = failure(Code::timed_out, describe(key) + " timed out after " + human(timeout) +
                                                 ": " + std::to_string(ranks.size()) + " of " +
                                                 std::to_string(meeting.world_size) +
                                                 " ranks missing: " + fold(ranks));
   for (std::size_t i = 0; i < std::min(ranks.size(), limits::kMissingNamed); ++i) {
-    result.missing.push_back(look_up(ranks[i], sessions, now));
+    result.missing.push_back(look_up(ranks[i], key, meeting, everybody));
     if (i < kRanksDescribed) result.detail += "; " + sentence(result.missing.back());
   }
   return result;

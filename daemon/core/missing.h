@@ -2,14 +2,31 @@
 // Says whom a barrier or exchange was waiting for, with what is known of each.
 #pragma once
 
+#include "daemon/core/groups.h"
 #include "daemon/core/meetings.h"
 #include "daemon/core/sessions.h"
 #include "protocol/error.h"
 
 namespace c10dd::core {
 
+/// What is known of everybody in a job.
+struct Everybody {
+  const Sessions& sessions;
+  const Meetings& meetings;
+  const Groups& groups;
+  TimePoint now;
+};
+
+/// What is known of a rank that has not come: of its place in the meeting's world if it is bound to
+/// one, else of the session that calls itself so.
+MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
+                    const Everybody& everybody);
+
 /// timed_out of a barrier or exchange, naming every missing rank with what is known of it.
-Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, const Sessions& sessions,
-                      Duration timeout, TimePoint now);
+Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
+                      const Everybody& everybody);
+
+/// "rank 3 on host host-b (pid 12) is silent, last heard 2.1 s ago".
+std::string sentence(const MissingRank& missing);
 
 }  // namespace c10dd::core

@@ -17,6 +17,15 @@ enum class Planted {
   life_not_replaced,    ///< a key set again still ends when it was to end before
   prefix_row_lost,      ///< keys removed by prefix are there again after a restart
   guests_forgotten,     ///< after a restart nobody waits for the end of those who only arrived
+  below_min,            ///< a generation forms with too few
+  quorum_of_half,       ///< half of the living are enough for a quorum
+  generation_reused,    ///< another list under the same generation
+  stale_accepted,       ///< a bound request of an older generation takes part
+  loss_untold,          ///< a loss is not told to those who follow
+  break_not_stored,     ///< a broken meeting is whole again after a restart
+  no_restart_grace,     ///< after a restart members are lost before they can come back
+  silence_forgotten,    ///< a silent member is never lost
+  member_row_lost,      ///< a member is not stored
 };
 
 #ifdef C10DD_PLANTED

@@ -56,9 +56,15 @@ std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
   return detached_.begin()->second;
 }
 
-Duration Sessions::open(const Hello& hello, TimePoint now, std::vector<Row>& rows) {
+Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint now,
+                        std::vector<Row>& rows) {
   Session& session = sessions_[hello.session];
+  if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
+  session.connection = connection;
+  Line& line = lines_[connection];
+  ++line.sessions;
+  line.heard = now;
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
@@ -87,14 +93,15 @@ const Session* Sessions::find(const SessionId& id) const {
   return it == sessions_.end() ? nullptr : &it->second;
 }
 
-const Session* Sessions::find_rank(Rank rank) const {
+const SessionId* Sessions::id_of_rank(Rank rank) const {
   const auto it = by_rank_.find(rank);
-  return it == by_rank_.end() ? nullptr : find(it->second);
+  return it == by_rank_.end() ? nullptr : &it->second;
 }
 
 void Sessions::disconnect(const SessionId& id, TimePoint now) {
   Session* session = find(id);
   if (session == nullptr || !session->connected) return;
+  leave_connection(*session);
   session->connected = false;
   session->last_seen = now;
   session->ends = now + session->expiry;
@@ -112,7 +119,10 @@ void Sessions::close(const SessionId& id, bool remembered, Revision revision,
   acknowledge(id, session, ~std::uint64_t{0});
   for (Row& row : take_garbage()) rows.push_back(std::move(row));
   if (session.expiry_kept) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
-  if (session.connected) --connected_;
+  if (session.connected) {
+    --connected_;
+    leave_connection(session);
+  }
   detached_.erase({session.ends, id});
   leave_rank(id, session);
   sessions_.erase(it);
@@ -128,6 +138,22 @@ void Sessions::remember(const SessionId& id, Revision revision, std::vector<Row>
     expired_.erase(oldest);
     rows.push_back({Row::Kind::erase, session_key('x', oldest), {}});
   }
+}
+
+void Sessions::leave_connection(const Session& session) {
+  const auto line = lines_.find(session.connection);
+  if (line != lines_.end() && --line->second.sessions == 0) lines_.erase(line);
+}
+
+void Sessions::heard(std::uint64_t connection, TimePoint now) {
+  const auto line = lines_.find(connection);
+  if (line != lines_.end()) line->second.heard = now;
+}
+
+TimePoint Sessions::last_heard(const Session& session) const {
+  const auto line = lines_.find(session.connection);
+  const bool beats = session.connected && line != lines_.end();
+  return beats ? std::max(session.last_seen, line->second.heard) : session.last_seen;
 }
 
 void Sessions::leave_rank(const SessionId& id, const Session& session) {

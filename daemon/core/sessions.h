@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/core/queues.h"
@@ -43,10 +44,11 @@ struct Session {
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
   bool connected = false;
-  TimePoint last_seen;
-  TimePoint ends;            ///< unless connected
-  Duration expiry{0};        ///< how long after the last connection it ends
-  bool expiry_kept = false;  ///< its row says so
+  std::uint64_t connection = 0;  ///< Origin::connection
+  TimePoint last_seen;           ///< of its own requests; see Sessions::heard
+  TimePoint ends;                ///< unless connected
+  Duration expiry{0};            ///< how long after the last connection it ends
+  bool expiry_kept = false;      ///< its row says so
   std::uint64_t acked_below = 0;
   std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the claims
   std::map<std::uint64_t, Claim> claims;
@@ -62,11 +64,13 @@ class Sessions {
   /// The session to give up before this one is opened: the one that would end next.
   std::optional<SessionId> surplus(const Hello& hello) const;
   /// Opens or re-opens. How long it will outlive its connection; a row if its kept one said else.
-  Duration open(const Hello& hello, TimePoint now, std::vector<Row>& rows);
+  Duration open(const Hello& hello, std::uint64_t connection, TimePoint now,
+                std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
-  const Session* find_rank(Rank rank) const;
+  /// Who said last that it is this rank.
+  const SessionId* id_of_rank(Rank rank) const;
 
   /// Drops the replies and claims below the watermark; their rows join the garbage. The claims
   /// are handed out: their items can go.
@@ -80,6 +84,10 @@ class Sessions {
   /// Takes a claim back before it was acknowledged.
   std::optional<Claim> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
                                 std::vector<Row>& rows);
+
+  /// A heartbeat of a connection, and the newest sign of life of a session.
+  void heard(std::uint64_t connection, TimePoint now);
+  TimePoint last_heard(const Session& session) const;
 
   void disconnect(const SessionId& id, TimePoint now);
 
@@ -116,11 +124,17 @@ class Sessions {
   void keep_expiry(const SessionId& id, Session& session, std::vector<Row>& rows) const;
   void remember(const SessionId& id, Revision revision, std::vector<Row>& rows);
   void leave_rank(const SessionId& id, const Session& session);
+  void leave_connection(const Session& session);
   Result<void> restore_kept(const Row& row);
 
   Quotas quotas_;
   std::map<SessionId, Session> sessions_;
   std::map<Rank, SessionId> by_rank_;
+  struct Line {
+    TimePoint heard;
+    std::size_t sessions = 0;
+  };
+  std::unordered_map<std::uint64_t, Line> lines_;       // by connection; looked up only
   std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
   std::map<SessionId, Revision> expired_;
   std::set<std::pair<Revision, SessionId>> expired_by_age_;

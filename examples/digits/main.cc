@@ -15,6 +15,7 @@
 
 #include "client/client.h"
 #include "examples/digits/dataset.h"
+#include "examples/digits/elastic_training.h"
 #include "examples/digits/network.h"
 #include "examples/digits/rank_team.h"
 #include "examples/digits/training.h"
@@ -36,6 +37,8 @@ struct Options {
   Rank world_size = 1;
   Rank threads = 0;
   bool single = false;
+  std::string elastic;  ///< MIN:MAX ranks
+  double last_call = 1;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -61,13 +64,37 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--rank", o.rank)->envname("RANK");
   app.add_option("--world-size", o.world_size)->envname("WORLD_SIZE")->check(CLI::PositiveNumber);
   auto* threads = app.add_option("--threads", o.threads, "all ranks as threads of this process");
-  app.add_flag("--single", o.single, "one process, no daemon: the reference")->excludes(threads);
+  auto* single = app.add_flag("--single", o.single, "one process, no daemon: the reference")
+                     ->excludes(threads);
+  app.add_option("--elastic", o.elastic, "MIN:MAX ranks, which come and go; ranks are dealt")
+      ->excludes(threads)
+      ->excludes(single);
+  app.add_option("--last-call", o.last_call, "seconds to wait for more, once MIN are here")
+      ->capture_default_str();
+}
+
+/// With min 0 if it is not MIN:MAX.
+RendezvousOptions rendezvous_of(const Options& o) {
+  RendezvousOptions options;
+  options.group = "digits";
+  options.min = 0;
+  options.last_call = std::chrono::nanoseconds(static_cast<std::int64_t>(o.last_call * 1e9));
+  char rest = 0;
+  if (std::sscanf(o.elastic.c_str(), "%u:%u%c", &options.min, &options.max, &rest) != 2) {
+    options.min = 0;
+  }
+  return options;
 }
 
 /// What makes no sense; empty if all does.
 std::string wrong_with(const Options& o) {
   if (o.single) return {};
   if (o.url.empty()) return "no daemon: set C10DD_URL or --url, or train alone with --single";
+  if (!o.elastic.empty()) {
+    const RendezvousOptions size = rendezvous_of(o);
+    if (size.min >= 1 && size.min <= size.max) return {};
+    return "--elastic " + o.elastic + ": MIN:MAX is meant, with 1 <= MIN <= MAX, such as 2:4";
+  }
   if (o.threads == 0 && o.rank >= o.world_size) {
     return "RANK is " + std::to_string(o.rank) + ", WORLD_SIZE " + std::to_string(o.world_size) +
            "; ranks are 0 to WORLD_SIZE - 1";
@@ -124,6 +151,18 @@ void train_as_rank(const Options& o, const Split& data, Rank rank, Rank world_si
   print_coordination(rank, team.client(), images);
 }
 
+void train_elastically(const Options& o, const Split& data) {
+  ClientOptions identity;
+  identity.run = o.run;
+  Network network(kWidths, o.training.seed);
+  const auto client = Client::connect(o.url, identity);
+  const ElasticOutcome outcome = train_elastic(client, rendezvous_of(o), o.team.backend,
+                                               o.team.reducer, network, data, o.training);
+  client->flush_report();
+  std::printf("elastic rank=%u generations=%" PRIu64 "\n", outcome.rank, outcome.generations);
+  if (!outcome.epochs.empty()) print_result(outcome.rank, network, outcome.epochs);
+}
+
 void train_as_threads(const Options& o, const Split& data) {
   std::vector<std::future<void>> ranks;
   for (Rank rank = 0; rank < o.threads; ++rank) {
@@ -153,6 +192,8 @@ int run(int argc, char** argv) {
     std::printf("data train=%zu test=%zu\n", data.train.size(), data.test.size());
     if (options.single) {
       train_alone(options, data);
+    } else if (!options.elastic.empty()) {
+      train_elastically(options, data);
     } else if (options.threads > 0) {
       train_as_threads(options, data);
     } else {

@@ -37,6 +37,9 @@ class Network {
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
+  /// The momentum of each parameter: with the parameters all that a step changes.
+  std::vector<std::vector<double>>& velocities() { return velocities_; }
+
   /// Runs the batch through and returns the sum of its losses.
   double forward(const Batch& batch);
 

@@ -3,6 +3,7 @@
 // give equal global batches whatever the team's size, so the losses can be compared.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -64,6 +65,40 @@ class Solo final : public Team {
 struct Epoch {
   double loss = 0;
   double test_accuracy = 0;
+};
+
+/// What a rank has seen in an epoch; the team adds it up.
+struct Seen {
+  double loss = 0;
+  double images = 0;
+  double tested = 0;
+  double correct = 0;
+};
+
+/// One rank's part of the training, step by step.
+class Trainer {
+ public:
+  Trainer(Network& network, const Split& data, const TrainingOptions& options, Team& team);
+
+  std::size_t steps_per_epoch() const;
+  /// Trains on this rank's share of batch `index` of epoch `epoch` (from 1).
+  void step(std::size_t epoch, std::size_t index);
+  /// Tests, adds up over the team, and prints the line `epoch`. With what this rank has seen since
+  /// the epoch before.
+  Epoch end_epoch(std::size_t epoch);
+
+ private:
+  void begin_epoch(std::size_t epoch);
+
+  Network& network_;
+  const Split& data_;
+  const TrainingOptions& options_;
+  Team& team_;
+  Dataset test_;
+  std::size_t epoch_ = 0;
+  std::vector<std::size_t> order_;  // of the images in epoch_
+  Seen seen_;
+  std::chrono::steady_clock::time_point begun_;
 };
 
 /// Prints a line `half` in the middle of each epoch and, on rank 0, a line `epoch` at its end.

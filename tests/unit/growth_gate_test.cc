@@ -66,7 +66,8 @@ TEST(GrowthGate, BelowTheMinimumKeepsWhatMakesRoom) {
   EXPECT_TRUE(refused.contains("exchange"));
   EXPECT_TRUE(refused.contains("set"));
   for (const char* op : {"hello", "ping", "goodbye", "get", "wait", "list", "remove",
-                         "remove_prefix", "queue_pop", "barrier", "cancel", "watch", "report"}) {
+                         "remove_prefix", "queue_pop", "barrier", "cancel", "watch", "report",
+                         "join", "leave", "follow_group", "members", "acknowledge", "progress"}) {
     EXPECT_FALSE(refused.contains(op)) << op;
   }
 }

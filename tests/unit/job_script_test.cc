@@ -23,7 +23,7 @@
 #include "daemon/core/job.h"
 #include "protocol/native_wire.h"
 #include "tests/unit/script_answers.h"
-#include "tests/unit/script_words.h"
+#include "tests/unit/script_group_words.h"
 
 namespace c10dd::core {
 namespace {
@@ -83,6 +83,9 @@ class Stage {
     CallId call;
     std::uint64_t next = 1;
     Request request;
+    std::map<std::string, std::uint64_t> round = {};  // by group: of its newest place
+    std::map<std::string, std::uint64_t> news = {};   // and of the newest news
+    std::string group = {};                           // that it joined or followed last
   };
 
   static std::string same(const std::string& got, const std::string& expected) {
@@ -140,6 +143,7 @@ class Stage {
     if (heard.empty()) return "nothing heard, expected " + expected;
     const Heard first = heard.front();
     heard.erase(heard.begin());
+    remember(callers_[name], first.answer);
     if (first.at != now_) return "heard at another time: " + script::text_of(first.answer);
     return judge(first.answer, expected, detail);
   }
@@ -162,13 +166,13 @@ class Stage {
         c.call.acked_below = static_cast<std::uint64_t>(script::number(words[0].substr(6)));
         words.erase(words.begin());
       }
-      c.request = script::request(words[0], {words.begin() + 1, words.end()}, c.id);
+      c.request = request(c, words[0], {words.begin() + 1, words.end()});
       Bytes frame;
       native::encode_request(frame, {}, c.request);
       c.call.fingerprint = native::fingerprint(
           info_of(c.request).code, std::string_view(frame).substr(native::RequestHeader::kSize));
     }
-    Effects effects = job_->apply({c.id, "", Access::admin, 0}, c.call, c.request, now_);
+    Effects effects = job_->apply({c.id, "", Access::admin, 0, c.id.low}, c.call, c.request, now_);
     Maybe own;
     Revision observed = 0;
     for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
@@ -183,7 +187,30 @@ class Stage {
     if (bye) inbox_[name].pop_back();
     if (!own) return same("(pending)", expected);
     observed_ = observed;
+    remember(c, *own);
     return judge(*own, expected, detail);
+  }
+
+  static Request request(Caller& c, const std::string& op, const Words& words) {
+    auto of_group = script::group_request(op, words);
+    if (!of_group) return script::request(op, words, c.id);
+    auto* join = std::get_if<Join>(&*of_group);
+    if (join != nullptr) c.group = join->group;
+    if (join != nullptr && join->round == script::kLast) join->round = c.round[join->group];
+    auto* follow = std::get_if<FollowGroup>(&*of_group);
+    if (follow != nullptr) c.group = follow->group;
+    if (follow != nullptr && follow->seen == script::kLast) follow->seen = c.news[follow->group];
+    return *of_group;
+  }
+
+  static void remember(Caller& c, const Answer& answer) {
+    if (!answer) return;
+    if (const auto* joined = std::get_if<Joined>(&*answer)) {
+      c.round[c.group] = joined->round;
+      c.news[c.group] = joined->news;
+    } else if (const auto* news = std::get_if<GroupNews>(&*answer)) {
+      c.news[c.group] = news->number;
+    }
   }
 
   std::string restart(const Words& quotas) {

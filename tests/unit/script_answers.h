@@ -2,6 +2,7 @@
 // The words of tests/unit/scripts: an Answer to the text that stands after the arrow.
 #pragma once
 
+#include <boost/describe/enum_to_string.hpp>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -37,6 +38,47 @@ inline std::string changes_text(const Changes& changes) {
   return text;
 }
 
+inline std::string ranges_text(const std::vector<RankRange>& ranges) {
+  std::string text;
+  for (const RankRange& range : ranges) {
+    text += (text.empty() ? "" : ",") + std::to_string(range.first);
+    if (range.last != range.first) text += "-" + std::to_string(range.last);
+  }
+  return text;
+}
+
+/// gen G PHASE, and what there is of lost=, finished=, stalled=, waiting=,
+/// NOTICE:ranks/acknowledged.
+inline std::string news_text(const GroupNews& news) {
+  std::string text = " gen " + std::to_string(news.generation) + ' ' +
+                     boost::describe::enum_to_string(news.phase, "?");
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) text += std::string(" ") + name + "=" + value;
+  };
+  add("lost", ranges_text(news.lost));
+  add("finished", ranges_text(news.finished));
+  add("stalled", ranges_text(news.stalled));
+  if (news.waiting > 0) add("waiting", std::to_string(news.waiting));
+  for (const Notice& notice : news.notices) {
+    text += std::string(" ") + boost::describe::enum_to_string(notice.kind, "?") + ":" +
+            ranges_text(notice.ranks) + "/" + ranges_text(notice.acknowledged);
+    if (notice.left > Duration::zero()) text += "/" + human(notice.left);
+  }
+  return text;
+}
+
+inline std::string members_text(const MemberPage& page) {
+  std::string text = " gen " + std::to_string(page.generation);
+  wire::Reader reader(page.list.view());
+  for (std::uint32_t i = 0; i < page.count; ++i) {
+    MemberInfo member;
+    reader.get(member);
+    text += ' ' + std::to_string(member.rank) + ':' + member.host;
+    if (member.previous_rank >= 0) text += "(" + std::to_string(member.previous_rank) + ")";
+  }
+  return text + (reader.ok() && reader.at_end() ? "" : " damaged");
+}
+
 /// The text of an answer, as it stands after the arrow. A failure is its code.
 inline std::string text_of(const Answer& answer) {
   if (!answer) return std::string(name_of(answer.error().code));
@@ -67,6 +109,14 @@ inline std::string text_of(const Answer& answer) {
           for (const std::int64_t sum : body.sums) text += ' ' + std::to_string(sum);
         }
         if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
+        if constexpr (std::is_same_v<Body, GroupNews>) text += news_text(body);
+        if constexpr (std::is_same_v<Body, MemberPage>) text += members_text(body);
+        if constexpr (std::is_same_v<Body, Joined>) {
+          text += " gen " + std::to_string(body.generation) + " rank " + std::to_string(body.rank) +
+                  "/" + std::to_string(body.size);
+          if (body.round != body.generation) text += " round " + std::to_string(body.round);
+          if (body.failures > 0) text += " failures " + std::to_string(body.failures);
+        }
         if constexpr (std::is_same_v<Body, Exchanged>) {
           std::vector<Bytes> parts;
           wire::Reader reader(body.chunk.view());

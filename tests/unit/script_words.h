@@ -113,10 +113,25 @@ class Arguments {
   Words words_;
 };
 
-/// GROUP RANK/SIZE [gen=G] [seq=S]
+/// The ranks in a word like 0,2-4.
+inline std::vector<Rank> ranks(const std::string& word) {
+  std::vector<Rank> list;
+  std::istringstream parts(word);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const std::size_t dash = part.find('-');
+    const std::int64_t first = number(part.substr(0, dash));
+    const std::int64_t last = dash == std::string::npos ? first : number(part.substr(dash + 1));
+    for (std::int64_t rank = first; rank <= last; ++rank) list.push_back(static_cast<Rank>(rank));
+  }
+  return list;
+}
+
+/// GROUP RANK/SIZE [gen=G] [seq=S] [world=GROUP] [of=RANKS]
 template <class Op>
 Op meeting(Arguments& in) {
   Op op;
+  op.world = in.option("world", "");
+  op.participants = ranks(in.option("of", ""));
   op.generation = in.number_option<std::uint64_t>("gen", 0);
   op.sequence = in.number_option<std::uint64_t>("seq", 0);
   op.timeout = in.timeout;

@@ -33,7 +33,7 @@ class World {
   void open(const Hello& hello, std::uint64_t ms) {
     ASSERT_TRUE(sessions.check_open(hello));
     if (const auto surplus = sessions.surplus(hello)) close(*surplus, true);
-    sessions.open(hello, at(ms), rows);
+    sessions.open(hello, hello.session.low, at(ms), rows);
   }
   void close(const SessionId& id, bool remembered) { sessions.close(id, remembered, 9, rows); }
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
@@ -57,6 +57,11 @@ class World {
     }
     next->resume(at(0));
     return next;
+  }
+
+  const Session* of_rank(Rank rank) const {
+    const SessionId* id = sessions.id_of_rank(rank);
+    return id == nullptr ? nullptr : sessions.find(*id);
   }
 
   Sessions sessions;
@@ -104,16 +109,16 @@ TEST(Sessions, EndAfterTheirTimeWithoutAConnection) {
 TEST(Sessions, KnowWhoIsWhichRankNow) {
   World world;
   world.open(hello(1, 4), 0);
-  EXPECT_EQ(world.sessions.find_rank(4)->host, "host-1");
+  EXPECT_EQ(world.of_rank(4)->host, "host-1");
   world.open(hello(1, 5), 0);
-  EXPECT_EQ(world.sessions.find_rank(4), nullptr);
-  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-1");
+  EXPECT_EQ(world.of_rank(4), nullptr);
+  EXPECT_EQ(world.of_rank(5)->host, "host-1");
   world.open(hello(2, 5), 0);
-  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-2");
+  EXPECT_EQ(world.of_rank(5)->host, "host-2");
   world.close({3, 1}, false);
-  EXPECT_EQ(world.sessions.find_rank(5)->host, "host-2");
+  EXPECT_EQ(world.of_rank(5)->host, "host-2");
   world.close({3, 2}, false);
-  EXPECT_EQ(world.sessions.find_rank(5), nullptr);
+  EXPECT_EQ(world.of_rank(5), nullptr);
   EXPECT_EQ(world.sessions.connected(), 0u);
 }
 
@@ -198,7 +203,7 @@ TEST(Sessions, RememberTheNewestThatHaveEnded) {
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
   for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
-    world.sessions.open(hello(i), at(0), world.rows);
+    world.sessions.open(hello(i), i, at(0), world.rows);
     world.sessions.close({3, i}, true, i, world.rows);
   }
   const std::unique_ptr<const Sessions> next = world.restart();

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coming, going and being lost. Forming is in group_form.cc, what is told in group_news.cc.
+// Rows: 'g' group, 'm' group and session, 'l' group.
+#include "daemon/core/group.h"
+
+#include <algorithm>
+
+#include "daemon/core/planted.h"
+#include "daemon/core/row_key.h"
+#include "protocol/fields.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+std::string text_of(const RendezvousPolicy& policy) {
+  return "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
+         ", last call " + human(policy.last_call) + (policy.quorum ? ", quorum" : "");
+}
+
+std::string who(const GroupMember& member) {
+  return printable(member.host, limits::kNameBytes) + " (pid " + std::to_string(member.pid) + ")";
+}
+
+std::string rank_of(const GroupMember& member) {
+  return "rank " + std::to_string(member.rank) + " on " + who(member);
+}
+
+std::string bounded(const std::string& detail) {
+  return printable(detail.substr(0, limits::kReasonBytes), limits::kReasonBytes);
+}
+
+}  // namespace
+
+Bytes group_key(char kind, const std::string& name) { return RowKey(kind).text(name).take(); }
+
+Bytes member_key(const std::string& name, const SessionId& id) {
+  return RowKey('m').text(name).number(id.high).number(id.low).take();
+}
+
+const GroupMember* Group::find(const SessionId& id) const {
+  const auto it = members_.find(id);
+  return it == members_.end() ? nullptr : &it->second;
+}
+
+// ---- the books ---------------------------------------------------------------------------------
+
+void Group::count(const GroupMember& m, int by) {
+  if (m.state != GroupMember::State::here) return;
+  const auto add = [by](std::size_t& n, bool yes) { n += yes ? static_cast<std::size_t>(by) : 0; };
+  const bool asking = asks(m);
+  add(counts_.alive, true);
+  add(counts_.asking, asking);
+  add(counts_.asking_spares, asking && m.spare);
+  add(counts_.asking_away, asking && !m.present);
+  add(counts_.asking_old, asking && m.rank >= 0);
+  add(counts_.claims, asking && m.claimed_rank >= 0);
+  add(counts_.expected, !asking && m.rank >= 0);
+  add(counts_.of_list, m.rank >= 0);
+}
+
+template <class F>
+void Group::change(GroupMember& member, F&& f) {
+  count(member, -1);
+  f(member);
+  count(member, 1);
+}
+
+void Group::put(const SessionId& id, const GroupMember& member, Moment& at) const {
+  at.rows.push_back({Row::Kind::put, member_key(name_, id), wire::encode(member)});
+}
+
+/// The members hear of it.
+void Group::tell(Moment& at) {
+  facts_.news = at.revision;
+  changed_ = at.revision;
+  dirty = true;
+  told = true;
+}
+
+// ---- joining -----------------------------------------------------------------------------------
+
+Result<void> Group::check(const SessionId& id, const Join& request) const {
+  const RendezvousPolicy& policy = request.policy;
+  const std::string prefix = "rendezvous \"" + printable(name_, limits::kNameBytes) + "\": ";
+  if (request.round > facts_.round) {
+    return failure(Code::invalid_argument, prefix + "round " + std::to_string(request.round) +
+                                               " is asked to follow, the newest is " +
+                                               std::to_string(facts_.round));
+  }
+  const GroupMember* own = find(id);
+  const bool own_here = own != nullptr && own->state == GroupMember::State::here;
+  const bool others = counts_.alive > (own_here ? 1 : 0);
+  if (others && !(policy == facts_.policy)) {
+    return failure(Code::size_mismatch, prefix + "this member says " + text_of(policy) +
+                                            "; the group has " + text_of(facts_.policy) +
+                                            "; all members must say the same");
+  }
+  const bool own_asks = own_here && asks(*own);
+  const std::size_t asking = counts_.asking - (own_asks ? 1 : 0);
+  const std::size_t claims = counts_.claims - (own_asks && own->claimed_rank >= 0 ? 1 : 0);
+  if (asking > 0 && (claims > 0) != (request.rank >= 0)) {
+    return failure(Code::size_mismatch,
+                   prefix + "either all members say which rank they must get, or none does");
+  }
+  for (const auto& [other, member] : members_) {
+    if (request.rank < 0) break;
+    if (other == id || member.state != GroupMember::State::here || !asks(member)) continue;
+    if (member.claimed_rank != request.rank) continue;
+    return failure(Code::rank_taken, prefix + "rank " + std::to_string(request.rank) +
+                                         " is claimed by " + who(member) +
+                                         " already; give each process its own rank");
+  }
+  if (own == nullptr && members_.size() >= limits::kSessionsPerJob) {
+    return failure(Code::quota_exceeded,
+                   prefix + "too many members, limit " + std::to_string(limits::kSessionsPerJob));
+  }
+  return {};
+}
+
+Result<void> Group::join(const SessionId& id, const Session& session, const Join& request,
+                         Moment& at) {
+  const auto old = members_.find(id);
+  if (old != members_.end() && old->second.state == GroupMember::State::here) {
+    if (asks(old->second)) return {};                                      // a repeat re-attaches
+    if (old->second.rank >= 0 && request.round < facts_.round) return {};  // likewise, late
+  }
+  if (Result<void> good = check(id, request); !good) return good;
+  dirty = dirty || !(facts_.policy == request.policy) || facts_.round == 0;
+  facts_.policy = request.policy;
+  if (facts_.phase == GroupPhase::finished) {
+    facts_.phase = GroupPhase::forming;
+    dirty = true;
+  }
+  const auto [place, fresh] = members_.try_emplace(id);
+  GroupMember& member = place->second;
+  if (fresh) count(member, 1);
+  const bool of_generation = member.state == GroupMember::State::here && member.rank >= 0;
+  const std::uint32_t waited = waiting();
+  change(member, [&](GroupMember& m) {
+    m.host = session.host;
+    m.pid = session.pid;
+    m.local_rank = request.local_rank;
+    m.device = request.device;
+    m.domain = request.domain;
+    m.labels = request.labels;
+    m.claimed_rank = request.rank;
+    m.spare = request.spare;
+    m.step = request.step;
+    m.failed = request.failed;
+    if (m.joined == 0) m.joined = at.revision;
+    m.asked = true;
+    m.asked_in = facts_.round;
+    m.state = GroupMember::State::here;
+    m.ending.clear();
+    m.present = session.connected;
+    m.stalled = false;
+  });
+  changed_ = at.revision;
+  put(id, member, at);
+  if (of_generation && !facts_.policy.quorum) {
+    break_up(rank_of(member) + " asks for a new generation", false, at);
+  } else if (waiting() != waited) {
+    tell(at);
+  }
+  return {};
+}
+
+void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
+  if (asks(it->second)) end(id, GroupMember::State::left, detail, at);
+}
+
+void Group::set_present(const SessionId& id, bool present) {
+  const auto it = members_.find(id);
+  if (it != members_.end()) change(it->second, [&](GroupMember& m) { m.present = present; });
+}
+
+// ---- ending ------------------------------------------------------------------------------------
+
+void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
+  const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);
+  const GroupMember& member = it->second;
+  const bool of_generation = member.rank >= 0;
+  const std::string name = of_generation ? rank_of(member) : who(member);
+  switch (kind) {
+    case Leave::Kind::finish:
+      end(id, GroupMember::State::finished, "finished" + why, at);
+      return finish_if_done(at);
+    case Leave::Kind::fail:
+      if (of_generation) break_up(name + " has failed" + why, true, at);
+      return end(id, GroupMember::State::left, "failed" + why, at);
+    case Leave::Kind::leave:
+      if (of_generation) break_up(name + " has left" + why, false, at);
+      return end(id, GroupMember::State::left, "left" + why, at);
+  }
+}
+
+void Group::lose(const SessionId& id, const std::string& detail, Moment& at) {
+  const auto it = members_.find(id);
+  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
+  if (it->second.rank >= 0) break_up(rank_of(it->second) + " is lost: " + detail, false, at);
+  end(id, GroupMember::State::lost, detail, at);
+}
+
+/// It takes part no more. What is known of a rank of the generation is kept until the next one has
+/// formed, because the others ask what became of it.
+void Group::end(const SessionId& id, GroupMember::State state, const std::string& detail,
+                Moment& at) {
+  const auto it = members_.find(id);
+  GroupMember& member = it->second;
+  forget_noticed(id);
+  ended_.push_back(id);
+  if (member.stalls_at) stall_times_.erase({*member.stalls_at, id});
+  if (member.rank < 0) {
+    count(member, -1);
+    members_.erase(it);
+    at.rows.push_back({Row::Kind::erase, member_key(name_, id), {}});
+  } else {
+    change(member, [&](GroupMember& m) {
+      m.state = state;
+      m.ending = detail;
+      m.asked = false;
+      m.stalled = false;
+      m.stalls_at.reset();
+    });
+    put(id, member, at);
+  }
+  tell(at);
+}
+
+/// The generation ends; its first failure stays its reason.
+void Group::break_up(std::string reason, bool failed, Moment& at) {
+  if (facts_.phase == GroupPhase::formed) {
+    facts_.phase = GroupPhase::broken;
+    facts_.reason = std::move(reason);
+    if (failed) ++facts_.failures;
+    last_call_.reset();
+  }
+  tell(at);
+}
+
+void Group::finish_if_done(Moment& at) {
+  const auto works = [&](const SessionId& id) {
+    const GroupMember* m = find(id);
+    return m != nullptr && m->state == GroupMember::State::here;
+  };
+  if (std::ranges::any_of(list_->sessions, works)) return;
+  facts_.phase = GroupPhase::finished;
+  facts_.reason = "all members have finished";
+  tell(at);
+}
+
+// ---- rows --------------------------------------------------------------------------------------
+
+Row Group::row() const { return {Row::Kind::put, group_key('g', name_), wire::encode(facts_)}; }
+
+Result<void> Group::restore(GroupFacts facts) {
+  facts_ = std::move(facts);
+  changed_ = facts_.news;
+  return {};
+}
+
+Result<void> Group::restore(const SessionId& id, GroupMember member) {
+  if (member.state > GroupMember::State::lost) {
+    return failure(Code::malformed, "damaged row of a member");
+  }
+  members_[id] = std::move(member);
+  return {};
+}
+
+Result<void> Group::restore(MemberList list) {
+  if (list.sessions.size() != list.offsets.size() || list.sessions.size() > limits::kWorldSize ||
+      (!list.offsets.empty() && list.offsets.back() >= list.encoded.size()) ||
+      !std::ranges::is_sorted(list.offsets)) {
+    return failure(Code::malformed, "damaged list of members");
+  }
+  encoded_ = std::make_shared<const Bytes>(std::move(list.encoded));
+  *list_ = std::move(list);
+  return {};
+}
+
+Result<void> Group::resume(TimePoint now) {
+  if (facts_.policy.max == 0 || (facts_.phase == GroupPhase::formed && list_->sessions.empty())) {
+    return failure(Code::malformed, "group \"" + printable(name_, limits::kNameBytes) +
+                                        "\": its rows do not fit together");
+  }
+  for (std::size_t rank = 0; rank < list_->sessions.size(); ++rank) {
+    const auto it = members_.find(list_->sessions[rank]);
+    if (it != members_.end()) it->second.rank = static_cast<std::int64_t>(rank);
+  }
+  counts_ = {};
+  for (const auto& [id, member] : members_) count(member, 1);
+  for (const StoredNotice& notice : facts_.notices) {
+    if (notice.deadline > Duration::zero()) notices_end_[notice.number] = now + notice.deadline;
+  }
+  return {};
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// What members are told and what they report: places, lists, news, notices, progress.
+#include <algorithm>
+
+#include "daemon/core/group.h"
+#include "daemon/core/missing.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kPageMembers = 1'024;
+constexpr std::size_t kDescribed = 8;  // members in one text
+
+/// Ascending ranks as ranges.
+std::vector<RankRange> ranges(std::vector<Rank> ranks) {
+  std::ranges::sort(ranks);
+  std::vector<RankRange> folded;
+  for (const Rank rank : ranks) {
+    if (!folded.empty() && folded.back().last + 1 == rank) {
+      folded.back().last = rank;
+    } else {
+      folded.push_back({rank, rank});
+    }
+  }
+  return folded;
+}
+
+}  // namespace
+
+std::optional<Joined> Group::place(const SessionId& id, std::uint64_t after_round) const {
+  const GroupMember* m = find(id);
+  if (m == nullptr || m->rank < 0 || m->state != GroupMember::State::here || asks(*m) ||
+      facts_.round <= after_round) {
+    return std::nullopt;
+  }
+  Joined joined;
+  joined.round = facts_.round;
+  joined.generation = facts_.generation;
+  joined.rank = static_cast<Rank>(m->rank);
+  joined.size = size();
+  joined.digest = list_->digest;
+  joined.failures = facts_.failures;
+  joined.reason = facts_.reason;
+  joined.news = facts_.news;
+  return joined;
+}
+
+bool Group::waits(const SessionId& id) const {
+  const GroupMember* m = find(id);
+  return m != nullptr && m->state == GroupMember::State::here && asks(*m);
+}
+
+Result<MemberPage> Group::page(const ReadMembers& request) const {
+  if (request.generation != 0 && request.generation != facts_.generation) {
+    return stale(request.generation);
+  }
+  if (request.first >= size()) {
+    return failure(Code::invalid_argument,
+                   "members of group \"" + printable(name_, limits::kNameBytes) + "\" from rank " +
+                       std::to_string(request.first) + " on: it has " + std::to_string(size()));
+  }
+  MemberPage page;
+  page.generation = facts_.generation;
+  page.size = size();
+  page.digest = list_->digest;
+  page.first = request.first;
+  const std::size_t end = std::min<std::size_t>(request.first + kPageMembers, size());
+  page.count = static_cast<std::uint32_t>(end - request.first);
+  const std::size_t from = list_->offsets[request.first];
+  const std::size_t to = end == size() ? encoded_->size() : list_->offsets[end];
+  page.list = {encoded_, from, to - from};
+  return page;
+}
+
+Failure Group::stale(std::uint64_t generation) const {
+  return failure(Code::stale_generation, "generation " + std::to_string(generation) +
+                                             " of group \"" + printable(name_, limits::kNameBytes) +
+                                             "\" is not the newest: that is " +
+                                             std::to_string(facts_.generation) + "; join again");
+}
+
+Failure Group::broken() const {
+  Failure reason = failure(
+      Code::aborted, "generation " + std::to_string(facts_.generation) + " of group \"" +
+                         printable(name_, limits::kNameBytes) + "\" has ended: " + facts_.reason);
+  reason.missing = news({}).details;
+  return reason;
+}
+
+// ---- news --------------------------------------------------------------------------------------
+
+RankRange Group::range_of(const SessionId& id) const {
+  const GroupMember* m = find(id);
+  C10DD_ASSERT(m != nullptr && m->rank >= 0);
+  return {static_cast<Rank>(m->rank), static_cast<Rank>(m->rank)};
+}
+
+MissingRank Group::describe(Rank rank) const {
+  MissingRank about;
+  about.rank = rank;
+  const GroupMember* m = rank < size() ? find(list_->sessions[rank]) : nullptr;
+  if (m == nullptr) return about;
+  about.host = m->host;
+  about.pid = m->pid;
+  about.cause = MissingRank::Cause::not_arrived;
+  if (!m->present) about.cause = MissingRank::Cause::disconnected;
+  about.doing = m->phase.empty() ? "" : m->phase + " of step " + std::to_string(m->at_step);
+  if (m->state != GroupMember::State::here) {
+    about.cause = MissingRank::Cause::dead;
+    about.doing = m->ending;
+  }
+  return about;
+}
+
+GroupNews Group::news(TimePoint now) const {
+  GroupNews news;
+  news.number = facts_.news;
+  news.round = facts_.round;
+  news.generation = facts_.generation;
+  news.size = size();
+  news.phase = facts_.phase;
+  news.reason = facts_.reason;
+  std::vector<Rank> gone;
+  std::vector<Rank> finished;
+  std::vector<Rank> stalled;
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const GroupMember* m = find(list_->sessions[rank]);
+    if (m != nullptr && m->state == GroupMember::State::here && !m->stalled) continue;
+    const bool done = m != nullptr && m->state == GroupMember::State::finished;
+    const bool here = m != nullptr && m->state == GroupMember::State::here;
+    (done ? finished : here ? stalled : gone).push_back(rank);
+    if (!done && news.details.size() < limits::kMissingNamed) {
+      news.details.push_back(describe(rank));
+    }
+  }
+  news.lost = ranges(gone);
+  news.finished = ranges(finished);
+  news.stalled = ranges(stalled);
+  news.waiting = waiting();
+  for (const StoredNotice& stored : facts_.notices) {
+    Notice notice{stored.number, stored.kind, {}, Duration{0}, stored.reason, {}};
+    const auto end = notices_end_.find(stored.number);
+    if (end != notices_end_.end()) notice.left = std::max(end->second - now, Duration(1));
+    std::vector<Rank> named;
+    std::vector<Rank> acknowledged;
+    for (const SessionId& id : stored.members) {
+      const GroupMember* m = find(id);
+      if (m == nullptr || m->rank < 0) continue;
+      named.push_back(static_cast<Rank>(m->rank));
+      if (std::ranges::count(stored.acknowledged, id) > 0) acknowledged.push_back(named.back());
+    }
+    notice.ranks = ranges(named);
+    notice.acknowledged = ranges(acknowledged);
+    news.notices.push_back(std::move(notice));
+  }
+  return news;
+}
+
+Failure Group::overdue(const SessionId& id, Duration timeout) const {
+  const RendezvousPolicy& policy = facts_.policy;
+  std::string text = "rendezvous \"" + printable(name_, limits::kNameBytes) +
+                     "\" timed out after " + human(timeout) + ": " + std::to_string(usable()) +
+                     " of at least " + std::to_string(policy.min) + " members have joined";
+  std::size_t shown = 0;
+  for (const auto& [other, m] : members_) {
+    if (m.state != GroupMember::State::here || !asks(m) || shown == kDescribed) continue;
+    text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes) + ":" +
+            std::to_string(m.pid) + (other == id ? " (this one)" : "") +
+            (m.spare ? " (spare)" : "");
+  }
+  if (shown > 0) text += counts_.asking > shown ? ", ...)" : ")";
+  Failure result = failure(Code::timed_out, std::move(text));
+  if (facts_.phase == GroupPhase::formed) {
+    result.detail += "; generation " + std::to_string(facts_.generation) + " has " +
+                     std::to_string(size()) + " members at work, max is " +
+                     std::to_string(policy.max) + ": a newcomer gets in when they join again";
+  }
+  const auto missing = [&](MissingRank about) {
+    if (result.missing.size() == limits::kMissingNamed) return;
+    result.missing.push_back(about);
+    if (result.missing.size() <= kDescribed) result.detail += "; " + sentence(about);
+  };
+  if (counts_.claims > 0) {
+    std::vector<bool> here(policy.max);
+    for (const auto& [other, m] : members_) {
+      if (asks(m) && m.claimed_rank >= 0) here[static_cast<std::size_t>(m.claimed_rank)] = true;
+    }
+    for (Rank rank = 0; rank < policy.max; ++rank) {
+      MissingRank unknown;
+      unknown.rank = rank;
+      if (!here[rank]) missing(unknown);
+    }
+  } else if (facts_.phase == GroupPhase::broken) {
+    for (Rank rank = 0; rank < size(); ++rank) {
+      const GroupMember* m = find(list_->sessions[rank]);
+      if (m == nullptr || !asks(*m)) missing(describe(rank));
+    }
+  }
+  return result;
+}
+
+// ---- notices and progress ----------------------------------------------------------------------
+
+Result<std::uint64_t> Group::notify(const Notify& request, Moment& at) {
+  StoredNotice notice;
+  notice.kind = request.kind;
+  notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
+  notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const GroupMember* m = find(list_->sessions[rank]);
+    const bool named = std::ranges::count(request.ranks, rank) > 0 ||
+                       (m != nullptr && !request.host.empty() && m->host == request.host);
+    const bool here = m != nullptr && m->state == GroupMember::State::here;
+    if (named && here) notice.members.push_back(list_->sessions[rank]);
+  }
+  if (notice.members.empty()) {
+    return failure(Code::not_found, "notify: no member of group \"" +
+                                        printable(name_, limits::kNameBytes) + "\" has rank " +
+                                        fold(request.ranks) + " or host \"" +
+                                        printable(request.host, limits::kNameBytes) +
+                                        "\"; its generation " + std::to_string(facts_.generation) +
+                                        " has " + std::to_string(size()) + " members");
+  }
+  if (facts_.notices.size() >= limits::kNotices) {
+    return failure(Code::quota_exceeded, "notify: too many notices in the group, limit " +
+                                             std::to_string(limits::kNotices));
+  }
+  notice.number = ++facts_.notices_made;
+  if (notice.deadline > Duration::zero()) {
+    notices_end_[notice.number] = at.now + notice.deadline;
+  }
+  facts_.notices.push_back(notice);
+  tell(at);
+  return notice.number;
+}
+
+Result<void> Group::acknowledge(const SessionId& id, std::uint64_t number, Moment& at) {
+  const auto it = std::ranges::find(facts_.notices, number, &StoredNotice::number);
+  if (it == facts_.notices.end() || std::ranges::count(it->members, id) == 0) {
+    return failure(Code::not_found, "notice " + std::to_string(number) + " of group \"" +
+                                        printable(name_, limits::kNameBytes) +
+                                        "\" does not name this member");
+  }
+  if (std::ranges::count(it->acknowledged, id) > 0) return {};
+  it->acknowledged.push_back(id);
+  tell(at);
+  return {};
+}
+
+void Group::forget_noticed(const SessionId& id) {
+  for (StoredNotice& notice : facts_.notices) std::erase(notice.members, id);
+  std::erase_if(facts_.notices, [&](const StoredNotice& notice) {
+    if (notice.members.empty()) notices_end_.erase(notice.number);
+    return notice.members.empty();
+  });
+}
+
+void Group::end_notices(Moment& at) {
+  while (!notices_end_.empty()) {
+    const auto due = std::ranges::find_if(
+        notices_end_, [&](const auto& entry) { return entry.second <= at.now; });
+    if (due == notices_end_.end()) return;
+    const auto notice = std::ranges::find(facts_.notices, due->first, &StoredNotice::number);
+    notices_end_.erase(due);
+    if (notice == facts_.notices.end()) continue;
+    const StoredNotice over = *notice;
+    for (const SessionId& id : over.members) {
+      lose(id, "asked to leave (" + over.reason + "), it had not after " + human(over.deadline),
+           at);
+    }
+  }
+}
+
+Result<void> Group::progress(const SessionId& id, const Progress& report, Moment& at) {
+  if (report.generation != facts_.generation) return stale(report.generation);
+  const auto it = members_.find(id);
+  if (it == members_.end() || it->second.rank < 0 || it->second.state != GroupMember::State::here) {
+    return stale(report.generation);
+  }
+  GroupMember& m = it->second;
+  m.phase = printable(report.phase.substr(0, limits::kNameBytes), limits::kNameBytes);
+  m.at_step = report.step;
+  if (m.stalls_at) stall_times_.erase({*m.stalls_at, id});
+  m.stalls_at.reset();
+  if (report.limit > Duration::zero()) {
+    m.stalls_at = at.now + std::min<Duration>(report.limit, limits::kTimeoutMax);
+    stall_times_.emplace(*m.stalls_at, id);
+  }
+  if (std::exchange(m.stalled, false)) tell(at);
+  return {};
+}
+
+void Group::mark_stalled(Moment& at) {
+  while (!stall_times_.empty() && stall_times_.begin()->first <= at.now) {
+    const SessionId id = stall_times_.begin()->second;
+    stall_times_.erase(stall_times_.begin());
+    GroupMember& m = members_.at(id);
+    m.stalls_at.reset();
+    m.stalled = true;
+    tell(at);
+  }
+}
+
+}  // namespace c10dd::core

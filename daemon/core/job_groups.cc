@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The job's side of its groups: requests checked, waiters answered, bound meetings broken.
+#include <algorithm>
+#include <functional>
+
+#include "daemon/core/job_step.h"
+#include "daemon/core/missing.h"
+#include "daemon/core/planted.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+Bytes group_token(const std::string& group) { return 'G' + group; }
+
+Result<void> check_names(std::string_view op, const std::string& group) {
+  if (!group.empty() && group.size() <= limits::kNameBytes) return {};
+  return failure(Code::invalid_argument, std::string(op) + ": the group's name has " +
+                                             std::to_string(group.size()) + " bytes; it has 1 to " +
+                                             std::to_string(limits::kNameBytes));
+}
+
+Result<void> check_policy(const RendezvousPolicy& policy) {
+  if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
+    return failure(Code::invalid_argument,
+                   "join: min " + std::to_string(policy.min) + ", max " +
+                       std::to_string(policy.max) +
+                       "; min is at least 1 and at most max, and max at most " +
+                       std::to_string(limits::kWorldSize));
+  }
+  for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
+    if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
+    return failure(Code::invalid_argument, "join: last call, ttl and grace are 0 to " +
+                                               human(limits::kTimeoutMax) + ", not " + human(d));
+  }
+  return {};
+}
+
+Result<void> check_join(const Join& join) {
+  if (Result<void> good = check_names("join", join.group); !good) return good;
+  if (Result<void> good = check_policy(join.policy); !good) return good;
+  std::size_t bytes = join.device.size() + join.domain.size();
+  for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
+  if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {
+    return failure(Code::too_large, "join: " + std::to_string(join.labels.size()) +
+                                        " labels, limit " + std::to_string(limits::kLabels) + "; " +
+                                        std::to_string(bytes) + " bytes of them, limit " +
+                                        std::to_string(limits::kLabelBytes));
+  }
+  if (join.rank >= 0 && (join.policy.min != join.policy.max || join.rank >= join.policy.max ||
+                         join.policy.quorum || join.spare)) {
+    return failure(Code::invalid_argument,
+                   "join: rank " + std::to_string(join.rank) + " of min " +
+                       std::to_string(join.policy.min) + ", max " +
+                       std::to_string(join.policy.max) +
+                       "; who asks for a rank is no spare and in no quorum, min equals max, and "
+                       "the rank is below it");
+  }
+  return {};
+}
+
+}  // namespace
+
+// ---- requests ----------------------------------------------------------------------------------
+
+Job::Maybe Job::on(Step& step, const Join& join) {
+  if (Result<void> good = check_join(join); !good) return good.error();
+  Moment at = step.moment();
+  const SessionId& id = step.from.session;
+  Result<void> joined = groups_.join(id, *step.session, join, at);
+  if (!joined) return joined.error();
+  settle_groups(step);
+  const Group& group = *groups_.find(join.group);
+  if (const auto place = group.place(id, join.round)) {
+    step.observe(group.changed());
+    return answer(*place);
+  }
+  Maybe refused = block(step, join, {group_token(join.group)}, join.timeout);
+  if (refused) {
+    groups_.withdraw(id, join.group, "its join was refused", at);
+    settle_groups(step);
+  }
+  return refused;
+}
+
+Job::Maybe Job::on(Step& step, const ReadMembers& read) {
+  const Result<const Group*> group = groups_.known(read.group);
+  if (!group) return group.error();
+  step.observe((*group)->changed());
+  Result<MemberPage> page = (*group)->page(read);
+  if (!page) return page.error();
+  return answer(std::move(*page));
+}
+
+Job::Maybe Job::on(Step& step, const Leave& leave) {
+  if (Result<void> good = check_names("leave", leave.group); !good) return good.error();
+  if (leave.kind > Leave::Kind::fail) {
+    return refuse(Code::invalid_argument,
+                  "leave: unknown kind " + std::to_string(static_cast<int>(leave.kind)));
+  }
+  const Group* group = groups_.find(leave.group);
+  if (group != nullptr) step.observe(group->changed());
+  if (group != nullptr && leave.generation != 0 && leave.generation != group->facts().generation) {
+    return Answer(group->stale(leave.generation));
+  }
+  Moment at = step.moment();
+  groups_.leave(step.from.session, leave, at);
+  settle_groups(step);
+  if (!step.out.rows.empty()) step.observe(step.next);
+  return answer(Done{});
+}
+
+Job::Maybe Job::on(Step& step, const FollowGroup& follow) {
+  const Result<const Group*> group = groups_.known(follow.group);
+  if (!group) return group.error();
+  if ((*group)->facts().news > follow.seen || follow.seen > revision_) {
+    step.observe((*group)->changed());
+    return answer((*group)->news(step.now));
+  }
+  return block(step, follow, {group_token(follow.group)}, follow.timeout);
+}
+
+Job::Maybe Job::on(Step& step, const Notify& request) {
+  if (request.kind > Notice::Kind::preempt || request.ranks.size() > limits::kWorldSize) {
+    return refuse(Code::invalid_argument, "notify: unknown kind or too many ranks");
+  }
+  Moment at = step.moment();
+  const Result<std::uint64_t> number = groups_.notify(request, at);
+  if (!number) return number.error();
+  settle_groups(step);
+  step.observe(step.next);
+  return answer(Counted{*number});
+}
+
+Job::Maybe Job::on(Step& step, const Acknowledge& request) {
+  Moment at = step.moment();
+  const Result<void> done = groups_.acknowledge(step.from.session, request, at);
+  if (!done) return done.error();
+  settle_groups(step);
+  if (!step.out.rows.empty()) step.observe(step.next);
+  return answer(Done{});
+}
+
+Job::Maybe Job::on(Step& step, const Progress& report) {
+  Moment at = step.moment();
+  const Result<void> done = groups_.progress(step.from.session, report, at);
+  if (!done) return done.error();
+  settle_groups(step);
+  return answer(Done{});
+}
+
+// ---- consequences ------------------------------------------------------------------------------
+
+/// After anything that may have changed a group: it forms, its waiters are looked at, meetings of a
+/// generation that has ended, or of members that will not come, are broken.
+void Job::settle_groups(Step& step) {
+  Moment at = step.moment();
+  for (const std::string& name : groups_.settle(at)) {
+    const Group& group = *groups_.find(name);
+    const bool untold = planted(Planted::loss_untold) && group.facts().phase == GroupPhase::broken;
+    if (!untold) step.fired.push_back(group_token(name));
+    break_meetings(step, group);
+    if (group.facts().phase == GroupPhase::broken) {
+      step.out.events.push_back(
+          GenerationEnded{name, group.facts().generation, group.facts().reason});
+    } else if (group.facts().phase == GroupPhase::formed) {
+      step.out.events.push_back(
+          GenerationFormed{name, group.facts().generation, group.size(), group.facts().reason});
+    }
+  }
+}
+
+void Job::break_meetings(Step& step, const Group& group) {
+  for (const MeetingKey& key : meetings_.of_world(group.name())) {
+    const Meeting& meeting = *meetings_.find(key);
+    const bool ended =
+        key.generation != group.facts().generation || group.facts().phase != GroupPhase::formed;
+    if (ended) {
+      meetings_.fail(key, group.broken(), step.next, step.out.rows);
+    } else if (auto reason = hopeless(key, meeting, step.now)) {
+      meetings_.fail(key, std::move(*reason), step.next, step.out.rows);
+    } else {
+      continue;
+    }
+    step.fired.push_back(token_of(key));
+  }
+}
+
+/// Why a bound meeting can never be complete: participants whose work is done have not come.
+std::optional<Failure> Job::hopeless(const MeetingKey& key, const Meeting& meeting,
+                                     TimePoint now) const {
+  const Group* group = groups_.find(meeting.world);
+  if (group == nullptr || !group->has_ended_members()) return std::nullopt;
+  std::vector<Rank> gone;
+  for (const Rank rank : meeting.missing()) {
+    const Rank place = meeting.in_world(rank);
+    const GroupMember* m = place < group->size() ? group->find(group->sessions()[place]) : nullptr;
+    if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
+  }
+  if (gone.empty()) return std::nullopt;
+  Failure reason =
+      failure(Code::aborted, describe(key) + " is broken: ranks " + fold(gone) + " will not come");
+  for (std::size_t i = 0; i < std::min(gone.size(), limits::kMissingNamed); ++i) {
+    reason.missing.push_back(look_up(gone[i], key, meeting, everybody(now)));
+    reason.detail += (i < 8 ? "; " + sentence(reason.missing.back()) : "");
+  }
+  return reason;
+}
+
+/// Why the caller may not take part in a meeting bound to a world.
+std::optional<Failure> Job::check_bound(const Step& step, const MeetingKey& key, Rank rank,
+                                        const Arrival& arrival) const {
+  const Result<const Group*> known = groups_.known(arrival.world);
+  if (!known) return known.error();
+  const Group& group = **known;
+  if (key.generation != group.facts().generation && !planted(Planted::stale_accepted)) {
+    return group.stale(key.generation);
+  }
+  const auto& who = arrival.participants;
+  const std::size_t size = who.empty() ? group.size() : who.size();
+  const bool ascending = std::ranges::adjacent_find(who, std::greater_equal<>()) == who.end();
+  if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
+    return failure(Code::invalid_argument,
+                   describe(key) + ": " + std::to_string(who.size()) +
+                       " participants for world size " + std::to_string(arrival.world_size) +
+                       " of a group of " + std::to_string(group.size()) +
+                       "; they are distinct ranks of the group in ascending order");
+  }
+  const Rank place = who.empty() ? rank : who[rank];
+  if (group.sessions()[place] != step.from.session && !planted(Planted::stale_accepted)) {
+    return failure(Code::rank_taken, describe(key) + ": rank " + std::to_string(place) +
+                                         " of generation " + std::to_string(key.generation) +
+                                         " is another member");
+  }
+  if (group.facts().phase != GroupPhase::formed && !planted(Planted::stale_accepted)) {
+    Failure reason = group.broken();
+    reason.recorded = true;
+    return reason;
+  }
+  return std::nullopt;
+}
+
+/// A blocked join or follow whose group has changed; nothing while it goes on waiting.
+std::optional<Answer> Job::look_again(const Pending::Waiter& waiter, Revision& observed,
+                                      TimePoint now) const {
+  if (const auto* join = std::get_if<Join>(&waiter.request)) {
+    const Group& group = *groups_.find(join->group);
+    observed = std::max(observed, group.changed());
+    if (const auto place = group.place(waiter.session, join->round)) return answer(*place);
+    if (group.waits(waiter.session)) return std::nullopt;
+    return Answer(failure(Code::aborted, "join: this member was taken out of group \"" +
+                                             printable(join->group, limits::kNameBytes) +
+                                             "\"; join again"));
+  }
+  const auto& follow = std::get<FollowGroup>(waiter.request);
+  const Group& group = *groups_.find(follow.group);
+  if (group.facts().news <= follow.seen) return std::nullopt;
+  observed = std::max(observed, group.changed());
+  return answer(group.news(now));
+}
+
+}  // namespace c10dd::core

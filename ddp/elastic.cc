@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ddp/elastic.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+namespace c10dd::ddp {
+namespace {
+
+/// A collective fails as soon as a peer's connection breaks, which is before the daemon can say
+/// who was lost. So long is waited for the reason.
+constexpr std::chrono::seconds kReasonPatience{5};
+
+bool ended_within(Membership& membership, std::uint64_t generation, Duration patience) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;
+  const auto subscription = membership.on_change([&](const GroupState& state) {
+    const std::lock_guard lock(mutex);
+    ended = ended || state.ended(generation);
+    changed.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  return changed.wait_for(lock, patience, [&] { return ended; });
+}
+
+void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
+  const std::uint32_t source = state_source(members);
+  for (const Tensor& tensor : state.tensors) group.broadcast(tensor, source)->wait();
+  state.step = members[source].step;
+}
+
+/// Whether the error is that the generation has ended, which the next one mends.
+bool is_end(const std::exception& error) {
+  const auto* known = dynamic_cast<const Error*>(&error);
+  return known != nullptr &&
+         (known->code() == Code::aborted || known->code() == Code::stale_generation ||
+          known->code() == Code::unavailable || known->code() == Code::timed_out);
+}
+
+}  // namespace
+
+bool ElasticTurn::should_regroup() const {
+  const GroupState state = membership.state();
+  return state.waiting > 0 || state.ended(generation.number);
+}
+
+std::uint32_t state_source(const std::vector<Member>& members) {
+  const auto furthest = std::ranges::max_element(
+      members, [](const Member& a, const Member& b) { return a.step < b.step; });
+  return furthest == members.end() ? 0 : furthest->rank;
+}
+
+void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& state,
+                 const std::function<bool(ElasticTurn&)>& body, const ElasticOptions& options) {
+  std::uint32_t fruitless = 0;
+  for (bool first = true;; first = false) {
+    if (!first) membership->next(state.step);
+    const Generation generation = membership->generation();
+    const std::uint64_t before = state.step;
+    bool regroup = false;
+    try {
+      const auto group = ProcessGroup::open(membership, options.group);
+      share(*group, state, membership->members());
+      ElasticTurn turn{*group, generation, *membership};
+      if (body(turn)) {
+        group->shutdown();
+        return membership->finish();
+      }
+      regroup = true;
+    } catch (const std::exception& error) {
+      const bool ended = ended_within(*membership, generation.number,
+                                      is_end(error) ? kReasonPatience : std::chrono::seconds(0));
+      fruitless = state.step > before ? 0 : fruitless + 1;
+      if ((!ended && !is_end(error)) || fruitless >= options.fruitless_max) {
+        membership->fail(error.what());
+        throw;
+      }
+    }
+    if (regroup) fruitless = 0;
+  }
+}
+
+}  // namespace c10dd::ddp

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/digits/elastic_training.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <utility>
+
+#include "ddp/elastic.h"
+
+namespace c10dd::digits {
+namespace {
+
+Tensor tensor_of(std::span<double> values) {
+  return {.data = values.data(), .count = values.size(), .dtype = DType::float64};
+}
+
+/// The members of one generation.
+class Generationmates final : public Team {
+ public:
+  Generationmates(ProcessGroup& group, Network& network, const ddp::ReducerOptions& options)
+      : group_(group) {
+    std::vector<ddp::Parameter> parameters;
+    for (Parameter& parameter : network.parameters()) {
+      parameters.push_back(
+          {.name = parameter.name, .value = tensor_of(parameter.value), .shape = parameter.shape});
+    }
+    reducer_ = std::make_unique<ddp::Reducer>(group, std::move(parameters), options);
+    for (std::size_t i = 0; i < network.parameters().size(); ++i) {
+      gradients_.push_back(static_cast<double*>(reducer_->gradient(i).data));
+    }
+  }
+
+  std::size_t rank() const override { return group_.rank(); }
+  std::size_t size() const override { return group_.size(); }
+  std::span<double* const> gradients() const override { return gradients_; }
+  void ready(std::size_t parameter) override { reducer_->mark_ready(parameter); }
+  void average() override { reducer_->finish(); }
+  void sum(std::span<double> values) override { group_.all_reduce(tensor_of(values))->wait(); }
+  void end_epoch(std::size_t, std::size_t) override {}
+
+ private:
+  ProcessGroup& group_;
+  std::unique_ptr<ddp::Reducer> reducer_;
+  std::vector<double*> gradients_;
+};
+
+}  // namespace
+
+ElasticOutcome train_elastic(const std::shared_ptr<Client>& client,
+                             const RendezvousOptions& rendezvous, const std::string& backend,
+                             const ddp::ReducerOptions& reducer, Network& network,
+                             const Split& data, const TrainingOptions& options) {
+  ElasticOutcome outcome;
+  ddp::ElasticState state;
+  for (Parameter& parameter : network.parameters()) {
+    state.tensors.push_back(tensor_of(parameter.value));
+  }
+  for (std::vector<double>& velocity : network.velocities()) {
+    state.tensors.push_back(tensor_of(velocity));
+  }
+  ddp::ReducerOptions same = reducer;
+  same.broadcast_parameters = false;  // run_elastic has made them equal
+  const auto turn = [&](ddp::ElasticTurn& now) {
+    ++outcome.generations;
+    outcome.rank = now.generation.rank;
+    std::printf("generation rank=%u number=%" PRIu64 " size=%u step=%" PRIu64 " reason=\"%s\"\n",
+                now.generation.rank, now.generation.number, now.generation.size, state.step,
+                now.generation.reason.c_str());
+    Generationmates team(now.group, network, same);
+    Trainer trainer(network, data, options, team);
+    const std::size_t steps = trainer.steps_per_epoch();
+    while (state.step < options.epochs * steps) {
+      const std::size_t epoch = state.step / steps + 1;
+      const std::size_t index = state.step % steps;
+      if (index == 0 && now.should_regroup()) return false;
+      now.membership.progress("train", state.step, std::chrono::seconds(30));
+      trainer.step(epoch, index);
+      ++state.step;
+      const bool last = state.step == options.epochs * steps;
+      if (index + 1 == steps && !last) outcome.epochs.push_back(trainer.end_epoch(epoch));
+    }
+    outcome.epochs.push_back(trainer.end_epoch(options.epochs));
+    return true;
+  };
+  const auto membership = client->rendezvous(rendezvous);
+  ddp::run_elastic(membership, state, turn, {.group = {.backend = backend}});
+  return outcome;
+}
+
+}  // namespace c10dd::digits

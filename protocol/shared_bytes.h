@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bytes that are encoded once and belong to many answers.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string_view>
+
+#include "protocol/types.h"
+
+namespace c10dd {
+
+/// A slice of an immutable buffer that many replies share. On the wire it is a byte string, and
+/// always the last field of its struct.
+struct SharedBytes {
+  std::shared_ptr<const Bytes> owner;
+  std::size_t offset = 0;
+  std::size_t length = 0;
+
+  std::string_view view() const {
+    return owner ? std::string_view(*owner).substr(offset, length) : std::string_view();
+  }
+};
+
+}  // namespace c10dd

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rendezvous and membership through the SDK, with the real daemon: deaths, restarts, silence.
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <future>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "client/membership.h"
+#include "tests/integration/daemon_process.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using MembershipPtr = std::shared_ptr<Membership>;
+
+/// Collects what a listener was told.
+class Told {
+ public:
+  explicit Told(Membership& membership)
+      : handle_(membership.on_change([this](const GroupState& state) {
+          const std::lock_guard lock(mutex_);
+          states_.push_back(state);
+          changed_.notify_all();
+        })) {}
+
+  /// The first state that the condition holds of; fails after 20 s.
+  GroupState wait(const std::function<bool(const GroupState&)>& condition) {
+    std::unique_lock lock(mutex_);
+    const auto found = [&] { return std::ranges::find_if(states_, condition); };
+    const bool come = changed_.wait_for(lock, 20s, [&] { return found() != states_.end(); });
+    if (!come) throw std::runtime_error("not told in 20 s");
+    return *found();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<GroupState> states_;
+  std::shared_ptr<void> handle_;  // last: gone first
+};
+
+class MembershipTest : public testing::Test {
+ protected:
+  void SetUp() override { daemon_.start(); }
+
+  std::string url() const { return "c10dd://" + daemon_.address() + "/job"; }
+  std::shared_ptr<Client> connect(const std::string& host = "") {
+    ClientOptions options;
+    options.host = host;
+    return Client::connect(url(), options);
+  }
+  static RendezvousOptions size(std::uint32_t min, std::uint32_t max) {
+    RendezvousOptions options;
+    options.min = min;
+    options.max = max;
+    options.last_call = 300ms;
+    options.timeout = 30s;
+    return options;
+  }
+  /// `n` members of one generation, by rank.
+  std::vector<MembershipPtr> team(std::uint32_t n, const RendezvousOptions& options) {
+    std::vector<std::future<MembershipPtr>> joining;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      joining.push_back(std::async(std::launch::async, [&, i] {
+        return connect("host-" + std::to_string(i))->rendezvous(options);
+      }));
+    }
+    std::vector<MembershipPtr> members(n);
+    for (auto& one : joining) {
+      const MembershipPtr member = one.get();
+      members.at(member->rank()) = member;
+    }
+    return members;
+  }
+  /// A process that joins, says so through the pipe, and sleeps.
+  pid_t member_process(const RendezvousOptions& options) {
+    int ready[2];
+    EXPECT_EQ(::pipe(ready), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      const auto membership = Client::connect(url())->rendezvous(options);
+      EXPECT_EQ(::write(ready[1], "x", 1), 1);
+      for (;;) ::pause();
+    }
+    ready_ = ready[0];
+    return child;
+  }
+  void await_ready() const {
+    char byte = 0;
+    EXPECT_EQ(::read(ready_, &byte, 1), 1);
+  }
+
+  TemporaryDirectory home_;
+  test::DaemonProcess daemon_{"rocksdb:" + home_.path() + "/state"};
+  int ready_ = -1;
+};
+
+TEST_F(MembershipTest, EverybodyHasTheSameListAndItsOwnRank) {
+  const auto members = team(4, size(4, 4));
+  for (const MembershipPtr& member : members) {
+    EXPECT_EQ(member->size(), 4u);
+    EXPECT_EQ(member->generation().digest, members[0]->generation().digest);
+    const std::vector<Member> list = member->members();
+    ASSERT_EQ(list.size(), 4u);
+    EXPECT_EQ(list[2].rank, 2u);
+    EXPECT_EQ(list[2].host, members[0]->members()[2].host);
+  }
+  std::vector<std::future<std::vector<std::string>>> swaps;
+  for (const MembershipPtr& member : members) {
+    swaps.push_back(std::async(std::launch::async, [member] {
+      member->barrier("ready", 10s);
+      return member->exchange("names", {std::to_string(member->rank())});
+    }));
+  }
+  for (auto& swap : swaps) EXPECT_EQ(swap.get(), (std::vector<std::string>{"0", "1", "2", "3"}));
+  EXPECT_THROW(members[0]->barrier("some", 1s, {1, 2}), InvalidArgument);
+}
+
+TEST_F(MembershipTest, AKilledMemberIsKnownAtOnceAndTheOthersGoOnWithoutIt) {
+  const RendezvousOptions options = size(2, 3);
+  const pid_t victim = member_process(options);
+  const auto first = std::async(std::launch::async, [&] { return connect()->rendezvous(options); });
+  const MembershipPtr one = connect()->rendezvous(options);
+  first.wait();
+  const MembershipPtr other = const_cast<std::future<MembershipPtr>&>(first).get();
+  await_ready();
+  ASSERT_EQ(one->size(), 3u);
+  auto waits = std::async(std::launch::async, [&] { other->barrier("never", 30s); });
+  std::this_thread::sleep_for(50ms);
+  const auto begin = Clock::now();
+  ::kill(victim, SIGKILL);
+  try {
+    one->barrier("never", 30s);
+    FAIL() << "released without the dead";
+  } catch (const Aborted& error) {
+    EXPECT_LT(Clock::now() - begin, 2s);
+    EXPECT_EQ(error.missing().at(0).cause, "dead") << error.what();
+    EXPECT_NE(std::string(error.what()).find("is lost: its connection closed"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(waits.get(), Aborted);
+  ::waitpid(victim, nullptr, 0);
+  auto next = std::async(std::launch::async, [&] { return other->next(7); });
+  const Generation now = one->next(7);
+  EXPECT_EQ(now.size, 2u);
+  EXPECT_EQ(now.number, 2u);
+  EXPECT_EQ(next.get().digest, now.digest);
+  EXPECT_EQ(one->members()[0].step, 7u);
+  EXPECT_FALSE(one->state().ended(2));
+}
+
+TEST_F(MembershipTest, TheDaemonsDeathIsNobodysLoss) {
+  const auto members = team(3, size(3, 3));
+  auto meets = std::async(std::launch::async, [&] { members[0]->barrier("over", 30s); });
+  auto too = std::async(std::launch::async, [&] { members[1]->barrier("over", 30s); });
+  std::this_thread::sleep_for(100ms);
+  daemon_.stop(SIGKILL);
+  std::this_thread::sleep_for(3s);  // longer than a silent member may be
+  for (const MembershipPtr& member : members) EXPECT_FALSE(member->state().fenced);
+  daemon_.start();
+  members[2]->barrier("over", 30s);
+  meets.get();
+  too.get();
+  EXPECT_EQ(members[0]->generation().number, 1u);
+  EXPECT_FALSE(members[0]->state().ended(1));
+}
+
+TEST_F(MembershipTest, WhoIsCutOffGivesItselfUpBeforeTheOthersDo) {
+  const auto members = team(2, size(1, 2));
+  Told told(*members[0]);
+  ::kill(daemon_.pid(), SIGSTOP);
+  const auto begin = Clock::now();
+  told.wait([](const GroupState& state) { return state.fenced; });
+  const auto after = Clock::now() - begin;
+  EXPECT_GT(after, 1s);
+  EXPECT_LT(after, 2500ms);
+  EXPECT_TRUE(members[0]->state().ended(1));
+  ::kill(daemon_.pid(), SIGCONT);
+  auto other = std::async(std::launch::async, [&] { return members[1]->next(); });
+  EXPECT_EQ(members[0]->next().size, 2u);
+  other.get();
+  EXPECT_FALSE(members[0]->state().fenced);
+}
+
+TEST_F(MembershipTest, LeaversFinishersAndFailuresAreToldApart) {
+  const auto members = team(3, size(1, 3));
+  Told told(*members[0]);
+  members[1]->finish();
+  const GroupState finished = told.wait([](const GroupState& s) { return !s.finished.empty(); });
+  EXPECT_EQ(finished.finished, std::vector<std::uint32_t>{1});
+  EXPECT_FALSE(finished.ended(1));
+  members[2]->fail("out of memory");
+  const GroupState failed =
+      told.wait([](const GroupState& s) { return s.phase == GroupState::Phase::broken; });
+  EXPECT_NE(failed.reason.find("has failed: out of memory"), std::string::npos) << failed.reason;
+  EXPECT_EQ(failed.lost, std::vector<std::uint32_t>{2});
+  EXPECT_EQ(members[0]->next().failures, 1u);
+}
+
+TEST_F(MembershipTest, DrainsAreToldAndAcknowledged) {
+  const auto members = team(2, size(1, 2));
+  Told told(*members[1]);
+  members[0]->notify({.preempt = true, .ranks = {1}, .left = 30s, .reason = "spot instance"});
+  const GroupState state = told.wait([](const GroupState& s) { return !s.notices.empty(); });
+  EXPECT_TRUE(state.notices[0].preempt);
+  EXPECT_EQ(state.notices[0].ranks, std::vector<std::uint32_t>{1});
+  EXPECT_GT(state.notices[0].left, 20s);
+  members[1]->acknowledge(state.notices[0].number);
+  members[1]->leave("preempted");
+  EXPECT_EQ(members[0]->next().size, 1u);
+}
+
+TEST_F(MembershipTest, WhoBreaksItsPromiseOfProgressIsNamed) {
+  const auto members = team(2, size(2, 2));
+  Told told(*members[0]);
+  members[1]->progress("backward", 12, 200ms);
+  const GroupState state = told.wait([](const GroupState& s) { return !s.stalled.empty(); });
+  EXPECT_EQ(state.stalled, std::vector<std::uint32_t>{1});
+  members[1]->progress("forward", 13, 60s);
+  told.wait([](const GroupState& s) {
+    return s.stalled.empty() && s.phase == GroupState::Phase::formed;
+  });
+  EXPECT_FALSE(members[0]->state().ended(1));
+}
+
+TEST_F(MembershipTest, TwoHeldBackOf64AreNamedToAll) {
+  const auto members = team(64, size(64, 64));
+  std::vector<std::future<std::string>> waits;
+  for (std::uint32_t rank = 0; rank < 64; ++rank) {
+    if (rank == 17 || rank == 42) continue;
+    waits.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+      try {
+        members[rank]->barrier("epoch", 2s);
+        return "released";
+      } catch (const TimedOut& error) {
+        EXPECT_EQ(error.missing().size(), 2u);
+        EXPECT_EQ(error.missing().at(0).host, members[0]->members()[17].host);
+        EXPECT_EQ(error.missing().at(1).rank, 42u);
+        return error.what();
+      }
+    }));
+  }
+  const std::string first = waits[0].get();
+  EXPECT_NE(first.find("2 of 64 ranks missing: [17,42]; rank 17 on host host-"), std::string::npos)
+      << first;
+  for (std::size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i].get(), first);
+}
+
+TEST_F(MembershipTest, BadOptionsAreRefused) {
+  const auto client = connect();
+  EXPECT_THROW(client->rendezvous(size(3, 2)), InvalidArgument);
+  EXPECT_THROW(client->rendezvous(size(0, 2)), InvalidArgument);
+  RendezvousOptions options = size(1, 1);
+  options.labels["k"] = std::string(5000, 'x');
+  EXPECT_THROW(client->rendezvous(options), Error);
+  options = size(2, 2);
+  options.timeout = 200ms;
+  EXPECT_THROW(client->rendezvous(options), TimedOut);
+}
+
+}  // namespace
+}  // namespace c10dd
