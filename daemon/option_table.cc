@@ -27,7 +27,9 @@ constexpr Option kOptions[] = {
     {"protocols", "LIST", Form::text, "what is spoken there: native, http or both", set_protocols,
      protocols_text},
     {"engine", "URL", Form::text,
-     "where state survives: memory: (nowhere), rocksdb:/path or\nredis://host:port[/prefix]",
+     "where state survives: memory: (nowhere), rocksdb:/path or\n"
+     "redis://[[user]:password@]host:port[/prefix]; put a password into\n"
+     "the variable or the file: others see flags",
      set_engine, [](const Options& o) { return o.engine; }},
     {"durability", "WHAT", Form::text,
      "what an acknowledged write survives: fsync (power loss), os\n"

@@ -102,7 +102,8 @@ Result<void> set_engine(Options& options, const std::string& text) {
     return text.starts_with(scheme) && text.size() > scheme.size();
   };
   if (text != "memory:" && !follows("rocksdb:") && !follows("redis://")) {
-    return refused(text, "is no engine; want memory:, rocksdb:/path or redis://host:port");
+    return refused(store::without_password(text),
+                   "is no engine; want memory:, rocksdb:/path or redis://host:port");
   }
   options.engine = text;
   return {};

@@ -83,7 +83,9 @@ struct Layers {
   std::vector<std::string> source = std::vector<std::string>(kCount);
 
   Result<void> set(std::size_t at, const std::string& text, const std::string& from) {
-    if (!is_utf8(text)) return bad(from + ": \"" + printable(text, 80) + "\" is not UTF-8");
+    if (!is_utf8(text)) {
+      return bad(from + ": \"" + printable(store::without_password(text), 80) + "\" is not UTF-8");
+    }
     Result<void> done = kOptions[at].set(options, text);
     if (!done) return bad(from + ": " + done.error().detail);
     source[at] = from;
@@ -149,7 +151,8 @@ struct CommandLine {
   }
 
   Failure unknown(const std::string& word) const {
-    if (!word.starts_with("-")) return bad("unexpected argument \"" + printable(word, 80) + '"');
+    if (!word.starts_with("-"))
+      return bad("unexpected argument \"" + printable(store::without_password(word), 80) + '"');
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
     const std::string flag = word.substr(0, word.find('='));

@@ -119,9 +119,13 @@ class Engine {
   }
 };
 
-/// memory: | rocksdb:/path | redis://host:port[/prefix]. Fails with what to do: unavailable when
-/// another try may help (naming the pid that holds the directory), state_rolled_back for less than
-/// was acknowledged, malformed for damage, version_unsupported for a newer format.
+/// The URL of an engine for logs and errors.
+std::string without_password(std::string_view url);
+
+/// memory: | rocksdb:/path | redis://[[user]:password@]host:port[/prefix]. Fails with what to do:
+/// unavailable when another try may help (naming the pid that holds the directory),
+/// state_rolled_back for less than was acknowledged, malformed for damage, version_unsupported for
+/// a newer format.
 Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOptions& options = {});
 
 }  // namespace c10dd::store

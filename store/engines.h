@@ -18,7 +18,7 @@ Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest,
 Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
                                                   const OpenOptions& options);
 
-/// `rest` is //host[:port][/prefix].
+/// `rest` is //[[user]:password@]host[:port][/prefix].
 Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
                                                   const OpenOptions& options);
 

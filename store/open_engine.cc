@@ -23,6 +23,8 @@ struct Scheme {
   Open* open;  ///< null when the build left it out
 };
 
+constexpr std::string_view kRedisForm = "redis://[[user]:password@]host:port[/prefix]";
+
 constexpr Scheme kSchemes[] = {
     {"memory", "memory:", "", open_memory_engine},
 #if C10DD_WITH_ROCKSDB
@@ -31,9 +33,9 @@ constexpr Scheme kSchemes[] = {
     {"rocksdb", "rocksdb:/path", "C10DD_WITH_ROCKSDB", nullptr},
 #endif
 #if C10DD_WITH_REDIS
-    {"redis", "redis://host:port[/prefix]", "C10DD_WITH_REDIS", open_redis_engine},
+    {"redis", kRedisForm, "C10DD_WITH_REDIS", open_redis_engine},
 #else
-    {"redis", "redis://host:port[/prefix]", "C10DD_WITH_REDIS", nullptr},
+    {"redis", kRedisForm, "C10DD_WITH_REDIS", nullptr},
 #endif
 };
 
@@ -48,6 +50,15 @@ std::string known_forms() {
 
 }  // namespace
 
+std::string without_password(std::string_view url) {
+  const std::size_t at = url.rfind('@');
+  if (at == std::string_view::npos) return std::string(url);
+  std::size_t begin = url.find(':') + 1;  // 0 when there is none
+  while (begin < at && url[begin] == '/') ++begin;
+  if (begin > at) begin = 0;
+  return std::string(url.substr(0, begin)).append("***").append(url.substr(at));
+}
+
 Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOptions& options) {
   const std::size_t colon = url.find(':');
   for (const Scheme& scheme : kSchemes) {
@@ -59,8 +70,8 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
     }
     return scheme.open(url.substr(colon + 1), options);
   }
-  return failure(Code::invalid_argument,
-                 "engine: no engine for \"" + std::string(url) + "\"; known are " + known_forms());
+  return failure(Code::invalid_argument, "engine: no engine for \"" + without_password(url) +
+                                             "\"; known are " + known_forms());
 }
 
 }  // namespace c10dd::store

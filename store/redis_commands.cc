@@ -2,8 +2,10 @@
 // The three scripts, and commands in Redis' protocol (RESP 2), which is binary safe.
 #include "store/redis_commands.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <optional>
 
 #include "store/chain.h"
 
@@ -66,6 +68,40 @@ bool plain(std::string_view prefix) {
                     c == '-' || c == '_' || c == '.' || c == ':';
     if (!ok) return false;
   }
+  return true;
+}
+
+/// What %XX stands for; nothing when it is none.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      out += text[at];
+      continue;
+    }
+    unsigned byte = 0;
+    const char* end = text.data() + std::min(text.size(), at + 3);
+    const auto [stop, error] = std::from_chars(text.data() + at + 1, end, byte, 16);
+    if (error != std::errc() || stop != text.data() + at + 3) return std::nullopt;
+    out += static_cast<char>(byte);
+    at += 2;
+  }
+  return out;
+}
+
+/// Takes "[user]:password@" off `authority`; false when that is not what is before the @.
+bool take_login(std::string_view& authority, RedisAddress& address) {
+  const std::size_t at = authority.rfind('@');
+  if (at == std::string_view::npos) return true;
+  const std::string_view login = authority.substr(0, at);
+  authority.remove_prefix(at + 1);
+  const std::size_t colon = login.find(':');
+  if (colon == std::string_view::npos) return false;
+  const auto user = decoded(login.substr(0, colon));
+  const auto password = decoded(login.substr(colon + 1));
+  if (!user || !password || password->empty()) return false;
+  address.user = *user;
+  address.password = *password;
   return true;
 }
 
@@ -154,18 +190,17 @@ return table.concat(verdicts))lua";
 
 Result<RedisAddress> parse_redis_address(std::string_view text) {
   const auto refused = [text](const std::string& why) {
-    return failure(Code::invalid_argument, "engine: redis:" + std::string(text) + ": " + why +
-                                               "; the form is redis://host:port[/prefix]");
+    return failure(Code::invalid_argument,
+                   "engine: " + without_password("redis:" + std::string(text)) + ": " + why +
+                       "; the form is redis://[[user]:password@]host:port[/prefix]");
   };
   if (!text.starts_with("//")) return refused("no // after redis:");
   std::string_view authority = text.substr(2, text.find('/', 2) - 2);
   std::string_view prefix = text.substr(2 + authority.size());
-  if (authority.find('@') != std::string_view::npos) {
-    return failure(Code::unsupported,
-                   "engine: redis: user and password are not supported; bind "
-                   "the server to a private address");
-  }
   RedisAddress address;
+  if (!take_login(authority, address)) {
+    return refused("no user and password before the @, with %XX for / @ : % in them");
+  }
   std::size_t end = authority.find(':');
   if (authority.starts_with('[')) {
     const std::size_t close = authority.find(']');

@@ -16,9 +16,12 @@ struct RedisAddress {
   std::string host;
   std::uint16_t port = 6379;
   std::string prefix = "c10dd";  ///< of all keys, so that several services share a server
+  std::string user;              ///< empty: the server's default user
+  std::string password;          ///< empty: the server asks for none
 };
 
-/// Reads //host[:port][/prefix]; an IPv6 host stands in brackets.
+/// Reads //[[user]:password@]host[:port][/prefix]; an IPv6 host stands in brackets, and what a user
+/// or a password has of / @ : % is percent-encoded. No error has the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
 /// The hash {epoch, rev, from} of a job: its Chain.

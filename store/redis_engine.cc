@@ -35,6 +35,7 @@ class RedisEngine final : public Engine {
     Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
     if (!link) return drop(link.error().detail);
     link_ = std::move(*link);
+    if (Result<void> known = log_in(); !known) return known;
     Result<RedisReply> role = call({"ROLE"});
     if (!role) return role.error();
     if (role->items.empty() || !role->items[0].is_bytes()) return unexpected("ROLE", *role);
@@ -182,8 +183,33 @@ class RedisEngine final : public Engine {
     Result<RedisReply> reply = link_->receive(bytes_max);
     if (!reply) return drop(reply.error().detail);
     if (reply->kind != Kind::error) return reply;
-    const bool denied = reply->is_error("NOAUTH") || reply->is_error("NOPERM");
-    return failure(denied ? Code::permission_denied : Code::unavailable, where() + reply->text);
+    if (reply->is_error("NOAUTH")) {
+      return failure(Code::permission_denied,
+                     where() + reply->text + "; give it as in redis://:PASSWORD@host:port");
+    }
+    return failure(reply->is_error("NOPERM") ? Code::permission_denied : Code::unavailable,
+                   where() + reply->text);
+  }
+
+  /// Of an error reply no more than its first clause is passed on: behind it, Redis may repeat the
+  /// arguments.
+  Result<void> log_in() {
+    if (address_.password.empty()) return {};
+    Bytes out;
+    if (address_.user.empty()) append_redis_command(out, {"AUTH", address_.password});
+    if (!address_.user.empty()) {
+      append_redis_command(out, {"AUTH", address_.user, address_.password});
+    }
+    Result<void> sent = link_->send(out);
+    if (!sent) return drop(sent.error().detail);
+    Result<RedisReply> reply = link_->receive(kReplyBytes);
+    if (!reply) return drop(reply.error().detail);
+    if (reply->kind == Kind::status) return {};
+    if (reply->kind != Kind::error) return unexpected("AUTH", *reply);
+    const bool full = reply->is_error("ERR max number of clients");
+    return failure(full ? Code::unavailable : Code::permission_denied,
+                   where() + reply->text.substr(0, reply->text.find(',')) +
+                       (full ? "" : "; look at user and password in the URL of the engine"));
   }
 
   /// Empty where the server does not tell.

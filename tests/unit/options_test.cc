@@ -296,6 +296,21 @@ TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {
   EXPECT_EQ(options.durability, store::Durability::os);
 }
 
+TEST_F(OptionsTest, PasswordOfAnEngineIsInNoError) {
+  const std::string url = "redis://ada:hunter2@127.0.0.1:6379";
+  EXPECT_EQ(accepted({"--engine", url}).engine, url);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--engine", "rediss://:hunter2@h"},
+        {"--engine", "redis:/ada:hunter2@h"},
+        {"--engine", "redis://:hunter2@\xff"},
+        {"redis://:hunter2@h"},
+        {"--config", file("engine = \"redis:/:hunter2@h\"\n")}}) {
+    const std::string error = refused(wrong);
+    EXPECT_EQ(error.find("hunter2"), std::string::npos) << error;
+    EXPECT_NE(error.find("***@"), std::string::npos) << error;
+  }
+}
+
 TEST_F(OptionsTest, EveryDurabilityHasItsWord) {
   EXPECT_EQ(accepted({"--durability", "fsync"}).durability, store::Durability::fsync);
   EXPECT_EQ(accepted({"--durability", "os"}).durability, store::Durability::os);

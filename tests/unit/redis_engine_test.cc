@@ -31,13 +31,56 @@ TEST(RedisAddress, IsReadFromTheUrl) {
 }
 
 TEST(RedisAddress, RefusesWhatItCannotRead) {
-  for (const std::string text : {"", "db", "//", "//:7000", "//db:", "//db:0", "//db:65536",
-                                 "//db:7x", "//[::1", "//[::1]7000", "//db/a{b}", "//db/a/b"}) {
-    EXPECT_EQ(parse_redis_address(text).error().code, Code::invalid_argument) << text;
+  for (const std::string text : {"",
+                                 "db",
+                                 "//",
+                                 "//:7000",
+                                 "//db:",
+                                 "//db:0",
+                                 "//db:65536",
+                                 "//db:7x",
+                                 "//[::1",
+                                 "//[::1]7000",
+                                 "//db/a{b}",
+                                 "//db/a/b",
+                                 "//hunter2@db",
+                                 "//@db",
+                                 "//user:@db",
+                                 "//:hunter2%4@db",
+                                 "//:hunter2%zz@db",
+                                 "//:hunter2@",
+                                 "//:hunter2@db:x",
+                                 "//:hunter2/@db",
+                                 ":hunter2@db",
+                                 "//:hunter2@db/a/b"}) {
+    const auto address = parse_redis_address(text);
+    ASSERT_FALSE(address) << text;
+    EXPECT_EQ(address.error().code, Code::invalid_argument) << text;
+    EXPECT_EQ(address.error().detail.find("hunter2"), std::string::npos) << address.error().detail;
   }
-  const auto secret = parse_redis_address("//user:hunter2@db");
-  EXPECT_EQ(secret.error().code, Code::unsupported);
-  EXPECT_EQ(secret.error().detail.find("hunter2"), std::string::npos) << "a password in an error";
+}
+
+TEST(RedisAddress, MayHaveAPassword) {
+  const auto brief = parse_redis_address("//:p%40%2f%3A%25@[::1]:7000/team");
+  ASSERT_TRUE(brief) << brief.error().detail;
+  EXPECT_EQ(brief->user, "");
+  EXPECT_EQ(brief->password, "p@/:%");
+  EXPECT_EQ(brief->host, "::1");
+  EXPECT_EQ(brief->port, 7000);
+  EXPECT_EQ(brief->prefix, "team");
+  const auto full = parse_redis_address("//ada:hunter2@db");
+  ASSERT_TRUE(full) << full.error().detail;
+  EXPECT_EQ(full->user, "ada");
+  EXPECT_EQ(full->password, "hunter2");
+  EXPECT_EQ(full->port, 6379);
+}
+
+TEST(WithoutPassword, HidesAllThatMayBeOne) {
+  EXPECT_EQ(without_password("redis://:a@b/c"), "redis://***@b/c");
+  EXPECT_EQ(without_password("redis://u:a@b@c:1"), "redis://***@c:1");
+  EXPECT_EQ(without_password("redis:/u:a/@c"), "redis:/***@c");
+  EXPECT_EQ(without_password("a@b:c"), "***@b:c");
+  EXPECT_EQ(without_password("rocksdb:/var/lib"), "rocksdb:/var/lib");
 }
 
 TEST(RedisDurability, IsTheWeakestSetting) {
@@ -54,7 +97,7 @@ TEST(OpenEngine, SaysWhatItKnows) {
     const auto engine = open_engine(url);
     ASSERT_FALSE(engine);
     EXPECT_EQ(engine.error().code, Code::invalid_argument);
-    for (const std::string form : {"memory:", "rocksdb:/path", "redis://host:port[/prefix]"}) {
+    for (const std::string form : {"memory:", "rocksdb:/path", "@]host:port[/prefix]"}) {
       EXPECT_NE(engine.error().detail.find(form), std::string::npos) << engine.error().detail;
     }
   }
@@ -122,6 +165,41 @@ TEST_F(RedisEngineTest, ReportsTheDurabilityOfTheServer) {
   EXPECT_EQ(open()->durability(), "os");
   server_->command({"CONFIG", "SET", "appendonly", "no"});
   EXPECT_EQ(open()->durability(), "none");
+}
+
+TEST_F(RedisEngineTest, LogsInWhereTheServerWantsAPassword) {
+  const std::string at = "@127.0.0.1:" + std::to_string(server_->port());
+  const std::string secret = "hunter2/@:%";
+  const std::string encoded = "hunter2%2F%40%3a%25";
+  EXPECT_EQ(open_engine("redis://:" + encoded + at).error().code, Code::permission_denied)
+      << "there is none to give";
+  server_->command({"ACL", "SETUSER", "ada", "on", ">" + secret, "~c10dd:*", "+@all"});
+  server_->command({"CONFIG", "SET", "requirepass", secret});
+  for (const std::string user : {"", "default", "ada"}) {
+    const auto engine = open_engine("redis://" + user + ":" + encoded + at);
+    ASSERT_TRUE(engine) << engine.error().detail;
+    EXPECT_EQ((*engine)->durability(), "fsync");
+    EXPECT_TRUE((*engine)->claim(1));
+  }
+  for (const std::string login : {":hunter3", "ada:hunter3", "bob:hunter2"}) {
+    const auto engine = open_engine("redis://" + login + at);
+    ASSERT_FALSE(engine) << login;
+    EXPECT_EQ(engine.error().code, Code::permission_denied) << engine.error().detail;
+    EXPECT_NE(engine.error().detail.find("WRONGPASS"), std::string::npos) << engine.error().detail;
+    EXPECT_EQ(engine.error().detail.find("hunter"), std::string::npos) << engine.error().detail;
+  }
+  const auto engine = open_engine("redis://" + at.substr(1));
+  EXPECT_EQ(engine.error().code, Code::permission_denied);
+  EXPECT_NE(engine.error().detail.find(":PASSWORD@"), std::string::npos) << engine.error().detail;
+}
+
+TEST(RedisEngine, RepeatsNoPasswordThatAServerRepeats) {
+  FakeRedis server(
+      Answers{{"AUTH", "-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n"}});
+  const auto engine = open_engine("redis://:hunter2@" + server.url().substr(8));
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, Code::permission_denied);
+  EXPECT_EQ(engine.error().detail.find("hunter2"), std::string::npos) << engine.error().detail;
 }
 
 TEST_F(RedisEngineTest, RefusesAReplica) {
