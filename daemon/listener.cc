@@ -72,11 +72,17 @@ Result<void> Listener::open(const std::string& host, std::uint16_t port) {
   if (!failed) acceptor_.bind(endpoint, failed);
   if (!failed) acceptor_.listen(kBacklog, failed);
   if (failed) {
-    const bool busy = failed == asio::error::address_in_use;
-    return failure(busy ? Code::unavailable : Code::invalid_argument,
-                   "listen: " + host + ":" + std::to_string(port) + ": " + failed.message() +
-                       (busy ? "; stop the other server or choose another port with --listen"
-                             : "; give an address of this machine with --listen"));
+    const std::string what =
+        "listen: " + host + ":" + std::to_string(port) + ": " + failed.message();
+    if (failed == asio::error::address_in_use) {
+      return failure(Code::unavailable,
+                     what + "; stop the other server or choose another port with --listen");
+    }
+    if (failed == asio::error::access_denied) {
+      return failure(Code::permission_denied, what + "; choose a port of 1024 or more");
+    }
+    return failure(Code::invalid_argument,
+                   what + "; give an address of this machine with --listen");
   }
   asio::co_spawn(loop_, accept(), asio::detached);
   return {};

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start, turn, drain. Exit codes: 0 drained; 64 bad option; 69 engine not reachable; 73 state
-// directory not usable; 75 address or state directory held by another process; 78 state that this
-// program must not open.
+// Start, turn, drain. exit_code() has what the process ends with; deploy/README.md says what to do.
 #include "daemon/server.h"
 
 #include <spdlog/spdlog.h>
@@ -26,22 +24,31 @@
 namespace c10dd::daemon {
 namespace {
 
-int exit_code(Code code) {
+/// What refused at start.
+enum class Part : std::uint8_t { address, directory, server };
+
+/// By the meaning that sysexits.h gives the numbers.
+int exit_code(Code code, Part part) {
   switch (code) {
-    case Code::unavailable:
-      return 75;
+    case Code::unavailable:  // a server is elsewhere; else another process holds it, for now
+      return part == Part::server ? 69 : 75;
     case Code::permission_denied:
-      return 73;
+      return part == Part::directory ? 73 : 77;
     case Code::malformed:
     case Code::version_unsupported:
     case Code::state_rolled_back:
       return 78;
-    case Code::not_owner:
-    case Code::internal:
-      return 69;
-    default:
+    case Code::invalid_argument:
+    case Code::unsupported:
       return 64;
+    default:
+      return 70;
   }
+}
+
+int refuse(const Failure& why, Part part) {
+  std::fprintf(stderr, "c10dd: %s\n", why.detail.c_str());
+  return exit_code(why.code, part);
 }
 
 std::size_t shard_count(std::size_t wanted) {
@@ -87,13 +94,7 @@ Server::Server(Options options)
 Server::~Server() = default;
 
 Result<void> Server::start() {
-  listener_ = std::make_unique<Listener>(loop_, *this);
   renderer_ = std::make_unique<asio::thread_pool>(1);
-  // The address first: two daemons of one configuration then disagree about the port, which is
-  // what the operator sees; nothing is answered before the loop turns.
-  if (Result<void> bound = listener_->open(options_.listen_host, options_.listen_port); !bound) {
-    return bound;
-  }
   store::OpenOptions how = open_options(options_);
   how.accept_rollback = options_.accept_rollback;
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options_.engine, how);
@@ -115,9 +116,14 @@ int Server::run() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
+  // The address first: two daemons of one configuration then disagree about the port, which is
+  // what the operator sees; nothing is answered before the loop turns.
+  listener_ = std::make_unique<Listener>(loop_, *this);
+  const Result<void> bound = listener_->open(options_.listen_host, options_.listen_port);
+  if (!bound) return refuse(bound.error(), Part::address);
   if (const Result<void> started = start(); !started) {
-    std::fprintf(stderr, "c10dd: %s\n", started.error().detail.c_str());
-    return exit_code(started.error().code);
+    const bool remote = options_.engine.starts_with("redis:");
+    return refuse(started.error(), remote ? Part::server : Part::directory);
   }
   signals_.add(SIGTERM);
   signals_.add(SIGINT);

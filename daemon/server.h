@@ -52,7 +52,7 @@ class Server {
   asio::awaitable<std::string> metrics_text();
 
  private:
-  Result<void> start();
+  Result<void> start();  ///< all but the listener
   void drain();
   void stop_when_finished(std::chrono::steady_clock::time_point deadline);
 

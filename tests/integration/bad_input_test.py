@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input gets a clear error with the limit; never a crash, never a hang, and nobody else is
 hurt: after each case the daemon still serves the session of a bystander."""
+import contextlib
+import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -250,6 +253,7 @@ class Start(unittest.TestCase):
         self.assertEqual(code, done.returncode, done.stderr)
         for word in words:
             self.assertIn(str(word), done.stderr)
+        return done.stderr
 
     def test_port_in_use(self):
         with Daemon() as daemon:
@@ -272,6 +276,48 @@ class Start(unittest.TestCase):
     def test_state_directory_not_writable(self):
         self.fails(73, "/proc/c10dd",
                    arguments=["--listen", "127.0.0.1:0", "--engine", "rocksdb:/proc/c10dd"])
+
+    def test_redis_that_is_not_there(self):
+        self.fails(69, "127.0.0.1:1", "Connection refused",
+                   arguments=["--listen", "127.0.0.1:0", "--engine", "redis://:secret@127.0.0.1:1"])
+
+    def test_redis_that_denies_access(self):
+        with tempfile.TemporaryDirectory() as folder, self.redis(folder, "hunter2") as port:
+            for login in ("", ":hunter3@", "ada:hunter3@"):
+                url = f"redis://{login}127.0.0.1:{port}"
+                said = self.fails(77, f"127.0.0.1:{port}",
+                                  arguments=["--listen", "127.0.0.1:0", "--engine", url])
+                self.assertNotIn("hunter", said)
+            with Daemon(engine=f"redis://:hunter2@127.0.0.1:{port}") as daemon:
+                self.assertIn("engine: redis", daemon.http("/readyz")[1])
+                self.assertNotIn("hunter", daemon.errors())
+
+    @contextlib.contextmanager
+    def redis(self, folder, password):
+        """The port of a redis-server of the test's own."""
+        if shutil.which("redis-server") is None:
+            self.skipTest("redis-server is not installed")
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            port = taken.getsockname()[1]
+        server = subprocess.Popen(
+            ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
+             "--requirepass", password, "--appendonly", "yes", "--appendfsync", "always"],
+            stdout=subprocess.PIPE, text=True)
+        try:
+            for line in server.stdout:
+                if "Ready to accept connections" in line:
+                    break
+            yield port
+        finally:
+            server.terminate()
+            server.communicate(timeout=20)
+
+    def test_port_that_is_not_for_this_user(self):
+        with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:
+            if os.geteuid() == 0 or int(file.read()) <= 1:
+                self.skipTest("this user may listen on every port")
+        self.fails(77, "127.0.0.1:1", arguments=["--listen", "127.0.0.1:1", "--engine", "memory:"])
 
     def test_bad_options(self):
         self.fails(64, "70000", "65535", arguments=["--listen", "127.0.0.1:70000"])
