@@ -119,6 +119,7 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
       read_directory(*engine, limits_of(options_), time_.now());
   if (!directory) return directory.error();
   directory_ = std::move(*directory);
+  const std::string damage(engine->damage());
   ++engine_.generation;
   engine_.incarnation = directory_->incarnation();
   engine_.shared = engine->shared();
@@ -126,6 +127,10 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   engine_.intact = std::make_shared<std::atomic<bool>>(true);
   engine_.commit = std::make_shared<store::GroupCommit>(std::move(engine));
   lost_.clear();
+  damage_ = damage;
+  if (!damage.empty()) {
+    spdlog::error("event=state_damaged engine={} detail=\"{}\"", engine_name_, damage);
+  }
   grants_.clear();
   metrics_.engine_up(true);
   shards.each([opened = engine_](Shard& shard) { shard.engine_opened(opened); });
@@ -134,6 +139,10 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
 
 std::string EngineHost::not_ready() const {
   return lost_.empty() ? std::string() : "engine " + engine_name_ + " is not open: " + lost_;
+}
+
+void EngineHost::report_damage(const std::string& what) {
+  asio::dispatch(loop_, [this, what] { damage_ = what; });
 }
 
 Result<JobNumber> EngineHost::number_of(const std::string& job, const std::string& run) {

@@ -92,6 +92,12 @@ class EngineHost {
 
   /// Empty when the engine is open, else why not.
   std::string not_ready() const;
+
+  /// What is known to be damaged though the engine is open; empty when there is nothing.
+  const std::string& damage() const { return damage_; }
+
+  /// From any loop: a job's rows cannot be read.
+  void report_damage(const std::string& what);
   std::string_view engine_name() const { return engine_name_; }
   std::string_view durability() const { return durability_name_; }
 
@@ -112,6 +118,7 @@ class EngineHost {
   std::string engine_name_;
   std::string durability_name_;
   std::string lost_;  ///< why the engine is not open; empty when it is
+  std::string damage_;
   OpenEngine engine_;
   std::unique_ptr<core::Directory> directory_;
   std::unordered_map<JobNumber, std::uint64_t> grants_;

@@ -79,6 +79,7 @@ struct JobSlot {
   std::map<std::uint64_t, Refused> refused;  ///< by number, like attachments
   std::uint64_t attachments = 0;             ///< so far, with the refused
   std::vector<std::function<void()>> when_loaded;
+  std::string load_failure;           ///< why it is not served
   bool touched = false;               ///< in this turn
   std::optional<TimePoint> deadline;  ///< its place in Shard::deadlines_
   TurnUse use;

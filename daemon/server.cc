@@ -181,6 +181,14 @@ std::string Server::not_ready() const {
   return draining_ ? "the daemon is shutting down" : host_->not_ready();
 }
 
+std::string Server::note() const {
+  const std::string disk = growth_.disk_note();
+  const std::string& damage = host_->damage();
+  if (damage.empty()) return disk;
+  return "degraded, jobs with damaged rows are not served: " + damage +
+         (disk.empty() ? "" : "; " + disk);
+}
+
 asio::awaitable<std::vector<JobReport>> Server::job_reports() {
   const auto all = std::make_shared<std::vector<JobReport>>();
   const auto done =

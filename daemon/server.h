@@ -45,7 +45,7 @@ class Server {
   asio::awaitable<Result<void>> checkpoint(const std::string& path);
 
   /// What an operator should know though requests are served; empty when there is nothing.
-  std::string note() const { return growth_.disk_note(); }
+  std::string note() const;
 
   /// The text of /metrics, rendered on a thread of its own from a fresh snapshot. At most one
   /// rendering at a time; a second request waits for the first.

@@ -69,7 +69,8 @@ void Shard::arrive(const Place& place, Greeting greeting) {
   if (slot->serving) return attach(slot, greeting);
   slot->when_loaded.push_back([this, slot = slot, greeting = std::move(greeting)] {
     if (slot->serving) return attach(slot, greeting);
-    refuse(greeting, unavailable("job \"" + slot->name + "\" could not be loaded"));
+    refuse(greeting,
+           unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
   });
 }
 
@@ -115,7 +116,9 @@ void Shard::loaded(const JobRef& slot, Result<store::Claim> claim, std::vector<R
     spdlog::info("event=job_loaded job={} number={} rows={} epoch={}", slot->name, slot->number,
                  rows.size(), slot->epoch);
   } else {
-    spdlog::error("event=job_load_failed job={} reason=\"{}\"", slot->name, good.error().detail);
+    slot->load_failure = good.error().detail;
+    spdlog::error("event=job_load_failed job={} reason=\"{}\"", slot->name, slot->load_failure);
+    if (good.error().code == Code::malformed) host_.report_damage(slot->load_failure);
   }
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   if (!good) {

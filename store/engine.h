@@ -110,6 +110,10 @@ class Engine {
   virtual std::string_view rolled_back() const { return {}; }
   virtual void renewed() {}
 
+  /// What is damaged of state that was opened all the same, for the log and /readyz; empty when
+  /// nothing is known of. Its rows fail to load.
+  virtual std::string_view damage() const { return {}; }
+
   /// Writes a copy of the state as it is now to `path`, which is absolute and not there; it
   /// appears complete or not at all. An engine that is opened on a copy of it is rolled_back().
   /// The one call that may run beside the others, on any thread.

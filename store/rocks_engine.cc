@@ -188,6 +188,8 @@ class RocksEngine final : public Engine {
 
   std::string_view rolled_back() const override { return rollback_.why(); }
 
+  std::string_view damage() const override { return rollback_.damage(); }
+
   void renewed() override {
     renewal_ = Mark::Renewal::none;
     writer_->note(mark());  // should it fail: a second new incarnation does no harm

@@ -13,6 +13,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/memtablerep.h>
 #include <rocksdb/options.h>
+#include <rocksdb/sst_file_reader.h>
 #include <rocksdb/table.h>
 #include <rocksdb/wal_filter.h>
 #include <rocksdb/write_batch.h>
@@ -120,10 +121,15 @@ class LogOrder final : public rocksdb::WalFilter {
       return sequence <= limit_ ? WalProcessingOption::kContinueProcessing
                                 : WalProcessingOption::kStopReplay;
     }
+    const std::string name = std::filesystem::path(file).filename();
     if (next_ == 0) begin_ = next_ = sequence;
-    if (sequence != next_) return WalProcessingOption::kStopReplay;
+    if (sequence != next_) {
+      gap_ = name + " begins at change " + std::to_string(sequence);
+      return WalProcessingOption::kStopReplay;
+    }
+    if (file_.empty()) first_ = name + " begins at change " + std::to_string(sequence);
     next_ += static_cast<std::uint64_t>(batch.Count());
-    file_ = std::filesystem::path(file).filename();
+    file_ = name;
     return WalProcessingOption::kIgnoreCurrentRecord;
   }
 
@@ -131,9 +137,21 @@ class LogOrder final : public rocksdb::WalFilter {
   std::uint64_t reach(std::uint64_t base) const {
     return next_ != 0 && begin_ <= base + 1 ? std::max(base, next_ - 1) : base;
   }
+  /// Where the needed logs begin, as the list of tables has it.
   std::uint64_t first_log() const { return first_log_; }
-  /// The last log that has a change in order.
-  const std::string& file() const { return file_; }
+
+  /// Where order ends, for people.
+  std::string end(const std::string& path, const std::string& oldest, std::uint64_t base) const {
+    const std::string change = " ends at change " + std::to_string(reach(base));
+    if (next_ == 0) {
+      return path + change + ", no record is whole from " + path + "/" + oldest + " on";
+    }
+    if (begin_ > base + 1) {
+      return path + change + " before its logs, the oldest that is there, " + first_ +
+             ": log files are missing";
+    }
+    return path + "/" + file_ + change + (gap_.empty() ? "" : ", " + gap_);
+  }
 
   /// From now on replays what the logs have up to this change, which is not 0.
   void replay(std::uint64_t limit) { limit_ = limit; }
@@ -143,7 +161,9 @@ class LogOrder final : public rocksdb::WalFilter {
   std::uint64_t begin_ = 0;
   std::uint64_t next_ = 0;  ///< the number expected; 0: no record yet
   std::uint64_t limit_ = 0;
-  std::string file_;
+  std::string first_;  ///< log, for people
+  std::string file_;   ///< the last that has a change in order
+  std::string gap_;    ///< behind it, for people
 };
 
 Failure refused(const std::string& directory, const rocksdb::Status& status) {
@@ -163,14 +183,30 @@ bool has_files(const std::string& path) {
   return !error && files != std::filesystem::directory_iterator();
 }
 
-std::string some_log(const std::string& path) {
-  std::string first;
+/// Empty when there is none.
+std::string oldest_log(const std::string& path) {
+  std::string oldest;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
     const std::string name = entry.path().filename();
-    if (name.ends_with(".log") && (first.empty() || name < first)) first = name;
+    if (name.ends_with(".log") && (oldest.empty() || name < oldest)) oldest = name;
   }
-  return first;
+  return oldest;
+}
+
+/// Each damaged table with what is wrong.
+std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
+  std::vector<rocksdb::LiveFileMetaData> tables;
+  db.GetLiveFilesMetaData(&tables);
+  std::string all;
+  for (const rocksdb::LiveFileMetaData& table : tables) {
+    rocksdb::SstFileReader reader(how);
+    rocksdb::Status sums = reader.Open(table.db_path + table.name);
+    if (sums.ok()) sums = reader.VerifyChecksum();
+    if (sums.ok()) continue;
+    all += (all.empty() ? "" : "; ") + table.db_path + table.name + ": " + sums.ToString();
+  }
+  return all;
 }
 
 /// How far intact state goes, without a change to any file; fails for less than the mark.
@@ -184,20 +220,27 @@ Result<std::uint64_t> probe(const std::string& directory, const Mark& mark, Roll
   const std::unique_ptr<rocksdb::DB> db(opened);
   std::uint64_t bytes = 0;
   db->GetIntProperty(rocksdb::DB::Properties::kTotalSstFilesSize, &bytes);
-  if (bytes <= kVerifyAtOpen && !rollback.accepted()) {
+  if (bytes <= kVerifyAtOpen) {
     const rocksdb::Status sums = db->VerifyChecksum();
-    if (!sums.ok()) return refused(directory, sums);
+    if (!sums.ok() && !rollback.accepted()) return refused(directory, sums);
+    if (!sums.ok()) rollback.found_damage(damaged_tables(*db, how));
   }
-  const std::uint64_t reach = order.reach(db->GetLatestSequenceNumber());
+  const std::uint64_t base = db->GetLatestSequenceNumber();
+  const std::uint64_t reach = order.reach(base);
   Result<void> good;
-  if (order.first_log() < mark.log_number) {
+  const bool less = order.first_log() < mark.log_number || reach < mark.sequence;
+  const std::string oldest = oldest_log(path);
+  if (less && oldest.empty()) {
+    good = rollback.found(path + " has no log file: without those from number " +
+                          std::to_string(std::max(mark.log_number, needed_log(*db))) +
+                          " on it ends at change " + std::to_string(reach) + ", the mark is at " +
+                          std::to_string(mark.sequence));
+  } else if (order.first_log() < mark.log_number) {
     good = rollback.found(path + "/MANIFEST-* has lost its end: it needs logs from " +
                           std::to_string(order.first_log()) + ", the mark knows " +
                           std::to_string(mark.log_number));
   } else if (reach < mark.sequence) {
-    std::string log = order.file().empty() ? some_log(path) : order.file();
-    log = log.empty() ? path + " has no log and " : path + "/" + log;
-    good = rollback.found(log + " ends at change " + std::to_string(reach) + ", the mark is at " +
+    good = rollback.found(order.end(path, oldest, base) + ", the mark is at " +
                           std::to_string(mark.sequence));
   }
   if (!good) return good.error();
@@ -261,6 +304,8 @@ Result<std::shared_ptr<rocksdb::DB>> open_rows(const std::string& directory,
     if (!reach) return reach.error();
     order->replay(std::max<std::uint64_t>(*reach, 1));
   }
+  std::error_code ignored;  // what cannot be made, RocksDB cannot open
+  if (empty) std::filesystem::create_directory(path, ignored);  // it would log an error
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);

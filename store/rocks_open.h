@@ -25,9 +25,13 @@ class Rollback {
   /// more (Mark::holds).
   Result<void> found(const std::string& what);
 
+  /// Tables that are damaged; only where rollback is accepted.
+  void found_damage(std::string tables) { damage_ = std::move(tables); }
+
   bool accepted() const { return accepted_; }
   /// Why the state may be older than clients know; empty when it is not.
   const std::string& why() const { return why_; }
+  const std::string& damage() const { return damage_; }
 
  private:
   std::string directory_;
@@ -35,6 +39,7 @@ class Rollback {
   bool promised_ = true;
   bool found_ = false;
   std::string why_;
+  std::string damage_;
 };
 
 /// Opens, or creates what never held an acknowledged row. All that is at or below the mark is

@@ -32,13 +32,13 @@ class Recovery(unittest.TestCase):
         self.addCleanup(daemon.stop)
         return daemon
 
-    def write(self, daemon, start=0):
+    def write(self, daemon, start=0, job="test", pad=""):
         """Acknowledged sets; remembers the newest stamp that a client has seen."""
         wire = Wire(daemon.address)
         self.addCleanup(wire.close)
-        self.assertEqual("ok", wire.hello().code)
+        self.assertEqual("ok", wire.hello(job=job).code)
         for n in range(start, start + ROWS):
-            reply = wire.set(f"key{n}", f"value{n}")
+            reply = wire.set(f"key{n}", f"value{n}{pad}")
             self.assertEqual("ok", reply.code, reply)
             self.seen = stamp_of(reply)
         wire.close()
@@ -62,11 +62,14 @@ class Recovery(unittest.TestCase):
         daemon.process.stdout.close()
         daemon.log.close()
 
-    def greeting(self, daemon, stamp):
+    def hello(self, daemon, **options):
         wire = Wire(daemon.address)
-        reply = wire.hello(stamp=stamp)
+        reply = wire.hello(**options)
         wire.close()
-        return reply.code
+        return reply
+
+    def greeting(self, daemon, stamp):
+        return self.hello(daemon, stamp=stamp).code
 
     def test_bad_input_19_log_damaged_below_the_high_water_mark(self):
         self.fill()
@@ -116,6 +119,37 @@ class Recovery(unittest.TestCase):
                 os.rename(self.state + ".aside", path)
         with self.daemon() as daemon:
             self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+    def test_first_start_warns_of_nothing(self):
+        with self.daemon() as daemon:
+            self.assertNotIn("level=warn", daemon.errors())
+            self.assertNotIn("level=error", daemon.errors())
+
+    def test_damaged_table_is_named_to_the_operator_and_to_the_clients_of_its_jobs(self):
+        with self.daemon() as daemon:
+            for job in ("hurt", "whole"):
+                self.write(daemon, job=job, pad=f"of {job}" + "." * 500)
+        self.fill()  # the second start wrote the first log out as a table
+        table = self.file(".sst")
+        with open(table, "r+b") as file:
+            file.seek(file.read().index(b"value37of hurt"))
+            file.write(b"VALUE")
+        self.refuses(table, "Corruption")
+
+        with self.daemon("--accept-rollback") as daemon:
+            self.assertRegex(daemon.errors(), f"event=state_damaged .*{table}: Corruption")
+            self.assertNotIn("event=state_rolled_back", daemon.errors())
+            for _ in range(2):
+                status, body = daemon.http("/readyz")
+                self.assertEqual(200, status)
+                self.assertIn("note: degraded", body)
+                self.assertIn(table, body)
+                reply = self.hello(daemon, job="hurt")
+                self.assertEqual("unavailable", reply.code)
+                for word in (table, "Corruption", "restore a checkpoint"):
+                    self.assertIn(word, reply.detail)
+            self.assertEqual("ok", self.hello(daemon, job="whole").code)
+        self.refuses(table, "Corruption")
 
     def test_checkpoint_is_restored_as_another_incarnation(self):
         copy = os.path.join(self.folder.name, "copy")

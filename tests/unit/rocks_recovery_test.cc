@@ -114,6 +114,30 @@ TEST_F(RocksRecovery, LogDeleted) {
   opens_accepted();
 }
 
+TEST_F(RocksRecovery, LogDeletedAfterTheFirstWasWrittenOut) {
+  home_.write_and_close(kBatches);
+  home_.write_and_close(kBatches);
+  const std::string number = std::to_string(mark().log_number);
+  fs::remove(home_.file(".log"));
+  refuses(Code::state_rolled_back,
+          {"has no log file", "from number " + number + " on", std::to_string(mark().sequence)});
+  opens_accepted();
+}
+
+TEST_F(RocksRecovery, OldestLogDeleted) {
+  home_.write_and_close(kBatches);
+  const StateHome first = crash_image("first");
+  home_.write_and_close(kBatches);
+  const fs::path log = home_.file(".log");
+  const Bytes bytes = contents(log);  // goes on where the first log ends
+  fs::remove_all(home_.path());
+  fs::copy(first.path(), home_.path(), fs::copy_options::recursive);
+  fs::remove(home_.file(".log"));
+  replace(log, bytes);
+  refuses(Code::state_rolled_back,
+          {"log files are missing", log.filename(), std::to_string(mark().sequence)});
+}
+
 TEST_F(RocksRecovery, LogDamagedInTheMiddle) {
   home_.write_and_close(kBatches);
   const fs::path log = home_.file(".log");
@@ -165,6 +189,21 @@ TEST_F(RocksRecovery, TableDamagedOrGone) {
   refuses(Code::malformed, {table.stem()});
   replace(table, intact);
   opens_whole(home_);
+}
+
+TEST_F(RocksRecovery, DamagedTableIsNamedWhereRollbackIsAccepted) {
+  home_.write_and_close(kBatches);
+  home_.write_and_close(kBatches);
+  const fs::path table = home_.file(".sst");
+  flip(table, contents(table).size() / 2, 3);
+  const auto engine = home_.open({Durability::fsync, true});
+  ASSERT_TRUE(engine) << engine.error().detail;
+  EXPECT_TRUE(contains(std::string((*engine)->damage()), table)) << (*engine)->damage();
+  EXPECT_EQ((*engine)->rolled_back(), "") << "what can be read is all there";
+  const auto state = read_state(**engine, home_.acknowledged);
+  ASSERT_FALSE(state);
+  EXPECT_EQ(state.error().code, Code::malformed);
+  EXPECT_TRUE(contains(state.error().detail, table)) << state.error().detail;
 }
 
 TEST_F(RocksRecovery, ManifestOrCurrentGone) {
