@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks each second how much room the disk of the state has, tells the gate, and keeps a ballast
-// file there that is given up when the disk is full all the same. On the first loop.
+// Looks how much room the disk of the state has, twice a second and more often while it is short;
+// tells the gate, and keeps a ballast file there that is given up when the disk is full all the
+// same. On the first loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

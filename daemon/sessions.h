@@ -24,7 +24,7 @@ asio::awaitable<void> receive_native(Stream stream, Server& server);
 /// Frames of protocol/native_wire.h, on the loop of `shard`.
 asio::awaitable<void> serve_native(Stream stream, Server& server, Shard& shard);
 
-/// /livez, /readyz, /metrics, /v1/version.
+/// The routes of daemon/http_routes.cc.
 asio::awaitable<void> serve_http(Stream stream, Server& server);
 
 }  // namespace c10dd::daemon

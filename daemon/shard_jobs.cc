@@ -6,6 +6,7 @@
 
 #include "daemon/remote_sink.h"
 #include "daemon/shard.h"
+#include "daemon/version.h"
 
 namespace c10dd::daemon {
 
@@ -151,6 +152,7 @@ void Shard::attach(const JobRef& slot, const Greeting& greeting) {
   from.connection = greeting.connection;
   core::Effects effects = slot->job->apply(from, {greeting.sequence, 0, 0, 0}, hello, time_.now());
   if (effects.replies.front().answer) {
+    std::get<Welcome>(*effects.replies.front().answer).daemon = kVersion;
     slot->attached[hello.session] = {greeting.sink, greeting.channel, ++slot->attachments};
     greeting.on_open(slot);
   } else {

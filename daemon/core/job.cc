@@ -158,11 +158,14 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
     step.observe(revision_);
     return refuse(Code::state_rolled_back,
-                  "the daemon holds less than this client has seen: client incarnation " +
-                      std::to_string(seen.incarnation) + " revision " +
-                      std::to_string(seen.revision) + ", daemon incarnation " +
-                      std::to_string(start_.incarnation) + " revision " +
-                      std::to_string(revision_) + "; restart the job under a new run");
+                  std::string(seen.incarnation != start_.incarnation
+                                  ? "the daemon's state is another one than this client has seen"
+                                  : "the daemon holds less than this client has seen") +
+                      ": client incarnation " + std::to_string(seen.incarnation) + " revision " +
+                      std::to_string(seen.revision) + " epoch " + std::to_string(seen.epoch) +
+                      ", daemon incarnation " + std::to_string(start_.incarnation) + " revision " +
+                      std::to_string(revision_) + " epoch " + std::to_string(start_.epoch) +
+                      "; restart the job under a new run");
   }
   if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
     return refuse(Code::invalid_argument,
@@ -218,7 +221,8 @@ Job::Maybe Job::on(Step& step, const Cancel& cancel) {
 /// What a session leaves behind when it ends: nothing of its own, and nothing half done.
 void Job::end_session(Step& step, const SessionId& id, bool expired) {
   for (const Pending::Waiter& waiter : pending_.drop(id)) {
-    finish(step.out, waiter, failure(Code::aborted, "the session said goodbye"), 0, step.now);
+    const char* why = expired ? "the session expired" : "the session said goodbye";
+    finish(step.out, waiter, failure(Code::aborted, why), 0, step.now);
   }
   meetings_.leave(id, step.next, step.out.rows);
   Session& session = *sessions_.find(id);

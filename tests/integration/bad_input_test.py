@@ -77,6 +77,10 @@ class Frames(unittest.TestCase):
         self.assertEqual("ok", self.wire.add("counted", 1, sequence=1).code)  # the same again
         self.assertIn(b"\x01\0\0\x001", self.wire.get("counted", sequence=2).body)
 
+    def test_welcome_has_the_version_of_the_daemon(self):
+        version = json.loads(self.daemon.http("/v1/version")[1])["version"]
+        self.assertIn(wire.text(version), self.wire.hello().body)
+
     def test_wrong_version_names_both(self):
         self.refused(self.wire.hello(version=(7, 9)), "version_unsupported", 7, 9, "1 to 1",
                      closes=True)
