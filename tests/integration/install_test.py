@@ -58,6 +58,7 @@ class Install(unittest.TestCase):
         with open(unit, encoding="utf-8") as file:
             text = file.read()
         self.assertIn("Type=notify", text)
+        self.assertIn("StateDirectory=c10dd c10dd-checkpoints\n", text)  # the state is the first
         # verify wants the program where the unit says it is, which is here under the prefix.
         staged = os.path.join(self.folder, "c10dd.service")
         with open(staged, "w", encoding="utf-8") as file:
