@@ -122,6 +122,7 @@ struct CommandLine {
   CLI::Option* config = nullptr;
   CLI::Option* print_config = nullptr;
   CLI::Option* accept_rollback = nullptr;
+  CLI::Option* checkpoint = nullptr;
 
   CommandLine() {
     app.allow_extras();
@@ -136,6 +137,11 @@ struct CommandLine {
                           ->description(
                               "start once on state that has lost acknowledged changes;\n"
                               "all sessions from before end");
+    checkpoint = app.add_option("--checkpoint")
+                     ->type_name("DIR")
+                     ->description(
+                         "ask the daemon that runs at the address of --listen to write a\n"
+                         "copy of its state to this new directory, and end");
     const Options defaults = default_options();
     for (std::size_t i = 0; i < kCount; ++i) {
       const Option& option = kOptions[i];
@@ -216,20 +222,22 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     if (Result<void> done = apply_all(layers, line); !done) error = done.error().detail;
   } catch (const CLI::CallForHelp&) {
     std::cout << line.app.help();
-    return {true, 0, {}};
+    return {true, 0, {}, {}};
   } catch (const CLI::CallForVersion& version) {
     std::cout << version.what() << "\n";
-    return {true, 0, {}};
+    return {true, 0, {}, {}};
   } catch (const CLI::ParseError& bad_line) {
     error = bad_line.what();
   }
   if (!error.empty()) {
     std::cerr << "c10dd: " << error << "\n";
-    return {true, kUsageError, {}};
+    return {true, kUsageError, {}, {}};
   }
   if (line.print_config->count() > 0) print(layers.options);
   layers.options.accept_rollback = line.accept_rollback->count() > 0;
-  return {line.print_config->count() > 0, 0, layers.options};
+  ParsedOptions parsed{line.print_config->count() > 0, 0, layers.options, {}};
+  if (line.checkpoint->count() > 0) parsed.checkpoint = line.checkpoint->results().back();
+  return parsed;
 }
 
 }  // namespace c10dd::daemon

@@ -52,6 +52,7 @@ struct ParsedOptions {
   bool exit = false;  ///< help, version, print-config or an error was printed
   int exit_code = 0;  ///< 0, or 64 for a bad option, variable or file
   Options options;
+  std::string checkpoint;  ///< where the daemon that runs is to write a copy; empty: serve
 };
 
 /// Reads flags, C10DD_* variables and the file named by --config. Prints help and errors itself;

@@ -4,12 +4,13 @@ exit code 78 and says why, --accept-rollback is the way on, and clients that saw
 import json
 import os
 import struct
+import subprocess
 import tempfile
 import unittest
 import urllib.request
 import zlib
 
-from daemon import Daemon
+from daemon import BIN, Daemon
 from wire import Wire
 
 ROWS = 60
@@ -172,6 +173,27 @@ class Recovery(unittest.TestCase):
                 self.assertEqual("ok", wire.hello().code)
                 self.assertIn(b"value7", wire.get("key7").body)
                 self.assertEqual("not_found", wire.get("key1000").code)
+
+    def test_checkpoint_is_asked_for_by_the_program_itself(self):
+        def ask(path, listen):
+            done = subprocess.run([os.path.join(BIN, "c10dd"), "--listen", listen, "--checkpoint",
+                                   path], cwd=self.folder.name, capture_output=True, text=True,
+                                  timeout=20, check=False)
+            return done.returncode, done.stdout + done.stderr
+        copy = os.path.join(self.folder.name, "copy")
+        with self.daemon() as daemon:
+            self.write(daemon)
+            listen = "{}:{}".format(*daemon.address)
+            self.assertEqual((0, f"checkpoint written to {copy}\n"), ask("copy", listen))
+            self.assertEqual(
+                (64, f"c10dd: checkpoint {copy}: is there already; choose another path\n"),
+                ask("copy", listen))
+        code, said = ask("copy", listen)
+        self.assertEqual(69, code)
+        self.assertIn(f"no daemon answers HTTP at {listen}: Connection refused", said)
+        self.state = copy
+        with self.daemon() as daemon:
+            self.assertIn("restored from a checkpoint", daemon.errors())
 
     def test_clean_stop_with_durability_none_keeps_everything(self):
         self.fill("--durability", "none")
