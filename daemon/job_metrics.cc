@@ -15,6 +15,8 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       waiters_(registry, metric::kWaiters),
       sessions_(registry, metric::kSessions),
       meetings_(registry, metric::kBarriersPending),
+      members_(registry, metric::kMembers),
+      missing_(registry, metric::kMembersMissing),
       durations_(registry, metric::kCollectiveDuration, bounds_of(metric::kCollectiveBounds)),
       payloads_(registry, metric::kCollectivePayload),
       buses_(registry, metric::kCollectiveBus),
@@ -32,6 +34,8 @@ JobMetrics::Series& JobMetrics::series_of(std::string label) {
     series.waiters = waiters_.with({label});
     series.sessions = sessions_.with({label});
     series.meetings = meetings_.with({label});
+    series.members = members_.with({label});
+    series.missing = missing_.with({label});
   }
   return series;
 }
@@ -55,6 +59,8 @@ void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   update(&core::JobStats::waiters, *series.waiters);
   update(&core::JobStats::sessions, *series.sessions);
   update(&core::JobStats::meetings_pending, *series.meetings);
+  update(&core::JobStats::members, *series.members);
+  update(&core::JobStats::members_missing, *series.missing);
   job.last = stats;
 }
 
@@ -112,6 +118,8 @@ void JobMetrics::remove(const std::string& train_job) {
   waiters_.remove(series.waiters);
   sessions_.remove(series.sessions);
   meetings_.remove(series.meetings);
+  members_.remove(series.members);
+  missing_.remove(series.missing);
   for (const auto& [key, collective] : series.collectives) {
     durations_.remove(collective.duration);
     payloads_.remove(collective.payload);

@@ -43,6 +43,8 @@ class JobMetrics {
     Gauge* waiters;
     Gauge* sessions;
     Gauge* meetings;
+    Gauge* members;
+    Gauge* missing;
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {
@@ -61,6 +63,8 @@ class JobMetrics {
   Family<Gauge> waiters_;
   Family<Gauge> sessions_;
   Family<Gauge> meetings_;
+  Family<Gauge> members_;
+  Family<Gauge> missing_;
   Family<Histogram> durations_;
   Family<Counter> payloads_;
   Family<Counter> buses_;

@@ -122,6 +122,8 @@ class Metrics::Impl {
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
+  Counter& formed = *Family<Counter>(registry, metric::kGenerations).with({"formed"});
+  Counter& ended = *Family<Counter>(registry, metric::kGenerations).with({"ended"});
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
   Histogram& spread =
       *Family<Histogram>(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)).with({});
@@ -208,6 +210,10 @@ void Metrics::event(const std::string& train_job, const core::Event& event) {
     impl_->spread.Observe(seconds(released->spread));
   } else if (std::holds_alternative<core::ReplyReplayed>(event)) {
     impl_->replayed.Increment();
+  } else if (std::holds_alternative<core::GenerationFormed>(event)) {
+    impl_->formed.Increment();
+  } else if (std::holds_alternative<core::GenerationEnded>(event)) {
+    impl_->ended.Increment();
   } else if (const auto* measured = std::get_if<core::CollectivesMeasured>(&event)) {
     const std::lock_guard lock(impl_->job_mutex);
     impl_->by_job.measured(train_job, measured->differences);

@@ -50,6 +50,13 @@ inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train
 inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs loaded in this daemon"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
                                 "Sessions with a connection"};
+inline constexpr Info kMembers{"c10dd_members", Kind::gauge, "train_job",
+                               "Members of newest generations that are here"};
+inline constexpr Info kMembersMissing{
+    "c10dd_members_missing", Kind::gauge, "train_job",
+    "Members of newest generations that are lost or have left, and are not replaced"};
+inline constexpr Info kGenerations{"c10dd_generations_total", Kind::counter, "outcome",
+                                   "Generations of groups that have formed, and that have ended"};
 inline constexpr Info kReplayedReplies{
     "c10dd_replayed_replies_total", Kind::counter, "",
     "Repeated requests answered from their stored reply instead of being applied again"};
@@ -104,6 +111,9 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kValueBytes,
                                     kJobs,
                                     kSessions,
+                                    kMembers,
+                                    kMembersMissing,
+                                    kGenerations,
                                     kReplayedReplies,
                                     kBarriersPending,
                                     kBarrierSpread,

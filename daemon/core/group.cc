@@ -216,6 +216,7 @@ void Group::end(const SessionId& id, GroupMember::State state, const std::string
   GroupMember& member = it->second;
   forget_noticed(id);
   ended_.push_back(id);
+  if (member.rank >= 0 && state == GroupMember::State::finished) ++finished_;
   if (member.stalls_at) stall_times_.erase({*member.stalls_at, id});
   if (member.rank < 0) {
     count(member, -1);
@@ -238,6 +239,7 @@ void Group::end(const SessionId& id, GroupMember::State state, const std::string
 void Group::break_up(std::string reason, bool failed, Moment& at) {
   if (facts_.phase == GroupPhase::formed) {
     facts_.phase = GroupPhase::broken;
+    ended = true;
     facts_.reason = std::move(reason);
     if (failed) ++facts_.failures;
     last_call_.reset();
@@ -292,7 +294,9 @@ Result<void> Group::resume(TimePoint now) {
   }
   for (std::size_t rank = 0; rank < list_->sessions.size(); ++rank) {
     const auto it = members_.find(list_->sessions[rank]);
-    if (it != members_.end()) it->second.rank = static_cast<std::int64_t>(rank);
+    if (it == members_.end()) continue;
+    it->second.rank = static_cast<std::int64_t>(rank);
+    if (it->second.state == GroupMember::State::finished) ++finished_;
   }
   counts_ = {};
   for (const auto& [id, member] : members_) count(member, 1);

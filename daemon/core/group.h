@@ -95,6 +95,12 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
+/// Of a generation's members.
+struct Attendance {
+  std::size_t here = 0;
+  std::size_t missing = 0;  ///< lost or left
+};
+
 class Group {
  public:
   explicit Group(std::string name) : name_(std::move(name)) {}
@@ -130,6 +136,7 @@ class Group {
   bool waits(const SessionId& id) const;
   /// Whether somebody of the generation is here no more.
   bool has_ended_members() const { return counts_.of_list < size(); }
+  Attendance attendance() const { return {counts_.of_list, size() - counts_.of_list - finished_}; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_->sessions.size()); }
   const std::vector<SessionId>& sessions() const { return list_->sessions; }
   /// Of the newest change to the list or the news.
@@ -157,6 +164,7 @@ class Group {
 
   bool dirty = false;    ///< its row must be written
   bool decided = false;  ///< a generation was formed since this was last cleared
+  bool ended = false;    ///< a generation has ended since this was last cleared
   bool told = false;     ///< the news changed since this was last cleared
 
  private:
@@ -205,6 +213,7 @@ class Group {
   std::shared_ptr<const Bytes> encoded_ = std::make_shared<const Bytes>();
   Counts counts_;
   Revision changed_ = 0;
+  std::size_t finished_ = 0;  // members of the generation
   std::vector<SessionId> ended_;
   std::optional<TimePoint> last_call_;                     // when it ends
   std::map<std::uint64_t, TimePoint> notices_end_;         // by number

@@ -123,6 +123,7 @@ std::vector<SessionId> Group::apply(const RankPlan& plan, const std::vector<Sess
     members_.at(chosen[rank]).rank = static_cast<std::int64_t>(rank);
   }
   list_->sessions = chosen;
+  finished_ = 0;
   ++facts_.round;
   for (const std::size_t index : plan.parked) {
     GroupMember& m = members_.at(asking[index]);
@@ -160,9 +161,9 @@ void Group::encode_list(const std::vector<std::int64_t>& previous) {
 /// Those who are no members any more, now that the ranks of the generation before mean nothing.
 void Group::forget_ended(Moment& at) {
   for (auto it = members_.begin(); it != members_.end();) {
-    const bool ended = it->second.state != GroupMember::State::here;
-    if (ended) at.rows.push_back({Row::Kind::erase, member_key(name_, it->first), {}});
-    it = ended ? members_.erase(it) : std::next(it);
+    const bool gone = it->second.state != GroupMember::State::here;
+    if (gone) at.rows.push_back({Row::Kind::erase, member_key(name_, it->first), {}});
+    it = gone ? members_.erase(it) : std::next(it);
   }
 }
 

@@ -186,16 +186,18 @@ std::optional<TimePoint> Groups::next_deadline() const {
   return next;
 }
 
-std::vector<std::string> Groups::settle(Moment& at) {
-  std::vector<std::string> changed;
+std::vector<Groups::Change> Groups::settle(Moment& at) {
+  std::vector<Change> changed;
   while (!touched_.empty()) {
     const std::string name = *touched_.begin();
     Group& group = groups_.at(name);
     group.consider(at);
     touched_.erase(name);
+    count(name, group);
     if (std::exchange(group.dirty, false)) at.rows.push_back(group.row());
-    const bool told = std::exchange(group.told, false);
-    if (std::exchange(group.decided, false) || told) changed.push_back(name);
+    const Change change{&group, std::exchange(group.decided, false),
+                        std::exchange(group.ended, false)};
+    if (std::exchange(group.told, false)) changed.push_back(change);
     const auto old = deadlines_.find(name);
     const auto next = group.next_deadline();
     if (old != deadlines_.end()) {
@@ -209,6 +211,14 @@ std::vector<std::string> Groups::settle(Moment& at) {
     for (const SessionId& id : group.take_ended()) unwatch(id, name);
   }
   return changed;
+}
+
+void Groups::count(const std::string& name, const Group& group) {
+  Attendance& old = counted_[name];
+  const Attendance now = group.attendance();
+  attendance_.here += now.here - old.here;
+  attendance_.missing += now.missing - old.missing;
+  old = now;
 }
 
 // ---- rows --------------------------------------------------------------------------------------
@@ -250,6 +260,7 @@ Result<void> Groups::resume(TimePoint now) {
       check_at(id, life, *life.back_by);
     }
     touched_.insert(name);
+    count(name, group);
   }
   return {};
 }

@@ -33,13 +33,20 @@ class Groups {
   void tick(const Sessions& sessions, Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
-  /// Lets touched groups form, writes their rows, and names those whose waiters must be looked at.
-  std::vector<std::string> settle(Moment& at);
+  /// What members are told of a group.
+  struct Change {
+    const Group* group;
+    bool formed;  ///< a generation
+    bool ended;   ///< one
+  };
+  /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
+  std::vector<Change> settle(Moment& at);
 
   const Group* find(const std::string& name) const;
   /// not_found with what to do.
   Result<const Group*> known(const std::string& name) const;
-  const std::map<std::string, Group>& all() const { return groups_; }
+  /// Of all groups together.
+  const Attendance& attendance() const { return attendance_; }
 
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("gml").find(row.key[0]) != std::string_view::npos;
@@ -65,7 +72,11 @@ class Groups {
   void unwatch(const SessionId& id, const std::string& group);
   void lose(const SessionId& id, const std::string& why, Moment& at);
 
+  void count(const std::string& name, const Group& group);
+
   std::map<std::string, Group> groups_;
+  std::map<std::string, Attendance> counted_;  // as it is in attendance_
+  Attendance attendance_;
   std::set<std::string> touched_;
   std::map<SessionId, Life> lives_;
   std::set<std::pair<TimePoint, SessionId>> checks_;

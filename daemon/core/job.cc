@@ -368,6 +368,8 @@ JobStats Job::stats() const {
   stats.meetings_pending = meetings_.pending();
   stats.sessions = sessions_.connected();
   stats.sessions_known = sessions_.size();
+  stats.members = groups_.attendance().here;
+  stats.members_missing = groups_.attendance().missing;
   return stats;
 }
 

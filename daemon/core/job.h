@@ -29,8 +29,10 @@ struct JobStats {
   std::size_t history_bytes = 0;
   std::size_t waiters = 0;
   std::size_t meetings_pending = 0;
-  std::size_t sessions = 0;        ///< connected
-  std::size_t sessions_known = 0;  ///< also those that may come back
+  std::size_t sessions = 0;         ///< connected
+  std::size_t sessions_known = 0;   ///< also those that may come back
+  std::size_t members = 0;          ///< of newest generations, here
+  std::size_t members_missing = 0;  ///< of them, lost or left
 };
 
 class Job {

@@ -157,17 +157,18 @@ Job::Maybe Job::on(Step& step, const Progress& report) {
 /// generation that has ended, or of members that will not come, are broken.
 void Job::settle_groups(Step& step) {
   Moment at = step.moment();
-  for (const std::string& name : groups_.settle(at)) {
-    const Group& group = *groups_.find(name);
-    const bool untold = planted(Planted::loss_untold) && group.facts().phase == GroupPhase::broken;
-    if (!untold) step.fired.push_back(group_token(name));
+  for (const Groups::Change& change : groups_.settle(at)) {
+    const Group& group = *change.group;
+    const GroupFacts& facts = group.facts();
+    const bool untold = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
+    if (!untold) step.fired.push_back(group_token(group.name()));
     break_meetings(step, group);
-    if (group.facts().phase == GroupPhase::broken) {
+    if (change.ended) {
+      step.out.events.push_back(GenerationEnded{group.name(), facts.generation, facts.reason});
+    }
+    if (change.formed) {
       step.out.events.push_back(
-          GenerationEnded{name, group.facts().generation, group.facts().reason});
-    } else if (group.facts().phase == GroupPhase::formed) {
-      step.out.events.push_back(
-          GenerationFormed{name, group.facts().generation, group.size(), group.facts().reason});
+          GenerationFormed{group.name(), facts.generation, group.size(), facts.reason});
     }
   }
 }

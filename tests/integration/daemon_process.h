@@ -34,6 +34,9 @@ class DaemonProcess {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(out[1], STDOUT_FILENO);
+      if (!log_.empty()) {
+        ::dup2(::open(log_.c_str(), O_CREAT | O_APPEND | O_WRONLY, 0600), STDERR_FILENO);
+      }
       ::execv(arguments[0], arguments.data());
       ::_exit(127);
     }
@@ -57,6 +60,9 @@ class DaemonProcess {
     pid_ = -1;
   }
 
+  /// From the next start on: the file that gets what it logs.
+  void log_to(std::string path) { log_ = std::move(path); }
+
   /// host:port
   const std::string& address() const { return address_; }
 
@@ -70,6 +76,7 @@ class DaemonProcess {
   }
 
   std::string engine_;
+  std::string log_;
   std::string address_;
   pid_t pid_ = -1;
 };

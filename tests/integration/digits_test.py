@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The digits example beside its demo: ranks as threads, refused input, the demo interrupted."""
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ def digits(*arguments, data=DATA, **environment):
 
 def lines(output, word):
     """The key=value pairs of the lines that begin with the word."""
-    return [dict(pair.split("=", 1) for pair in line.split()[1:])
+    return [dict(pair.split("=", 1) for pair in shlex.split(line)[1:])
             for line in output.splitlines() if line.split()[:1] == [word]]
 
 

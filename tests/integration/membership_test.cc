@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <thread>
@@ -48,7 +49,11 @@ class Told {
 
 class MembershipTest : public testing::Test {
  protected:
-  void SetUp() override { daemon_.start(); }
+  void SetUp() override {
+    daemon_.log_to(log());
+    daemon_.start();
+  }
+  std::string log() const { return home_.path() + "/log"; }
 
   std::string url() const { return "c10dd://" + daemon_.address() + "/job"; }
   std::shared_ptr<Client> connect(const std::string& host = "") {
@@ -231,27 +236,61 @@ TEST_F(MembershipTest, WhoBreaksItsPromiseOfProgressIsNamed) {
   EXPECT_FALSE(members[0]->state().ended(1));
 }
 
-TEST_F(MembershipTest, TwoHeldBackOf64AreNamedToAll) {
-  const auto members = team(64, size(64, 64));
+TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
+  const auto members = team(512, size(512, 512));
   std::vector<std::future<std::string>> waits;
-  for (std::uint32_t rank = 0; rank < 64; ++rank) {
-    if (rank == 17 || rank == 42) continue;
+  for (std::uint32_t rank = 0; rank < 512; ++rank) {
+    if (rank == 17 || rank == 442) continue;
     waits.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
       try {
-        members[rank]->barrier("epoch", 2s);
+        members[rank]->barrier("epoch", 5s);
         return "released";
       } catch (const TimedOut& error) {
         EXPECT_EQ(error.missing().size(), 2u);
         EXPECT_EQ(error.missing().at(0).host, members[0]->members()[17].host);
-        EXPECT_EQ(error.missing().at(1).rank, 42u);
+        EXPECT_EQ(error.missing().at(1).rank, 442u);
         return error.what();
       }
     }));
   }
   const std::string first = waits[0].get();
-  EXPECT_NE(first.find("2 of 64 ranks missing: [17,42]; rank 17 on host host-"), std::string::npos)
+  EXPECT_NE(first.find("2 of 512 ranks missing: [17,442]; rank 17 on host host-"),
+            std::string::npos)
       << first;
   for (std::size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i].get(), first);
+  std::ifstream file(log());
+  const std::string logged{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(logged.find("event=meeting_timed_out job=job detail=\"" + first), std::string::npos);
+}
+
+// A paused process is not a dead one, on either side of the line.
+TEST_F(MembershipTest, APausedDaemonLosesNobody) {
+  const auto members = team(3, size(3, 3));
+  ::kill(daemon_.pid(), SIGSTOP);
+  std::this_thread::sleep_for(6s);
+  ::kill(daemon_.pid(), SIGCONT);
+  std::this_thread::sleep_for(1s);
+  std::vector<std::future<Generation>> next;
+  for (const MembershipPtr& member : members) {
+    EXPECT_TRUE(member->state().lost.empty()) << member->state().reason;
+    EXPECT_TRUE(member->state().fenced) << "but it could not know";
+    next.push_back(std::async(std::launch::async, [member] { return member->next(); }));
+  }
+  for (auto& one : next) EXPECT_EQ(one.get().size, 3u);
+}
+
+// PyTorch 118891: the coordinator dies while the members say that they are done.
+TEST_F(MembershipTest, TheDaemonMayDieAtTheVeryEnd) {
+  const auto members = team(2, size(2, 2));
+  daemon_.stop(SIGKILL);
+  auto one = std::async(std::launch::async, [&] { members[0]->finish(); });
+  auto other = std::async(std::launch::async, [&] { members[1]->finish(); });
+  std::this_thread::sleep_for(500ms);
+  daemon_.start();
+  one.get();
+  other.get();
+  Told told(*members[0]);
+  told.wait([](const GroupState& state) { return state.phase == GroupState::Phase::finished; });
 }
 
 TEST_F(MembershipTest, BadOptionsAreRefused) {

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training: a rank dies, the others go on; another comes, all go on together."""
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+from daemon import BIN, Daemon
+from digits_test import CLEAN, DATA, lines
+
+
+class Rank:
+    """A process of the training; its output is read from a file while it grows."""
+
+    def __init__(self, url, output, size="2:4", epochs=60):
+        self.output = output
+        self.process = subprocess.Popen(
+            [os.path.join(BIN, "digits"), "--data", DATA, "--url", url, "--elastic", size,
+             "--epochs", str(epochs)],
+            env=CLEAN, stdout=self.output, stderr=subprocess.STDOUT)
+
+    def text(self):
+        self.output.seek(0)
+        return self.output.read().decode()
+
+    def generations(self):
+        return [(int(one["number"]), int(one["size"])) for one in lines(self.text(), "generation")]
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+class ElasticTest(unittest.TestCase):
+    def setUp(self):
+        self.ranks = []
+        self.addCleanup(lambda: [rank.end() for rank in self.ranks])
+
+    def start(self, url, **options):
+        file = tempfile.TemporaryFile()
+        self.addCleanup(file.close)
+        self.ranks.append(Rank(url, file, **options))
+        return self.ranks[-1]
+
+    def wait_for(self, what, condition, seconds=60):
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                self.fail(f"{what}: not in {seconds} s\n" +
+                          "\n--\n".join(rank.text()[-2000:] for rank in self.ranks))
+            time.sleep(0.02)
+
+    def test_four_ranks_lose_one_and_get_another(self):
+        with Daemon("--log-level", "info") as daemon:
+            url = "c10dd://{}:{}/elastic".format(*daemon.address)
+            team = [self.start(url) for _ in range(4)]
+            self.wait_for("a first epoch of four", lambda: any(
+                lines(rank.text(), "epoch") for rank in team))
+            self.assertEqual(team[0].generations(), [(1, 4)])
+            victim = team[1]
+            victim.process.send_signal(signal.SIGKILL)
+            victim.process.wait()
+            rest = [rank for rank in team if rank is not victim]
+            self.wait_for("three go on", lambda: all(
+                rank.generations()[-1:] == [(2, 3)] for rank in rest))
+            before = len(lines(rest[0].text(), "epoch"))
+            self.wait_for("an epoch of three", lambda: sum(
+                len(lines(rank.text(), "epoch")) for rank in rest) > before)
+            back = self.start(url)
+            everybody = rest + [back]
+            self.wait_for("four again", lambda: all(
+                rank.generations()[-1:] == [(3, 4)] for rank in everybody))
+            for rank in everybody:
+                self.assertEqual(rank.process.wait(120), 0, rank.text())
+            results = [lines(rank.text(), "result")[0] for rank in everybody]
+            self.assertEqual(len({one["parameters"] for one in results}), 1, results)
+            self.assertEqual({one["rank"] for one in results}, {"0", "1", "2", "3"})
+            for one in results:
+                self.assertGreaterEqual(float(one["test_accuracy"]), 0.95)
+            log = daemon.errors()
+            self.assertRegex(log, r'event=generation_ended .*generation=1 reason="rank \d on \S+ '
+                                  rf"\(pid {victim.process.pid}\) is lost")
+            self.assertEqual(len(re.findall("event=generation_formed", log)), 3, log)
+            status, metrics = daemon.http("/metrics")
+            self.assertEqual(status, 200)
+            self.assertIn('c10dd_generations_total{outcome="formed"} 3', metrics)
+            self.assertIn('c10dd_generations_total{outcome="ended"} 2', metrics)
+
+    def test_the_daemon_may_die_in_between(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with Daemon(engine=f"rocksdb:{folder}/state") as daemon:
+                url = "c10dd://{}:{}/elastic".format(*daemon.address)
+                team = [self.start(url, epochs=40) for _ in range(2)]
+                self.wait_for("a first epoch", lambda: any(
+                    lines(rank.text(), "epoch") for rank in team))
+                daemon.kill()
+                time.sleep(1)
+                daemon.start()
+                for rank in team:
+                    self.assertEqual(rank.process.wait(120), 0, rank.text())
+                    self.assertEqual(rank.generations(), [(1, 2)])
+
+    def test_options_that_make_no_sense(self):
+        for size in ("4:2", "0:3", "three", "2:4x"):
+            rank = self.start("c10dd://127.0.0.1:1/none", size=size)
+            self.assertEqual(rank.process.wait(20), 64)
+            self.assertIn("MIN:MAX is meant", rank.text())
+
+
+if __name__ == "__main__":
+    unittest.main()
