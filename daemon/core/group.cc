@@ -57,6 +57,7 @@ void Group::count(const GroupMember& m, int by) {
   add(counts_.asking_away, asking && !m.present);
   add(counts_.asking_old, asking && m.rank >= 0);
   add(counts_.claims, asking && m.claimed_rank >= 0);
+  if (asking && m.claimed_rank >= 0) add(claims_[m.claimed_rank], true);
   add(counts_.expected, !asking && m.rank >= 0);
   add(counts_.of_list, m.rank >= 0);
 }
@@ -105,8 +106,12 @@ Result<void> Group::check(const SessionId& id, const Join& request) const {
     return failure(Code::size_mismatch,
                    prefix + "either all members say which rank they must get, or none does");
   }
+  const bool own_claim = own_asks && own->claimed_rank == request.rank;
+  const auto claimed = claims_.find(request.rank);
+  const bool taken =
+      request.rank >= 0 && claimed != claims_.end() && claimed->second > (own_claim ? 1 : 0);
   for (const auto& [other, member] : members_) {
-    if (request.rank < 0) break;
+    if (!taken) break;
     if (other == id || member.state != GroupMember::State::here || !asks(member)) continue;
     if (member.claimed_rank != request.rank) continue;
     return failure(Code::rank_taken, prefix + "rank " + std::to_string(request.rank) +
@@ -137,7 +142,11 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const auto [place, fresh] = members_.try_emplace(id);
   GroupMember& member = place->second;
   if (fresh) count(member, 1);
-  const bool of_generation = member.state == GroupMember::State::here && member.rank >= 0;
+  const bool here = member.state == GroupMember::State::here;
+  const bool of_generation = here && member.rank >= 0;
+  if (member.state == GroupMember::State::finished && member.rank >= 0) --finished_;
+  // Its place in the list is given up; while that stands, it is a newcomer.
+  if (!here && facts_.phase == GroupPhase::formed) member.rank = -1;
   const std::uint32_t waited = waiting();
   change(member, [&](GroupMember& m) {
     m.host = session.host;

@@ -141,7 +141,8 @@ class Group {
   const std::vector<SessionId>& sessions() const { return list_->sessions; }
   /// Of the newest change to the list or the news.
   Revision changed() const { return changed_; }
-  GroupNews news(TimePoint now) const;
+  /// Made once for all who are told of one change at one time.
+  const GroupNews& news(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   /// stale_generation, naming the newest.
   Failure stale(std::uint64_t generation) const;
@@ -202,9 +203,10 @@ class Group {
   void put(const SessionId& id, const GroupMember& member, Moment& at) const;
   void end_notices(Moment& at);
   void forget_noticed(const SessionId& id);
-  RankRange range_of(const SessionId& id) const;
+  /// Who has this rank now, or had it when it ended.
+  const GroupMember* holder(Rank rank) const;
   void mark_stalled(Moment& at);
-  std::vector<RankRange> ranks_in(GroupMember::State state) const;
+  GroupNews make_news(TimePoint now) const;
 
   std::string name_;
   GroupFacts facts_;
@@ -214,6 +216,8 @@ class Group {
   Counts counts_;
   Revision changed_ = 0;
   std::size_t finished_ = 0;  // members of the generation
+  mutable std::optional<std::pair<TimePoint, GroupNews>> newest_news_;
+  std::map<std::int64_t, std::size_t> claims_;  // claimed ranks of those who ask
   std::vector<SessionId> ended_;
   std::optional<TimePoint> last_call_;                     // when it ends
   std::map<std::uint64_t, TimePoint> notices_end_;         // by number

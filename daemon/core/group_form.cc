@@ -27,7 +27,8 @@ std::size_t Group::usable() const {
 std::uint32_t Group::waiting() const {
   if (facts_.phase != GroupPhase::formed) return 0;
   const std::size_t newcomers = usable() - std::min(usable(), counts_.asking_old);
-  const std::size_t room = facts_.policy.max > size() ? facts_.policy.max - size() : 0;
+  const std::size_t room =
+      facts_.policy.max - std::min<std::size_t>(facts_.policy.max, counts_.of_list);
   return static_cast<std::uint32_t>(std::min(newcomers, room));
 }
 
@@ -134,6 +135,7 @@ std::vector<SessionId> Group::apply(const RankPlan& plan, const std::vector<Sess
   last_call_.reset();
   forget_ended(at);
   counts_ = {};
+  claims_.clear();
   for (const auto& [id, m] : members_) count(m, 1);
   encode_list(previous);
   at.rows.push_back({Row::Kind::put, group_key('l', name_), wire::encode(*list_)});

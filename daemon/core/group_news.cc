@@ -86,22 +86,21 @@ Failure Group::broken() const {
   Failure reason = failure(
       Code::aborted, "generation " + std::to_string(facts_.generation) + " of group \"" +
                          printable(name_, limits::kNameBytes) + "\" has ended: " + facts_.reason);
-  reason.missing = news({}).details;
+  reason.missing = make_news({}).details;
   return reason;
 }
 
 // ---- news --------------------------------------------------------------------------------------
 
-RankRange Group::range_of(const SessionId& id) const {
-  const GroupMember* m = find(id);
-  C10DD_ASSERT(m != nullptr && m->rank >= 0);
-  return {static_cast<Rank>(m->rank), static_cast<Rank>(m->rank)};
+const GroupMember* Group::holder(Rank rank) const {
+  const GroupMember* m = rank < size() ? find(list_->sessions[rank]) : nullptr;
+  return m != nullptr && m->rank == static_cast<std::int64_t>(rank) ? m : nullptr;
 }
 
 MissingRank Group::describe(Rank rank) const {
   MissingRank about;
   about.rank = rank;
-  const GroupMember* m = rank < size() ? find(list_->sessions[rank]) : nullptr;
+  const GroupMember* m = holder(rank);
   if (m == nullptr) return about;
   about.host = m->host;
   about.pid = m->pid;
@@ -115,7 +114,14 @@ MissingRank Group::describe(Rank rank) const {
   return about;
 }
 
-GroupNews Group::news(TimePoint now) const {
+const GroupNews& Group::news(TimePoint now) const {
+  const bool known =
+      newest_news_ && newest_news_->first == now && newest_news_->second.number == facts_.news;
+  if (!known) newest_news_.emplace(now, make_news(now));
+  return newest_news_->second;
+}
+
+GroupNews Group::make_news(TimePoint now) const {
   GroupNews news;
   news.number = facts_.news;
   news.round = facts_.round;
@@ -127,10 +133,10 @@ GroupNews Group::news(TimePoint now) const {
   std::vector<Rank> finished;
   std::vector<Rank> stalled;
   for (Rank rank = 0; rank < size(); ++rank) {
-    const GroupMember* m = find(list_->sessions[rank]);
-    if (m != nullptr && m->state == GroupMember::State::here && !m->stalled) continue;
-    const bool done = m != nullptr && m->state == GroupMember::State::finished;
+    const GroupMember* m = holder(rank);
     const bool here = m != nullptr && m->state == GroupMember::State::here;
+    if (here && !m->stalled) continue;
+    const bool done = m != nullptr && m->state == GroupMember::State::finished;
     (done ? finished : here ? stalled : gone).push_back(rank);
     if (!done && news.details.size() < limits::kMissingNamed) {
       news.details.push_back(describe(rank));
