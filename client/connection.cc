@@ -309,6 +309,13 @@ void Connection::post(Request request, Duration limit) {
   state_->settle();
 }
 
+void Connection::beat_every(Duration limit) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  state_->core.beat_every(limit, boot_time());
+  state_->wake();
+}
+
 Duration Connection::unvouched() const {
   if (state_->forked()) return Duration::zero();
   const State::Lock lock(state_->mutex);

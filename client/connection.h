@@ -39,6 +39,9 @@ class Connection {
   /// Sends a request whose answer nobody waits for.
   void post(Request request, Duration limit);
 
+  /// Core::beat_every.
+  void beat_every(Duration limit);
+
   /// How long ago Core::vouched() was.
   Duration unvouched() const;
 

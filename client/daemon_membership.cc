@@ -77,6 +77,7 @@ class DaemonMembership final : public Membership,
         fence_after_((options.ttl > Duration::zero() ? Duration(options.ttl)
                                                      : Duration(limits::kSessionTtl)) *
                      4 / 5) {
+    connection_->beat_every(fence_after_ / 4);
     next(options.step);
     follower_ = std::thread([this] { follow(); });
     watchdog_ = std::thread([this] { watch_over(); });

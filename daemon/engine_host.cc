@@ -12,6 +12,7 @@
 
 #include "daemon/shards.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -78,8 +79,8 @@ Result<std::unique_ptr<core::Directory>> read_directory(store::Engine& engine,
     return failure(Code::unavailable, "the engine did not take the directory of jobs");
   }
   if (!engine.rolled_back().empty()) {
-    spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason=\"{}\"",
-                 engine.name(), directory->incarnation(), engine.rolled_back());
+    spdlog::warn("event=state_rolled_back engine={} incarnation={:016x} reason={}", engine.name(),
+                 directory->incarnation(), quoted(engine.rolled_back()));
     engine.renewed();
   }
   return directory;
@@ -89,7 +90,7 @@ Result<std::unique_ptr<core::Directory>> read_directory(store::Engine& engine,
 
 store::OpenOptions open_options(const Options& options) {
   const auto warn = [](std::string_view line) {
-    spdlog::warn("event=engine_warning detail=\"{}\"", printable(line, 512));
+    spdlog::warn("event=engine_warning detail={}", quoted(printable(line, 512)));
   };
   return {options.durability, false, warn};
 }
@@ -129,7 +130,7 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   lost_.clear();
   damage_ = damage;
   if (!damage.empty()) {
-    spdlog::error("event=state_damaged engine={} detail=\"{}\"", engine_name_, damage);
+    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted(damage));
   }
   grants_.clear();
   metrics_.engine_up(true);
@@ -256,7 +257,7 @@ void EngineHost::report_lost(std::uint64_t generation, const std::string& why) {
 
 void EngineHost::lose(const std::string& why) {
   lost_ = why;
-  spdlog::error("event=engine_lost engine={} reason=\"{}\"", engine_name_, why);
+  spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted(why));
   metrics_.engine_up(false);
   directory_.reset();
   const auto lose = [why](Shard& shard) {
@@ -283,7 +284,7 @@ void EngineHost::reopen_later() {
       return;
     }
     lost_ = opened.error().detail;
-    spdlog::warn("event=engine_reopen_failed engine={} reason=\"{}\"", engine_name_, lost_);
+    spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
     on_failed_();
     reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
     reopen_later();

@@ -20,6 +20,7 @@
 #include "daemon/sessions.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -113,7 +114,7 @@ asio::awaitable<void> Listener::accept() {
       welcome(std::move(socket));
     } else if (failed != asio::error::connection_aborted) {
       // Out of descriptors or memory: a level-triggered accept would spin.
-      spdlog::warn("event=accept_failed reason=\"{}\" retry_ms={}", failed.message(),
+      spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted(failed.message()),
                    delay.count());
       timer.expires_after(delay);
       co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, failed));
@@ -195,8 +196,8 @@ asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
 asio::awaitable<void> Listener::refuse(Stream stream, Protocol protocol, Failure reason) {
   server_.metrics().protocol_error(protocol, reason.code);
   server_.metrics().connection_closed(Protocol::unknown, "refused");
-  spdlog::warn("event=refused peer={} code={} detail=\"{}\"", stream.peer(), name_of(reason.code),
-               reason.detail);
+  spdlog::warn("event=refused peer={} code={} detail={}", stream.peer(), name_of(reason.code),
+               quoted(reason.detail));
   std::string answer;
   if (protocol == Protocol::native) {
     native::ReplyHeader header;

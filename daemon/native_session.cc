@@ -18,6 +18,7 @@
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -297,8 +298,8 @@ void NativeSession::end_session(std::uint32_t channel, const Failure& reason) {
 /// Bytes that cannot be trusted: says why, then ends the connection.
 void NativeSession::refuse_bytes(const native::RequestHeader& header, Failure reason) {
   server_.metrics().protocol_error(Protocol::native, reason.code);
-  spdlog::warn("event=refused protocol=native peer={} code={} detail=\"{}\"", stream_->peer(),
-               name_of(reason.code), printable(reason.detail, 256));
+  spdlog::warn("event=refused protocol=native peer={} code={} detail={}", stream_->peer(),
+               name_of(reason.code), quoted(printable(reason.detail, 256)));
   answer(header, std::move(reason));
   end("refused");
 }

@@ -10,6 +10,7 @@
 
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -118,14 +119,16 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
   for (const core::Event& event : effects.events) {
     metrics_.event(slot->name, event);
     if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
-      spdlog::warn("event=meeting_timed_out job={} detail=\"{}\"", slot->name, timed_out->detail);
+      spdlog::warn("event=meeting_timed_out job={} detail={}", slot->name,
+                   quoted(timed_out->detail));
     } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
-      spdlog::info("event=generation_formed job={} group={} generation={} size={} reason=\"{}\"",
+      spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}",
                    slot->name, printable(formed->group, limits::kNameBytes), formed->generation,
-                   formed->size, formed->reason);
+                   formed->size, quoted(formed->reason));
     } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
-      spdlog::warn("event=generation_ended job={} group={} generation={} reason=\"{}\"", slot->name,
-                   printable(ended->group, limits::kNameBytes), ended->generation, ended->reason);
+      spdlog::warn("event=generation_ended job={} group={} generation={} reason={}", slot->name,
+                   printable(ended->group, limits::kNameBytes), ended->generation,
+                   quoted(ended->reason));
     }
   }
   if (engine_.is_volatile) {

@@ -7,6 +7,7 @@
 #include "daemon/remote_sink.h"
 #include "daemon/shard.h"
 #include "daemon/version.h"
+#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 
@@ -118,7 +119,7 @@ void Shard::loaded(const JobRef& slot, Result<store::Claim> claim, std::vector<R
                  rows.size(), slot->epoch);
   } else {
     slot->load_failure = good.error().detail;
-    spdlog::error("event=job_load_failed job={} reason=\"{}\"", slot->name, slot->load_failure);
+    spdlog::error("event=job_load_failed job={} reason={}", slot->name, quoted(slot->load_failure));
     if (good.error().code == Code::malformed) host_.report_damage(slot->load_failure);
   }
   for (const auto& then : std::exchange(slot->when_loaded, {})) then();

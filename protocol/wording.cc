@@ -15,6 +15,15 @@ constexpr std::size_t kKeyTextBytes = 80;
 
 }  // namespace
 
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 std::string fold(std::span<const Rank> ranks) {
   std::string text = "[";
   std::size_t ranges = 0;

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "protocol/error.h"
@@ -13,6 +14,9 @@ namespace c10dd {
 
 /// "0.5 s", "30 s", "10 min": as people write durations.
 std::string human(Duration duration);
+
+/// In double quotes, with those and backslashes inside escaped: a value in a log line.
+std::string quoted(std::string_view text);
 
 /// Ascending ranks as ranges, "[17,512-519]"; at most limits::kMissingNamed ranges, then ",...".
 std::string fold(std::span<const Rank> ranks);

@@ -22,7 +22,7 @@ class Backoff {
  public:
   static constexpr Duration kFirst = std::chrono::milliseconds(20);
   static constexpr Duration kBase = std::chrono::milliseconds(50);
-  static constexpr Duration kCap = std::chrono::seconds(2);
+  static constexpr Duration kCap = std::chrono::seconds(1);
 
   explicit Backoff(std::uint64_t seed) : state_(seed) {}
 

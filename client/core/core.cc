@@ -15,6 +15,7 @@ constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // then calls wait in the
 constexpr std::size_t kInputKeptBytes = 1024 * 1024;
 constexpr Duration kBeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kBeatMax = std::chrono::hours(1);
+constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
 constexpr Duration kTtlMax = std::chrono::hours(24);
 constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
 constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
@@ -75,6 +76,12 @@ void Core::connected(TimePoint now) {
   Hello hello = options_.hello;
   hello.seen = seen_;
   frame(0, hello);
+}
+
+void Core::beat_every(Duration limit, TimePoint now) {
+  beat_limit_ = std::clamp<Duration>(limit, kBeatMin, kBeatMax);
+  beat_ = std::min(welcome_beat_, beat_limit_);
+  next_beat_ = std::min(next_beat_, now + beat_);
 }
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
@@ -208,7 +215,8 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
   state_ = State::open;
-  beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
+  welcome_beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
+  beat_ = std::min(welcome_beat_, beat_limit_);
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_beat_ = now + beat_;
@@ -223,6 +231,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = reason.addresses;
       return true;
     case Code::unavailable:
+      vouched_ = now;  // when it serves again, everybody's time starts in full
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -283,8 +292,8 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   }
   state_ = State::away;
   why_ = std::move(why);
-  dial_at_ = now + std::clamp<Duration>(retry_after, Duration::zero(), Backoff::kCap * 5) +
-             backoff_.next();
+  dial_at_ =
+      now + std::clamp<Duration>(retry_after, Duration::zero(), kRetryAfterMax) + backoff_.next();
   input_ = {};
   output_ = {};
   output_at_ = 0;

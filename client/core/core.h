@@ -55,6 +55,8 @@ class Core {
   /// The socket took so many bytes of output().
   void written(std::size_t bytes, TimePoint now);
   void tick(TimePoint now);
+  /// Heartbeats come at least so often, whatever the daemon asks for.
+  void beat_every(Duration limit, TimePoint now);
   /// Gives up all pending calls with this failure; later ones are made as before.
   void give_up(const Failure& reason);
   /// Gives up one call; nothing happens if it has its answer.
@@ -126,12 +128,14 @@ class Core {
   TimePoint dial_at_;
   TimePoint greeted_at_;
 
-  Duration beat_{0};  // of the welcome, as are the next two
+  Duration beat_{0};
+  Duration beat_limit_ = std::chrono::hours(1);
+  Duration welcome_beat_ = std::chrono::hours(1);  // of the welcome, as are the next two
   Duration ttl_{0};
   std::size_t window_ = 0;
   TimePoint next_beat_;
   TimePoint vouched_;
-  std::optional<TimePoint> beat_sent_;    // the oldest heartbeat without an answer
+  std::optional<TimePoint> beat_sent_;      // the oldest heartbeat without an answer
   std::optional<TimePoint> unheard_since_;  // a heartbeat is out and nothing came since
 
   std::vector<TimePoint> supersessions_;  // recent ones

@@ -106,8 +106,8 @@ std::string wrong_with(const Options& o) {
 }
 
 void print_result(std::size_t rank, const Network& network, const std::vector<Epoch>& epochs) {
-  for (std::size_t i = 0; i < epochs.size(); ++i) {
-    std::printf("loss rank=%zu epoch=%zu value=%.17g\n", rank, i + 1, epochs[i].loss);
+  for (const Epoch& epoch : epochs) {
+    std::printf("loss rank=%zu epoch=%zu value=%.17g\n", rank, epoch.number, epoch.loss);
   }
   std::printf("result rank=%zu parameters=%016" PRIx64 " test_accuracy=%.6f\n", rank,
               hash(network.parameters()), epochs.back().test_accuracy);

@@ -72,7 +72,8 @@ Epoch Trainer::end_epoch(std::size_t epoch) {
   std::array values = {seen_.loss, seen_.images, seen_.tested, seen_.correct};
   team_.sum(values);
   const auto [loss, images, tested, correct] = values;
-  const Epoch result = {.loss = images > 0 ? loss / images : 0, .test_accuracy = correct / tested};
+  const Epoch result = {
+      .number = epoch, .loss = images > 0 ? loss / images : 0, .test_accuracy = correct / tested};
   if (team_.rank() == 0) {
     std::printf("epoch number=%zu of=%zu loss=%.4f test_accuracy=%.4f images_per_second=%.0f\n",
                 epoch, options_.epochs, result.loss, result.test_accuracy, images / spent.count());

@@ -63,6 +63,7 @@ class Solo final : public Team {
 /// The mean loss over the images of an epoch while it trained, and the share of the test set that
 /// is right after it; both of the whole team.
 struct Epoch {
+  std::size_t number = 0;  ///< from 1
   double loss = 0;
   double test_accuracy = 0;
 };

@@ -60,8 +60,11 @@ class ElasticTest(unittest.TestCase):
             team = [self.start(url) for _ in range(4)]
             self.wait_for("a first epoch of four", lambda: any(
                 lines(rank.text(), "epoch") for rank in team))
-            self.assertEqual(team[0].generations(), [(1, 4)])
-            victim = team[1]
+            self.wait_for("all have begun", lambda: all(
+                rank.generations() == [(1, 4)] for rank in team))
+            # Another one becomes rank 0.
+            victim = next(rank for rank in team
+                          if lines(rank.text(), "generation")[0]["rank"] == "0")
             victim.process.send_signal(signal.SIGKILL)
             victim.process.wait()
             rest = [rank for rank in team if rank is not victim]

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "client/membership.h"
+#include "protocol/wording.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/integration/relay.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -260,7 +262,52 @@ TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
   for (std::size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i].get(), first);
   std::ifstream file(log());
   const std::string logged{std::istreambuf_iterator<char>(file), {}};
-  EXPECT_NE(logged.find("event=meeting_timed_out job=job detail=\"" + first), std::string::npos);
+  EXPECT_NE(logged.find("event=meeting_timed_out job=job detail=" + c10dd::quoted(first)),
+            std::string::npos);
+}
+
+TEST_F(MembershipTest, AStoppedMemberIsSilentAndComesBackAsALatecomer) {
+  const RendezvousOptions options = size(1, 2);
+  const pid_t child = member_process(options);
+  const MembershipPtr other = connect()->rendezvous(options);
+  await_ready();
+  Told told(*other);
+  const auto begin = Clock::now();
+  ::kill(child, SIGSTOP);
+  const GroupState state =
+      told.wait([](const GroupState& s) { return s.phase == GroupState::Phase::broken; });
+  EXPECT_LT(Clock::now() - begin, 3500ms);
+  EXPECT_NE(state.reason.find("is lost: silent for 2."), std::string::npos) << state.reason;
+  EXPECT_EQ(other->next().size, 1u);
+  ::kill(child, SIGCONT);
+  std::this_thread::sleep_for(300ms);
+  EXPECT_FALSE(other->state().ended(2)) << "it is alive again, and no member";
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+// Marin 7430: one lost connection of a follower ends nothing.
+TEST_F(MembershipTest, ALostConnectionThatComesBackIsNoLoss) {
+  test::Relay relay(daemon_.address());
+  RendezvousOptions options = size(2, 2);
+  options.grace = 3s;
+  auto far = std::async(std::launch::async, [&] {
+    return Client::connect("c10dd://" + relay.address() + "/job")->rendezvous(options);
+  });
+  const MembershipPtr near = connect()->rendezvous(options);
+  const MembershipPtr member = far.get();
+  for (int round = 0; round < 3; ++round) {
+    relay.set(test::Relay::Mode::cut);
+    std::this_thread::sleep_for(100ms);
+    relay.set(test::Relay::Mode::pass);
+    auto meets = std::async(std::launch::async, [&] { near->barrier("still", 20s); });
+    member->barrier("still", 20s);
+    meets.get();
+  }
+  Told told(*member);
+  near->finish();
+  told.wait([](const GroupState& state) { return state.finished.size() == 1; });
+  EXPECT_EQ(member->generation().number, 1u);
 }
 
 // A paused process is not a dead one, on either side of the line.
