@@ -178,10 +178,12 @@ void Shard::watch_vacancy(const JobRef& slot) {
 void Shard::retire(JobNumber number) {
   const auto found = jobs_.find(number);
   if (found == jobs_.end()) return;
-  drop(found->second, failure(Code::session_expired, "the run has ended and was retired"));
+  const JobRef slot = found->second;
+  drop(slot, failure(Code::session_expired, "the run has ended and was retired"));
 }
 
-/// Gives a job up; its connections are told and come again.
+/// Gives a job up; its connections are told and come again. `slot` is the caller's own reference:
+/// the one in jobs_ ends here.
 void Shard::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
   if (std::exchange(slot->serving, false)) metrics_.remove_job(slot->name);
