@@ -14,6 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr unsigned kMembers = 1000;
+
 class Barriers {
  public:
   Barriers(const Address& daemon, unsigned connections, unsigned members)
@@ -68,7 +70,8 @@ class Barriers {
 
 ScenarioResult run_barriers(const Options& options) {
   const std::string engine = options.engine.empty() ? "rocksdb:DIR" : options.engine;
-  const unsigned connections = std::min(options.connections.value_or(1), options.members);
+  const unsigned members = options.members.value_or(kMembers);
+  const unsigned connections = std::min(options.connections.value_or(1), members);
   std::unique_ptr<DaemonServer> daemon;
   if (!options.daemon) daemon = std::make_unique<DaemonServer>(engine, "fsync");
   const Address address = options.daemon ? *options.daemon : daemon->address();
@@ -78,12 +81,12 @@ ScenarioResult run_barriers(const Options& options) {
   result.counted = "barriers";
   result.round_seconds = options.seconds;
   result.parameters = {
-      {"members", options.members}, {"connections", connections}, {"awake", options.awake}};
+      {"members", members}, {"connections", connections}, {"awake", options.awake}};
   const std::string how = options.daemon ? "was running" : "--engine " + engine;
   result.series = {{"all at once", "first arrival to last release, " + how, {}},
                    {"last one late", "last arrival to last release, " + how, {}}};
   for (unsigned round = 0; round < options.rounds; ++round) {
-    Barriers barriers(address, connections, options.members);
+    Barriers barriers(address, connections, members);
     barriers.meet();  // warms up
     Histogram together;
     Histogram late;

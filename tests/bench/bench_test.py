@@ -113,6 +113,35 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(memory["unit"], "B")
         self.assertTrue(1000 < memory["median"] <= 8192, memory)
 
+    def test_join(self):
+        scenario = self.scenario("join", "--members", "60", "--connections", "7")
+        self.assertEqual([series["name"] for series in scenario["series"]],
+                         ["join", "barrier, whole", "barrier, last", "barrier, late"])
+        self.assertEqual(self.facts(scenario)["memory of an idle member"]["unit"], "B")
+
+    def test_death(self):
+        scenario = self.scenario("death", "--members", "30", "--times", "2")
+        each, last = scenario["series"]
+        self.assertEqual((each["median"]["count"], last["median"]["count"]), (2 * 29, 2))
+
+    def test_silent(self):
+        done = self.bench("silent", "--members", "10", "--times", "1", *SHORT)
+        (scenario,) = json.loads(done.stdout)["scenarios"]
+        if "skipped" in scenario:
+            self.assertIn("SKIPPED", done.stderr)
+            self.skipTest(scenario["skipped"])
+        each, last = scenario["series"]
+        self.assertEqual((each["median"]["count"], last["median"]["count"]), (9, 1))
+
+    def test_restart(self):
+        scenario = self.scenario("restart", "--members", "50", "--connections", "9")
+        serving, resumed = scenario["series"]
+        self.assertLess(serving["median"]["max_us"], resumed["median"]["max_us"])
+
+    def test_restart_of_members_that_do_not_survive_is_an_error(self):
+        done = self.bench("restart", "--engine", "memory:", code=1)
+        self.assertIn("must survive", done.stderr)
+
     def test_json_goes_into_a_file(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "out.json"

@@ -2,12 +2,15 @@
 #include "tests/bench/crowd.h"
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <stdexcept>
+#include <thread>
 
+#include "protocol/limits.h"
 #include "tests/bench/native_frames.h"
 
 namespace c10dd::bench {
@@ -16,43 +19,95 @@ namespace {
 // Linux gives out 28,232 ports by default, and searches long once half of them are in use.
 constexpr unsigned kConnectionsOfAnAddress = 10'000;
 
-constexpr unsigned kOpening = 1'000;  // at a time: more would overflow the listener's queue
+constexpr std::size_t kOpening = 1'000;  // at a time: more would overflow the listener's queue
+constexpr unsigned kOtherFiles = 64;
+
+constexpr std::size_t kSlices = 10;  // of the connections, that beat one after the other
+constexpr std::chrono::milliseconds kBetweenBeats = limits::kHeartbeatInterval / kSlices;
+
+/// The first reply that is to no heartbeat, with those before it.
+std::optional<native::Frame<native::ReplyHeader>> cut_answer(std::string_view in) {
+  std::size_t beats = 0;
+  for (;;) {
+    auto frame = cut_success(in.substr(beats));
+    if (!frame) return std::nullopt;
+    if (frame->header.op == Ping::op.code) {
+      beats += frame->size;
+      continue;
+    }
+    frame->size += beats;
+    return frame;
+  }
+}
 
 std::size_t take(std::string_view in) {
-  const auto frame = cut_success(in);
+  const auto frame = cut_answer(in);
   return frame ? frame->size : 0;
 }
 
-std::string source_of(unsigned connection) {
-  const unsigned block = connection / kConnectionsOfAnAddress;
+std::string source_of(std::size_t connection) {
+  const std::size_t block = connection / kConnectionsOfAnAddress;
   return block == 0 ? std::string() : "127.0.0." + std::to_string(1 + block);
+}
+
+/// Spread as random ones are.
+std::uint64_t mixed(std::uint64_t number) {
+  number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9;
+  number = (number ^ (number >> 27)) * 0x94D049BB133111EB;
+  return number ^ (number >> 31);
 }
 
 }  // namespace
 
+void check_file_limit(const std::string& scenario, unsigned connections) {
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur >= connections + kOtherFiles) return;
+  throw std::runtime_error(scenario + ": " + std::to_string(connections) +
+                           " connections need as many open files and " +
+                           std::to_string(kOtherFiles) + " more, the limit is " +
+                           std::to_string(limit.rlim_cur) + ": raise it with ulimit -n");
+}
+
 Crowd::Crowd(const Address& daemon, unsigned connections, unsigned members)
-    : members_(members), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    : members_(members), name_(random_number()), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
   if (epoll_.get() < 0) fail_with_errno("epoll_create1");
-  for (unsigned i = 0; i < connections; ++i) {
+  open(daemon, connections);
+}
+
+void Crowd::reconnect(const Address& daemon) {
+  const std::size_t connections = lines_.size();
+  lines_.clear();
+  greeted_ = 0;
+  open(daemon, connections);
+}
+
+void Crowd::open(const Address& daemon, std::size_t connections) {
+  const auto greeted = [&] {
+    receive(greeted_, connections);
+    ++greeted_;
+  };
+  Hello hello;
+  hello.job = hello.host = "bench";
+  for (std::size_t i = 0; i < connections; ++i) {
     lines_.push_back(std::make_unique<Line>(daemon, source_of(i)));
     Bytes out(native::kMagic);
-    for (unsigned rank = i; rank < members; rank += connections) {
-      Hello hello = new_session();
-      hello.rank = rank;
-      append(out, rank, hello, connections);
+    for (std::size_t rank = i; rank < members_; rank += connections) {
+      hello.session = {mixed(name_ + rank), name_ ^ rank};
+      hello.rank = static_cast<std::int64_t>(rank);
+      append(out, static_cast<unsigned>(rank), hello, connections);
     }
     lines_.back()->send(out);
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.ptr = lines_.back().get();
+    event.data.u64 = i;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, lines_.back()->descriptor(), &event) != 0) {
       fail_with_errno("epoll_ctl");
     }
-    if (i >= kOpening) receive(i - kOpening, connections);
+    if (i >= kOpening) greeted();
+    beat();
   }
-  for (unsigned i = connections - std::min(connections, kOpening); i < connections; ++i) {
-    receive(i, connections);
-  }
+  while (greeted_ < connections) greeted();
   acked_ = ++sequence_;
 }
 
@@ -97,17 +152,44 @@ void Crowd::receive_all() {
 }
 
 void Crowd::receive_as_they_come(const std::function<void(std::size_t)>& on_answers) {
+  receive_members([](std::size_t, std::string_view in) { return take(in); }, on_answers);
+}
+
+void Crowd::receive_each(const OnAnswer& on_answer) {
+  const auto decode = [&](std::size_t connection, std::string_view in) -> std::size_t {
+    const auto frame = cut_answer(in);
+    if (!frame) return 0;
+    Answer answer = ReplyBody(Done{});
+    const auto good =
+        native::decode_reply(frame->header.op, frame->header.kind, frame->body, answer);
+    if (!good) throw std::runtime_error("c10dd: " + good.error().detail);
+    on_answer(static_cast<unsigned>((frame->header.channel - 1) * lines_.size() + connection),
+              *answer);
+    return frame->size;
+  };
+  receive_members(decode, [](std::size_t) {});
+}
+
+void Crowd::receive_members(const TakeOn& take,
+                            const std::function<void(std::size_t)>& on_answers) {
   std::array<epoll_event, 64> events;
+  Clock::time_point last = Clock::now();
   for (std::size_t missing = members_; missing > 0;) {
+    beat();
     const int ready = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                   static_cast<int>(std::chrono::milliseconds(kPatience).count()));
+                                   static_cast<int>(kBetweenBeats.count()));
     throw_if_interrupted();
     if (ready < 0 && errno != EINTR) fail_with_errno("epoll_wait");
-    if (ready == 0) throw std::runtime_error(std::to_string(missing) + " answers do not come");
+    if (Clock::now() > last + kPatience) {
+      throw std::runtime_error(std::to_string(missing) + " answers do not come");
+    }
     for (int i = 0; i < ready; ++i) {
-      Line& line = *static_cast<Line*>(events[static_cast<std::size_t>(i)].data.ptr);
-      const std::size_t came = line.receive_some(take);
+      const std::size_t connection = events[static_cast<std::size_t>(i)].data.u64;
+      const std::size_t came = lines_[connection]->receive_some(
+          [&](std::string_view in) { return take(connection, in); });
+      if (came == 0) continue;
       missing -= came;
+      last = Clock::now();
       on_answers(came);
     }
   }
@@ -118,6 +200,30 @@ void Crowd::settle() {
   const auto one_of_each_connection = static_cast<unsigned>(lines_.size());
   send(encode(0, one_of_each_connection, [](unsigned) { return Count{"bench"}; }));
   for (const auto& line : lines_) line->receive(1, take);
+}
+
+void Crowd::rest(Clock::duration time) {
+  const Clock::time_point until = Clock::now() + time;
+  while (Clock::now() < until) {
+    beat();
+    std::this_thread::sleep_until(std::min(until, Clock::now() + kBetweenBeats));
+  }
+}
+
+/// A slice of the connections, if it is time: so all do in an interval, but not at once.
+void Crowd::beat() {
+  if (!beats_) return;
+  const Clock::time_point now = Clock::now();
+  next_beat_ = std::max(next_beat_, now - limits::kHeartbeatInterval);
+  for (; next_beat_ <= now; next_beat_ += kBetweenBeats) {
+    native::RequestHeader header;
+    header.channel = 1;
+    header.acked_below = acked_;
+    Bytes ping;
+    native::encode_request(ping, header, Ping{});
+    for (std::size_t i = slice_; i < greeted_; i += kSlices) lines_[i]->send(ping);
+    slice_ = (slice_ + 1) % kSlices;
+  }
 }
 
 }  // namespace c10dd::bench

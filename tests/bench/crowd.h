@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many sessions over some connections, driven in step: every member says one thing, then all
-// answers are awaited. Throws std::runtime_error on an answer that is no success.
+// answers are awaited. On demand each connection beats, as a client's does. Throws
+// std::runtime_error on an answer that is no success.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -12,13 +14,24 @@
 
 namespace c10dd::bench {
 
+/// Throws unless this process may open so many connections.
+void check_file_limit(const std::string& scenario, unsigned connections);
+
 class Crowd {
  public:
+  using Clock = std::chrono::steady_clock;
   using RequestOf = std::function<Request(unsigned member)>;
+  using OnAnswer = std::function<void(unsigned member, const ReplyBody& answer)>;
 
   /// Member r is on connection r % connections, in a session of its own that says that it is rank
   /// r. More connections than one address has ports come from 127.0.0.2 and so on.
   Crowd(const Address& daemon, unsigned connections, unsigned members);
+
+  /// The same sessions on new connections; what was open is forgotten.
+  void reconnect(const Address& daemon);
+
+  /// From now on each connection beats while it opens, rests, or answers are awaited as they come.
+  void start_to_beat() { beats_ = true; }
 
   /// Ends the sessions.
   void leave();
@@ -36,18 +49,34 @@ class Crowd {
   /// Likewise, as they come: on_answers is told how many came together.
   void receive_as_they_come(const std::function<void(std::size_t)>& on_answers);
 
+  /// Likewise, each decoded.
+  void receive_each(const OnAnswer& on_answer);
+
   /// Until everything sent so far has been taken and is durable.
   void settle();
 
+  /// Does nothing but beat.
+  void rest(Clock::duration time);
+
  private:
+  using TakeOn = std::function<std::size_t(std::size_t connection, std::string_view in)>;
+
+  void open(const Address& daemon, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);
+  void receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_answers);
+  void beat();
 
   unsigned members_;
+  std::uint64_t name_;  // of the sessions
   std::vector<std::unique_ptr<Line>> lines_;
+  bool beats_ = false;
+  std::size_t greeted_ = 0;  // of the lines; these may beat
   Descriptor epoll_;
   std::uint64_t sequence_ = 0;  // of all sessions alike; the hello is 0
   std::uint64_t acked_ = 0;     // all below it are answered
+  Clock::time_point next_beat_ = Clock::now();
+  std::size_t slice_ = 0;  // of the lines, that beats next
 };
 
 }  // namespace c10dd::bench

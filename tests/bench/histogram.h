@@ -20,6 +20,12 @@ class Histogram {
     max_ = std::max(max_, value);
   }
 
+  void add(const Histogram& other) {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
+    count_ += other.count_;
+    max_ = std::max(max_, other.max_);
+  }
+
   std::uint64_t count() const { return count_; }
   double max() const { return static_cast<double>(max_); }
 

@@ -2,8 +2,6 @@
 // Scenario idle. Connections are opened, each with one session, then each asks once, then nothing
 // happens. What a connection costs is what the daemon's process has grown by; the kernel's memory
 // for the socket is not in it. Every round has a daemon of its own.
-#include <sys/resource.h>
-
 #include <chrono>
 #include <stdexcept>
 
@@ -17,18 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr unsigned kConnections = 10'000;
-constexpr unsigned kOtherFiles = 64;
-
-void check_file_limit(unsigned connections) {
-  rlimit limit{};
-  ::getrlimit(RLIMIT_NOFILE, &limit);
-  if (limit.rlim_cur >= connections + kOtherFiles) return;
-  throw std::runtime_error("idle: " + std::to_string(connections) +
-                           " connections need as many open files and " +
-                           std::to_string(kOtherFiles) + " more, the limit is " +
-                           std::to_string(limit.rlim_cur) + ": raise it with ulimit -n");
-}
-
 }  // namespace
 
 ScenarioResult run_idle(const Options& options) {
@@ -39,7 +25,7 @@ ScenarioResult run_idle(const Options& options) {
         "idle reads the memory of the daemon that it has started: leave "
         "--daemon away");
   }
-  check_file_limit(connections);
+  check_file_limit("idle", connections);
   ScenarioResult result;
   result.name = "idle";
   result.counted = "connections";

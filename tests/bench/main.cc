@@ -11,6 +11,12 @@
 //     wait-fanout  --waiters sessions wait for a key, over 1,000 connections; likewise
 //     restart-load a daemon with --keys keys is killed; until it answers again; memory of a key
 //     idle         memory of a connection, with 10,000 of them
+//     join         --members (16,384) members over --connections (one each) form a group and meet;
+//                  memory of one
+//     death        one of --members (1,000) is killed, again and again; until all others know
+//     silent       likewise, its network link is set down
+//     restart      the daemon of a group of --members (10,000) is killed; until all have their
+//                  places again
 //
 // Exit codes: 0 measured; 1 a server did not start, died or answered with an error; 64 bad option.
 #include <sys/resource.h>
@@ -59,6 +65,10 @@ constexpr Scenario kScenarios[] = {
     {"wait-fanout", run_wait_fanout},
     {"restart-load", run_restart_load},
     {"idle", run_idle},
+    {"join", run_join},
+    {"death", run_death},
+    {"silent", run_silent},
+    {"restart", run_restart},
 };
 
 Address parse_address(const std::string& text) {
@@ -130,7 +140,10 @@ CommandLine parse(int argc, char** argv) {
       ->check(CLI::Range(1U, 65536U));
   app.add_option("--depth", o.depth, "requests that a connection keeps open")
       ->check(CLI::Range(1U, 512U));
-  app.add_option("--members", o.members, "of a barrier")->check(CLI::Range(2U, limits::kWorldSize));
+  app.add_option("--members", o.members, "of a barrier (1000) or group, instead of the scenario's")
+      ->check(CLI::Range(2U, limits::kWorldSize));
+  app.add_option("--times", o.times, "that a member is lost in a round, instead of the scenario's")
+      ->check(CLI::Range(1U, 1000U));
   app.add_option("--waiters", o.waiters, "of wait-fanout")->check(CLI::Range(1U, 100'000U));
   app.add_option("--keys", o.keys, "of restart-load")
       ->check(CLI::Range(1U, static_cast<unsigned>(limits::kKeysPerJob)));

@@ -131,6 +131,7 @@ json::object json_of(const ScenarioResult& result) {
                                  {"median", median_of(fact.rounds)}});
   }
   out["facts"] = facts;
+  if (!result.skipped.empty()) out["skipped"] = result.skipped;
   return out;
 }
 
@@ -165,7 +166,9 @@ double ratio(const Series& of, const Series& to, double Sample::*value) {
 }
 
 void print_table(std::ostream& out, const ScenarioResult& result) {
-  const std::size_t rounds = result.series.empty() ? 0 : result.series.front().rounds.size();
+  if (!result.skipped.empty()) out << result.name << ": SKIPPED: " << result.skipped << "\n";
+  if (result.series.empty()) return;
+  const std::size_t rounds = result.series.front().rounds.size();
   out << result.name << ":";
   for (const auto& [name, value] : result.parameters) out << " " << name << "=" << value;
   out << "; medians of " << rounds << " rounds";

@@ -48,6 +48,7 @@ struct ScenarioResult {
   double round_seconds = 0;  ///< 0: a round is as long as it takes
   std::vector<Series> series;
   std::vector<Fact> facts;
+  std::string skipped;  ///< why nothing, or not all, was measured
 };
 
 /// The median over the rounds of one series' value divided by the other's in the same round.

@@ -25,7 +25,8 @@ struct Options {
   double seconds = 2;
   std::size_t key_bytes = 32;
   std::size_t value_bytes = 128;
-  unsigned members = 1000;
+  std::optional<unsigned> members;  ///< nothing: the scenario's, as are the times
+  std::optional<unsigned> times;
   unsigned waiters = 10'000;
   unsigned keys = 1'000'000;
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
@@ -53,6 +54,18 @@ ScenarioResult run_wait_fanout(const Options& options);
 
 /// A daemon with many keys is killed and started again, until it answers; and the memory of a key.
 ScenarioResult run_restart_load(const Options& options);
+
+/// Members form a group and meet; and the memory of one.
+ScenarioResult run_join(const Options& options);
+
+/// A member's process is killed; until all others of its group have been told.
+ScenarioResult run_death(const Options& options);
+
+/// A member's network link is set down; likewise.
+ScenarioResult run_silent(const Options& options);
+
+/// A daemon with a group is killed and started again, until all members have their places again.
+ScenarioResult run_restart(const Options& options);
 
 /// Connections with a session that do nothing, and the memory of one.
 ScenarioResult run_idle(const Options& options);

@@ -153,7 +153,8 @@ EchoServer::EchoServer(Listening listening, const NativeBytes& bytes)
     : port_(listening.port),
       child_([&] { serve_echo(listening.descriptor, bytes.request, bytes.reply); }) {}
 
-DaemonServer::DaemonServer(const std::string& engine, const std::string& durability) {
+DaemonServer::DaemonServer(const std::string& engine, const std::string& durability,
+                           const std::string& listen) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   std::string url = engine;
   if (const std::size_t at = url.find("DIR"); at != std::string::npos) {
@@ -161,13 +162,14 @@ DaemonServer::DaemonServer(const std::string& engine, const std::string& durabil
   }
   command_ = {self.parent_path() / "c10dd",
               "--listen",
-              "127.0.0.1:0",
+              listen,
               "--engine",
               url,
               "--durability",
               durability,
               "--log-level",
               "warn"};
+  if (!listen.starts_with("127.")) command_.push_back("--allow-insecure-listen");
   start();
 }
 

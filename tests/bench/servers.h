@@ -58,7 +58,8 @@ class EchoServer {
 /// The `c10dd` next to this program. `DIR` in the engine's URL becomes a temporary directory.
 class DaemonServer {
  public:
-  DaemonServer(const std::string& engine, const std::string& durability);
+  DaemonServer(const std::string& engine, const std::string& durability,
+               const std::string& listen = "127.0.0.1:0");
 
   /// SIGKILL; returns when it is dead. start() then starts it on its state and on another port.
   void kill() { child_->kill(); }
