@@ -169,7 +169,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   });
   changed_ = at.revision;
   put(id, member, at);
-  if (of_generation && !facts_.policy.quorum) {
+  if (of_generation && !facts_.policy.quorum && facts_.phase == GroupPhase::formed) {
     break_up(rank_of(member) + " asks for a new generation", false, at);
   } else if (waiting() != waited) {
     tell(at);
