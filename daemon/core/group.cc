@@ -257,11 +257,7 @@ void Group::break_up(std::string reason, bool failed, Moment& at) {
 }
 
 void Group::finish_if_done(Moment& at) {
-  const auto works = [&](const SessionId& id) {
-    const GroupMember* m = find(id);
-    return m != nullptr && m->state == GroupMember::State::here;
-  };
-  if (std::ranges::any_of(list_->sessions, works)) return;
+  if (counts_.of_list > 0) return;
   facts_.phase = GroupPhase::finished;
   facts_.reason = "all members have finished";
   tell(at);

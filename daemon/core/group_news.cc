@@ -172,7 +172,8 @@ Failure Group::overdue(const SessionId& id, Duration timeout) const {
                      " of at least " + std::to_string(policy.min) + " members have joined";
   std::size_t shown = 0;
   for (const auto& [other, m] : members_) {
-    if (m.state != GroupMember::State::here || !asks(m) || shown == kDescribed) continue;
+    if (shown == kDescribed) break;
+    if (m.state != GroupMember::State::here || !asks(m)) continue;
     text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes) + ":" +
             std::to_string(m.pid) + (other == id ? " (this one)" : "") +
             (m.spare ? " (spare)" : "");
