@@ -146,7 +146,7 @@ void Listener::welcome(tcp::socket socket) {
 asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
                                           Result<void> admitted) {
   const auto socket = std::make_shared<tcp::socket>(std::move(accepted));
-  std::array<char, 512> buffer;  // it stays as long as the connection
+  std::array<char, 512> buffer;
   std::string head;
   asio::steady_timer deadline(loop_, limits::kHelloDeadline);
   ErrorCode failed;
@@ -179,9 +179,9 @@ asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
     co_await refuse(std::move(stream), native ? Protocol::native : Protocol::http,
                     std::move(reason));
   } else if (native && options.native) {
-    co_await receive_native(std::move(stream), server_);
+    receive_native(std::move(stream), server_);
   } else if (http && options.http) {
-    co_await serve_http(std::move(stream), server_);
+    asio::co_spawn(loop_, serve_http(std::move(stream), server_), asio::detached);
   } else {
     Failure reason = failure(Code::malformed,
                              "no protocol that is spoken here begins with byte " +

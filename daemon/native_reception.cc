@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings a connection to the shard of its job before its first frame is taken, so that its requests
 // need not change threads. Whatever is wrong with the frame is for the session to say.
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 
 #include "daemon/server.h"
@@ -36,8 +34,7 @@ void hand_over(Stream stream, Server& server, Shard& shard) {
   if (failed) return;
   asio::post(shard.loop(), [protocol, descriptor, head = std::move(head), ticket, &server, &shard] {
     tcp::socket socket(shard.loop(), protocol, descriptor);
-    Stream moved(std::move(socket), head, std::move(*ticket));
-    asio::co_spawn(shard.loop(), serve_native(std::move(moved), server, shard), asio::detached);
+    serve_native(Stream(std::move(socket), head, std::move(*ticket)), server, shard);
   });
 }
 
@@ -49,7 +46,7 @@ bool first_frame_is_missing(std::string_view head) {
   return frame && !frame->has_value();
 }
 
-asio::awaitable<void> receive_native(Stream stream, Server& server) {
+void receive_native(Stream stream, Server& server) {
   Shard& first = server.shards().first();
   Shard* shard = &first;
   if (server.shards().size() > 1) {
@@ -57,11 +54,8 @@ asio::awaitable<void> receive_native(Stream stream, Server& server) {
         std::string_view(stream.head()).substr(native::kMagic.size()), limits::kHelloFrameBytes);
     if (frame && frame->has_value()) shard = &shard_of(**frame, server);
   }
-  if (shard != &first) {
-    hand_over(std::move(stream), server, *shard);
-    co_return;
-  }
-  co_await serve_native(std::move(stream), server, first);
+  if (shard != &first) return hand_over(std::move(stream), server, *shard);
+  serve_native(std::move(stream), server, first);
 }
 
 }  // namespace c10dd::daemon

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <set>
@@ -342,10 +344,12 @@ Result<void> check_hello(const Hello& hello, const Server& server) {
   return {};
 }
 
-asio::awaitable<void> serve_native(Stream stream, Server& server, Shard& shard) {
+void serve_native(Stream stream, Server& server, Shard& shard) {
   server.metrics().connection_opened(Protocol::native);
   const auto session = std::make_shared<NativeSession>(std::move(stream), server, shard);
-  co_await session->run();
+  // Holds it until run() has begun, and does.
+  asio::co_spawn(
+      shard.loop(), [session] { return session->run(); }, asio::detached);
 }
 
 }  // namespace c10dd::daemon

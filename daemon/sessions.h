@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One coroutine per connection and protocol, each reading top to bottom: read, decode, submit.
+// One coroutine per connection and protocol, each reading top to bottom: read, decode, submit. It is
+// spawned, not awaited, so that nothing of how the protocol was recognised stays in memory with it.
 // To add a protocol: serve_x in daemon/x_session.cc, a line here, a line in listener.cc.
 #pragma once
 
@@ -19,10 +20,10 @@ Result<void> check_hello(const Hello& hello, const Server& server);
 bool first_frame_is_missing(std::string_view head);
 
 /// Serves a connection on the loop of the shard whose job its first frame asks for.
-asio::awaitable<void> receive_native(Stream stream, Server& server);
+void receive_native(Stream stream, Server& server);
 
-/// Frames of protocol/native_wire.h, on the loop of `shard`.
-asio::awaitable<void> serve_native(Stream stream, Server& server, Shard& shard);
+/// Frames of protocol/native_wire.h, on the loop of `shard`, which is the stream's.
+void serve_native(Stream stream, Server& server, Shard& shard);
 
 /// The routes of daemon/http_routes.cc.
 asio::awaitable<void> serve_http(Stream stream, Server& server);
