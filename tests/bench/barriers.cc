@@ -8,6 +8,7 @@
 #include "tests/bench/native_frames.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
+#include "tests/bench/torch_barrier.h"
 
 namespace c10dd::bench {
 namespace {
@@ -66,6 +67,21 @@ class Barriers {
   std::uint64_t meetings_ = 0;
 };
 
+/// Takes a turn of torch's, if it is asked for and there.
+void compare_with_torch(const Options& options, unsigned members, ScenarioResult& result) {
+  const auto is_torch = [](const Peer& peer) { return peer.kind == Peer::Kind::torch; };
+  if (std::none_of(options.against.begin(), options.against.end(), is_torch)) return;
+  if (!result.skipped.empty()) return;
+  const TorchBarriers torch = meet_in_torch(members, options.seconds);
+  result.skipped = torch.skipped;
+  if (!result.skipped.empty()) return;
+  if (result.series.size() == 2) {
+    result.series.push_back({"torch", "TCPStore: ADD and WAIT, first arrival to last release", {}});
+    result.bars = result.series[0].name;
+  }
+  result.series[2].rounds.push_back(sample_of(torch.took, torch.total));
+}
+
 }  // namespace
 
 ScenarioResult run_barriers(const Options& options) {
@@ -108,6 +124,7 @@ ScenarioResult run_barriers(const Options& options) {
     };
     result.series[0].rounds.push_back(sample_of(together, seconds(together_time)));
     result.series[1].rounds.push_back(sample_of(late, seconds(late_time)));
+    compare_with_torch(options, members, result);
   }
   return result;
 }

@@ -90,6 +90,14 @@ class BenchTest(unittest.TestCase):
         scenario = self.scenario("barrier", "--members", "50", "--connections", "7")
         self.assertEqual(scenario["parameters"], {"seconds": 0.2, "members": 50, "connections": 7, "awake": 0})
 
+    def test_barrier_against_torch(self):
+        done = self.bench("barrier", "--members", "8", "--against", "torch", *SHORT)
+        (scenario,) = json.loads(done.stdout)["scenarios"]
+        if "skipped" in scenario:
+            self.assertIn("barrier: SKIPPED: ", done.stderr)
+            self.skipTest(scenario["skipped"])
+        self.assertEqual(list(scenario["ratios"]), ["all at once/last one late", "all at once/torch"])
+
     def test_wait_fanout(self):
         scenario = self.scenario("wait-fanout", "--waiters", "50", "--connections", "7")
         each, last = scenario["series"]
@@ -193,7 +201,8 @@ class BenchTest(unittest.TestCase):
 
     def test_bad_options_are_named(self):
         for arguments in (["nothing"], ["get", "--depth", "0"], ["get", "--against", "nobody"],
-                          ["get", "--against", "redis,redis"], ["get", "--against", "redis=nowhere"], ["get", "--against", "etcd"], []):
+                          ["get", "--against", "redis,redis"], ["get", "--against", "redis=nowhere"], ["get", "--against", "etcd"],
+                          ["get", "--against", "torch"], []):
             self.assertTrue(self.bench(*arguments, code=64).stderr)
 
 

@@ -86,6 +86,7 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
   const auto greeted = [&] {
     receive(greeted_, connections);
     ++greeted_;
+    beat();
   };
   Hello hello;
   hello.job = hello.host = "bench";
@@ -134,7 +135,10 @@ std::vector<Bytes> Crowd::encode(unsigned from, unsigned to, const RequestOf& re
 }
 
 void Crowd::send(const std::vector<Bytes>& out) {
-  for (std::size_t i = 0; i < lines_.size(); ++i) lines_[i]->send(out[i]);
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    lines_[i]->send(out[i]);
+    beat();
+  }
 }
 
 void Crowd::ask(const RequestOf& request_of) {
@@ -199,7 +203,10 @@ void Crowd::receive_members(const TakeOn& take,
 void Crowd::settle() {
   const auto one_of_each_connection = static_cast<unsigned>(lines_.size());
   send(encode(0, one_of_each_connection, [](unsigned) { return Count{"bench"}; }));
-  for (const auto& line : lines_) line->receive(1, take);
+  for (const auto& line : lines_) {
+    line->receive(1, take);
+    beat();
+  }
 }
 
 void Crowd::rest(Clock::duration time) {

@@ -30,7 +30,7 @@ class Crowd {
   /// The same sessions on new connections; what was open is forgotten.
   void reconnect(const Address& daemon);
 
-  /// From now on each connection beats while it opens, rests, or answers are awaited as they come.
+  /// From now on each connection beats, except while receive_all() blocks.
   void start_to_beat() { beats_ = true; }
 
   /// Ends the sessions.

@@ -96,8 +96,10 @@ Peer parse_peer(const std::string& text) {
   Peer peer;
   if (name == "etcd") {
     peer.kind = Peer::Kind::etcd;
+  } else if (name == "torch") {
+    peer.kind = Peer::Kind::torch;
   } else if (name != "redis") {
-    throw CLI::ValidationError("--against: \"" + name + "\" is neither redis nor etcd");
+    throw CLI::ValidationError("--against: \"" + name + "\" is none of redis, etcd, torch");
   }
   if (equals != std::string::npos) peer.running = parse_address(text.substr(equals + 1));
   return peer;
@@ -109,15 +111,18 @@ struct CommandLine {
   std::string json;
 };
 
-/// Each peer once; and etcd has nothing that compares with the other scenarios: it always syncs.
+/// Each peer once, and only where it has something that compares: etcd always syncs.
 void check_peers(const CommandLine& line) {
   std::set<Peer::Kind> kinds;
   for (const Peer& peer : line.options.against) {
     if (!kinds.insert(peer.kind).second) throw CLI::ValidationError("--against: a peer is twice");
-    if (peer.kind != Peer::Kind::etcd) continue;
+    if (peer.kind == Peer::Kind::redis) continue;
+    const bool etcd = peer.kind == Peer::Kind::etcd;
+    const std::string comparable = etcd ? "set-durable" : "barrier";
     for (const std::string& name : line.scenarios) {
-      if (name == "set-durable") continue;
-      throw CLI::ValidationError("--against etcd: only set-durable compares with it, not " + name);
+      if (name == comparable) continue;
+      throw CLI::ValidationError("--against " + std::string(etcd ? "etcd" : "torch") + ": only " +
+                                 comparable + " compares with it, not " + name);
     }
   }
 }
@@ -156,7 +161,8 @@ CommandLine parse(int argc, char** argv) {
   app.add_option("--engine", o.engine, "of the daemon that is started, instead of the scenario's")
       ->type_name("URL");
   app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
-  app.add_option("--against", against, "also measure redis, etcd: one that runs, or started here")
+  app.add_option("--against", against,
+                 "also measure redis, etcd, torch (barrier): one that runs, or started here")
       ->type_name("NAME[=HOST:PORT],...")
       ->delimiter(',')
       ->take_all()

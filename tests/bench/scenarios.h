@@ -13,7 +13,7 @@ namespace c10dd::bench {
 
 /// Another server to measure; without an address one is started.
 struct Peer {
-  enum class Kind { redis, etcd };
+  enum class Kind { redis, etcd, torch };
   Kind kind = Kind::redis;
   std::optional<Address> running;
 };
