@@ -117,7 +117,9 @@ std::vector<SessionId> Group::apply(const RankPlan& plan, const std::vector<Sess
     previous.push_back(m.rank);
     failed = failed || m.failed;
   }
-  const bool same = chosen == list_->sessions && facts_.policy.quorum && !failed;
+  // What was broken stays broken: its meetings have ended, and somebody in it had been lost.
+  const bool whole = facts_.phase == GroupPhase::formed && !failed;
+  const bool same = chosen == list_->sessions && facts_.policy.quorum && whole;
   if (!same && !planted(Planted::generation_reused)) ++facts_.generation;
   for (auto& [id, m] : members_) m.rank = -1;
   for (std::size_t rank = 0; rank < chosen.size(); ++rank) {
