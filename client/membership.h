@@ -57,7 +57,7 @@ struct Generation {
   std::uint64_t number = 0;
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
-  std::uint64_t digest = 0;    ///< of the member list; equal for every member
+  std::uint64_t digest = 0;    ///< of who has which rank; equal for every member
   std::uint32_t failures = 0;  ///< generations of this group that ended by a failure so far
   std::string reason;          ///< why the ranks are what they are
 };

@@ -28,7 +28,7 @@ struct Joined {
   std::uint64_t generation = 0;  ///< counts the member lists; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
-  std::uint64_t digest = 0;    ///< of the member list; equal for everybody
+  std::uint64_t digest = 0;    ///< of who has which rank; equal for everybody
   std::uint32_t failures = 0;  ///< generations of this group that ended by a failure so far
   std::string reason;      ///< how this generation came about and why the ranks are what they are
   std::uint64_t news = 0;  ///< follow_group from here

@@ -157,7 +157,10 @@ void Group::encode_list(const std::vector<std::int64_t>& previous) {
     writer.put(MemberInfo{static_cast<Rank>(rank), m.host, m.pid, m.local_rank, m.device, m.domain,
                           m.labels, m.step, previous[rank]});
   }
-  list_->digest = native::fingerprint(ReadMembers::op.code, encoded);
+  // Of who has which rank: what else is in the list changes with each round of a quorum.
+  Bytes places;
+  wire::Writer(places).put(list_->sessions);
+  list_->digest = native::fingerprint(ReadMembers::op.code, places);
   list_->encoded = encoded;
   encoded_ = std::make_shared<const Bytes>(std::move(encoded));
 }
