@@ -43,7 +43,7 @@ Client::Client(World& world, const Swarm& swarm, Network& network, Records& reco
 
 void Client::start() { wake_at(world_.now()); }
 
-void Client::ask(Request request) {
+std::uint64_t Client::ask(Request request) {
   Op op;
   op.client = identity_.number;
   op.job = identity_.job;
@@ -55,10 +55,12 @@ void Client::ask(Request request) {
   pending_[call] = records_.ops.size();
   records_.ops.push_back(std::move(op));
   wake_at(world_.now());
+  return call;
 }
 
 void Client::leave() {
   stop_asking();
+  may_follow_ = false;
   note_names();
   core_.give_up(failure(Code::closed, "the client was closed"));
   ask(Goodbye{});
@@ -101,6 +103,20 @@ void Client::kill() {
   link_.reset();
 }
 
+void Client::vanish() {
+  if (dead()) return;
+  if (const LinkRef link = std::exchange(link_, nullptr)) link->vanish(Link::client);
+  kill();
+}
+
+void Client::stop_following() {
+  may_follow_ = false;
+  if (!follows()) return;
+  note_names();
+  core_.give_up(follow_, failure(Code::aborted, "the caller gave up"), local_now());
+  wake_at(world_.now());
+}
+
 void Client::partition(Duration how_long) {
   partitioned_until_ = world_.now() + how_long;
   if (!link_) return;
@@ -122,11 +138,19 @@ void Client::end_turn() {
   settle();
   dial();
   if (const auto deadline = core_.next_deadline()) wake_at_local(*deadline);
-  if (calls_left_ > 0 && pending_.size() < swarm_.outstanding) wake_at_local(next_ask_);
+  if (calls_left_ > 0 && busy_calls() < swarm_.outstanding) wake_at_local(next_ask_);
+  if (swarm_.crew && may_follow_ && !follows()) wake_at_local(next_follow_);
+}
+
+void Client::ask_follow() {
+  if (!swarm_.crew || !may_follow_ || follows() || local_now() < next_follow_) return;
+  next_follow_ = local_now() + milliseconds(1 + world_.random.below(400));
+  follow_ = ask(workload_.follow());
 }
 
 void Client::ask_workload() {
-  while (calls_left_ > 0 && pending_.size() < swarm_.outstanding && local_now() >= next_ask_) {
+  ask_follow();
+  while (calls_left_ > 0 && busy_calls() < swarm_.outstanding && local_now() >= next_ask_) {
     --calls_left_;
     next_ask_ = local_now() + world_.random.between(Duration(0), swarm_.think);
     if (auto request = workload_.next()) ask(std::move(*request));
@@ -172,8 +196,10 @@ void Client::settle() {
     workload_.done(op);
   }
   const std::uint64_t lost = core_.stats(local_now()).sessions_lost;
-  if (lost != std::exchange(sessions_lost_, lost))
+  if (lost != std::exchange(sessions_lost_, lost)) {
     team_->replace(identity_.number, identity_.number);
+    workload_.session_lost();
+  }
 }
 
 void Client::dial() {

@@ -30,13 +30,16 @@ class Client final : public Process, public Endpoint {
   void on_bytes(const LinkRef& link, std::string bytes) override;
   void on_closed(const LinkRef& link) override;
   void kill() override;
+  /// The machine is gone, and nobody is told.
+  void vanish();
 
-  /// One call beside the workload, answered into the records.
-  void ask(Request request);
+  /// One call beside the workload, answered into the records. Its number.
+  std::uint64_t ask(Request request);
   /// As the SDK's close: gives up what is pending, then says goodbye.
   void leave();
   /// Nothing new from the workload.
   void stop_asking() { calls_left_ = 0; }
+  void stop_following();
   /// Nobody answers its dials for a while, and its link goes silent.
   void partition(Duration how_long);
   void resume() {
@@ -44,13 +47,17 @@ class Client final : public Process, public Endpoint {
     Process::resume();
   }
 
-  bool idle() const { return pending_.empty(); }
+  /// Nothing is under way but following the group, which has no end.
+  bool idle() const { return busy_calls() == 0; }
+  bool follows() const { return pending_.contains(follow_); }
   const Identity& identity() const { return identity_; }
   const client::Core& core() const { return core_; }
 
  private:
   void end_turn() override;
   void ask_workload();
+  void ask_follow();
+  std::size_t busy_calls() const { return pending_.size() - pending_.count(follow_); }
   void flush();
   void note_names();
   void settle();
@@ -70,6 +77,9 @@ class Client final : public Process, public Endpoint {
   TimePoint next_ask_;                            // local
   std::map<std::uint64_t, std::size_t> pending_;  // index in records_.ops, by call
   std::uint64_t sessions_lost_ = 0;
+  std::uint64_t follow_ = 0;  // number of the call that follows the group
+  TimePoint next_follow_;     // local
+  bool may_follow_ = true;
 };
 
 }  // namespace c10dd::sim

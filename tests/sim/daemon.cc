@@ -2,6 +2,8 @@
 // The turn: requests in, effects out, one round at the engine at a time, answers when durable.
 #include "tests/sim/daemon.h"
 
+#include "protocol/fields.h"
+#include "tests/sim/group_log.h"
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {
@@ -24,6 +26,8 @@ void spoil(std::vector<Row>& rows) {
     lose([](const Row& row) { return row.kind == Row::Kind::erase && row.key[0] == 'k'; });
   } else if (planted(Plant::claim_rows_lost)) {
     lose([](const Row& row) { return row.kind == Row::Kind::put && row.key[0] == 'c'; });
+  } else if (planted(Plant::list_row_lost)) {
+    lose([](const Row& row) { return row.key[0] == 'l'; });
   } else if (planted(Plant::batch_reversed)) {
     std::reverse(rows.begin(), rows.end());
   }
@@ -63,6 +67,7 @@ void Daemon::detach(const SlotRef& slot, const SessionId& session, const Connect
   }
   slot->attached.erase(it);
   records_.sessions[session].is_here(world_.now(), false);
+  slot->signs[session].closed = job_now();
   if (planted(Plant::disconnect_not_told)) return;
   perform(slot, slot->job->disconnect(session, job_now()));
 }
@@ -78,6 +83,7 @@ void Daemon::perform(const SlotRef& slot, core::Effects effects, const core::Ori
     step.rows = effects.rows;
     step.at = world_.now();
     step.applied = world_.next_order();
+    note_losses(slot, step);
     records_.did(slot->number, slot->epoch, std::move(step));
     world_.note("step", slot->number, effects.revision);
   }
@@ -89,6 +95,27 @@ void Daemon::perform(const SlotRef& slot, core::Effects effects, const core::Ori
     slot->gate->hold(std::move(reply));
   }
   touch(slot);
+}
+
+/// Whom the job has given up in this step, and what was heard of them.
+void Daemon::note_losses(const SlotRef& slot, const Step& step) {
+  const TimePoint now = job_now();
+  for (const Row& row : step.rows) {
+    if (row.kind != Row::Kind::put || row.key[0] != 'm') continue;
+    const auto member = wire::decode<core::GroupMember>(row.value);
+    if (!member || member->state != core::GroupMember::State::lost) continue;
+    Loss loss;
+    loss.job = slot->name;
+    loss.session = member_of(row);
+    loss.at = step.at;
+    loss.served = now - slot->served_since;
+    loss.ending = member->ending;
+    if (const auto it = slot->signs.find(loss.session); it != slot->signs.end()) {
+      loss.silent = now - it->second.frame;
+      if (it->second.closed) loss.away = now - *it->second.closed;
+    }
+    records_.losses.push_back(std::move(loss));
+  }
 }
 
 void Daemon::touch(const SlotRef& slot) {

@@ -60,6 +60,11 @@ class Daemon final : public Process, public Endpoint {
       std::uint32_t channel = 0;
       std::uint64_t number = 0;  ///< never used again in this process
     };
+    /// Signs of life of a session since this daemon began to serve the job, in job time.
+    struct Signs {
+      TimePoint frame;
+      std::optional<TimePoint> closed;  ///< its connection went then
+    };
     struct Refused {
       ConnectionRef connection;
       std::uint32_t channel = 0;
@@ -76,6 +81,8 @@ class Daemon final : public Process, public Endpoint {
     Revision handed_over = 0;
     std::map<SessionId, Attachment> attached;
     std::map<std::uint64_t, Refused> refused;
+    std::map<SessionId, Signs> signs;
+    TimePoint served_since;  ///< job time
     std::vector<std::function<void()>> when_loaded;
     bool touched = false;
   };
@@ -90,6 +97,7 @@ class Daemon final : public Process, public Endpoint {
   void detach(const SlotRef& slot, const SessionId& session, const Connection* connection);
   void perform(const SlotRef& slot, core::Effects effects, const core::Origin* from = nullptr,
                std::uint64_t sequence = 0);
+  void note_losses(const SlotRef& slot, const Step& step);
   void touch(const SlotRef& slot);
   void start_round();
   void finish_round(store::RoundResult result);
@@ -113,6 +121,7 @@ class Daemon final : public Process, public Endpoint {
   // ---- daemon_frames.cc: native_session.cc
   void read(const ConnectionRef& connection, std::string_view bytes);
   void take(const ConnectionRef& connection, const native::Frame<native::RequestHeader>& frame);
+  void beat_for_others(const ConnectionRef& connection, JobNumber one);
   void open(const ConnectionRef& connection, const native::RequestHeader& header, Hello hello);
   void deliver(const Slot::Attachment& to, const core::Reply& reply, const Stamp& stamp);
   void answer(const ConnectionRef& connection, const native::RequestHeader& header,

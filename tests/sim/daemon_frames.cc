@@ -101,7 +101,22 @@ void Daemon::take(const ConnectionRef& connection,
                           0};
   const core::Origin from = it->second.from;
   if (op.code == Goodbye::op.code) records_.sessions[from.session].said_goodbye = true;
+  slot->second->signs[from.session].frame = job_now();
+  if (op.code == Ping::op.code) {
+    if (planted(Plant::beats_not_counted)) return answer(connection, header, ReplyBody(Done{}));
+    if (connection->channels.size() > 1) beat_for_others(connection, it->second.job);
+  }
   submit(slot->second, from, call, *request);
+}
+
+/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
+void Daemon::beat_for_others(const ConnectionRef& connection, JobNumber one) {
+  for (const auto& [number, channel] : connection->channels) {
+    const auto slot = jobs_.find(channel.job);
+    if (channel.job == one || slot == jobs_.end()) continue;
+    slot->second->signs[channel.from.session].frame = job_now();
+    slot->second->job->heard(connection->link->number, job_now());
+  }
 }
 
 void Daemon::open(const ConnectionRef& connection, const native::RequestHeader& header,
@@ -113,6 +128,7 @@ void Daemon::open(const ConnectionRef& connection, const native::RequestHeader& 
   }
   channel = {};
   channel.from.session = hello_frame.session;
+  channel.from.connection = connection->link->number;
   hello(connection, header.channel, header.sequence, std::move(hello_frame),
         [this, connection, number = header.channel,
          session = channel.from.session](const SlotRef& slot) {

@@ -138,6 +138,7 @@ void Daemon::loaded(const SlotRef& slot, Result<store::Claim> claim, std::vector
     for (const Row& row : rows) {
       if (good) good = slot->job->restore(row);
     }
+    slot->served_since = job_now();
     if (good && !planted(Plant::resume_forgotten)) good = slot->job->resume(job_now());
     if (!good) world_.violated("restore", slot->name + ": " + good.error().detail);
     if (planted(Plant::clock_jumps_at_restart)) job_time_ += std::chrono::minutes(10);
@@ -163,6 +164,7 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
   if (older != slot->attached.end()) {
     const Slot::Attachment attachment = older->second;
     slot->attached.erase(older);
+    slot->signs[hello.session].closed = job_now();
     if (!planted(Plant::disconnect_not_told)) {
       perform(slot, slot->job->disconnect(hello.session, job_now()));
     }
@@ -173,6 +175,7 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
   }
   core::Origin from;
   from.session = hello.session;
+  from.connection = connection->link->number;
   SessionFacts& facts = records_.sessions[hello.session];
   facts.client = static_cast<std::uint32_t>(hello.pid);
   Hello heard = hello;
@@ -180,6 +183,7 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
   core::Effects effects = slot->job->apply(from, {sequence, 0, 0, 0}, heard, job_now());
   if (effects.replies.front().answer) {
     slot->attached[hello.session] = {connection, channel, ++attachments_};
+    slot->signs[hello.session] = {job_now(), {}};
     facts.is_here(world_.now(), true);
     on_open(slot);
   } else {

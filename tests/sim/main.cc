@@ -39,6 +39,9 @@ int run_one(std::uint64_t seed, AnyPlant plant_to_run, bool print_all) {
   Simulation simulation(seed);
   if (print_all) simulation.print_all();
   Report report = simulation.run();
+  for (const Op& op : simulation.calls()) {
+    if (print_all) std::printf("%s: %s\n", op.job.c_str(), describe(op).c_str());
+  }
   if (print_all) report.last_events.clear();
   if (report.violation) print_violation(report);
   std::printf("seed %llu: hash %016llx, %llu events, %llu calls, %.1f s simulated\n",
@@ -151,7 +154,7 @@ int run(int argc, char** argv) {
   app.add_option("--from", range.from, "the first seed")->check(CLI::PositiveNumber);
   app.add_option("--jobs", range.jobs, "worker processes")->check(CLI::Range(1, 256));
   app.add_option("--plant", plant_name, "plant this fault, or all, one after the other");
-  app.add_flag("--trace", print_all, "with --seed: print every event");
+  app.add_flag("--trace", print_all, "with --seed: print every event and call");
   app.add_flag("--first", only_first, "with --plant: stop at the first oracle that finds it");
   app.add_flag("--list-plants", list, "say what can be planted");
   try {

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // No definite error for a request that was applied.
+#include <algorithm>
+
+#include "tests/sim/group_log.h"
 #include "tests/sim/oracles.h"
 
 namespace c10dd::sim {
 namespace {
+
+using Logs = std::map<std::string, GroupLog>;  // by job, those that were needed
 
 bool session_lost(const Records& records, std::uint32_t client) {
   for (const auto& [id, facts] : records.sessions) {
@@ -12,7 +17,32 @@ bool session_lost(const Records& records, std::uint32_t client) {
   return false;
 }
 
-bool explained(const Records& records, const Op& op) {
+/// The generation that the request names: of a bound meeting, a report, a leave, a list.
+std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
+  if (const auto* barrier = std::get_if<Barrier>(&request)) {
+    return {barrier->world, barrier->generation};
+  }
+  if (const auto* exchange = std::get_if<Exchange>(&request)) {
+    return {exchange->world, exchange->generation};
+  }
+  if (const auto* leave = std::get_if<Leave>(&request)) return {leave->group, leave->generation};
+  if (const auto* read = std::get_if<ReadMembers>(&request)) return {read->group, read->generation};
+  return {};
+}
+
+/// A newer one was decided; or the caller reports, and may be no member any more.
+bool generation_was_over(const Records& records, const Op& op, Logs& logs) {
+  if (std::holds_alternative<Progress>(op.request)) return true;
+  const auto [group, generation] = generation_in(op.request);
+  if (group.empty() || generation == 0) return false;
+  const GroupLog& log = logs.try_emplace(op.job, records.log(op.job)).first->second;
+  const auto newer = [&, &number = generation](const Formation& f) {
+    return f.generation > number && f.durable < op.answered;
+  };
+  return std::ranges::any_of(log.of(group).formations, newer);
+}
+
+bool explained(const Records& records, const Op& op, Logs& logs) {
   switch (op.code()) {
     case Code::ok:
     case Code::timed_out:
@@ -29,6 +59,10 @@ bool explained(const Records& records, const Op& op) {
       return std::holds_alternative<Watch>(op.request);
     case Code::outcome_unknown:
       return session_lost(records, op.client);
+    case Code::stale_generation:
+      return generation_was_over(records, op, logs);
+    case Code::quota_exceeded:
+      return std::holds_alternative<Notify>(op.request);
     case Code::rank_taken:  // it arrived in its session before
     case Code::size_mismatch:
       return session_lost(records, op.client);
@@ -40,15 +74,17 @@ bool explained(const Records& records, const Op& op) {
 }  // namespace
 
 Judgement judge_errors(const Records& records) {
+  Logs logs;
   for (const Op& op : records.ops) {
-    if (!explained(records, op)) return Violation{"errors", describe(op)};
+    if (!explained(records, op, logs)) return Violation{"errors", describe(op)};
   }
   return std::nullopt;
 }
 
 Judgement judge(const Records& records, std::uint64_t* undecided) {
   using Judge = Judgement (*)(const Records&);
-  for (const Judge one : {judge_errors, judge_meetings, judge_queues, judge_watches}) {
+  for (const Judge one : {judge_errors, judge_meetings, judge_generations, judge_losses,
+                          judge_queues, judge_watches}) {
     if (auto bad = one(records)) return bad;
   }
   if (auto bad = judge_keys(records, undecided)) return bad;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers and exchanges release all with one outcome, and nobody early.
+// Barriers and exchanges release all with one outcome, and nobody early; what is bound to a
+// generation only while that one lasts.
 #include <algorithm>
 
 #include "protocol/fields.h"
@@ -9,11 +10,14 @@
 namespace c10dd::sim {
 namespace {
 
+constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
 struct Meeting {
   std::uint32_t world_size = 0;
   std::map<Rank, std::uint64_t> first_call;  ///< order
   std::vector<const Op*> calls;
-  std::uint64_t first_release = ~std::uint64_t{0};  ///< order of the first good answer
+  std::uint64_t first_release = kNever;  ///< order of the first good answer
+  std::uint64_t over = kNever;           ///< of the first answer that says its generation is over
 };
 
 std::vector<Bytes> parts_expected(const Exchange& exchange) {
@@ -41,6 +45,48 @@ std::optional<std::vector<Bytes>> parts_told(const Op& op) {
   return parts;
 }
 
+bool recorded(const Op& op) { return op.answer && !*op.answer && op.answer->error().recorded; }
+
+/// Its outcome may have been forgotten, and begun anew.
+bool may_be_forgotten(const Records& records, const Meeting& meeting) {
+  return std::ranges::any_of(meeting.calls, [&](const Op* op) {
+    const auto it = records.sessions.find(op->session);
+    const bool over = it != records.sessions.end() && (it->second.ended || it->second.said_goodbye);
+    return over || records.dead_clients.contains(op->client);
+  });
+}
+
+/// One outcome for all: released, or broken for one reason.
+Judgement judge_outcome(const Records& records, const Meeting& meeting) {
+  const Op* broken = nullptr;
+  const Op* released = nullptr;
+  for (const Op* op : meeting.calls) {
+    if (op->good()) released = op;
+    if (!recorded(*op)) continue;
+    const bool other = broken != nullptr && describe(*broken->answer) != describe(*op->answer) &&
+                       !may_be_forgotten(records, meeting);
+    if (other) {
+      return Violation{"meetings", describe(*op) + ": another outcome than " + describe(*broken)};
+    }
+    broken = op;
+  }
+  const bool mixed = broken != nullptr && released != nullptr;
+  if (!mixed || may_be_forgotten(records, meeting)) return std::nullopt;
+  return Violation{"meetings", describe(*broken) + ": broken, but " + describe(*released)};
+}
+
+/// Nobody who comes when the generation is known to be over is released with the others.
+Judgement judge_bound(const Meeting& meeting) {
+  if (meeting.first_release == kNever) return std::nullopt;
+  for (const auto& [rank, order] : meeting.first_call) {
+    if (order < meeting.over) continue;
+    return Violation{"meetings", describe(*meeting.calls.front()) + ": released with rank " +
+                                     std::to_string(rank) +
+                                     ", who came after its generation was over"};
+  }
+  return std::nullopt;
+}
+
 Judgement judge_meeting(const Meeting& meeting) {
   for (const Op* op : meeting.calls) {
     if (op->good()) {
@@ -66,14 +112,56 @@ Judgement judge_meeting(const Meeting& meeting) {
   return std::nullopt;
 }
 
+/// When somebody was first told that a generation is over.
+class Endings {
+ public:
+  explicit Endings(const Records& records) {
+    for (const Op& op : records.ops) {
+      if (!op.good()) continue;
+      const ReplyBody& body = **op.answer;
+      if (const auto* joined = std::get_if<Joined>(&body)) {
+        add(op, std::get<Join>(op.request).group, joined->generation);
+      } else if (const auto* news = std::get_if<GroupNews>(&body)) {
+        const bool over = news->generation > 0 && news->phase != GroupPhase::formed;
+        add(op, std::get<FollowGroup>(op.request).group, news->generation + (over ? 1 : 0));
+      }
+    }
+  }
+
+  std::uint64_t of(const std::string& job, const std::string& group,
+                   std::uint64_t generation) const {
+    const auto it = below_.lower_bound({job, group, generation + 1});
+    std::uint64_t first = kNever;
+    for (auto next = it; next != below_.end(); ++next) {
+      if (std::get<0>(next->first) != job || std::get<1>(next->first) != group) break;
+      first = std::min(first, next->second);
+    }
+    return first;
+  }
+
+ private:
+  /// All generations below this one are over.
+  void add(const Op& op, const std::string& group, std::uint64_t generation) {
+    std::uint64_t& first = below_.try_emplace({op.job, group, generation}, kNever).first->second;
+    first = std::min(first, op.answered);
+  }
+
+  std::map<std::tuple<std::string, std::string, std::uint64_t>, std::uint64_t> below_;
+};
+
 }  // namespace
 
 Judgement judge_meetings(const Records& records) {
-  using Key = std::tuple<std::string, bool, std::uint64_t, std::uint64_t>;
+  using Key = std::tuple<std::string, std::string, bool, std::uint64_t, std::uint64_t>;
   std::map<Key, Meeting> meetings;
+  const Endings endings(records);
   const auto add = [&](const Op& op, const auto& request, bool exchange) {
-    Meeting& meeting = meetings[{op.job, exchange, request.generation, request.sequence}];
+    Meeting& meeting =
+        meetings[{op.job, request.group, exchange, request.generation, request.sequence}];
     meeting.world_size = request.world_size;
+    if (!request.world.empty()) {
+      meeting.over = endings.of(op.job, request.world, request.generation);
+    }
     meeting.first_call.try_emplace(request.rank, op.invoked);
     meeting.calls.push_back(&op);
     if (op.good()) meeting.first_release = std::min(meeting.first_release, op.answered);
@@ -84,6 +172,8 @@ Judgement judge_meetings(const Records& records) {
   }
   for (const auto& [key, meeting] : meetings) {
     if (auto bad = judge_meeting(meeting)) return bad;
+    if (auto bad = judge_outcome(records, meeting)) return bad;
+    if (auto bad = judge_bound(meeting)) return bad;
   }
   return std::nullopt;
 }

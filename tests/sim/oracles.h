@@ -34,6 +34,12 @@ Judgement judge_watches(const Records& records);
 /// Nobody leaves a barrier or exchange before all arrived; all get the same, for ever (O6).
 Judgement judge_meetings(const Records& records);
 
+/// One number has one member list, durable, for everybody; it forms by the rules (O8).
+Judgement judge_generations(const Records& records);
+
+/// Who is given up had its time, who is dead is given up, and all who follow know it (O9).
+Judgement judge_losses(const Records& records);
+
 /// Keys end when their time or their session is over, not before (O7).
 Judgement judge_lives(const Records& records);
 

@@ -30,6 +30,8 @@ constexpr PlantInfo kPlants[] = {
     {Plant::rollback_not_noticed, "rollback_not_noticed", "a client that has seen more is let in"},
     {Plant::answers_follow_session, "answers_follow_session",
      "a held answer leaves on a newer link"},
+    {Plant::beats_not_counted, "beats_not_counted", "heartbeats are answered and forgotten"},
+    {Plant::list_row_lost, "list_row_lost", "the list of a generation is not stored"},
     {core::Planted::deletion_unseen, "deletion_unseen", "\"not found\" before that is durable"},
     {core::Planted::waiter_missed, "waiter_missed", "only the first who waits is woken"},
     {core::Planted::barrier_early, "barrier_early", "a barrier is released without the last"},
@@ -40,6 +42,15 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::life_not_replaced, "life_not_replaced", "a key set again ends at the old time"},
     {core::Planted::prefix_row_lost, "prefix_row_lost", "a removal by prefix is not stored"},
     {core::Planted::guests_forgotten, "guests_forgotten", "arrivals of the dead are kept for ever"},
+    {core::Planted::below_min, "below_min", "a generation forms with too few"},
+    {core::Planted::quorum_of_half, "quorum_of_half", "half of the living are a quorum"},
+    {core::Planted::generation_reused, "generation_reused", "another list has an old number"},
+    {core::Planted::stale_accepted, "stale_accepted", "a request of an old generation takes part"},
+    {core::Planted::loss_untold, "loss_untold", "who follows is not told of a loss"},
+    {core::Planted::break_not_stored, "break_not_stored", "a broken meeting is whole again"},
+    {core::Planted::no_restart_grace, "no_restart_grace", "after a restart members are lost"},
+    {core::Planted::silence_forgotten, "silence_forgotten", "a silent member is never lost"},
+    {core::Planted::member_row_lost, "member_row_lost", "a member is not stored"},
 };
 
 }  // namespace

@@ -35,6 +35,8 @@ enum class Plant {
   stamp_too_new,
   rollback_not_noticed,
   answers_follow_session,
+  beats_not_counted,
+  list_row_lost,
 };
 
 using AnyPlant = std::variant<Plant, core::Planted>;

@@ -65,9 +65,25 @@ struct SessionFacts {
   Duration longest_away(TimePoint now) const;
 };
 
+/// A member that a daemon has declared lost, with the signs of life that it had of it since it
+/// began to serve the job, all in its own job time. What is absent did not happen.
+struct Loss {
+  std::string job;
+  SessionId session;
+  TimePoint at;
+  std::string ending;              ///< as the daemon says
+  Duration served{0};              ///< for how long it had served the job
+  std::optional<Duration> silent;  ///< since the last frame
+  std::optional<Duration> away;    ///< since the connection closed; it did not come back
+};
+
 class Records {
  public:
   std::vector<Op> ops;
+  std::vector<Loss> losses;
+  std::optional<RendezvousPolicy> crew;  ///< of the groups, if there are any
+  std::uint64_t quiet = 0;               ///< order; long after the last fault and the last call
+  std::set<std::uint32_t> dead_by_then;  ///< clients that were dead when it became quiet
   std::map<std::string, JobNumber> jobs;
   std::map<SessionId, SessionFacts> sessions;
   std::set<std::uint32_t> dead_clients;

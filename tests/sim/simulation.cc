@@ -13,6 +13,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kPatience = seconds(60);  // after the last fault
+// Then who is dead is lost: a job is loaded again, a silent link given up, and the grace is over.
+constexpr Duration kQuiet = seconds(30);
 
 }  // namespace
 
@@ -24,6 +26,7 @@ Simulation::Simulation(std::uint64_t seed)
       network_(world_, swarm_) {
   records_.small_history = swarm_.history > 0;
   records_.session_expiry = swarm_.session_expiry;
+  records_.crew = swarm_.crew;
 }
 
 DriftingClock Simulation::some_clock() {
@@ -97,6 +100,24 @@ void Simulation::calm_down() {
   world_.violated("liveness", text);
 }
 
+/// Who follows a group has been told all there is; somebody who asks now sees the same.
+void Simulation::fall_quiet() {
+  if (!swarm_.crew) return;
+  run_until(kQuiet, [] { return false; });
+  if (world_.violation()) return;
+  records_.quiet = world_.next_order();
+  records_.dead_by_then = records_.dead_clients;
+  for (const auto& client : clients_) {
+    client->ask(FollowGroup{std::string(CrewMember::kGroup), 0, Duration(0)});
+  }
+  const bool told = run_until(kPatience, [&] { return settled(); });
+  for (const auto& client : clients_) client->stop_following();
+  if (!told || !run_until(kPatience, [&] { return settled(); })) {
+    return world_.violated("liveness", "when all is quiet: " + unsettled());
+  }
+  run_until(seconds(2), [] { return false; });  // what was given up is taken back
+}
+
 /// All sessions end; then somebody new looks at everything that is left.
 void Simulation::audit() {
   for (const auto& daemon : deposed_) daemon->kill();
@@ -145,6 +166,7 @@ Report Simulation::run() {
   start_clients();
   be_busy();
   if (!world_.violation()) calm_down();
+  if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
   if (!world_.violation() && !swarm_.rollback) audit();
   if (!world_.violation()) {

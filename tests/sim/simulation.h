@@ -36,6 +36,7 @@ class Simulation {
   explicit Simulation(std::uint64_t seed);
   Report run();
   void print_all() { world_.trace.print_all(); }
+  const std::vector<Op>& calls() const { return records_.ops; }
 
  private:
   // simulation.cc
@@ -43,6 +44,7 @@ class Simulation {
   std::shared_ptr<Client> add_client(const std::string& job, unsigned calls);
   void be_busy();
   void calm_down();
+  void fall_quiet();
   void audit();
   void check_inside();
   bool run_until(Duration patience, const std::function<bool()>& done);

@@ -77,6 +77,7 @@ void Simulation::inject(Fault fault) {
     case Fault::refuse:
       return network_.refuse_for(random.skewed(milliseconds(10), seconds(5)));
     case Fault::client_death:
+      if (swarm_.crew && random.chance(50)) client->vanish();
       client->kill();
       return replace(client);
     case Fault::client_leave:

@@ -20,6 +20,21 @@ static_assert(std::size(kFaultNames) == kFaults);
 
 const char* name_of(Fault fault) { return kFaultNames[static_cast<std::size_t>(fault)]; }
 
+namespace {
+
+RendezvousPolicy choose_policy(Random& random, std::uint64_t crew) {
+  RendezvousPolicy policy;
+  policy.min = static_cast<std::uint32_t>(1 + random.below(crew));
+  policy.max = policy.min + static_cast<std::uint32_t>(random.below(4));
+  policy.last_call = random.chance(20) ? Duration(0) : random.between(milliseconds(50), seconds(2));
+  policy.ttl = random.between(milliseconds(800), seconds(5));
+  policy.grace = random.between(milliseconds(50), seconds(2));
+  policy.quorum = random.chance(35);
+  return policy;
+}
+
+}  // namespace
+
 bool Swarm::has(Fault fault) const {
   return std::find(faults.begin(), faults.end(), fault) != faults.end();
 }
@@ -52,6 +67,8 @@ Swarm choose_swarm(Random& random) {
   s.drift = random.chance(50);
   if (random.chance(40)) s.history = 4 + random.below(28);
   s.rollback = random.chance(5);
+  s.spares = random.chance(30);
+  if (random.chance(40)) s.crew = choose_policy(random, std::max(1U, s.clients / s.jobs));
   return s;
 }
 

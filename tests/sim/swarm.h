@@ -3,9 +3,11 @@
 // rare combinations come up and a fault that hides others is sometimes absent.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "protocol/ops.h"
 #include "tests/sim/random.h"
 
 namespace c10dd::sim {
@@ -69,10 +71,12 @@ struct Swarm {
   Duration disk_most{0};  ///< the longest ordinary commit
   Duration net_most{0};   ///< the longest ordinary delay of bytes
   bool fragments = false;
-  bool drift = false;       ///< clocks run a little fast or slow
-  bool shared = false;      ///< the engine is shared: reads need confirmation
-  bool rollback = false;    ///< at the end the disk loses what was durable
-  std::size_t history = 0;  ///< how many changes are kept for watches; 0: the default
+  bool drift = false;                    ///< clocks run a little fast or slow
+  bool shared = false;                   ///< the engine is shared: reads need confirmation
+  bool rollback = false;                 ///< at the end the disk loses what was durable
+  std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
+  std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
+  bool spares = false;                   ///< some of them are
 
   bool has(Fault fault) const;
 };

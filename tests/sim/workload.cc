@@ -32,6 +32,7 @@ Workload::Workload(const Swarm& swarm, std::shared_ptr<Team> team, std::uint32_t
   works_ = swarm.works;
   if (random_.chance(25)) std::erase_if(works_, [](Work work) { return !is_read(work); });
   if (works_.empty()) works_ = swarm.works;
+  if (swarm.crew) crew_.emplace(swarm, random_.next());
   watch_.prefix = random_.chance(70);
   watch_.key = watch_.prefix ? Bytes(random_.chance(50) ? "m" : "") : key('s');
 }
@@ -49,7 +50,10 @@ Duration Workload::timeout() {
   return random_.chance(40) ? Duration(0) : random_.between(milliseconds(1), seconds(4));
 }
 
-std::optional<Request> Workload::next() { return make(random_.pick(works_)); }
+std::optional<Request> Workload::next() {
+  if (crew_ && random_.chance(60)) return crew_->next();
+  return make(random_.pick(works_));
+}
 
 std::optional<Request> Workload::make(Work work) {
   switch (work) {
@@ -145,7 +149,9 @@ std::optional<Request> Workload::meeting(bool barrier) {
   const auto rank = static_cast<Rank>(me - team_->members.begin());
   const auto size = static_cast<std::uint32_t>(team_->members.size());
   const Duration patience = random_.between(milliseconds(100), seconds(8));
-  if (barrier) return Barrier{"team", place.generation, place.sequence, rank, size, patience};
+  if (barrier) {
+    return Barrier{"team", place.generation, place.sequence, rank, size, patience, "", {}};
+  }
   const Shape shape = exchange_shape(place.sequence);
   const Rank root = static_cast<Rank>(place.sequence % size);
   std::vector<Bytes> parts;
@@ -157,14 +163,17 @@ std::optional<Request> Workload::meeting(bool barrier) {
     parts.push_back(exchange_part(place.generation, place.sequence, rank, 0));
   }
   return Exchange{
-      "team", place.generation, place.sequence, rank, size, shape, root, parts, patience, 0};
+      "team", place.generation, place.sequence, rank, size, shape, root, parts, patience, 0, "",
+      {}};
 }
 
 void Workload::done(const Op& op) {
+  if (crew_) crew_->done(op);
   const auto met = [&](Place& place, const auto& request) {
-    if (place.generation != request.generation) return;
+    if (!request.world.empty() || place.generation != request.generation) return;
     place.asked = false;
-    if (op.good()) ++place.sequence;
+    const bool recorded = op.answer && !*op.answer && op.answer->error().recorded;
+    if (op.good() || recorded) ++place.sequence;
   };
   if (const auto* barrier = std::get_if<Barrier>(&op.request)) met(barriers_, *barrier);
   if (const auto* exchange = std::get_if<Exchange>(&op.request)) met(exchanges_, *exchange);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/crew.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
 
@@ -39,8 +40,13 @@ class Workload {
 
   /// The next thing to ask; nothing if what comes next is not possible now.
   std::optional<Request> next();
+  /// What is asked beside all that, one at a time, if there is a crew.
+  FollowGroup follow() { return crew_->follow(); }
   /// An answer of one of them came.
   void done(const Op& op);
+  void session_lost() {
+    if (crew_) crew_->session_lost();
+  }
 
  private:
   std::optional<Request> make(Work work);
@@ -66,6 +72,7 @@ class Workload {
   Bytes last_read_;  // a value to expect in a compare_set
   Place barriers_;
   Place exchanges_;
+  std::optional<CrewMember> crew_;
   bool watching_ = false;
   Watch watch_;
 };

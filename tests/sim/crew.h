@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one client process does as a member of its job's group: joins, follows, meets the others of
+// its generation, reports, notifies, leaves, and joins again when the generation ends. Now and then
+// it asks for what an older generation could have done.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "tests/sim/records.h"
+#include "tests/sim/swarm.h"
+
+namespace c10dd::sim {
+
+class CrewMember {
+ public:
+  static constexpr std::string_view kGroup = "crew";
+
+  CrewMember(const Swarm& swarm, std::uint64_t seed);
+
+  /// The next thing to ask; nothing if what was drawn is not possible now.
+  std::optional<Request> next();
+  /// From the newest news on; one at a time.
+  FollowGroup follow();
+  /// An answer came; of any request.
+  void done(const Op& op);
+  void session_lost() { place_.reset(); }
+
+ private:
+  enum Kind : std::size_t { barriers, exchanges, some, kKinds };
+  /// Where this process is in one kind of meeting of its generation.
+  struct Turn {
+    std::uint64_t sequence = 0;
+    bool asked = false;
+  };
+
+  Request join();
+  std::optional<Request> meeting(Kind kind);
+  std::optional<Request> stale_meeting();
+  Request progress();
+  Request notify();
+  std::optional<Request> acknowledge();
+  Request leave();
+  void joined(const Op& op);
+  void followed(const Op& op);
+  template <class Meeting>
+  void met(const Op& op, const Meeting& request);
+
+  const Swarm& swarm_;
+  Random random_;
+  const bool spare_;
+  std::optional<Joined> place_;
+  std::uint64_t round_ = 0;  ///< of the newest place, also of one that is over
+  std::uint64_t generation_ = 0;
+  bool asking_ = false;  ///< for a place
+  bool over_ = false;    ///< the generation has ended
+  GroupNews news_;
+  std::uint64_t steps_ = 0;
+  std::array<Turn, kKinds> turns_;
+};
+
+}  // namespace c10dd::sim

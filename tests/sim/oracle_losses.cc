@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nobody is given up without a cause, who is dead is given up in time, and everybody is told.
+// Times are those that the daemon itself saw pass while it served the job.
+#include <algorithm>
+
+#include "protocol/limits.h"
+#include "tests/sim/group_log.h"
+#include "tests/sim/oracles.h"
+
+namespace c10dd::sim {
+namespace {
+
+using State = core::GroupMember::State;
+
+constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting clock may run
+// Until a turn comes, and a step of its time is at most a quarter of a second.
+constexpr Duration kSlack = std::chrono::seconds(1);
+
+std::string text_of(Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; }
+std::string text_of(const std::optional<Duration>& d) { return d ? text_of(*d) : "never"; }
+
+bool names(const std::vector<RankRange>& ranges, Rank rank) {
+  return std::ranges::any_of(
+      ranges, [&](const RankRange& range) { return range.first <= rank && rank <= range.last; });
+}
+
+std::string text_of(const Loss& loss) {
+  return loss.job + ": a member was given up (" + loss.ending + ") at " +
+         text_of(loss.at.time_since_epoch()) + "; last frame " + text_of(loss.silent) +
+         " before, connection closed " + text_of(loss.away) + " before, the daemon had served " +
+         text_of(loss.served);
+}
+
+// ---- causes ------------------------------------------------------------------------------------
+
+class LossJudge {
+ public:
+  explicit LossJudge(const Records& records) : records_(records), policy_(*records.crew) {}
+
+  Judgement judge(const Loss& loss) const {
+    if (due(loss)) return late(loss);
+    if (session_over(loss) || asked_to_leave(loss)) return std::nullopt;
+    return Violation{"losses", text_of(loss) + ": it had its time"};
+  }
+
+ private:
+  /// Its time is over, by what was heard of it.
+  bool due(const Loss& loss) const {
+    if (!loss.silent) return loss.served >= limits::kRestartGrace;
+    if (loss.away) return *loss.away >= policy_.grace;
+    return *loss.silent >= policy_.ttl;
+  }
+
+  /// Its time was over long before.
+  Judgement late(const Loss& loss) const {
+    const Duration most = !loss.silent ? std::max<Duration>(limits::kRestartGrace, policy_.ttl)
+                          : loss.away  ? policy_.grace
+                                       : policy_.ttl;
+    const Duration was = !loss.silent ? loss.served : loss.away ? *loss.away : *loss.silent;
+    const bool forgotten = loss.silent && *loss.silent > policy_.ttl + policy_.grace + kSlack;
+    if (was <= most + kSlack && !forgotten) return std::nullopt;
+    return Violation{"losses", text_of(loss) + ": too late"};
+  }
+
+  bool session_over(const Loss& loss) const {
+    const auto it = records_.sessions.find(loss.session);
+    if (it == records_.sessions.end()) return false;
+    if (it->second.said_goodbye) return true;
+    const Duration away = loss.silent ? loss.away.value_or(Duration(0)) : loss.served;
+    return away >= std::min<Duration>(records_.session_expiry, limits::kSessionExpiry);
+  }
+
+  /// Somebody gave it a time to leave, and that is over.
+  bool asked_to_leave(const Loss& loss) const {
+    return std::ranges::any_of(records_.ops, [&](const Op& op) {
+      const auto* notify = std::get_if<Notify>(&op.request);
+      return notify != nullptr && op.job == loss.job && notify->deadline > Duration(0) &&
+             loss.at - op.invoked_at >= notify->deadline * 1'000 / kFastest;
+    });
+  }
+
+  const Records& records_;
+  const RendezvousPolicy& policy_;
+};
+
+// ---- what was told -----------------------------------------------------------------------------
+
+class NewsJudge {
+ public:
+  NewsJudge(const Records& records, const std::string& job)
+      : records_(records), job_(job), log_(records.log(job)) {}
+
+  Judgement judge() {
+    for (const Op& op : records_.ops) {
+      if (op.job != job_) continue;
+      const auto* follow = std::get_if<FollowGroup>(&op.request);
+      if (follow == nullptr || !op.good()) continue;
+      const auto& news = std::get<GroupNews>(**op.answer);
+      const GroupHistory& history = log_.of(follow->group);
+      if (auto wrong = judge_lost(history, op, news)) return wrong;
+      if (auto wrong = judge_stalled(history, op, news)) return wrong;
+      if (records_.quiet == 0 || op.invoked < records_.quiet) continue;
+      if (auto wrong = judge_quiet(history, op, news)) return wrong;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  Violation violation(const Op& op, const std::string& text) const {
+    return {"news", job_ + ": " + describe(op) + ": " + text};
+  }
+
+  /// Who is told to be lost, or finished, has ended, and that is durable.
+  Judgement judge_lost(const GroupHistory& history, const Op& op, const GroupNews& news) const {
+    if (news.lost.empty() && news.finished.empty()) return std::nullopt;
+    const Formation* list = history.list_of(news.generation, op.answered);
+    for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
+      const bool lost = names(news.lost, rank);
+      const bool finished = names(news.finished, rank);
+      if (!lost && !finished) continue;
+      const bool ended = std::ranges::any_of(history.endings, [&](const Ending& ending) {
+        return ending.session == list->sessions[rank] && ending.durable < op.answered &&
+               ending.generation == news.generation &&
+               (ending.state == State::finished) == finished;
+      });
+      if (!ended) return violation(op, "rank " + std::to_string(rank) + " has not ended");
+    }
+    return std::nullopt;
+  }
+
+  /// Who is told to be stalled had promised a report, and may not have given it.
+  Judgement judge_stalled(const GroupHistory& history, const Op& op, const GroupNews& news) const {
+    const Formation* list = history.list_of(news.generation, op.answered);
+    if (list == nullptr || news.stalled.empty()) return std::nullopt;
+    for (Rank rank = 0; rank < list->sessions.size(); ++rank) {
+      if (!names(news.stalled, rank) || has_stalled(list->sessions[rank], op)) continue;
+      return violation(op, "rank " + std::to_string(rank) + " has broken no promise");
+    }
+    return std::nullopt;
+  }
+
+  bool has_stalled(const SessionId& session, const Op& told) const {
+    std::uint64_t newest = 0;  // report that had surely come before
+    for (const Op& op : records_.ops) {
+      const bool counts = op.session == session && op.good() && op.answered < told.invoked;
+      if (counts && std::holds_alternative<Progress>(op.request)) {
+        newest = std::max(newest, op.invoked);
+      }
+    }
+    return std::ranges::any_of(records_.ops, [&](const Op& op) {
+      const auto* report = std::get_if<Progress>(&op.request);
+      return report != nullptr && op.session == session && report->limit > Duration(0) &&
+             (op.answered == 0 || op.answered >= newest || !op.good()) &&
+             told.answered_at - op.invoked_at >= report->limit * 1'000 / kFastest;
+    });
+  }
+
+  /// Long after all faults: the dead are told, nothing is overdue, and all who follow know it.
+  Judgement judge_quiet(const GroupHistory& history, const Op& op, const GroupNews& news) const {
+    const Formation* list = history.list_of(news.generation, op.answered);
+    for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
+      if (names(news.lost, rank) || names(news.finished, rank)) continue;
+      if (is_over(list->sessions[rank])) {
+        return violation(op, "rank " + std::to_string(rank) + " is dead, and nobody is told");
+      }
+    }
+    for (const Notice& notice : news.notices) {
+      if (notice.left == Duration(1)) return violation(op, "a notice is overdue");
+    }
+    for (const Op& other : records_.ops) {
+      const auto* follow = std::get_if<FollowGroup>(&other.request);
+      const bool follows = follow != nullptr && other.job == job_ && follow->timeout > Duration(0);
+      const bool waits = follows && other.invoked < records_.quiet &&
+                         (other.answered == 0 || other.answered > records_.quiet);
+      if (!waits || records_.dead_clients.contains(other.client)) continue;
+      if (follow->seen < news.number) {
+        return violation(other, "it waits, but there are news " + std::to_string(news.number));
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool is_over(const SessionId& session) const {
+    const auto it = records_.sessions.find(session);
+    return it != records_.sessions.end() && records_.dead_by_then.contains(it->second.client);
+  }
+
+  const Records& records_;
+  const std::string& job_;
+  const GroupLog log_;
+};
+
+}  // namespace
+
+Judgement judge_losses(const Records& records) {
+  if (!records.crew) return std::nullopt;
+  const LossJudge judge(records);
+  for (const Loss& loss : records.losses) {
+    if (auto bad = judge.judge(loss)) return bad;
+  }
+  for (const auto& [job, number] : records.jobs) {
+    if (auto bad = NewsJudge(records, job).judge()) return bad;
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::sim

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run written down by hand, for the tests of the oracles.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "daemon/core/job_step.h"
+#include "protocol/fields.h"
+#include "tests/sim/oracles.h"
+
+namespace c10dd::sim {
+
+inline constexpr SessionId kSession{7, 7};
+
+/// Writes down a run by hand.
+class Story {
+ public:
+  Story() {
+    records.jobs["job"] = 1;
+    records.loads["job"] = 1;
+    records.sessions[kSession].client = 1;
+  }
+
+  /// A call from one moment to another; its answer, if it was told one.
+  Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Answer> answer) {
+    Op op;
+    op.client = 1;
+    op.job = "job";
+    op.session = kSession;
+    op.sequence = records.ops.size() + 1;
+    op.request = std::move(request);
+    op.invoked = from;
+    op.answered = to;
+    op.answer = std::move(answer);
+    records.ops.push_back(std::move(op));
+    return records.ops.back();
+  }
+
+  /// The newest call, or nobody, made this durable as the next revision.
+  Revision durable(std::vector<Row> rows, std::uint64_t order, bool of_call = true) {
+    Step step;
+    step.revision = ++revision;
+    step.client = of_call ? 1 : 0;
+    if (of_call) step.session = kSession;
+    step.sequence = of_call ? records.ops.size() : 0;
+    step.rows = std::move(rows);
+    step.at = TimePoint(std::chrono::seconds(order));
+    records.did(1, 1, step);
+    records.taken({1, 1, revision - 1, revision, {}}, order);
+    return revision;
+  }
+
+  /// A set that is applied and answered as it should be.
+  void set(const Bytes& key, const Bytes& value, std::uint64_t from) {
+    call(Set{key, value, {}, false}, from, from + 9, ReplyBody(Written{revision + 1}));
+    durable({put(key, value, revision + 1)}, from + 1);
+  }
+
+  static Row put(const Bytes& key, const Bytes& value, Revision revision, Duration ttl = {}) {
+    return {Row::Kind::put, "k" + key, wire::encode(core::KeyRow{revision, value, ttl, {}})};
+  }
+
+  Records records;
+  Revision revision = 0;
+};
+
+inline Answer told(ReplyBody body) { return body; }
+inline std::string oracle(const Judgement& judgement) {
+  return judgement ? judgement->oracle : "fine";
+}
+
+}  // namespace c10dd::sim
