@@ -26,6 +26,7 @@ std::vector<Pending::Waiter> Pending::fire(const Bytes& token) {
   std::vector<Waiter> released;
   const auto node = by_token_.extract(token);
   if (node.empty()) return released;
+  released.reserve(node.mapped().size());
   for (const Id id : node.mapped()) {
     if (planted(Planted::waiter_missed) && !released.empty()) break;
     if (--waiters_.at(id).missing == 0) released.push_back(take(id));
