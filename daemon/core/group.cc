@@ -126,6 +126,16 @@ Result<void> Group::check(const SessionId& id, const Join& request) const {
   return {};
 }
 
+/// Who has finished in a generation that stands is a newcomer to it.
+void Group::come_back(GroupMember& member) {
+  const bool stands = facts_.phase == GroupPhase::formed && !facts_.policy.quorum;
+  if (stands) {
+    member.former_rank = std::exchange(member.rank, -1);
+  } else if (member.state == GroupMember::State::finished) {
+    --finished_;
+  }
+}
+
 Result<void> Group::join(const SessionId& id, const Session& session, const Join& request,
                          Moment& at) {
   const auto old = members_.find(id);
@@ -145,9 +155,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   if (fresh) count(member, 1);
   const bool here = member.state == GroupMember::State::here;
   const bool of_generation = here && member.rank >= 0;
-  if (member.state == GroupMember::State::finished && member.rank >= 0) --finished_;
-  // Its place in the list is given up; while that stands, it is a newcomer.
-  if (!here && facts_.phase == GroupPhase::formed) member.rank = -1;
+  if (!here && member.rank >= 0) come_back(member);
   const std::uint32_t waited = waiting();
   change(member, [&](GroupMember& m) {
     m.host = session.host;
@@ -228,7 +236,15 @@ void Group::end(const SessionId& id, GroupMember::State state, const std::string
   ended_.push_back(id);
   if (member.rank >= 0 && state == GroupMember::State::finished) ++finished_;
   if (member.stalls_at) stall_times_.erase({*member.stalls_at, id});
-  if (member.rank < 0) {
+  if (member.former_rank >= 0) {
+    change(member, [&](GroupMember& m) {  // it only wanted to come back
+      m.rank = std::exchange(m.former_rank, -1);
+      m.state = GroupMember::State::finished;
+      m.ending = "finished";
+      m.asked = false;
+    });
+    put(id, member, at);
+  } else if (member.rank < 0) {
     count(member, -1);
     members_.erase(it);
     at.rows.push_back({Row::Kind::erase, member_key(name_, id), {}});
@@ -301,8 +317,12 @@ Result<void> Group::resume(TimePoint now) {
   for (std::size_t rank = 0; rank < list_->sessions.size(); ++rank) {
     const auto it = members_.find(list_->sessions[rank]);
     if (it == members_.end()) continue;
-    it->second.rank = static_cast<std::int64_t>(rank);
-    if (it->second.state == GroupMember::State::finished) ++finished_;
+    GroupMember& member = it->second;
+    member.rank = static_cast<std::int64_t>(rank);
+    const bool here = member.state == GroupMember::State::here;
+    const bool again = here && asks(member) && facts_.phase == GroupPhase::formed;
+    if (again && !facts_.policy.quorum) member.former_rank = std::exchange(member.rank, -1);
+    if (member.state == GroupMember::State::finished || member.former_rank >= 0) ++finished_;
   }
   counts_ = {};
   for (const auto& [id, member] : members_) count(member, 1);

@@ -48,9 +48,10 @@ struct GroupMember {
   State state = State::here;
   std::string ending;  ///< how it ended
 
-  std::int64_t rank = -1;  ///< in the current generation
-  bool present = false;    ///< has a connection
-  std::string phase;       ///< of its newest progress report, as are the next two
+  std::int64_t rank = -1;         ///< in the current generation
+  std::int64_t former_rank = -1;  ///< likewise, but it has finished there and asks again
+  bool present = false;           ///< has a connection
+  std::string phase;              ///< of its newest progress report, as are the next two
   std::uint64_t at_step = 0;
   std::optional<TimePoint> stalls_at;
   bool stalled = false;
@@ -132,6 +133,8 @@ class Group {
   const GroupFacts& facts() const { return facts_; }
   const std::map<SessionId, GroupMember>& members() const { return members_; }
   const GroupMember* find(const SessionId& id) const;
+  /// Who has this rank now, or had it when it ended.
+  const GroupMember* holder(Rank rank) const;
   /// Whether it has asked for a place and has none yet.
   bool waits(const SessionId& id) const;
   /// Whether somebody of the generation is here no more.
@@ -185,6 +188,7 @@ class Group {
   template <class F>
   void change(GroupMember& member, F&& f);
   Result<void> check(const SessionId& id, const Join& request) const;
+  void come_back(GroupMember& member);
   void end(const SessionId& id, GroupMember::State state, const std::string& detail, Moment& at);
   void break_up(std::string reason, bool failed, Moment& at);
   void tell(Moment& at);
@@ -203,8 +207,6 @@ class Group {
   void put(const SessionId& id, const GroupMember& member, Moment& at) const;
   void end_notices(Moment& at);
   void forget_noticed(const SessionId& id);
-  /// Who has this rank now, or had it when it ended.
-  const GroupMember* holder(Rank rank) const;
   void mark_stalled(Moment& at);
   GroupNews make_news(TimePoint now) const;
 

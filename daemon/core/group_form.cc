@@ -87,8 +87,8 @@ void Group::form(Moment& at) {
   for (const auto& [id, m] : members_) {
     if (m.state != GroupMember::State::here || !asks(m)) continue;
     asking.push_back(id);
-    candidates.push_back(
-        {m.joined, m.host, m.domain, m.local_rank, m.claimed_rank, m.rank, m.spare});
+    candidates.push_back({m.joined, m.host, m.domain, m.local_rank, m.claimed_rank,
+                          m.rank >= 0 ? m.rank : m.former_rank, m.spare});
   }
   std::vector<Hole> holes;
   for (std::size_t rank = 0; rank < list_->sessions.size(); ++rank) {
@@ -114,14 +114,14 @@ std::vector<SessionId> Group::apply(const RankPlan& plan, const std::vector<Sess
   for (const std::size_t index : plan.ranks) {
     chosen.push_back(asking[index]);
     const GroupMember& m = members_.at(asking[index]);
-    previous.push_back(m.rank);
+    previous.push_back(m.rank >= 0 ? m.rank : m.former_rank);
     failed = failed || m.failed;
   }
   // What was broken stays broken: its meetings have ended, and somebody in it had been lost.
   const bool whole = facts_.phase == GroupPhase::formed && !failed;
   const bool same = chosen == list_->sessions && facts_.policy.quorum && whole;
   if (!same && !planted(Planted::generation_reused)) ++facts_.generation;
-  for (auto& [id, m] : members_) m.rank = -1;
+  for (auto& [id, m] : members_) m.rank = m.former_rank = -1;
   for (std::size_t rank = 0; rank < chosen.size(); ++rank) {
     members_.at(chosen[rank]).rank = static_cast<std::int64_t>(rank);
   }

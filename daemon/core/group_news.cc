@@ -136,7 +136,9 @@ GroupNews Group::make_news(TimePoint now) const {
     const GroupMember* m = holder(rank);
     const bool here = m != nullptr && m->state == GroupMember::State::here;
     if (here && !m->stalled) continue;
-    const bool done = m != nullptr && m->state == GroupMember::State::finished;
+    const GroupMember* known = find(list_->sessions[rank]);
+    const bool done = m == nullptr ? known != nullptr && known->former_rank >= 0
+                                   : m->state == GroupMember::State::finished;
     (done ? finished : here ? stalled : gone).push_back(rank);
     if (!done && news.details.size() < limits::kMissingNamed) {
       news.details.push_back(describe(rank));

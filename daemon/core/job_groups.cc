@@ -196,8 +196,7 @@ std::optional<Failure> Job::hopeless(const MeetingKey& key, const Meeting& meeti
   if (group == nullptr || !group->has_ended_members()) return std::nullopt;
   std::vector<Rank> gone;
   for (const Rank rank : meeting.missing()) {
-    const Rank place = meeting.in_world(rank);
-    const GroupMember* m = place < group->size() ? group->find(group->sessions()[place]) : nullptr;
+    const GroupMember* m = group->holder(meeting.in_world(rank));
     if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
   }
   if (gone.empty()) return std::nullopt;
