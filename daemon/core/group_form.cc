@@ -38,10 +38,10 @@ bool Group::last_call_over(TimePoint now) {
 }
 
 bool Group::closes_elastic(TimePoint now) {
-  if (facts_.phase == GroupPhase::formed || facts_.phase == GroupPhase::finished) return false;
   const RendezvousPolicy& policy = facts_.policy;
   const std::size_t needed = planted(Planted::below_min) ? 1 : policy.min;
-  if (usable() < needed) {
+  const bool gathers = facts_.phase == GroupPhase::forming || facts_.phase == GroupPhase::broken;
+  if (!gathers || usable() < needed) {
     last_call_.reset();
     return false;
   }
@@ -53,6 +53,7 @@ bool Group::closes_elastic(TimePoint now) {
 /// The rule of torchft's Lighthouse: at once when all of the last quorum ask again, else at least
 /// min and more than half of the living.
 bool Group::closes_quorum(TimePoint now) {
+  if (counts_.asking == 0) last_call_.reset();
   if (counts_.asking == 0 || counts_.asking_away > 0) return false;
   const std::size_t last = list_->sessions.size();
   if (last > 0 && counts_.asking_old == last) return true;

@@ -235,9 +235,7 @@ std::optional<Failure> Job::check_bound(const Step& step, const MeetingKey& key,
                                          " is another member");
   }
   if (group.facts().phase != GroupPhase::formed && !planted(Planted::stale_accepted)) {
-    Failure reason = group.broken();
-    reason.recorded = true;
-    return reason;
+    return group.broken();
   }
   return std::nullopt;
 }

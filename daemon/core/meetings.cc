@@ -176,7 +176,6 @@ void Meetings::fail(const MeetingKey& key, Failure reason, Revision revision,
   meeting.complete = true;
   meeting.revision = revision;
   meeting.sessions.resize(meeting.world_size);
-  meeting.departed = meeting.world_size - meeting.arrivals.size();
   for (const auto& [rank, arrival] : meeting.arrivals) {
     meeting.sessions[rank] = arrival.session;
     arrived_bytes_ -= bytes_of(arrival);
@@ -332,7 +331,6 @@ Result<void> Meetings::resume(TimePoint now) {
     }
     for (const SessionId& session : meeting.sessions) {
       if (session != SessionId{}) ++by_session_[session][key];
-      meeting.departed += session == SessionId{} ? 1 : 0;
     }
     if (key.kind == MeetingKey::Kind::exchange && !meeting.broken) {
       assemble(meeting);
