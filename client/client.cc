@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <random>
 
 #include "client/connection.h"
@@ -109,8 +108,7 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
 }
 
 std::shared_ptr<Client> Client::from_environment() {
-  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
-  Result<client::Launch> launch = client::read_environment(environment);
+  Result<client::Launch> launch = client::read_environment(client::process_environment());
   if (!launch) client::throw_failure(launch.error());
   return connect(launch->url, std::move(launch->options));
 }

@@ -62,23 +62,8 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
   return {};
 }
 
-/// The number in the first variable that is set; -1 when none is.
-Result<std::int64_t> read_number(const Environment& environment, const char* first,
-                                 const char* second, std::int64_t least, std::int64_t most) {
-  for (const char* name : {first, second}) {
-    const char* text = environment(name);
-    if (text == nullptr || *text == '\0') continue;
-    const auto value = parse_number<std::int64_t>(text);
-    if (value && *value >= least && *value <= most) return *value;
-    return failure(Code::invalid_argument,
-                   std::string(name) + " is \"" + printable(text, kQuotedBytes) +
-                       "\": expected a number from " + std::to_string(least) + " to " +
-                       std::to_string(most));
-  }
-  return std::int64_t{-1};
-}
-
-Result<std::string> read_url(const Environment& environment) {
+/// job: what the launcher calls it; may be empty.
+Result<std::string> read_url(const Environment& environment, const std::string& job) {
   const auto get = [&](const char* name) {
     const char* text = environment(name);
     return std::string(text == nullptr ? "" : text);
@@ -91,7 +76,6 @@ Result<std::string> read_url(const Environment& environment) {
   };
   if (const std::string url = get("C10DD_URL"); !url.empty()) return checked("C10DD_URL", url);
   const std::string address = get("C10DD_ADDR");
-  const std::string job = get("C10DD_JOB");
   if (address.empty()) {
     return failure(Code::invalid_argument,
                    "C10DD_URL is not set, and C10DD_ADDR is not either; set C10DD_URL to "
@@ -99,9 +83,11 @@ Result<std::string> read_url(const Environment& environment) {
   }
   if (job.empty()) {
     return failure(Code::invalid_argument,
-                   "C10DD_JOB is not set; with C10DD_ADDR it names the job");
+                   "C10DD_JOB is not set, and no launcher names the job; with C10DD_ADDR it does");
   }
-  return checked("C10DD_ADDR and C10DD_JOB", std::string(kScheme) + address + "/" + job);
+  return checked(
+      get("C10DD_JOB").empty() ? "C10DD_ADDR and the launcher's job" : "C10DD_ADDR and C10DD_JOB",
+      std::string(kScheme) + address + "/" + job);
 }
 
 }  // namespace
@@ -135,29 +121,21 @@ Result<Url> parse_url(std::string_view text) {
 }
 
 Result<Launch> read_environment(const Environment& environment) {
-  Launch launch;
-  Result<std::string> url = read_url(environment);
+  const auto is_set = [&](const char* name) {
+    const char* text = environment(name);
+    return text != nullptr && *text != '\0';
+  };
+  Result<LaunchEnvironment> found = read_launch_environment(environment);
+  if (!found) return found.error();
+  Result<std::string> url = read_url(environment, found->job);
   if (!url) return url.error();
+  Launch launch;
   launch.url = std::move(*url);
-  if (const char* run = environment("C10DD_RUN")) launch.options.run = run;
-  if (launch.options.run.size() > limits::kNameBytes) {
-    return failure(Code::invalid_argument,
-                   "C10DD_RUN has " + std::to_string(launch.options.run.size()) + " bytes, limit " +
-                       std::to_string(limits::kNameBytes));
-  }
-  const Result<std::int64_t> size =
-      read_number(environment, "C10DD_WORLD_SIZE", "WORLD_SIZE", 1, limits::kWorldSize);
-  if (!size) return size.error();
-  const Result<std::int64_t> rank =
-      read_number(environment, "C10DD_RANK", "RANK", 0, limits::kWorldSize - 1);
-  if (!rank) return rank.error();
-  if (*size >= 0 && *rank >= *size) {
-    return failure(Code::invalid_argument, "RANK is " + std::to_string(*rank) +
-                                               ", but WORLD_SIZE is " + std::to_string(*size) +
-                                               "; ranks go from 0 to the world size - 1");
-  }
-  launch.options.rank = *rank;
-  launch.options.world_size = *size;
+  // Who names the job names the run, or means that there is none.
+  const bool named_by_hand = is_set("C10DD_URL") || is_set("C10DD_JOB");
+  if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
+  launch.options.rank = found->rank;
+  launch.options.world_size = found->world_size;
   return launch;
 }
 

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <string_view>
 
 #include "client/client.h"
+#include "client/launch_environment.h"
 #include "protocol/error.h"
 
 namespace c10dd::client {
@@ -26,16 +26,13 @@ struct Url {
 
 Result<Url> parse_url(std::string_view text);
 
-/// The value of an environment variable, or nullptr.
-using Environment = std::function<const char*(const char*)>;
-
 struct Launch {
   std::string url;
   ClientOptions options;
 };
 
-/// C10DD_URL, or C10DD_ADDR and C10DD_JOB; C10DD_RUN; C10DD_RANK before RANK, and
-/// C10DD_WORLD_SIZE before WORLD_SIZE.
+/// C10DD_URL, or C10DD_ADDR and C10DD_JOB; C10DD_RUN; rank and world size as launch_environment.h
+/// finds them. With C10DD_ADDR alone, job and run are those of the launcher, if it names them.
 Result<Launch> read_environment(const Environment& environment);
 
 }  // namespace c10dd::client
