@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that block, on a thread of their own, while the loop of this thread goes on: signals are
+// taken and output flows also during a rendezvous of ten minutes.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+namespace c10dd::run {
+
+class Background {
+ public:
+  explicit Background(boost::asio::io_context& loop) : loop_(loop) {}
+
+  struct Nothing {};
+  template <class Call>
+  using Value = std::conditional_t<std::is_void_v<std::invoke_result_t<Call&>>, Nothing,
+                                   std::invoke_result_t<Call&>>;
+
+  /// What the call returned; what it threw is thrown. Nothing if give_up() was true first: the call
+  /// then goes on, and its outcome is dropped. `call` must own what it uses.
+  template <class Call, class GiveUp>
+  std::optional<Value<Call>> run(Call call, const GiveUp& give_up) {
+    const auto outcome = start(std::move(call));
+    while (!outcome->done && !give_up()) loop_.run_one();
+    if (!outcome->done) return std::nullopt;
+    if (outcome->error) std::rethrow_exception(outcome->error);
+    return std::move(outcome->value);
+  }
+
+  /// Nobody waits for it.
+  template <class Call>
+  void send(Call call) {
+    start(std::move(call));
+  }
+
+  /// Whether all calls have ended; if not, the loop and this must not be destroyed.
+  bool idle() const { return open_ == 0; }
+
+ private:
+  template <class T>
+  struct Outcome {
+    bool done = false;
+    std::optional<T> value;
+    std::exception_ptr error;
+  };
+
+  template <class Call>
+  auto start(Call call) {
+    auto outcome = std::make_shared<Outcome<Value<Call>>>();
+    ++open_;
+    std::thread([this, outcome, call = std::move(call)]() mutable {
+      Outcome<Value<Call>> local;
+      try {
+        if constexpr (std::is_void_v<std::invoke_result_t<Call&>>) {
+          call();
+          local.value.emplace();
+        } else {
+          local.value.emplace(call());
+        }
+      } catch (...) {
+        local.error = std::current_exception();
+      }
+      boost::asio::post(loop_, [this, outcome, local = std::move(local)]() mutable {
+        *outcome = std::move(local);
+        outcome->done = true;
+        --open_;
+      });
+    }).detach();
+    return outcome;
+  }
+
+  boost::asio::io_context& loop_;
+  int open_ = 0;  // touched on the loop's thread only
+};
+
+}  // namespace c10dd::run

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the program of the workers before anything else is done, as a shell would: 127 for none,
+// 126 for one that cannot be executed.
+#pragma once
+
+#include <string>
+
+namespace c10dd::run {
+
+/// The path to execute. `search`: the value of PATH. Throws Fatal with what was searched.
+std::string find_program(const std::string& name, const std::string& search);
+
+}  // namespace c10dd::run
