@@ -319,6 +319,11 @@ std::vector<JobReport> Shard::reports() {
 }
 
 void Shard::forget() {
+  for (const auto& [number, slot] : jobs_) {  // a job and its connections hold each other
+    slot->attached.clear();
+    slot->refused.clear();
+    slot->when_loaded.clear();
+  }
   jobs_.clear();
   by_name_.clear();
   touched_.clear();
