@@ -189,7 +189,9 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
 void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at) {
   const auto it = members_.find(id);
   if (it == members_.end() || it->second.state != GroupMember::State::here) return;
-  if (asks(it->second)) end(id, GroupMember::State::left, detail, at);
+  if (!asks(it->second)) return;
+  if (it->second.rank >= 0) break_up(rank_of(it->second) + " has left: " + detail, false, at);
+  end(id, GroupMember::State::left, detail, at);
 }
 
 void Group::set_present(const SessionId& id, bool present) {
