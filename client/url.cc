@@ -48,7 +48,8 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
     }
   }
   if (url.host.empty()) return bad_url(text, "the host is empty");
-  if (url.host.find_first_of("@?# \t") != std::string::npos) {
+  if (url.host.find_first_of("@?#[] ") != std::string::npos ||
+      printable(url.host, url.host.size()) != url.host) {
     return bad_url(text, "the host \"" + printable(url.host, kQuotedBytes) +
                              "\" has a character that no host has");
   }

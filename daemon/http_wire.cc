@@ -26,10 +26,11 @@ HttpReply malformed(std::string_view why) {
   return http_error(400, Code::malformed, "request: " + std::string(why));
 }
 
-HttpReply header_too_large() {
-  return http_error(
-      431, Code::too_large,
-      "request: the header is longer than " + std::to_string(limits::kHttpHeaderBytes) + " bytes");
+HttpReply header_too_large(bool of_chunk) {
+  const std::string what = of_chunk ? "the header of a chunk, or the trailer," : "the header";
+  return http_error(431, Code::too_large,
+                    "request: " + what + " is longer than " +
+                        std::to_string(limits::kHttpHeaderBytes) + " bytes");
 }
 
 HttpReply refusal_of(const boost::system::error_code& error) {
@@ -72,28 +73,36 @@ struct HttpReader::Impl {
   Impl() {
     parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() counts better, and first
     parser.body_limit(limits::kHttpBodyBytes);
-    parser.eager(true);
+    parser.eager(false);  // it stops behind the header
   }
 
-  void check_header() {
+  /// Before the body is read: Beast adds the fields behind the last chunk to those of the header,
+  /// where they say nothing about this request.
+  void take_header() {
     checked = true;
-    const std::string_view why = ambiguity(parser.get());
+    parser.eager(true);
+    const auto& message = parser.get();
+    const std::string_view why = ambiguity(message);
     if (!why.empty()) refusal = malformed(why);
-    expects_continue = boost::beast::iequals(parser.get()[http::field::expect], "100-continue");
+    expects_continue = boost::beast::iequals(message[http::field::expect], "100-continue");
+    header = HttpRequest{std::string(message.method_string()), std::string(message.target()),
+                         message.keep_alive(), std::string(message[http::field::content_type])};
   }
 
   void finish() {
-    auto& message = parser.get();
-    request = HttpRequest{std::string(message.method_string()), std::string(message.target()),
-                          message.keep_alive(), std::string(message[http::field::content_type]),
-                          std::move(message.body())};
+    request = std::move(header);
+    request->body = std::move(parser.get().body());
   }
+
+  /// The bytes that the parser may have before it, of the header or of a chunk's.
+  std::size_t room() const { return limits::kHttpHeaderBytes - (checked ? 0 : header_bytes); }
 
   http::request_parser<http::string_body> parser;
   bool begun = false;
   bool checked = false;
   std::size_t header_bytes = 0;  ///< taken so far
   bool expects_continue = false;
+  HttpRequest header;
   std::optional<HttpRequest> request;
   std::optional<HttpReply> refusal;
 };
@@ -107,21 +116,21 @@ std::size_t HttpReader::put(std::string_view bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && !in.request && !in.refusal) {
     in.begun = true;
-    // Beast's own limit holds for the first line and for the fields, not for both together.
+    // Beast's own limit holds for the first line and for the fields, not for both together, and
+    // neither for the line before a chunk nor for what comes behind the last one.
     std::string_view rest = bytes.substr(taken);
-    const std::size_t room = limits::kHttpHeaderBytes - in.header_bytes;
-    const bool full = !in.checked && rest.size() >= room;
-    if (full) rest = rest.substr(0, room);
+    const bool full = rest.size() >= in.room();
+    if (full) rest = rest.substr(0, in.room());
     boost::system::error_code error;
     const std::size_t n = in.parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
     taken += n;
     if (!in.checked && in.parser.is_header_done()) {
-      in.check_header();
+      in.take_header();
     } else if (!in.checked) {
       in.header_bytes += n;
     }
     if (error == http::error::need_more && !(full && n > 0)) {
-      if (full && !in.checked) in.refusal = header_too_large();
+      if (full) in.refusal = header_too_large(in.checked);
       break;
     }
     if (error && error != http::error::need_more && !in.refusal) in.refusal = refusal_of(error);

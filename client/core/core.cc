@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
@@ -19,6 +20,8 @@ constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
 constexpr Duration kTtlMax = std::chrono::hours(24);
 constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
 constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
+constexpr std::size_t kRedirectsMax = 16;
+constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
 /// Whether a refused hello would be refused again, however often it is sent.
 bool is_final(Code code) {
@@ -36,6 +39,19 @@ bool is_final(Code code) {
     default:
       return false;
   }
+}
+
+/// What a daemon says of others is not believed blindly: it is dialled, and stands in texts.
+std::vector<std::string> usable(const std::vector<std::string>& addresses) {
+  std::vector<std::string> good;
+  for (const std::string& address : addresses) {
+    const std::size_t colon = address.rfind(':');
+    const bool whole = colon != address.npos && colon > 0 && colon + 1 < address.size();
+    if (!whole || address.size() > kAddressBytes) continue;
+    if (printable(address, address.size()) == address) good.push_back(address);
+    if (good.size() == kRedirectsMax) break;
+  }
+  return good;
 }
 
 /// The session after this one: as random as its id and the seed are.
@@ -228,7 +244,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
   switch (reason.code) {
     case Code::not_owner:
       lose("it does not own the job: " + reason.detail, now, reason.retry_after);
-      redirects_ = reason.addresses;
+      redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
       vouched_ = now;  // when it serves again, everybody's time starts in full

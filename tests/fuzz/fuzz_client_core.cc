@@ -5,6 +5,7 @@
 #include <set>
 
 #include "client/core/core.h"
+#include "protocol/utf8.h"
 #include "tests/fuzz/draw.h"
 
 namespace {
@@ -89,7 +90,9 @@ void World::step() {
 void World::connection() {
   if (!socket_ && core_.dial_at()) {
     now_ = std::max(now_, *core_.dial_at());
-    C10DD_ASSERT(!core_.address().empty());
+    const std::string& address = core_.address();
+    C10DD_ASSERT(address.find(':') < address.size() - 1);
+    C10DD_ASSERT(c10dd::printable(address, address.size()) == address);
     core_.dialling();
     socket_ = true;
     in_.byte() < 0xC0 ? core_.connected(now_) : core_.closed("refused", now_);

@@ -42,6 +42,7 @@ std::string converse(std::string_view stream, std::size_t piece, bool& within) {
     while (!reader.request() && !reader.refusal()) {
       unread.erase(0, reader.put(unread));
       if (reader.request() || reader.refusal()) break;
+      C10DD_ASSERT(unread.size() <= c10dd::limits::kHttpHeaderBytes);
       if (stream.empty()) {
         within = reader.begun();
         return answers;

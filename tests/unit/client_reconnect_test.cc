@@ -111,6 +111,24 @@ TEST(ClientCore, FollowsRedirectsAndComesBackWhenTheyAreDead) {
   EXPECT_EQ(w.core.address(), "host:29500");
 }
 
+TEST(ClientCore, FollowsNoRedirectToWhatIsNoAddress) {
+  World w;
+  w.dial();
+  Failure elsewhere = failure(Code::not_owner, "another daemon owns the job");
+  elsewhere.addresses = {"", "nowhere", ":1", "host:", "a\nb:1", std::string(999, 'a') + ":1"};
+  w.reply(Hello::op.code, 0, elsewhere);
+  EXPECT_EQ(w.core.address(), "host:29500");
+  elsewhere.addresses = std::vector<std::string>(100'000, "second:1");
+  w.dial();
+  w.reply(Hello::op.code, 0, elsewhere);
+  int dialled = 0;
+  for (; w.core.address() == "second:1"; ++dialled) {
+    w.core.dialling();
+    w.core.closed("connect: connection refused", w.now);
+  }
+  EXPECT_EQ(dialled, 16) << "then its own address again";
+}
+
 TEST(ClientCore, TriesItsAddressesInTurn) {
   World w(1, {"a:1", "b:1"});
   EXPECT_EQ(w.core.address(), "a:1");

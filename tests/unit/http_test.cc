@@ -125,6 +125,43 @@ TEST(HttpReader, BoundsHeaderAndBody) {
   EXPECT_EQ(outcome(chunks), 413);
 }
 
+TEST(HttpReader, WhatFollowsTheLastChunkIsNoHeader) {
+  const std::string bytes =
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+      "0\r\nHost: b\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n";
+  for (std::size_t split = 0; split < bytes.size(); ++split) {
+    HttpReader reader;
+    std::string unread = bytes.substr(0, split);
+    unread.erase(0, reader.put(unread));
+    unread += bytes.substr(split);
+    EXPECT_EQ(reader.put(unread), unread.size());
+    ASSERT_TRUE(reader.request()) << split << ": " << reader.refusal()->body;
+    EXPECT_EQ(reader.request()->body, "abc");
+    EXPECT_EQ(reader.request()->content_type, "");
+    EXPECT_TRUE(reader.request()->keep_alive);
+  }
+}
+
+TEST(HttpReader, BoundsWhatStandsBeforeAndBehindChunks) {
+  const std::string start = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string fits(limits::kHttpHeaderBytes - 64, 'x');
+  const std::string long_line(limits::kHttpHeaderBytes, 'x');
+  const std::string chunk = "1;" + fits + "\r\na\r\n";
+  EXPECT_EQ(outcome(start + chunk + chunk + "0\r\nY: " + fits + "\r\n\r\n"), 0);
+  for (const std::string& tail : {"1;" + long_line, "0;" + long_line, "0\r\nY: " + long_line}) {
+    EXPECT_EQ(outcome(start + tail), 431);
+    EXPECT_EQ(outcome(start + tail + "\r\n\r\n"), 431) << "also when its end is there";
+    HttpReader reader;
+    std::string unread;
+    for (const char byte : start + tail) {
+      unread += byte;
+      unread.erase(0, reader.put(unread));
+    }
+    ASSERT_TRUE(reader.refusal()) << "kept " << unread.size() << " bytes";
+    EXPECT_EQ(reader.refusal()->status, 431);
+  }
+}
+
 TEST(HttpReader, TellsOnceThatTheClientWaitsToSendItsBody) {
   HttpReader reader;
   reader.put("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
