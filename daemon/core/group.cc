@@ -80,6 +80,7 @@ void Group::tell(Moment& at) {
   changed_ = at.revision;
   dirty = true;
   told = true;
+  newest_news_.reset();
 }
 
 // ---- joining -----------------------------------------------------------------------------------
@@ -196,7 +197,9 @@ void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at)
 
 void Group::set_present(const SessionId& id, bool present) {
   const auto it = members_.find(id);
-  if (it != members_.end()) change(it->second, [&](GroupMember& m) { m.present = present; });
+  if (it == members_.end()) return;
+  change(it->second, [&](GroupMember& m) { m.present = present; });
+  if (it->second.stalled) newest_news_.reset();  // its cause is another one
 }
 
 // ---- ending ------------------------------------------------------------------------------------

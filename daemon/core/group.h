@@ -144,7 +144,7 @@ class Group {
   const std::vector<SessionId>& sessions() const { return list_->sessions; }
   /// Of the newest change to the list or the news.
   Revision changed() const { return changed_; }
-  /// Made once for all who are told of one change at one time.
+  /// Made once for all who are told of one change; what is left of a deadline is as of now.
   const GroupNews& news(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   /// stale_generation, naming the newest.
@@ -208,7 +208,7 @@ class Group {
   void end_notices(Moment& at);
   void forget_noticed(const SessionId& id);
   void mark_stalled(Moment& at);
-  GroupNews make_news(TimePoint now) const;
+  GroupNews make_news() const;
 
   std::string name_;
   GroupFacts facts_;
@@ -218,7 +218,7 @@ class Group {
   Counts counts_;
   Revision changed_ = 0;
   std::size_t finished_ = 0;  // members of the generation
-  mutable std::optional<std::pair<TimePoint, GroupNews>> newest_news_;
+  mutable std::optional<GroupNews> newest_news_;  // none once it is no longer true
   std::map<std::int64_t, std::size_t> claims_;  // claimed ranks of those who ask
   std::vector<SessionId> ended_;
   std::optional<TimePoint> last_call_;                     // when it ends

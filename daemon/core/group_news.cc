@@ -86,7 +86,7 @@ Failure Group::broken() const {
   Failure reason = failure(
       Code::aborted, "generation " + std::to_string(facts_.generation) + " of group \"" +
                          printable(name_, limits::kNameBytes) + "\" has ended: " + facts_.reason);
-  reason.missing = make_news({}).details;
+  reason.missing = make_news().details;
   return reason;
 }
 
@@ -115,13 +115,15 @@ MissingRank Group::describe(Rank rank) const {
 }
 
 const GroupNews& Group::news(TimePoint now) const {
-  const bool known =
-      newest_news_ && newest_news_->first == now && newest_news_->second.number == facts_.news;
-  if (!known) newest_news_.emplace(now, make_news(now));
-  return newest_news_->second;
+  if (!newest_news_) newest_news_ = make_news();
+  for (Notice& notice : newest_news_->notices) {
+    const auto end = notices_end_.find(notice.number);
+    if (end != notices_end_.end()) notice.left = std::max(end->second - now, Duration(1));
+  }
+  return *newest_news_;
 }
 
-GroupNews Group::make_news(TimePoint now) const {
+GroupNews Group::make_news() const {
   GroupNews news;
   news.number = facts_.news;
   news.round = facts_.round;
@@ -150,8 +152,6 @@ GroupNews Group::make_news(TimePoint now) const {
   news.waiting = waiting();
   for (const StoredNotice& stored : facts_.notices) {
     Notice notice{stored.number, stored.kind, {}, Duration{0}, stored.reason, {}};
-    const auto end = notices_end_.find(stored.number);
-    if (end != notices_end_.end()) notice.left = std::max(end->second - now, Duration(1));
     std::vector<Rank> named;
     std::vector<Rank> acknowledged;
     for (const SessionId& id : stored.members) {

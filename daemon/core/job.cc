@@ -5,6 +5,8 @@
 // To add an operation: its struct in protocol/ops.h, one on(...), one script in tests.
 #include "daemon/core/job.h"
 
+#include <algorithm>
+
 #include "daemon/core/job_step.h"
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
@@ -275,14 +277,27 @@ Effects Job::tick(TimePoint now) {
   settle_groups(step);
   settle(step, Ping::op, std::nullopt);
   release(step);
-  // Only now: what came true in this step is no time-out.
-  step.fired.clear();
-  step.queues.clear();
-  for (const Pending::Waiter& waiter : pending_.expire(now)) give_up(step, waiter);
-  settle(step, Ping::op, std::nullopt);
-  release(step);
+  give_up_overdue(step);
   out.revision = revision_;
   return out;
+}
+
+/// After everything else in the tick: what came true in it is no time-out. A change of its own,
+/// with a revision of its own, because waiters have been told of the other one.
+void Job::give_up_overdue(Step& step) {
+  std::vector<Pending::Waiter> overdue = pending_.expire(step.now);
+  if (overdue.empty()) return;
+  const std::size_t rows = step.out.rows.size();
+  step.next = revision_ + 1;
+  step.fired.clear();
+  step.queues.clear();
+  // Who only asks for news is answered when all of it is known.
+  std::stable_partition(overdue.begin(), overdue.end(), [](const Pending::Waiter& waiter) {
+    return !std::holds_alternative<FollowGroup>(waiter.request);
+  });
+  for (const Pending::Waiter& waiter : overdue) give_up(step, waiter);
+  if (step.out.rows.size() > rows) settle(step, Ping::op, std::nullopt);
+  release(step);
 }
 
 /// What nobody waits for any more and nobody has asked for in a long time.

@@ -144,6 +144,7 @@ class Job {
   Maybe wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
                       Duration timeout);
   void give_up(Step& step, const Pending::Waiter& waiter);
+  void give_up_overdue(Step& step);
   struct Everybody everybody(TimePoint now) const;
   template <class Op>
   Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// What those who follow a group are told, where scripts do not reach: many at once, and two changes
+// in one tick.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <ctime>
+
+#include "daemon/core/job.h"
+
+namespace c10dd::core {
+namespace {
+
+using std::chrono::milliseconds;
+
+class Crowd {
+ public:
+  explicit Crowd(std::uint64_t sessions) : next_(sessions + 1, 1) {
+    for (std::uint64_t i = 1; i <= sessions; ++i) {
+      Hello hello;
+      hello.session = {1, i};
+      hello.host = "h" + std::to_string(i / 8);
+      apply(i, 0, hello);
+    }
+  }
+
+  Effects ask(std::uint64_t i, const Request& request) { return apply(i, next_[i]++, request); }
+  Effects tick(Duration time) { return job_.tick(now_ += time); }
+
+ private:
+  Effects apply(std::uint64_t i, std::uint64_t sequence, const Request& request) {
+    const Origin from{{1, i}, "", Access::admin, 0, i};
+    return job_.apply(from, {sequence, sequence, i, 0}, request, now_ += Duration(1));
+  }
+
+  TimePoint now_{};
+  Job job_{1, {1, 1, 0}, {}};
+  std::vector<std::uint64_t> next_;
+};
+
+Join join_of(std::uint32_t min, std::uint32_t max) {
+  Join join;
+  join.group = "g";
+  join.policy.min = min;
+  join.policy.max = max;
+  join.timeout = std::chrono::hours(1);
+  return join;
+}
+
+GroupNews news_in(const Effects& effects, std::uint64_t session) {
+  for (const Reply& reply : effects.replies) {
+    if (!(reply.to == SessionId{1, session}) || reply.op != FollowGroup::op.code) continue;
+    return std::get<GroupNews>(*reply.answer);
+  }
+  return {};
+}
+
+TEST(GroupNewsTest, TellingAllIsLinear) {
+  constexpr std::uint32_t kMembers = 16'384;
+  Crowd crowd(kMembers);
+  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
+  const std::clock_t start = std::clock();
+  std::size_t told = 0;
+  for (std::uint64_t i = 1; i <= kMembers; ++i) {
+    const GroupNews news = news_in(crowd.ask(i, FollowGroup{"g", 0, milliseconds(1)}), i);
+    told += news.phase == GroupPhase::formed && news.size == kMembers ? 1 : 0;
+  }
+  EXPECT_EQ(told, kMembers);
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 3) << "looking at every member for each of them takes minutes";
+}
+
+TEST(GroupNewsTest, TwoChangesInOneTickAreTwoNews) {
+  Crowd crowd(5);
+  Join join = join_of(2, 4);
+  crowd.ask(1, join);
+  crowd.ask(2, join);
+  crowd.tick(join.policy.last_call + milliseconds(1));  // 1 and 2 are a generation
+  crowd.ask(3, join);
+  join.timeout = milliseconds(2'600);
+  crowd.ask(4, join);
+  const GroupNews before = news_in(crowd.ask(5, FollowGroup{"g", 0, milliseconds(1)}), 5);
+  ASSERT_EQ(before.waiting, 2U);
+  crowd.tick(milliseconds(1'500));
+  for (const std::uint64_t heard : {1, 2, 4}) crowd.ask(heard, Ping{});
+  FollowGroup follow{"g", before.number, std::chrono::hours(1)};
+  ASSERT_EQ(news_in(crowd.ask(5, follow), 5).number, 0U) << "there is no news yet";
+  // In this tick 3 is lost by its silence, and the join of 4 times out.
+  const GroupNews first = news_in(crowd.tick(milliseconds(1'150)), 5);
+  EXPECT_EQ(first.waiting, 1U);
+  follow.seen = first.number;
+  const GroupNews second = news_in(crowd.ask(5, follow), 5);
+  EXPECT_GT(second.number, first.number);
+  EXPECT_EQ(second.waiting, 0U);
+}
+
+}  // namespace
+}  // namespace c10dd::core
