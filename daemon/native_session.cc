@@ -6,6 +6,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -26,7 +27,8 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
-constexpr unsigned kSilentLooks = 4;  // in a row, then the peer is taken for gone
+constexpr std::size_t kFirstBytes = 384;  // that a connection keeps room for while it waits
+constexpr unsigned kSilentLooks = 4;      // in a row, then the peer is taken for gone
 
 /// Names a connection in its jobs; never used again in this process.
 std::uint64_t next_connection() {
@@ -78,6 +80,9 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
   asio::steady_timer wakeup_;    // the outbox has room again, or the next turn has come
   asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
   std::shared_ptr<Outbox> outbox_;
+  std::array<char, kFirstBytes> first_;
+  std::size_t first_bytes_ = 0;
+  ErrorCode read_failed_;
   Bytes in_;                      // of a frame that is not complete, or whose turn has not come
   bool frames_left_ = false;      // in_ may begin with whole frames
   std::uint64_t taken_turn_ = 0;  // in which it last took frames
@@ -108,7 +113,10 @@ asio::awaitable<void> NativeSession::run() {
       wakeup_.expires_at(asio::steady_timer::time_point::max());
       co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
     }
-    if (!frames_left_) co_await stream_->readable();
+    if (!frames_left_) {
+      const std::size_t n = co_await stream_->read_next(asio::buffer(first_), read_failed_);
+      first_bytes_ = n;
+    }
     while (must_rest() && ended_ == nullptr) co_await rest();
     if (ended_ != nullptr) break;
     if (frames_left_) {
@@ -148,15 +156,18 @@ asio::awaitable<void> NativeSession::rest() {
   co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-/// Takes what there is; false at the end of the connection. All connections share one buffer, so
-/// that an idle one holds none.
+/// Takes what there is; false at the end of the connection. What is more than the first bytes comes
+/// into a buffer that all connections share, so that an idle one holds none.
 bool NativeSession::read() {
+  if (read_failed_) return false;
   static thread_local Bytes scratch(kReadBytes, '\0');
-  ErrorCode failed;
-  const std::size_t n = stream_->read_now(asio::buffer(scratch), failed);
-  if (failed == asio::error::would_block) return true;
-  if (failed || n == 0) return false;
-  const std::string_view bytes = std::string_view(scratch).substr(0, n);
+  std::string_view bytes(first_.data(), first_bytes_);
+  if (first_bytes_ == first_.size()) {
+    bytes.copy(scratch.data(), bytes.size());
+    ErrorCode failed;  // the next read fails, too
+    const std::size_t more = stream_->read_now(asio::buffer(scratch) + bytes.size(), failed);
+    bytes = std::string_view(scratch).substr(0, bytes.size() + more);
+  }
   if (in_.empty()) {
     in_ = bytes.substr(take_frames(bytes));
   } else {

@@ -132,6 +132,7 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
     }
   }
   if (engine_.is_volatile) {
+    slot->job->seal(slot->rows);
     slot->rows.clear();
     slot->gate->committed(effects.revision);
     slot->job->durable(effects.revision);
@@ -189,6 +190,7 @@ void Shard::start_round() {
     if (!slot->serving) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
+      slot->job->seal(slot->rows);
       for (const Row& row : slot->rows) written += row.key.size() + row.value.size();
       committing_.push_back({slot, to, slot->rows.size()});
       round.batches.push_back(

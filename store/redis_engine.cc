@@ -24,7 +24,7 @@ using Kind = RedisReply::Kind;
 
 constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 constexpr std::size_t kPageBytes = 1024 * 1024;  // what a page of a scan aims at
-constexpr std::string_view kFormat = "1";
+constexpr std::string_view kFormat = "2";        // as kRocksFormat
 
 class RedisEngine final : public Engine {
  public:
@@ -226,9 +226,10 @@ class RedisEngine final : public Engine {
     if (!format->is_bytes()) return unexpected("GET " + key, *format);
     if (format->text == kFormat) return {};
     return failure(Code::version_unsupported, where() + key + " is " + format->text.substr(0, 20) +
-                                                  ", this daemon knows formats up to " +
+                                                  ", this daemon knows format " +
                                                   std::string(kFormat) +
-                                                  "; start the newer daemon that wrote it");
+                                                  "; start the daemon that wrote it, or choose "
+                                                  "another prefix");
   }
 
   /// False: the server does not know the script, and did nothing.

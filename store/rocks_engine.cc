@@ -236,11 +236,14 @@ class RocksEngine final : public Engine {
     if (error != std::errc() || end != text.data() + text.size()) {
       return damaged("the format is no number");
     }
-    if (format <= kRocksFormat) return {};
-    return failure(Code::version_unsupported, "rocksdb: " + directory_.path() + " has format " +
-                                                  text + ", this daemon knows formats up to " +
-                                                  std::to_string(kRocksFormat) +
-                                                  "; start the newer daemon that wrote it");
+    if (format == kRocksFormat) return {};
+    return failure(
+        Code::version_unsupported,
+        "rocksdb: " + directory_.path() + " has format " + text + ", this daemon knows format " +
+            std::to_string(kRocksFormat) + "; " +
+            (format > kRocksFormat ? "start the newer daemon that wrote it"
+                                   : "it is of a version before the first release: choose another "
+                                     "directory"));
   }
 
   Mark mark() const {

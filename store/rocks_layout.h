@@ -3,7 +3,8 @@
 //   "f"                format of this layout, in decimal
 //   "m" BE64(job)      Chain: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
-// A change that an older daemon would misread raises kRocksFormat. Pure: no RocksDB here.
+// A change that an older daemon would misread raises kRocksFormat, as does one of the rows themselves
+// (daemon/core). Pure: no RocksDB here.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace c10dd::store {
 
-inline constexpr std::uint32_t kRocksFormat = 1;
+inline constexpr std::uint32_t kRocksFormat = 2;
 inline constexpr std::string_view kFormatKey = "f";
 inline constexpr char kChainTag = 'm';
 inline constexpr char kRowTag = 'r';

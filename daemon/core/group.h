@@ -217,9 +217,9 @@ class Group {
   std::shared_ptr<const Bytes> encoded_ = std::make_shared<const Bytes>();
   Counts counts_;
   Revision changed_ = 0;
-  std::size_t finished_ = 0;  // members of the generation
+  std::size_t finished_ = 0;                      // members of the generation
   mutable std::optional<GroupNews> newest_news_;  // none once it is no longer true
-  std::map<std::int64_t, std::size_t> claims_;  // claimed ranks of those who ask
+  std::map<std::int64_t, std::size_t> claims_;    // claimed ranks of those who ask
   std::vector<SessionId> ended_;
   std::optional<TimePoint> last_call_;                     // when it ends
   std::map<std::uint64_t, TimePoint> notices_end_;         // by number

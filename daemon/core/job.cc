@@ -77,8 +77,7 @@ void Job::settle(Step& step, const OpInfo& op, const Maybe& done) {
     Bytes body;
     std::visit([&](const auto& b) { body = wire::encode(b); }, **done);
     sessions_.keep(step.from.session, *step.session, step.call.sequence,
-                   StoredReply{op.code, step.call.fingerprint, std::move(body), step.next},
-                   step.out.rows);
+                   {op.code, step.call.fingerprint, std::move(body), step.next}, step.out.rows);
   }
   for (Row& row : sessions_.take_garbage()) step.out.rows.push_back(std::move(row));
   if (!step.out.rows.empty()) revision_ = step.next;
@@ -339,6 +338,7 @@ Result<void> Job::restore(const Row& row) {
 }
 
 Result<void> Job::resume(TimePoint now) {
+  if (Result<void> good = sessions_.drop_ended(); !good) return good;
   Revision newest = queues_.observed();
   for (const auto& [id, session] : sessions_.all()) {
     for (const auto& [sequence, reply] : session.replies) {

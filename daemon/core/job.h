@@ -58,6 +58,10 @@ class Job {
 
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
+
+  /// Completes a batch: adds the rows of the replies that were kept since the last call. To be
+  /// called with the rows of all steps since then, before they are handed on.
+  void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 
   /// Changes up to this revision are on disk.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: a kind, session (16 bytes), and for replies and claims the sequence (8 bytes), all big
-// endian.
+// Row keys: a kind, session (16 bytes), and for claims the sequence (8 bytes), all big endian.
 #include "daemon/core/sessions.h"
 
 #include <algorithm>
@@ -11,10 +10,12 @@
 
 namespace c10dd::core {
 
-struct ExpiryRow {
-  Duration expiry{0};
+/// Replies before `since` are of another session with the same id, which has ended.
+struct SessionRow {
+  Duration expiry{0};  // 0: as long as the daemon says
+  Revision since = 0;
 };
-BOOST_DESCRIBE_STRUCT(ExpiryRow, (), (expiry))
+BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since))
 
 struct ExpiredRow {
   Revision revision = 0;
@@ -29,8 +30,6 @@ Bytes session_key(char kind, const SessionId& id) {
 Bytes call_key(char kind, const SessionId& id, std::uint64_t sequence) {
   return RowKey(kind).number(id.high).number(id.low).number(sequence).take();
 }
-
-Bytes expiry_value(Duration expiry) { return wire::encode(ExpiryRow{expiry}); }
 
 }  // namespace
 
@@ -76,10 +75,8 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint 
       hello.expiry == Duration::zero()
           ? quotas_.session_expiry
           : std::clamp(hello.expiry, limits::kSessionExpiryMin, limits::kSessionExpiryMax);
-  if (session.expiry_kept && session.expiry != expiry) {
-    rows.push_back({Row::Kind::put, session_key('s', hello.session), expiry_value(expiry)});
-  }
-  session.expiry = expiry;
+  const bool changed = std::exchange(session.expiry, expiry) != expiry;
+  if (changed && session.kept_since > 0) rows.push_back(row_of(hello.session, session));
   if (hello.rank >= 0) by_rank_[static_cast<Rank>(hello.rank)] = hello.session;
   return expiry;
 }
@@ -118,7 +115,7 @@ void Sessions::close(const SessionId& id, bool remembered, Revision revision,
   if (remembered) remember(id, revision, rows);
   acknowledge(id, session, ~std::uint64_t{0});
   for (Row& row : take_garbage()) rows.push_back(std::move(row));
-  if (session.expiry_kept) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
+  if (session.kept_since > 0) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
   if (session.connected) {
     --connected_;
     leave_connection(session);
@@ -184,7 +181,7 @@ std::vector<Claim> Sessions::acknowledge(const SessionId& id, Session& session,
   if (acked_below <= session.acked_below) return acked;
   session.acked_below = acked_below;
   while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
-    garbage_.push_back({Row::Kind::erase, call_key('r', id, session.replies.begin()->first), {}});
+    release(session.replies.begin()->second);
     session.replies.erase(session.replies.begin());
   }
   while (!session.claims.empty() && session.claims.begin()->first < acked_below) {
@@ -198,23 +195,35 @@ std::vector<Claim> Sessions::acknowledge(const SessionId& id, Session& session,
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
                     StoredReply reply, std::vector<Row>& rows) {
   C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
-  keep_expiry(id, session, rows);
-  rows.push_back({Row::Kind::put, call_key('r', id, sequence), wire::encode(reply)});
-  session.replies.insert_or_assign(sequence, std::move(reply));
+  keep_row(id, session, reply.revision, rows);
+  KeptReply kept{id, sequence, std::move(reply)};
+  replies_.add(kept);
+  session.replies.insert_or_assign(sequence, std::move(kept.reply));
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
                     std::vector<Row>& rows) {
-  keep_expiry(id, session, rows);
+  keep_row(id, session, claim.revision, rows);
   rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(claim)});
   session.claims.insert_or_assign(sequence, std::move(claim));
 }
 
-/// A session that has rows must know after a restart how long it may stay away.
-void Sessions::keep_expiry(const SessionId& id, Session& session, std::vector<Row>& rows) const {
-  if (session.expiry_kept || session.expiry == quotas_.session_expiry) return;
-  session.expiry_kept = true;
-  rows.push_back({Row::Kind::put, session_key('s', id), expiry_value(session.expiry)});
+/// Of what is kept, only that of sessions with a row counts after a restart.
+void Sessions::keep_row(const SessionId& id, Session& session, Revision now,
+                        std::vector<Row>& rows) const {
+  if (session.kept_since > 0) return;
+  session.kept_since = now;
+  rows.push_back(row_of(id, session));
+}
+
+Row Sessions::row_of(const SessionId& id, const Session& session) const {
+  const bool own = session.expiry != quotas_.session_expiry;
+  return {Row::Kind::put, session_key('s', id),
+          wire::encode(SessionRow{own ? session.expiry : Duration::zero(), session.kept_since})};
+}
+
+void Sessions::release(const StoredReply& reply) {
+  if (auto row = replies_.release(reply.row)) garbage_.push_back(std::move(*row));
 }
 
 std::optional<Claim> Sessions::withdraw(const SessionId& id, Session& session,
@@ -228,6 +237,19 @@ std::optional<Claim> Sessions::withdraw(const SessionId& id, Session& session,
 // ---- restart -----------------------------------------------------------------------------------
 
 Result<void> Sessions::restore(const Row& row) {
+  if (row.key[0] == 'r') {
+    Result<std::vector<KeptReply>> all = replies_.restore(row);
+    if (!all) return all.error();
+    for (KeptReply& kept : *all) {
+      const auto [at, first] =
+          sessions_[kept.session].replies.try_emplace(kept.sequence, kept.reply);
+      if (first) continue;
+      // The older one is of another session with the same id.
+      if (kept.reply.revision > at->second.revision) std::swap(kept.reply, at->second);
+      release(kept.reply);
+    }
+    return {};
+  }
   if (row.key[0] != 'x') return restore_kept(row);
   RowKeyReader key(row.key);
   const std::uint64_t high = key.number();
@@ -247,20 +269,34 @@ Result<void> Sessions::restore_kept(const Row& row) {
   if (!key.complete()) return failure(Code::malformed, "damaged session row");
   Session& session = sessions_[id];
   if (row.key[0] == 's') {
-    const Result<ExpiryRow> value = wire::decode<ExpiryRow>(row.value);
-    if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax) {
+    const Result<SessionRow> value = wire::decode<SessionRow>(row.value);
+    if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax ||
+        value->since == 0) {
       return failure(Code::malformed, "damaged session row");
     }
     session.expiry = value->expiry;
-    session.expiry_kept = true;
-  } else if (row.key[0] == 'c') {
+    session.kept_since = value->since;
+  } else {
     Result<Claim> claim = wire::decode<Claim>(row.value);
     if (!claim) return failure(Code::malformed, "damaged claim row");
     session.claims.emplace(sequence, std::move(*claim));
-  } else {
-    Result<StoredReply> reply = wire::decode<StoredReply>(row.value);
-    if (!reply) return failure(Code::malformed, "damaged reply row");
-    session.replies.emplace(sequence, std::move(*reply));
+  }
+  return {};
+}
+
+Result<void> Sessions::drop_ended() {
+  for (auto it = sessions_.begin(); it != sessions_.end();) {
+    Session& session = it->second;
+    const bool ended = session.kept_since == 0;
+    if (ended && !session.claims.empty()) {
+      return failure(Code::malformed, "claim of an unknown session");
+    }
+    std::erase_if(session.replies, [&](const auto& entry) {
+      const bool old = ended || entry.second.revision < session.kept_since;
+      if (old) release(entry.second);
+      return old;
+    });
+    it = ended ? sessions_.erase(it) : std::next(it);
   }
   return {};
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of one job: who they say they are, what is kept for their retries, and how long
-// they outlive their connections. Rows: stored replies (r), claims of queue items (c), an expiry
-// of the session's own (s), sessions that ended with something kept (x); the rest comes with hello.
+// they outlive their connections. Rows: stored replies (r, see reply_rows.h), claims of queue items
+// (c), sessions of which something was kept (s), those of them that have expired (x); the rest
+// comes with hello.
 #pragma once
 
 #include <map>
@@ -13,19 +14,11 @@
 
 #include "daemon/core/queues.h"
 #include "daemon/core/quotas.h"
+#include "daemon/core/reply_rows.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
-
-/// The value of a reply row. Replies are small by construction: see limits::kStoredReplyBytes.
-struct StoredReply {
-  std::uint8_t op = 0;
-  std::uint64_t fingerprint = 0;
-  Bytes body;
-  Revision revision = 0;  ///< of the batch that holds it
-};
-BOOST_DESCRIBE_STRUCT(StoredReply, (), (op, fingerprint, body, revision))
 
 /// The value of a claim row: the reply of a queue_pop is the item itself.
 struct Claim {
@@ -48,7 +41,7 @@ struct Session {
   TimePoint last_seen;           ///< of its own requests; see Sessions::heard
   TimePoint ends;                ///< unless connected
   Duration expiry{0};            ///< how long after the last connection it ends
-  bool expiry_kept = false;      ///< its row says so
+  Revision kept_since = 0;       ///< of its row; 0: it has none
   std::uint64_t acked_below = 0;
   std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the claims
   std::map<std::uint64_t, Claim> claims;
@@ -72,15 +65,17 @@ class Sessions {
   /// Who said last that it is this rank.
   const SessionId* id_of_rank(Rank rank) const;
 
-  /// Drops the replies and claims below the watermark; their rows join the garbage. The claims
-  /// are handed out: their items can go.
+  /// Drops the replies and claims below the watermark; rows that go with them join the garbage. The
+  /// claims are handed out: their items can go.
   std::vector<Claim> acknowledge(const SessionId& id, Session& session, std::uint64_t acked_below);
 
-  /// Keeps a reply or claim; the rows must go into the batch of its effect.
+  /// Keeps a reply or claim; the rows must go into the batch of its effect, for a reply also those
+  /// of seal().
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
             std::vector<Row>& rows);
+  void seal(std::vector<Row>& rows) { replies_.seal(rows); }
   /// Takes a claim back before it was acknowledged.
   std::optional<Claim> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
                                 std::vector<Row>& rows);
@@ -104,7 +99,10 @@ class Sessions {
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
   }
-  /// After the last row: nobody is connected, everybody's time starts in full.
+  /// After the last row, before expect(): drops what is left of sessions that have ended. malformed
+  /// for a claim of nobody.
+  Result<void> drop_ended();
+  /// After drop_ended(): nobody is connected, everybody's time starts in full.
   void resume(TimePoint now);
 
   /// Before resume(): a row of another kind belongs to this session.
@@ -121,7 +119,9 @@ class Sessions {
   const std::map<SessionId, Session>& all() const { return sessions_; }
 
  private:
-  void keep_expiry(const SessionId& id, Session& session, std::vector<Row>& rows) const;
+  void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
+  Row row_of(const SessionId& id, const Session& session) const;
+  void release(const StoredReply& reply);
   void remember(const SessionId& id, Revision revision, std::vector<Row>& rows);
   void leave_rank(const SessionId& id, const Session& session);
   void leave_connection(const Session& session);
@@ -138,6 +138,7 @@ class Sessions {
   std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
   std::map<SessionId, Revision> expired_;
   std::set<std::pair<Revision, SessionId>> expired_by_age_;
+  ReplyRows replies_;
   std::vector<Row> garbage_;
   std::size_t connected_ = 0;
 };

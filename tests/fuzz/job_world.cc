@@ -162,9 +162,10 @@ const Answer* JobWorld::apply(const SessionId& session, core::CallId call, const
   return direct_ ? &*direct_ : nullptr;
 }
 
-void JobWorld::take(const core::Effects& effects, Revision before) {
+void JobWorld::take(core::Effects effects, Revision before) {
   C10DD_ASSERT(effects.revision == job_->revision());
   C10DD_ASSERT((effects.revision == before) == effects.rows.empty());
+  job_->seal(effects.rows);
   if (!effects.rows.empty()) unsynced_.emplace_back(effects.revision, effects.rows);
   for (const core::Reply& reply : effects.replies) {
     C10DD_ASSERT(!honest_ || reply.observed <= effects.revision);

@@ -52,7 +52,7 @@ class JobWorld {
   void compare_with(core::Job& restored);
 
   const Answer* apply(const SessionId& session, core::CallId call, const Request& request);
-  void take(const core::Effects& effects, Revision before);
+  void take(core::Effects effects, Revision before);
   void take(const core::Reply& reply);
   void forget(const SessionId& session);
 

@@ -2,6 +2,8 @@
 // The turn: requests in, effects out, one round at the engine at a time, answers when durable.
 #include "tests/sim/daemon.h"
 
+#include <algorithm>
+
 #include "protocol/fields.h"
 #include "tests/sim/group_log.h"
 #include "tests/sim/plants.h"
@@ -81,6 +83,10 @@ void Daemon::perform(const SlotRef& slot, core::Effects effects, const core::Ori
     if (from != nullptr) step.session = from->session;
     step.sequence = sequence;
     step.rows = effects.rows;
+    step.keeps_answer = std::ranges::any_of(effects.replies, [&](const core::Reply& reply) {
+      return reply.kind == OpKind::write && reply.to == step.session &&
+             reply.sequence == sequence && find_op(reply.op)->dedup == Dedup::reply;
+    });
     step.at = world_.now();
     step.applied = world_.next_order();
     note_losses(slot, step);
@@ -158,6 +164,9 @@ void Daemon::start_round() {
     if (slot->dropped || !slot->serving) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
+      const std::size_t made = slot->rows.size();
+      slot->job->seal(slot->rows);
+      records_.sealed(slot->number, slot->epoch, std::span(slot->rows).subspan(made));
       committing_.push_back({slot, to});
       spoil(slot->rows);
       round.batches.push_back(

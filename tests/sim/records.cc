@@ -49,9 +49,8 @@ Duration SessionFacts::longest_away(TimePoint now) const {
 }
 
 bool Step::is_effect() const {
-  return std::ranges::any_of(rows, [](const Row& row) {
-    return row.key.starts_with('k') || (row.kind == Row::Kind::put && row.key.starts_with('r'));
-  });
+  return keeps_answer ||
+         std::ranges::any_of(rows, [](const Row& row) { return row.key.starts_with('k'); });
 }
 
 void Records::taken(const store::JobBatch& batch, std::uint64_t order) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,7 @@ struct Step {
   SessionId session;
   std::uint64_t sequence = 0;  ///< 0 likewise
   std::vector<Row> rows;
+  bool keeps_answer = false;
   TimePoint at;
   std::uint64_t applied = 0;  ///< order
   std::uint64_t durable = 0;  ///< order
@@ -97,6 +99,11 @@ class Records {
   /// A job did something under this epoch; nothing is durable yet.
   void did(JobNumber job, Epoch epoch, Step step) {
     doing_[{job, epoch}].push_back(std::move(step));
+  }
+  /// The newest batch was completed with these rows.
+  void sealed(JobNumber job, Epoch epoch, std::span<const Row> rows) {
+    auto& last = doing_[{job, epoch}].back().rows;
+    last.insert(last.end(), rows.begin(), rows.end());
   }
   /// The engine has taken this batch.
   void taken(const store::JobBatch& batch, std::uint64_t order);

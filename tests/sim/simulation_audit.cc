@@ -53,12 +53,12 @@ void Simulation::check_left_over() {
     }
     std::map<char, std::size_t> rows;
     static_cast<void>(disk_.engine().load(number, [&](const Row& row) { ++rows[row.key[0]]; }));
-    const std::size_t left = rows['r'] + rows['a'] + rows['s'];
-    if (left > 0 || rows['c'] > rows['q']) {
+    const std::size_t known = job == nullptr ? 0 : job->stats().sessions_known;
+    if (rows['r'] + rows['a'] > 0 || rows['s'] > known || rows['c'] > rows['q']) {
       world_.violated("bounds",
                       name + ": rows of sessions that are over: " + std::to_string(rows['r']) +
                           " replies, " + std::to_string(rows['a']) + " arrivals, " +
-                          std::to_string(rows['s']) + " expiries, " + std::to_string(rows['c']) +
+                          std::to_string(rows['s']) + " sessions, " + std::to_string(rows['c']) +
                           " claims of " + std::to_string(rows['q']) + " items");
     }
   }

@@ -44,6 +44,7 @@ class Story {
     step.client = of_call ? 1 : 0;
     if (of_call) step.session = kSession;
     step.sequence = of_call ? records.ops.size() : 0;
+    step.keeps_answer = of_call;
     step.rows = std::move(rows);
     step.at = TimePoint(std::chrono::seconds(order));
     records.did(1, 1, step);

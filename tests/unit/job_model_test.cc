@@ -218,6 +218,7 @@ class World {
     log_.insert(log_.end(), next.fresh.begin(), next.fresh.end());
     next.fresh.clear();
     snapshots_[effects.revision] = std::move(next);
+    job_->seal(effects.rows);
     if (!effects.rows.empty()) unsynced_.emplace_back(effects.revision, effects.rows);
     for (const Row& row : effects.rows) mix(row.key + '=' + row.value);
     for (const Event& event : effects.events) {

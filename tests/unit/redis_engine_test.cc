@@ -210,12 +210,13 @@ TEST_F(RedisEngineTest, RefusesAReplica) {
   EXPECT_NE(engine.error().detail.find("replica"), std::string::npos) << engine.error().detail;
 }
 
-TEST_F(RedisEngineTest, RefusesANewerFormat) {
-  server_->command({"SET", "c10dd:format", "2"});
+TEST_F(RedisEngineTest, RefusesAnotherFormat) {
+  server_->command({"SET", "c10dd:format", "3"});
   const auto engine = open_engine(server_->url());
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, Code::version_unsupported);
-  EXPECT_NE(engine.error().detail.find("newer daemon"), std::string::npos) << engine.error().detail;
+  EXPECT_NE(engine.error().detail.find("is 3, this daemon knows format 2"), std::string::npos)
+      << engine.error().detail;
 }
 
 TEST_F(RedisEngineTest, ChangesNothingWhenMemoryRunsOut) {

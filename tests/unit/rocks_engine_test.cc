@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What only the RocksDB engine has: a directory, a format, and keys in byte order.
 #include <gtest/gtest.h>
+
 #include <rocksdb/db.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 
 #include "store/rocks_layout.h"
 #include "tests/unit/engine_home.h"
@@ -40,7 +42,7 @@ TEST(RocksEngine, ReportsWhatItWasAskedFor) {
   EXPECT_EQ((*engine)->durability(), "os");
 }
 
-TEST(RocksEngine, RefusesANewerFormatAndRowsWithoutOne) {
+TEST(RocksEngine, RefusesAnotherFormatAndRowsWithoutOne) {
   const TemporaryDirectory directory;
   const std::string url = "rocksdb:" + directory.path();
   ASSERT_TRUE(open_engine(url));
@@ -50,11 +52,15 @@ TEST(RocksEngine, RefusesANewerFormatAndRowsWithoutOne) {
     EXPECT_TRUE(write(*db).ok());
     delete db;
   };
-  change([](rocksdb::DB& db) { return db.Put({}, "f", "2"); });
-  const auto newer = open_engine(url);
-  ASSERT_FALSE(newer);
-  EXPECT_EQ(newer.error().code, Code::version_unsupported);
-  EXPECT_NE(newer.error().detail.find("newer daemon"), std::string::npos) << newer.error().detail;
+  const std::map<std::string, std::string> others{{"1", "before the first release"},
+                                                  {"3", "newer daemon"}};
+  for (const auto& [format, advice] : others) {
+    change([&](rocksdb::DB& db) { return db.Put({}, "f", format); });
+    const auto engine = open_engine(url);
+    ASSERT_FALSE(engine);
+    EXPECT_EQ(engine.error().code, Code::version_unsupported);
+    EXPECT_NE(engine.error().detail.find(advice), std::string::npos) << engine.error().detail;
+  }
 
   change([](rocksdb::DB& db) { return db.Put({}, "f", "one"); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed);
@@ -62,7 +68,7 @@ TEST(RocksEngine, RefusesANewerFormatAndRowsWithoutOne) {
   change([](rocksdb::DB& db) { return db.Delete({}, "f"); });
   change([](rocksdb::DB& db) { return db.Put({}, "m2345678", "short"); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed);
-  change([](rocksdb::DB& db) { return db.Put({}, "f", "1"); });
+  change([](rocksdb::DB& db) { return db.Put({}, "f", std::to_string(kRocksFormat)); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed) << "a chain that is cut short";
 }
 

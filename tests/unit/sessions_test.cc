@@ -36,8 +36,10 @@ class World {
     sessions.open(hello, hello.session.low, at(ms), rows);
   }
   void close(const SessionId& id, bool remembered) { sessions.close(id, remembered, 9, rows); }
+  /// In a batch of its own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
     sessions.keep(id, *sessions.find(id), sequence, what, rows);
+    sessions.seal(rows);
   }
   std::vector<Claim> acknowledge(const SessionId& id, std::uint64_t below) {
     return sessions.acknowledge(id, *sessions.find(id), below);
@@ -55,6 +57,7 @@ class World {
       EXPECT_TRUE(Sessions::owns({Row::Kind::put, key, value}));
       EXPECT_TRUE(next->restore({Row::Kind::put, key, value}));
     }
+    EXPECT_TRUE(next->drop_ended());
     next->resume(at(0));
     return next;
   }
@@ -132,8 +135,8 @@ TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
   EXPECT_TRUE(world.acknowledge(id, 3).empty());
   EXPECT_EQ(world.sessions.garbage(), 2u);
   const std::vector<Row> garbage = world.sessions.take_garbage();
-  EXPECT_EQ(garbage[0].key, world.rows[0].key);
-  EXPECT_EQ(garbage[1].key, world.rows[1].key);
+  EXPECT_EQ(garbage[0].key, world.rows[1].key);  // the first row is the session's
+  EXPECT_EQ(garbage[1].key, world.rows[2].key);
   EXPECT_TRUE(world.acknowledge(id, 2).empty());
   EXPECT_EQ(world.sessions.find(id)->acked_below, 3u);
   const std::vector<Claim> acked = world.acknowledge(id, 6);
@@ -142,6 +145,42 @@ TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
   EXPECT_EQ(world.sessions.garbage(), 3u);
   EXPECT_EQ(world.sessions.find(id)->replies.size(), 0u);
   EXPECT_EQ(world.sessions.find(id)->claims.size(), 1u);
+}
+
+TEST(Sessions, ShareARowForTheRepliesOfABatch) {
+  World world;
+  for (std::uint64_t n = 1; n <= 3; ++n) {
+    world.open(hello(n), 0);
+    world.sessions.keep({3, n}, *world.sessions.find({3, n}), 7, stored(n), world.rows);
+  }
+  world.sessions.seal(world.rows);
+  ASSERT_EQ(world.rows.size(), 4u);  // three sessions, one row of replies
+  world.acknowledge({3, 1}, 8);
+  world.close({3, 2}, false);
+  EXPECT_EQ(world.sessions.garbage(), 0u);
+  auto next = world.restart();
+  EXPECT_EQ(next->find({3, 1})->replies.size(), 1u) << "until it is acknowledged again";
+  EXPECT_EQ(next->find({3, 2}), nullptr) << "it had ended";
+  EXPECT_EQ(next->find({3, 3})->replies.at(7).revision, 3u);
+  world.acknowledge({3, 3}, 8);
+  const std::vector<Row> garbage = world.sessions.take_garbage();
+  ASSERT_EQ(garbage.size(), 1u);
+  EXPECT_EQ(garbage[0].key, world.rows[3].key);
+}
+
+TEST(Sessions, HaveNothingOfAnEarlierOneWithTheSameId) {
+  World world;
+  for (std::uint64_t n = 1; n <= 2; ++n) world.open(hello(n), 0);
+  for (std::uint64_t n = 1; n <= 2; ++n) {
+    world.sessions.keep({3, n}, *world.sessions.find({3, n}), 7, stored(n), world.rows);
+  }
+  world.sessions.seal(world.rows);
+  world.close({3, 1}, false);
+  world.open(hello(1), 1);
+  world.keep({3, 1}, 8, stored(5));
+  EXPECT_FALSE(world.restart()->find({3, 1})->replies.contains(7));
+  world.keep({3, 1}, 7, stored(6));
+  EXPECT_EQ(world.restart()->find({3, 1})->replies.at(7).revision, 6u);
 }
 
 TEST(Sessions, LeaveNoRowBehind) {
@@ -229,7 +268,8 @@ TEST(Sessions, RefuseDamagedRows) {
   for (const Row& row : world.rows) {
     EXPECT_TRUE(Sessions({}).restore(row));
     EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key + 'x', row.value})) << row.key[0];
-    EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key.substr(0, 9), row.value}));
+    EXPECT_FALSE(
+        Sessions({}).restore({Row::Kind::put, row.key.substr(0, row.key.size() - 1), row.value}));
     EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key.substr(0, 1), row.value}));
     EXPECT_FALSE(Sessions({}).restore({Row::Kind::put, row.key, row.value.substr(0, 3)}));
   }
