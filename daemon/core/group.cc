@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coming, going and being lost. Forming is in group_form.cc, what is told in group_news.cc.
-// Rows: 'g' group, 'm' group and session, 'l' group.
+// Coming, going and being lost. Forming is in group_form.cc, what is told in group_news.cc, what a
+// restart finds in group_rows.cc. Rows: 'g' group, 'm' group and session, 'l' group.
 #include "daemon/core/group.h"
 
 #include <algorithm>
@@ -33,6 +33,21 @@ std::string bounded(const std::string& detail) {
 }
 
 }  // namespace
+
+Result<void> check_policy(const RendezvousPolicy& policy) {
+  if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
+    return failure(Code::invalid_argument,
+                   "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
+                       "; min is at least 1 and at most max, and max at most " +
+                       std::to_string(limits::kWorldSize));
+  }
+  for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
+    if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
+    return failure(Code::invalid_argument, "last call, ttl and grace are 0 to " +
+                                               human(limits::kTimeoutMax) + ", not " + human(d));
+  }
+  return {};
+}
 
 Bytes group_key(char kind, const std::string& name) { return RowKey(kind).text(name).take(); }
 
@@ -283,58 +298,6 @@ void Group::finish_if_done(Moment& at) {
   facts_.phase = GroupPhase::finished;
   facts_.reason = "all members have finished";
   tell(at);
-}
-
-// ---- rows --------------------------------------------------------------------------------------
-
-Row Group::row() const { return {Row::Kind::put, group_key('g', name_), wire::encode(facts_)}; }
-
-Result<void> Group::restore(GroupFacts facts) {
-  facts_ = std::move(facts);
-  changed_ = facts_.news;
-  return {};
-}
-
-Result<void> Group::restore(const SessionId& id, GroupMember member) {
-  if (member.state > GroupMember::State::lost) {
-    return failure(Code::malformed, "damaged row of a member");
-  }
-  members_[id] = std::move(member);
-  return {};
-}
-
-Result<void> Group::restore(MemberList list) {
-  if (list.sessions.size() != list.offsets.size() || list.sessions.size() > limits::kWorldSize ||
-      (!list.offsets.empty() && list.offsets.back() >= list.encoded.size()) ||
-      !std::ranges::is_sorted(list.offsets)) {
-    return failure(Code::malformed, "damaged list of members");
-  }
-  encoded_ = std::make_shared<const Bytes>(std::move(list.encoded));
-  *list_ = std::move(list);
-  return {};
-}
-
-Result<void> Group::resume(TimePoint now) {
-  if (facts_.policy.max == 0 || (facts_.phase == GroupPhase::formed && list_->sessions.empty())) {
-    return failure(Code::malformed, "group \"" + printable(name_, limits::kNameBytes) +
-                                        "\": its rows do not fit together");
-  }
-  for (std::size_t rank = 0; rank < list_->sessions.size(); ++rank) {
-    const auto it = members_.find(list_->sessions[rank]);
-    if (it == members_.end()) continue;
-    GroupMember& member = it->second;
-    member.rank = static_cast<std::int64_t>(rank);
-    const bool here = member.state == GroupMember::State::here;
-    const bool again = here && asks(member) && facts_.phase == GroupPhase::formed;
-    if (again && !facts_.policy.quorum) member.former_rank = std::exchange(member.rank, -1);
-    if (member.state == GroupMember::State::finished || member.former_rank >= 0) ++finished_;
-  }
-  counts_ = {};
-  for (const auto& [id, member] : members_) count(member, 1);
-  for (const StoredNotice& notice : facts_.notices) {
-    if (notice.deadline > Duration::zero()) notices_end_[notice.number] = now + notice.deadline;
-  }
-  return {};
 }
 
 }  // namespace c10dd::core

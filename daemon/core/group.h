@@ -96,6 +96,12 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
+/// Of who has which rank: what else is in the list changes with each round of a quorum.
+std::uint64_t digest_of(const std::vector<SessionId>& sessions);
+
+/// invalid_argument: numbers or times that no group may have.
+Result<void> check_policy(const RendezvousPolicy& policy);
+
 /// Of a generation's members.
 struct Attendance {
   std::size_t here = 0;
@@ -158,13 +164,14 @@ class Group {
   /// Members that have ended since this was last asked.
   std::vector<SessionId> take_ended() { return std::exchange(ended_, {}); }
 
-  // ---- rows
+  // ---- rows, of which restore() and resume() refuse what this class cannot have written:
+  // malformed, naming the group
   Row row() const;
   Result<void> restore(GroupFacts facts);
   Result<void> restore(const SessionId& id, GroupMember member);
   Result<void> restore(MemberList list);
-  /// After the last row. Nobody is present, every time starts in full.
-  Result<void> resume(TimePoint now);
+  /// After the last row of a job of this revision. Nobody is present, every time starts in full.
+  Result<void> resume(Revision newest, TimePoint now);
 
   bool dirty = false;    ///< its row must be written
   bool decided = false;  ///< a generation was formed since this was last cleared
@@ -209,6 +216,12 @@ class Group {
   void forget_noticed(const SessionId& id);
   void mark_stalled(Moment& at);
   GroupNews make_news() const;
+  Failure misfit(const std::string& what) const;
+  Result<void> check_facts(Revision newest) const;
+  Result<void> check_members(Revision newest) const;
+  Result<void> check_claims() const;
+  Result<void> check_list() const;
+  Result<void> check_notices() const;
 
   std::string name_;
   GroupFacts facts_;
@@ -224,6 +237,7 @@ class Group {
   std::optional<TimePoint> last_call_;                     // when it ends
   std::map<std::uint64_t, TimePoint> notices_end_;         // by number
   std::set<std::pair<TimePoint, SessionId>> stall_times_;  // of members with a limit
+  bool has_row_ = false;                                   // its own row was restored
 };
 
 /// The rows of a group.

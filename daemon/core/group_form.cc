@@ -6,7 +6,6 @@
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"
-#include "protocol/native_wire.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
@@ -158,10 +157,7 @@ void Group::encode_list(const std::vector<std::int64_t>& previous) {
     writer.put(MemberInfo{static_cast<Rank>(rank), m.host, m.pid, m.local_rank, m.device, m.domain,
                           m.labels, m.step, previous[rank]});
   }
-  // Of who has which rank: what else is in the list changes with each round of a quorum.
-  Bytes places;
-  wire::Writer(places).put(list_->sessions);
-  list_->digest = native::fingerprint(ReadMembers::op.code, places);
+  list_->digest = digest_of(list_->sessions);
   list_->encoded = encoded;
   encoded_ = std::make_shared<const Bytes>(std::move(encoded));
 }

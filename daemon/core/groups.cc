@@ -229,9 +229,12 @@ Result<void> Groups::restore(const Row& row) {
   const char kind = row.key[0];
   const std::uint64_t high = kind == 'm' ? key.number() : 0;
   const SessionId id{high, kind == 'm' ? key.number() : 0};
-  const Failure damaged = failure(Code::malformed, "damaged row of a group");
-  if (!key.complete() || name.size() > limits::kNameBytes) return damaged;
+  const Failure damaged =
+      failure(Code::malformed, "damaged row of kind '" + std::string(1, kind) + "' of group \"" +
+                                   printable(name, limits::kNameBytes) + "\"");
+  if (!key.complete() || name.empty() || name.size() > limits::kNameBytes) return damaged;
   Group& group = groups_.try_emplace(name, name).first->second;
+  if (groups_.size() > limits::kGroupsPerJob) return damaged;
   if (kind == 'g') {
     Result<GroupFacts> facts = wire::decode<GroupFacts>(row.value);
     if (!facts) return damaged;
@@ -247,9 +250,9 @@ Result<void> Groups::restore(const Row& row) {
   return group.restore(std::move(*list));
 }
 
-Result<void> Groups::resume(TimePoint now) {
+Result<void> Groups::resume(Revision newest, TimePoint now) {
   for (auto& [name, group] : groups_) {
-    if (Result<void> good = group.resume(now); !good) return good;
+    if (Result<void> good = group.resume(newest, now); !good) return good;
     for (const auto& [id, member] : group.members()) {
       if (member.state != GroupMember::State::here) continue;
       watch(id, group, now);

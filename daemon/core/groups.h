@@ -52,7 +52,8 @@ class Groups {
     return !row.key.empty() && std::string_view("gml").find(row.key[0]) != std::string_view::npos;
   }
   Result<void> restore(const Row& row);
-  Result<void> resume(TimePoint now);
+  /// See Group::resume().
+  Result<void> resume(Revision newest, TimePoint now);
   /// The members; when their sessions end, ended() must be called.
   std::vector<SessionId> members() const;
   Revision newest() const;

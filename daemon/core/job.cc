@@ -361,12 +361,12 @@ Result<void> Job::resume(TimePoint now) {
   for (const SessionId& guest : meetings_.sessions()) {
     if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
   }
-  if (Result<void> grouped = groups_.resume(now); !grouped) return grouped;
+  if (Result<void> grouped = groups_.resume(revision_, now); !grouped) return grouped;
   for (const SessionId& member : groups_.members()) sessions_.expect(member);
   sessions_.resume(now);
   lifetimes_.resume(now);
   history_.resume(now);
-  newest = std::max({newest, meetings_.newest(), groups_.newest()});
+  newest = std::max(newest, meetings_.newest());
   if (newest <= revision_) return {};
   return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
                                       " in a job of revision " + std::to_string(revision_));

@@ -22,25 +22,11 @@ Result<void> check_names(std::string_view op, const std::string& group) {
                                              std::to_string(limits::kNameBytes));
 }
 
-Result<void> check_policy(const RendezvousPolicy& policy) {
-  if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
-    return failure(Code::invalid_argument,
-                   "join: min " + std::to_string(policy.min) + ", max " +
-                       std::to_string(policy.max) +
-                       "; min is at least 1 and at most max, and max at most " +
-                       std::to_string(limits::kWorldSize));
-  }
-  for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
-    if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
-    return failure(Code::invalid_argument, "join: last call, ttl and grace are 0 to " +
-                                               human(limits::kTimeoutMax) + ", not " + human(d));
-  }
-  return {};
-}
-
 Result<void> check_join(const Join& join) {
   if (Result<void> good = check_names("join", join.group); !good) return good;
-  if (Result<void> good = check_policy(join.policy); !good) return good;
+  if (Result<void> good = check_policy(join.policy); !good) {
+    return failure(good.error().code, "join: " + good.error().detail);
+  }
   std::size_t bytes = join.device.size() + join.domain.size();
   for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
   if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {

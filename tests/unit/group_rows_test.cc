@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of a group that do not fit together: a restart refuses them and says which group it is.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+
+#include "daemon/core/job.h"
+#include "daemon/core/row_key.h"
+#include "protocol/fields.h"
+
+namespace c10dd::core {
+namespace {
+
+using Rows = std::map<Bytes, Bytes>;
+using Phase = GroupPhase;
+using State = GroupMember::State;
+
+Join join_of(std::uint32_t min, std::uint32_t max) {
+  Join join;
+  join.group = "dp/0";
+  join.policy.min = min;
+  join.policy.max = max;
+  join.timeout = std::chrono::hours(1);
+  return join;
+}
+
+/// A job that has a group, and what a restart finds of it.
+class Story {
+ public:
+  explicit Story(std::uint64_t sessions) {
+    for (std::uint64_t i = 1; i <= sessions; ++i) {
+      Hello hello;
+      hello.session = id(i);
+      hello.host = "h" + std::to_string(i);
+      take(job_.apply(from(i), {}, hello, TimePoint{}));
+    }
+  }
+
+  static SessionId id(std::uint64_t i) { return {1, i}; }
+
+  Story& ask(std::uint64_t i, const Request& request) {
+    ++sequence_;
+    take(job_.apply(from(i), {sequence_, sequence_, sequence_, 0}, request, TimePoint{}));
+    return *this;
+  }
+
+  /// Changes the only, or the n-th, row of this kind: a GroupFacts, GroupMember or MemberList.
+  template <class T, class F>
+  Story& edit(char kind, F&& f, std::size_t n = 0) {
+    Bytes& value = at(kind, n)->second;
+    T row = wire::decode<T>(value).value();
+    f(row);
+    value = wire::encode(row);
+    return *this;
+  }
+  template <class F>
+  Story& facts(F&& f) {
+    return edit<GroupFacts>('g', f);
+  }
+  template <class F>
+  Story& member(F&& f, std::size_t n = 0) {
+    return edit<GroupMember>('m', f, n);
+  }
+  template <class F>
+  Story& list(F&& f) {
+    return edit<MemberList>('l', f);
+  }
+  Story& drop(char kind, std::size_t n = 0) {
+    rows_.erase(at(kind, n));
+    return *this;
+  }
+  Story& add(const Bytes& key, const Bytes& value) {
+    rows_[key] = value;
+    return *this;
+  }
+
+  /// What a restart says; empty: it takes the rows.
+  std::string refusal() const {
+    Job job(1, {1, 2, job_.revision()}, {});
+    for (const auto& [key, value] : rows_) {
+      const auto taken = job.restore({Row::Kind::put, key, value});
+      if (!taken) return text(taken.error());
+    }
+    const auto resumed = job.resume(TimePoint{});
+    return resumed ? "" : text(resumed.error());
+  }
+
+ private:
+  static Origin from(std::uint64_t i) { return {id(i), "", Access::admin, 0, i}; }
+  static std::string text(const Failure& failure) {
+    return (failure.code == Code::malformed ? "malformed: " : "another code: ") + failure.detail;
+  }
+
+  Rows::iterator at(char kind, std::size_t n) {
+    return std::next(rows_.lower_bound(Bytes(1, kind)), static_cast<std::ptrdiff_t>(n));
+  }
+  void take(const Effects& effects) {
+    for (const Row& row : effects.rows) {
+      if (row.kind == Row::Kind::put) rows_[row.key] = row.value;
+      if (row.kind == Row::Kind::erase) rows_.erase(row.key);
+    }
+  }
+
+  Job job_{1, {1, 1, 0}, {}};
+  Rows rows_;
+  std::uint64_t sequence_ = 0;
+};
+
+/// Two at work, a third that waits, and a notice that names the second.
+Story formed() {
+  Story story(3);
+  story.ask(1, join_of(2, 2)).ask(2, join_of(2, 2)).ask(3, join_of(2, 2));
+  story.ask(1, Notify{"dp/0", Notice::Kind::drain, {1}, "", std::chrono::seconds(9), "why"});
+  return story;
+}
+
+/// Nobody has a place yet.
+Story forming() { return std::move(Story(2).ask(1, join_of(3, 3)).ask(2, join_of(3, 3))); }
+
+void expect_refused(const Story& story, const std::string& why) {
+  const std::string text = story.refusal();
+  EXPECT_EQ(text.find("malformed: "), 0U) << "[" << text << "] instead of: " << why;
+  EXPECT_NE(text.find("group \"dp/0\""), text.npos) << text;
+  EXPECT_NE(text.find(why), text.npos) << text;
+}
+
+TEST(GroupRowsTest, WhatItWroteIsTaken) {
+  EXPECT_EQ(formed().refusal(), "");
+  EXPECT_EQ(forming().refusal(), "");
+  const Leave finish{"dp/0", 0, Leave::Kind::finish, ""};
+  EXPECT_EQ(formed().ask(2, Acknowledge{"dp/0", 1}).refusal(), "");
+  EXPECT_EQ(formed().ask(2, Leave{"dp/0", 0, Leave::Kind::fail, "nan"}).refusal(), "");
+  EXPECT_EQ(formed().ask(1, finish).refusal(), "");
+  EXPECT_EQ(formed().ask(1, finish).ask(1, join_of(2, 2)).refusal(), "");
+  EXPECT_EQ(formed().ask(1, finish).ask(1, join_of(2, 2)).ask(2, finish).refusal(), "");
+  EXPECT_EQ(forming().ask(1, finish).refusal(), "") << "it had no place";
+}
+
+/// Who is alone may say another policy; until the next round the list is of the one before.
+TEST(GroupRowsTest, AListMayBeOlderThanThePolicy) {
+  const Leave finish{"dp/0", 0, Leave::Kind::finish, ""};
+  for (const bool quorum : {false, true}) {
+    Join alone = join_of(2, 2);
+    alone.round = 1;
+    alone.policy.quorum = quorum;
+    Story story(3);
+    for (const std::uint64_t i : {1, 2, 3}) story.ask(i, join_of(3, 3));
+    EXPECT_EQ(story.ask(2, finish).ask(3, finish).ask(1, alone).refusal(), "");
+  }
+}
+
+TEST(GroupRowsTest, ItsOwnRow) {
+  const auto refused = [](const auto& edit, const char* why) {
+    Story story = formed();
+    expect_refused(story.facts(edit), why);
+  };
+  expect_refused(formed().drop('g'), "its own row is lost");
+  refused([](GroupFacts& g) { g.policy.min = 0; }, "min is at least 1");
+  refused([](GroupFacts& g) { g.policy.min = 3; }, "min is at least 1 and at most max");
+  refused([](GroupFacts& g) { g.policy.max = limits::kWorldSize + 1; }, "max at most");
+  refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last call, ttl and grace");
+  refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
+  refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "in no phase");
+  refused([](GroupFacts& g) { g.news = 1'000; }, "news of revision 1000 in a job of revision");
+  refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
+  refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
+  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; }, "a list of 2, min 1, max 1");
+  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; }, "a list of 2, min 3, max 3");
+  refused([](GroupFacts& g) { g.phase = Phase::finished; }, "where all have finished");
+  Story early = forming();
+  expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }), "of nobody");
+}
+
+TEST(GroupRowsTest, ItsMembers) {
+  const auto refused = [](const auto& edit, const char* why, std::size_t n = 0) {
+    Story story = formed();
+    expect_refused(story.member(edit, n), why);
+  };
+  const auto ended = [](GroupMember& m) {
+    m.state = State::lost;
+    m.asked = false;
+  };
+  refused([](GroupMember& m) { m.state = static_cast<State>(4); }, "the row of a member is none");
+  refused([](GroupMember& m) { m.joined = 0; }, "the row of a member is none");
+  refused([](GroupMember& m) { m.asked = false; }, "the row of a member is none");
+  refused([](GroupMember& m) { m.state = State::left; }, "the row of a member is none");
+  refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "the row of a member is none");
+  refused([](GroupMember& m) { m.joined = 1'000; }, "a member of revision 1000");
+  refused([](GroupMember& m) { m.asked_in = 2; }, "a member asked in round 2 of 1");
+  refused([](GroupMember& m) { m.joined = 2; }, "two members have joined at once");
+  refused(ended, "a member has ended and has no rank", 2);
+  expect_refused(formed().drop('m'), "a rank of its list is no member");
+  Story all = formed();
+  all.facts([](GroupFacts& g) { g.notices.clear(); });
+  expect_refused(all.member(ended).member(ended, 1), "a generation that all have left");
+  const Bytes nobody = RowKey('m').text("dp/0").number(0).number(0).take();
+  expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "the row of a member is none");
+}
+
+TEST(GroupRowsTest, ClaimedRanks) {
+  const auto claim = [](std::int64_t rank) {
+    return [rank](GroupMember& m) { m.claimed_rank = rank; };
+  };
+  EXPECT_EQ(forming().member(claim(1)).member(claim(0), 1).refusal(), "");
+  expect_refused(forming().member(claim(1)), "some claim a rank, some do not");
+  expect_refused(forming().member(claim(1)).member(claim(1), 1), "two claim the same rank");
+  expect_refused(forming().member(claim(3)), "rank 3 is claimed");
+  expect_refused(forming().member([](GroupMember& m) { m.claimed_rank = m.spare = true; }),
+                 "rank 1 is claimed");
+  Story wide = forming();
+  expect_refused(wide.member(claim(1)).facts([](GroupFacts& g) { g.policy.max = 4; }),
+                 "rank 1 is claimed");
+}
+
+TEST(GroupRowsTest, ItsList) {
+  const auto refused = [](const auto& edit, const char* why) {
+    Story story = formed();
+    expect_refused(story.list(edit), why);
+  };
+  expect_refused(formed().drop('l'), "a list of 0 in round 1");
+  refused([](MemberList& l) { l.sessions.pop_back(); }, "its list cannot be read");
+  refused([](MemberList& l) { l.offsets[0] = 1; }, "its list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 0; }, "its list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] += 1; }, "its list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 1'000'000; }, "its list cannot be read");
+  refused([](MemberList& l) { l.encoded.pop_back(); }, "its list cannot be read");
+  refused([](MemberList& l) { l.encoded[4] = 1; }, "its list cannot be read");
+  refused([](MemberList& l) { l.sessions[1] = l.sessions[0]; }, "a member has two ranks");
+  refused([](MemberList& l) { std::swap(l.sessions[0], l.sessions[1]); }, "another digest");
+  const auto stranger = [](MemberList& l) {
+    l.sessions[1] = Story::id(9);
+    l.digest = digest_of(l.sessions);
+  };
+  refused(stranger, "a rank of its list is no member");
+  Story early = forming();
+  expect_refused(
+      early.add(group_key('l', "dp/0"), wire::encode(MemberList{{Story::id(1)}, {0}, 0, ""})),
+      "its list cannot be read");
+}
+
+TEST(GroupRowsTest, ItsNotices) {
+  const auto refused = [](const auto& edit, const char* why) {
+    Story story = formed();
+    expect_refused(story.facts([&](GroupFacts& g) { edit(g.notices[0]); }), why);
+  };
+  const auto too_many = [](GroupFacts& g) {
+    while (g.notices.size() <= limits::kNotices) {
+      g.notices.push_back(g.notices.back());
+      g.notices_made = ++g.notices.back().number;
+    }
+  };
+  refused([](StoredNotice& n) { n.number = 0; }, "notice 0 of 1");
+  refused([](StoredNotice& n) { n.number = 2; }, "notice 2 of 1");
+  refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); }, "notice 1 has");
+  refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has another kind");
+  refused([](StoredNotice& n) { n.deadline = Duration::max(); }, "notice 1 has another kind");
+  refused([](StoredNotice& n) { n.members.clear(); }, "names nobody");
+  refused([](StoredNotice& n) { n.members.push_back(n.members[0]); }, "names nobody, or somebody");
+  refused([](StoredNotice& n) { n.acknowledged = {{1, 2}, {1, 2}}; }, "somebody twice");
+  refused([](StoredNotice& n) { n.members = {Story::id(9)}; }, "names who is not here");
+  expect_refused(formed().facts(too_many), "too many notices");
+  expect_refused(formed().facts([](GroupFacts& g) {
+    g.notices.push_back(g.notices.back());
+    g.notices_made = 2;
+  }),
+                 "notice 1 of 2");
+}
+
+TEST(GroupRowsTest, BytesThatAreNoRow) {
+  for (const char kind : {'g', 'm', 'l'}) {
+    Bytes key = group_key(kind, "dp/0");
+    if (kind == 'm') key = member_key("dp/0", Story::id(1));
+    const std::string text = formed().add(key, Bytes(7, '\xFF')).refusal();
+    EXPECT_EQ(text,
+              "malformed: damaged row of kind '" + std::string(1, kind) + "' of group \"dp/0\"");
+    EXPECT_NE(formed().add(key + "x", "").refusal(), "");
+  }
+  EXPECT_NE(formed().add(group_key('g', ""), wire::encode(GroupFacts{})).refusal(), "");
+  EXPECT_NE(formed().add(group_key('g', std::string(256, 'g')), "").refusal(), "");
+}
+
+}  // namespace
+}  // namespace c10dd::core
