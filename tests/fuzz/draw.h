@@ -7,6 +7,7 @@
 #include <boost/describe/enumerators.hpp>
 #include <limits>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "protocol/fields.h"
@@ -50,34 +51,44 @@ inline constexpr Duration kDurations[] = {Duration(0),
                                           Duration::max(),
                                           Duration::min()};
 
+// Members meet where they name the same group and give the same policy.
+inline constexpr std::string_view kGroups[] = {"a", "b"};
+inline constexpr std::string_view kWorlds[] = {"", "a", "b"};
+inline constexpr Duration kCall = std::chrono::milliseconds(100);
+inline constexpr RendezvousPolicy kPolicies[] = {
+    {1, 2, Duration(0), Duration(0), Duration(0), false},
+    {2, 2, Duration(0), Duration(0), Duration(0), false},
+    {2, 3, kCall, Duration(0), Duration(0), false},
+    {1, 4, kCall, Duration(0), Duration(0), false},
+    {3, 3, kCall, std::chrono::seconds(1), std::chrono::seconds(1), false},
+    {1, 3, kCall, Duration(0), Duration(0), true},
+    {2, 4, kCall, Duration(0), Duration(0), true},
+};
+constexpr std::uint8_t kNoRank = 0xA0;  // bytes below mean -1 where a rank may be left open
+
+/// The texts that a field is drawn from, by its name.
+constexpr std::span<const std::string_view> texts_of(std::string_view field) {
+  if (field == "group") return kGroups;
+  if (field == "world") return kWorlds;
+  return kTexts;
+}
+
 class Draw {
  public:
   explicit Draw(Input& in) : in_(in) {}
 
   template <class T>
-  requires(std::is_integral_v<T>) void fill(T& value) {
-    constexpr std::int64_t kEdges[] = {-1,   8,      16,      255,     1'023,     1'024, 1'025,
-                                       4096, 65'536, 131'071, 131'072, 1'048'577, -2};
-    const std::uint8_t b = in_.byte();
-    if (b < 0xE0) {
-      value = static_cast<T>(b & 7);
-    } else if (b == 0xFD) {
-      value = static_cast<T>(in_.number());
-    } else if (b == 0xFE) {
-      value = std::numeric_limits<T>::min();
-    } else if (b == 0xFF) {
-      value = std::numeric_limits<T>::max();
-    } else {
-      value = static_cast<T>(kEdges[(b - 0xE0U) % std::size(kEdges)]);
-    }
-  }
+  requires(std::is_integral_v<T>) void fill(T& value) { value = integer<T>(in_.byte()); }
   void fill(bool& value) { value = in_.byte() % 2 != 0; }
   template <class T>
   requires(std::is_enum_v<T>) void fill(T& value) {
-    using Enumerators = boost::describe::describe_enumerators<T>;
     const std::uint8_t b = in_.byte();
+    std::size_t known = 5;
+    if constexpr (boost::describe::has_describe_enumerators<T>::value) {
+      known = boost::mp11::mp_size<boost::describe::describe_enumerators<T>>::value;
+    }
     // What is on the wire may be no enumerator.
-    value = static_cast<T>(b < 0xF0 ? b % boost::mp11::mp_size<Enumerators>::value : b);
+    value = static_cast<T>(b < 0xF0 ? b % known : b);
   }
   void fill(Code& value) { value = static_cast<Code>(in_.below(std::size(kCodes) + 2)); }
   void fill(MissingRank::Cause& value) { value = static_cast<MissingRank::Cause>(in_.below(8)); }
@@ -88,10 +99,10 @@ class Draw {
     fill(stamp.epoch);
     fill(stamp.revision);
   }
-  void fill(std::string& bytes) {
+  void fill(std::string& bytes, std::span<const std::string_view> texts = kTexts) {
     const std::uint8_t b = in_.byte();
     if (b < 0xF0) {
-      bytes = kTexts[b % std::size(kTexts)];
+      bytes = texts[b % texts.size()];
     } else if (b < 0xFC) {
       bytes = in_.bytes(in_.byte());
     } else {
@@ -118,10 +129,17 @@ class Draw {
       fill(map[name]);
     }
   }
+  void fill(RendezvousPolicy& policy) {
+    const std::uint8_t b = in_.byte();
+    if (b < 0xF0) {
+      policy = kPolicies[b % std::size(kPolicies)];
+    } else {
+      fill_fields(policy);
+    }
+  }
   template <wire::Described T>
   void fill(T& value) {
-    using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
-    boost::mp11::mp_for_each<Fields>([&](auto field) { fill(value.*field.pointer); });
+    fill_fields(value);
   }
 
   /// Few, so that they meet; none is zero.
@@ -151,6 +169,33 @@ class Draw {
   }
 
  private:
+  template <class T>
+  T integer(std::uint8_t b) {
+    constexpr std::int64_t kEdges[] = {-1,   8,      16,      255,     1'023,     1'024, 1'025,
+                                       4096, 65'536, 131'071, 131'072, 1'048'577, -2};
+    if (b < 0xE0) return static_cast<T>(b & 7);
+    if (b == 0xFD) return static_cast<T>(in_.number());
+    if (b == 0xFE) return std::numeric_limits<T>::min();
+    if (b == 0xFF) return std::numeric_limits<T>::max();
+    return static_cast<T>(kEdges[(b - 0xE0U) % std::size(kEdges)]);
+  }
+  template <class T>
+  void fill_fields(T& value) {
+    using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
+    boost::mp11::mp_for_each<Fields>([&](auto field) {
+      auto& member = value.*field.pointer;
+      if constexpr (std::is_same_v<decltype(member), std::string&>) {
+        fill(member, texts_of(field.name));
+      } else if constexpr (std::is_same_v<decltype(member), std::int64_t&>) {
+        const bool open = std::string_view(field.name) == "rank";
+        const std::uint8_t b = in_.byte();
+        member = open && b < kNoRank ? -1 : integer<std::int64_t>(b);
+      } else {
+        fill(member);
+      }
+    });
+  }
+
   Input& in_;
 };
 

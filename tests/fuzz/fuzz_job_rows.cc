@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job's own rows, damaged: bytes changed, rows lost, values exchanged, strange rows added. The
-// job refuses them, or works on and stores what it can load again.
+// A job's own rows, damaged: bytes changed, rows lost, values exchanged, strange rows added, fields
+// of groups changed. The job refuses them, or works on and stores what it can load again.
+#include "protocol/fields.h"
 #include "tests/fuzz/job_world.h"
 
 namespace {
@@ -13,8 +14,38 @@ Rows::iterator any_row(Rows& rows, Input& in) {
   return std::next(rows.begin(), static_cast<std::ptrdiff_t>(in.below(rows.size())));
 }
 
+/// Another value for one field, which the bytes alone would seldom hit.
+template <class T>
+Bytes with_other_field(const Bytes& value, Input& in) {
+  auto row = c10dd::wire::decode<T>(value);
+  if (!row) return value;
+  T other;
+  c10dd::fuzz::Draw(in).fill(other);
+  using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
+  std::size_t choice = in.below(boost::mp11::mp_size<Fields>::value);
+  boost::mp11::mp_for_each<Fields>([&](auto field) {
+    if (choice-- == 0) (*row).*field.pointer = other.*field.pointer;
+  });
+  return c10dd::wire::encode(*row);
+}
+
+/// Nothing where there is no group.
+void damage_group(Rows& rows, Input& in) {
+  std::vector<Rows::iterator> of_groups;
+  for (auto row = rows.begin(); row != rows.end(); ++row) {
+    const bool owned = c10dd::core::Groups::owns({c10dd::Row::Kind::put, row->first, {}});
+    if (owned) of_groups.push_back(row);
+  }
+  if (of_groups.empty()) return;
+  auto& [key, value] = *of_groups[in.byte() % of_groups.size()];
+  if (key[0] == 'g') value = with_other_field<c10dd::core::GroupFacts>(value, in);
+  if (key[0] == 'm') value = with_other_field<c10dd::core::GroupMember>(value, in);
+  if (key[0] == 'l') value = with_other_field<c10dd::core::MemberList>(value, in);
+}
+
 void damage(Rows& rows, Input& in) {
-  const std::size_t choice = in.below(6);
+  const std::size_t choice = in.below(7);
+  if (choice == 6) return damage_group(rows, in);
   if (rows.empty() || choice == 0) {
     Bytes key(in.text());
     rows[std::move(key)] = in.text();

@@ -261,7 +261,7 @@ void JobWorld::restart() {
   }
 }
 
-/// Both hold the same keys and queues. Asking changes both.
+/// Both hold the same keys, queues and lists of members. Asking changes both.
 void JobWorld::compare_with(core::Job& restored) {
   const auto ask = [&](core::Job& job, const Request& request) {
     core::Origin from;
@@ -286,6 +286,7 @@ void JobWorld::compare_with(core::Job& restored) {
   const Answer page = same(List{});
   if (page) same(MultiGet{std::get<KeyPage>(*page).keys, Duration{0}});
   for (const char* queue : {"a", "b", "ab", "world"}) same(QueueLength{queue});
+  for (const std::string_view group : kGroups) same(ReadMembers{std::string(group), 0, 0});
 }
 
 bool JobWorld::replace(Rows rows) {

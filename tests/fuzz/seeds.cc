@@ -11,7 +11,7 @@
 #include "protocol/native_wire.h"
 #include "store/chain.h"
 #include "store/high_water.h"
-#include "tests/fuzz/undraw.h"
+#include "tests/fuzz/group_stories.h"
 #include "tests/unit/wire_samples.h"
 
 namespace {
@@ -187,6 +187,50 @@ void add_stories(Seeds& seeds) {
   }
 }
 
+/// The group stories as decisions, then a commit, a restart and the second half again; as damage;
+/// and as what goes over the wires.
+void add_group_stories(Seeds& seeds) {
+  using c10dd::fuzz::decisions;
+  std::mt19937_64 random(3);
+  std::size_t number = 0;
+  for (const auto& story : c10dd::fuzz::group_stories()) {
+    Bytes stream(native::kMagic);
+    std::size_t part = 0;
+    const std::string name = "group_" + std::to_string(number++) + "_";
+    for (const c10dd::fuzz::Deed& deed : story) {
+      if (const auto* request = std::get_if<c10dd::Request>(&deed.does)) {
+        native::encode_request(stream, {}, *request);
+        const std::string op(info_of(*request).name);
+        seeds.add("json_wire", name + std::to_string(part++),
+                  op + "\n" + c10dd::json::encode_request(*request));
+      }
+    }
+    seeds.add("native_wire", name + "stream", stream);
+    for (std::size_t n = story.size(); n > 3; n = n * 3 / 4) {
+      const std::span told = std::span(story).first(n);
+      const Bytes all = decisions(told);
+      const Bytes commit_and_restart("\0\2\xFF\0\3", 5);
+      seeds.add("job_requests", name + std::to_string(n),
+                Bytes(1, '\0') + all + commit_and_restart + decisions(told.subspan(n / 2)));
+      InputWriter damaged;
+      damaged.byte(0).byte(n).bytes(all).byte(1);
+      damaged.byte(6).byte(random() & 0x7F).byte(random() & 0x7F).byte(random() & 0x7F);
+      seeds.add("job_rows", name + std::to_string(n), damaged.bytes(all).take());
+    }
+  }
+}
+
+/// Every operation's answer.
+void add_answers(Seeds& seeds) {
+  std::mt19937_64 random(4);
+  for (std::size_t op = 0; op < std::variant_size_v<c10dd::Request>; ++op) {
+    InputWriter answer;
+    answer.byte(op).byte(0);
+    for (int n = 0; n < 64; ++n) answer.byte(random() & 0x7F);
+    seeds.add("json_answer", "answer_" + std::to_string(op), answer.take());
+  }
+}
+
 /// Decisions: any bytes will do.
 void add_random(Seeds& seeds) {
   std::mt19937_64 random(1);
@@ -216,6 +260,8 @@ int main(int argc, char** argv) {
   add_files(seeds);
   add_directory(seeds);
   add_stories(seeds);
+  add_group_stories(seeds);
+  add_answers(seeds);
   add_random(seeds);
   if (!seeds.good()) std::fprintf(stderr, "fuzz_seeds: cannot write into %s\n", argv[1]);
   return seeds.good() ? 0 : 1;

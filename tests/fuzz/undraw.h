@@ -33,10 +33,10 @@ class Undraw {
     put(stamp.epoch);
     put(stamp.revision);
   }
-  void put(const std::string& bytes) {
-    const auto* const found = std::find(std::begin(kTexts), std::end(kTexts), bytes);
-    if (found != std::end(kTexts)) {
-      out_.byte(static_cast<std::size_t>(found - std::begin(kTexts)));
+  void put(const std::string& bytes, std::span<const std::string_view> texts = kTexts) {
+    const auto found = std::ranges::find(texts, bytes);
+    if (found != texts.end()) {
+      out_.byte(static_cast<std::size_t>(found - texts.begin()));
     } else {
       C10DD_ASSERT(bytes.size() < 256);
       out_.byte(0xF0).byte(bytes.size()).bytes(bytes);
@@ -56,10 +56,24 @@ class Undraw {
       put(value);
     }
   }
+  void put(const RendezvousPolicy& policy) {
+    const auto* const found = std::find(std::begin(kPolicies), std::end(kPolicies), policy);
+    C10DD_ASSERT(found != std::end(kPolicies));
+    out_.byte(static_cast<std::size_t>(found - std::begin(kPolicies)));
+  }
   template <wire::Described T>
   void put(const T& value) {
     using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
-    boost::mp11::mp_for_each<Fields>([&](auto field) { put(value.*field.pointer); });
+    boost::mp11::mp_for_each<Fields>([&](auto field) {
+      const auto& member = value.*field.pointer;
+      if constexpr (std::is_same_v<decltype(member), const std::string&>) {
+        put(member, texts_of(field.name));
+      } else if constexpr (std::is_same_v<decltype(member), const std::int64_t&>) {
+        put_signed(member, std::string_view(field.name) == "rank");
+      } else {
+        put(member);
+      }
+    });
   }
   void put(const Request& request) {
     out_.byte(request.index());
@@ -67,6 +81,16 @@ class Undraw {
   }
 
  private:
+  void put_signed(std::int64_t value, bool may_be_open) {
+    if (may_be_open && value >= 0 && value < 8) {
+      out_.byte(kNoRank + static_cast<std::size_t>(value));
+    } else if (may_be_open && value == -1) {
+      out_.byte(0);
+    } else {
+      put(value);
+    }
+  }
+
   InputWriter& out_;
 };
 
