@@ -152,7 +152,10 @@ const Answer* JobWorld::apply(const SessionId& session, core::CallId call, const
     }
     const auto asked = asked_.find(key);
     const bool changed = effects.revision > before && effects.replies.back().kind == OpKind::write;
-    if (changed && op.dedup == Dedup::reply && asked != asked_.end() && !asked->second.first) {
+    // A call of any number may stand where another had been, which had changed nothing.
+    const bool same = asked != asked_.end() && asked->second.fingerprint == call.fingerprint &&
+                      info_of(asked->second.request).code == op.code;
+    if (changed && op.dedup == Dedup::reply && same && !asked->second.first) {
       asked->second.first = wire_form(op.code, *direct_);
       asked->second.revision = effects.revision;
     }
