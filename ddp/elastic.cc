@@ -59,11 +59,12 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
   for (bool first = true;; first = false) {
     if (!first) membership->next(state.step);
     const Generation generation = membership->generation();
-    const std::uint64_t before = state.step;
+    std::uint64_t before = state.step;
     bool regroup = false;
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
+      before = state.step;  // what was given is no step of this generation
       ElasticTurn turn{*group, generation, *membership};
       if (body(turn)) {
         group->shutdown();
