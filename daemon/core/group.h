@@ -157,8 +157,8 @@ class Group {
   Failure stale(std::uint64_t generation) const;
   /// Why the generation is over, naming the lost ranks.
   Failure broken() const;
-  /// "2 of at least 4 have joined: ..."; for a join that timed out.
-  Failure overdue(const SessionId& id, Duration timeout) const;
+  /// "2 of at least 4 members have joined ...", and who has not; for joins that time out.
+  Failure shortage() const;
   MissingRank describe(Rank rank) const;
 
   /// Members that have ended since this was last asked.
@@ -216,6 +216,7 @@ class Group {
   void forget_noticed(const SessionId& id);
   void mark_stalled(Moment& at);
   GroupNews make_news() const;
+  std::vector<Rank> awaited() const;
   Failure misfit(const std::string& what) const;
   Result<void> check_facts(Revision newest) const;
   Result<void> check_members(Revision newest) const;

@@ -28,6 +28,12 @@ std::vector<RankRange> ranges(std::vector<Rank> ranks) {
   return folded;
 }
 
+MissingRank unknown(Rank rank) {
+  MissingRank about;
+  about.rank = rank;
+  return about;
+}
+
 }  // namespace
 
 std::optional<Joined> Group::place(const SessionId& id, std::uint64_t after_round) const {
@@ -98,8 +104,7 @@ const GroupMember* Group::holder(Rank rank) const {
 }
 
 MissingRank Group::describe(Rank rank) const {
-  MissingRank about;
-  about.rank = rank;
+  MissingRank about = unknown(rank);
   const GroupMember* m = holder(rank);
   if (m == nullptr) return about;
   about.host = m->host;
@@ -167,18 +172,16 @@ GroupNews Group::make_news() const {
   return news;
 }
 
-Failure Group::overdue(const SessionId& id, Duration timeout) const {
+Failure Group::shortage() const {
   const RendezvousPolicy& policy = facts_.policy;
-  std::string text = "rendezvous \"" + printable(name_, limits::kNameBytes) +
-                     "\" timed out after " + human(timeout) + ": " + std::to_string(usable()) +
-                     " of at least " + std::to_string(policy.min) + " members have joined";
+  std::string text = std::to_string(usable()) + " of at least " + std::to_string(policy.min) +
+                     " members have joined";
   std::size_t shown = 0;
-  for (const auto& [other, m] : members_) {
+  for (const auto& [id, m] : members_) {
     if (shown == kDescribed) break;
     if (m.state != GroupMember::State::here || !asks(m)) continue;
     text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes) + ":" +
-            std::to_string(m.pid) + (other == id ? " (this one)" : "") +
-            (m.spare ? " (spare)" : "");
+            std::to_string(m.pid) + (m.spare ? " (spare)" : "");
   }
   if (shown > 0) text += counts_.asking > shown ? ", ...)" : ")";
   Failure result = failure(Code::timed_out, std::move(text));
@@ -187,28 +190,32 @@ Failure Group::overdue(const SessionId& id, Duration timeout) const {
                      std::to_string(size()) + " members at work, max is " +
                      std::to_string(policy.max) + ": a newcomer gets in when they join again";
   }
-  const auto missing = [&](MissingRank about) {
-    if (result.missing.size() == limits::kMissingNamed) return;
-    result.missing.push_back(about);
-    if (result.missing.size() <= kDescribed) result.detail += "; " + sentence(about);
-  };
-  if (counts_.claims > 0) {
-    std::vector<bool> here(policy.max);
-    for (const auto& [other, m] : members_) {
-      if (asks(m) && m.claimed_rank >= 0) here[static_cast<std::size_t>(m.claimed_rank)] = true;
-    }
-    for (Rank rank = 0; rank < policy.max; ++rank) {
-      MissingRank unknown;
-      unknown.rank = rank;
-      if (!here[rank]) missing(unknown);
-    }
-  } else if (facts_.phase == GroupPhase::broken) {
-    for (Rank rank = 0; rank < size(); ++rank) {
-      const GroupMember* m = find(list_->sessions[rank]);
-      if (m == nullptr || !asks(*m)) missing(describe(rank));
+  for (const Rank rank : awaited()) {
+    result.missing.push_back(counts_.claims > 0 ? unknown(rank) : describe(rank));
+    if (result.missing.size() <= kDescribed) {
+      result.detail += "; " + sentence(result.missing.back());
     }
   }
   return result;
+}
+
+/// The ranks whose join would be needed, as many as are named: those that nobody claims, or those
+/// of a broken generation that have not come again.
+std::vector<Rank> Group::awaited() const {
+  std::vector<bool> here(counts_.claims > 0                   ? facts_.policy.max
+                         : facts_.phase == GroupPhase::broken ? size()
+                                                              : 0);
+  for (const auto& [id, m] : members_) {
+    const std::int64_t rank = counts_.claims > 0 ? m.claimed_rank : m.rank;
+    if (asks(m) && rank >= 0 && static_cast<std::size_t>(rank) < here.size()) {
+      here[static_cast<std::size_t>(rank)] = true;
+    }
+  }
+  std::vector<Rank> missing;
+  for (Rank rank = 0; rank < here.size() && missing.size() < limits::kMissingNamed; ++rank) {
+    if (!here[rank]) missing.push_back(rank);
+  }
+  return missing;
 }
 
 // ---- notices and progress ----------------------------------------------------------------------

@@ -294,7 +294,8 @@ void Job::give_up_overdue(Step& step) {
   std::stable_partition(overdue.begin(), overdue.end(), [](const Pending::Waiter& waiter) {
     return !std::holds_alternative<FollowGroup>(waiter.request);
   });
-  for (const Pending::Waiter& waiter : overdue) give_up(step, waiter);
+  const Shortages shortages = shortages_of(overdue);
+  for (const Pending::Waiter& waiter : overdue) give_up(step, waiter, shortages);
   if (step.out.rows.size() > rows) settle(step, Ping::op, std::nullopt);
   release(step);
 }

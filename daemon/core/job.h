@@ -5,7 +5,9 @@
 // can be replayed. Life: restore() each row, resume(), then apply/disconnect/tick in any order.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <string>
 
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
@@ -147,7 +149,9 @@ class Job {
   Maybe block(Step& step, const Request& request, std::vector<Bytes> tokens, Duration timeout);
   Maybe wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
                       Duration timeout);
-  void give_up(Step& step, const Pending::Waiter& waiter);
+  using Shortages = std::map<std::string, Failure>;  // by group
+  Shortages shortages_of(const std::vector<Pending::Waiter>& overdue) const;
+  void give_up(Step& step, const Pending::Waiter& waiter, const Shortages& shortages);
   void give_up_overdue(Step& step);
   struct Everybody everybody(TimePoint now) const;
   template <class Op>

@@ -147,7 +147,9 @@ void Job::settle_groups(Step& step) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();
     const bool untold = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
-    if (!untold) step.fired.push_back(group_token(group.name()));
+    const Bytes token = group_token(group.name());
+    const bool told = !step.fired.empty() && step.fired.back() == token;  // many may leave at once
+    if (!untold && !told) step.fired.push_back(token);
     break_meetings(step, group);
     if (change.ended) {
       step.out.events.push_back(GenerationEnded{group.name(), facts.generation, facts.reason});

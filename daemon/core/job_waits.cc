@@ -37,6 +37,12 @@ Result<void> check_meeting(const Op& op) {
   return {};
 }
 
+Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
+  shortage.detail = "rendezvous \"" + printable(join.group, limits::kNameBytes) +
+                    "\" timed out after " + human(timeout) + ": " + shortage.detail;
+  return shortage;
+}
+
 }  // namespace
 
 MeetingKey meeting_key(const Barrier& b) {
@@ -258,13 +264,27 @@ Answer Job::changes_for(const Watch& watch, Revision& observed) const {
   return ReplyBody(std::move(changes));
 }
 
+/// Of each group that one of these waits to join, as it is before any of them is taken out: those
+/// who time out together were all there.
+Job::Shortages Job::shortages_of(const std::vector<Pending::Waiter>& overdue) const {
+  Shortages all;
+  for (const Pending::Waiter& waiter : overdue) {
+    const auto* join = std::get_if<Join>(&waiter.request);
+    if (join == nullptr || all.contains(join->group)) continue;
+    all.emplace(join->group, groups_.find(join->group)->shortage());
+  }
+  return all;
+}
+
 Everybody Job::everybody(TimePoint now) const { return {sessions_, meetings_, groups_, now}; }
 
 /// The time of a blocked request is over. What it takes with it: a meeting, which is broken for all
 /// who came and all who will, or its wish to join.
-void Job::give_up(Step& step, const Pending::Waiter& waiter) {
+void Job::give_up(Step& step, const Pending::Waiter& waiter, const Shortages& shortages) {
   Revision observed = 0;
-  Answer reason = overdue(waiter, observed, step.now);
+  const auto* const join = std::get_if<Join>(&waiter.request);
+  Answer reason = join != nullptr ? join_overdue(*join, waiter.timeout, shortages.at(join->group))
+                                  : overdue(waiter, observed, step.now);
   const auto breaks = [&](const MeetingKey& key) {
     if (meetings_.find(key)->complete) return;
     Failure recorded = reason.error();
@@ -277,7 +297,8 @@ void Job::give_up(Step& step, const Pending::Waiter& waiter) {
   };
   if (const auto* b = std::get_if<Barrier>(&waiter.request)) breaks(meeting_key(*b));
   if (const auto* e = std::get_if<Exchange>(&waiter.request)) breaks(meeting_key(*e));
-  if (const auto* join = std::get_if<Join>(&waiter.request)) {
+  if (join != nullptr) {
+    observed = groups_.find(join->group)->changed();
     Moment at = step.moment();
     groups_.withdraw(waiter.session, join->group, "its join timed out", at);
     settle_groups(step);
@@ -302,7 +323,7 @@ Answer Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint
   if (const auto* join = std::get_if<Join>(&waiter.request)) {
     const Group& group = *groups_.find(join->group);
     observed = std::max(observed, group.changed());
-    return group.overdue(waiter.session, waiter.timeout);
+    return join_overdue(*join, waiter.timeout, group.shortage());
   }
   if (const auto* follow = std::get_if<FollowGroup>(&waiter.request)) {
     const Group& group = *groups_.find(follow->group);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What those who follow a group are told, where scripts do not reach: many at once, and two changes
-// in one tick.
+// What those who join or follow a group are told, where scripts do not reach: many at once, and two
+// changes in one tick.
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <ctime>
 
 #include "daemon/core/job.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -66,6 +67,30 @@ TEST(GroupNewsTest, TellingAllIsLinear) {
     told += news.phase == GroupPhase::formed && news.size == kMembers ? 1 : 0;
   }
   EXPECT_EQ(told, kMembers);
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 3) << "looking at every member for each of them takes minutes";
+}
+
+TEST(GroupNewsTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
+  constexpr std::uint32_t kMembers = 16'384;
+  Crowd crowd(kMembers);
+  Join join = join_of(kMembers, kMembers);
+  join.policy.ttl = limits::kMemberTtlMax;
+  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join);
+  crowd.ask(77, Goodbye{});
+  join.round = 1;
+  join.timeout = std::chrono::seconds(1);
+  for (std::uint64_t i = 1; i <= kMembers; ++i) {
+    if (i != 77) crowd.ask(i, join);
+  }
+  const std::clock_t start = std::clock();
+  const Effects effects = crowd.tick(std::chrono::seconds(2));
+  EXPECT_EQ(effects.replies.size(), kMembers - 1);
+  for (const Reply& reply : effects.replies) {
+    ASSERT_FALSE(reply.answer);
+    ASSERT_EQ(reply.answer.error().missing.size(), 1U) << reply.answer.error().detail;
+    ASSERT_EQ(reply.answer.error().missing[0].rank, 76U);
+  }
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_LT(seconds, 3) << "looking at every member for each of them takes minutes";
 }
