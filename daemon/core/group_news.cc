@@ -262,7 +262,14 @@ Result<void> Group::acknowledge(const SessionId& id, std::uint64_t number, Momen
   }
   if (std::ranges::count(it->acknowledged, id) > 0) return {};
   it->acknowledged.push_back(id);
-  tell(at);
+  // News once all have: telling everybody of each would be a message for every pair of members.
+  if (it->acknowledged.size() == it->members.size()) {
+    tell(at);
+  } else {
+    changed_ = at.revision;
+    dirty = true;
+    newest_news_.reset();
+  }
   return {};
 }
 
