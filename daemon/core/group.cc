@@ -229,7 +229,9 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);
-      return finish_if_done(at);
+      // Who had no place yet ends nothing for those who gather.
+      if (of_generation) finish_if_done(at);
+      return;
     case Leave::Kind::fail:
       if (of_generation) break_up(name + " has failed" + why, true, at);
       return end(id, GroupMember::State::left, "failed" + why, at);
