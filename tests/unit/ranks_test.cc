@@ -11,6 +11,8 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/slowdown.h"
+
 namespace c10dd::core {
 namespace {
 
@@ -478,7 +480,8 @@ TEST(Ranks, HundredThousandCandidatesTakeWellUnderASecond) {
       RecordProperty("ms_" + std::to_string(host_size) + "_" + std::to_string(lost_one_in),
                      static_cast<int>(seconds * 1000));
       EXPECT_EQ(plan.parked.size(), 5'000U);
-      EXPECT_LT(seconds, 5) << host_size << " a host, one in " << lost_one_in << " lost";
+      EXPECT_LT(seconds, 5 * test::kSlowdown)
+          << host_size << " a host, one in " << lost_one_in << " lost";
     }
   }
 }
