@@ -27,6 +27,12 @@ class Agent {
   /// scratch: a folder that is removed with the launcher.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
+  /// Before the other members: the end of a daemon runs the loop, which has work that uses them.
+  ~Agent() {
+    following_.reset();
+    end_processes();
+  }
+  Agent(const Agent&) = delete;
 
   /// The exit code of the launcher. Throws Fatal.
   int run();

@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from daemon import BIN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon
 from wire import Wire, text
 
 SOURCE = os.environ.get("C10DD_SOURCE", os.path.join(os.path.dirname(__file__), "../.."))
@@ -58,7 +58,7 @@ class Launcher:
 
     def wait(self, seconds=20):
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(seconds * SLOWDOWN)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"c10drun does not end; it says:\n{self.said()}\nand prints:\n"
                                  f"{self.printed()}") from None
@@ -111,7 +111,7 @@ class Case(unittest.TestCase):
             return file.read()
 
     def until(self, condition, what, launcher=None, seconds=20):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * SLOWDOWN
         while time.monotonic() < end:
             try:
                 value = condition()

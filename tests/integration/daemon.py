@@ -7,6 +7,8 @@ import tempfile
 import urllib.request
 
 BIN = os.environ.get("C10DD_BIN", os.path.join(os.path.dirname(__file__), "../../build/bin"))
+# What the time that a test waits is multiplied with: sanitizers take their share.
+SLOWDOWN = int(os.environ.get("C10DD_TEST_SLOWDOWN", "1"))
 
 
 class Daemon:

@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from daemon import BIN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon
 from digits_test import CLEAN, DATA, lines
 
 
@@ -47,7 +47,7 @@ class ElasticTest(unittest.TestCase):
         return self.ranks[-1]
 
     def wait_for(self, what, condition, seconds=60):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * SLOWDOWN
         while not condition():
             if time.monotonic() > end:
                 self.fail(f"{what}: not in {seconds} s\n" +
@@ -78,7 +78,7 @@ class ElasticTest(unittest.TestCase):
             self.wait_for("four again", lambda: all(
                 rank.generations()[-1:] == [(3, 4)] for rank in everybody))
             for rank in everybody:
-                self.assertEqual(rank.process.wait(120), 0, rank.text())
+                self.assertEqual(rank.process.wait(120 * SLOWDOWN), 0, rank.text())
             results = [lines(rank.text(), "result")[0] for rank in everybody]
             self.assertEqual(len({one["parameters"] for one in results}), 1, results)
             self.assertEqual({one["rank"] for one in results}, {"0", "1", "2", "3"})
