@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <mutex>
 #include <thread>
 
 #include "store/engine.h"
@@ -33,11 +34,21 @@ class Server {
   }
 
   std::string url;
-  c10dd::Bytes words;  ///< of the next connection
+
+  /// What the next connections are told.
+  void say(c10dd::Bytes words) {
+    const std::lock_guard lock(mutex_);
+    words_ = std::move(words);
+  }
 
  private:
-  void serve(int connection) const {
+  void serve(int connection) {
     C10DD_ASSERT(connection >= 0);
+    c10dd::Bytes words;
+    {
+      const std::lock_guard lock(mutex_);
+      words = words_;
+    }
     ::send(connection, words.data(), words.size(), MSG_NOSIGNAL);
     ::shutdown(connection, SHUT_WR);
     std::array<char, 4096> heard;
@@ -47,6 +58,8 @@ class Server {
   }
 
   int listener_;
+  std::mutex mutex_;
+  c10dd::Bytes words_;
 };
 
 void use(store::Engine& engine) {
@@ -72,7 +85,7 @@ void use(store::Engine& engine) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static Server& server = *new Server;  // its thread never ends
-  server.words = c10dd::fuzz::Input(data, size).rest();
+  server.say(c10dd::Bytes(c10dd::fuzz::Input(data, size).rest()));
   if (const auto engine = store::open_engine(server.url)) {
     use(**engine);
   } else {
