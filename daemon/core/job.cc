@@ -275,29 +275,29 @@ Effects Job::tick(TimePoint now) {
   groups_.tick(sessions_, at);
   settle_groups(step);
   settle(step, Ping::op, std::nullopt);
+  // News of groups last, when all of them are known: for who was told there are none in this tick.
+  const auto news = std::stable_partition(step.fired.begin(), step.fired.end(),
+                                          [](const Bytes& token) { return !is_group(token); });
+  std::vector<Bytes> later(news, step.fired.end());
+  step.fired.erase(news, step.fired.end());
   release(step);
+  step.fired = std::move(later);
+  step.queues.clear();
   give_up_overdue(step);
+  settle(step, Ping::op, std::nullopt);
+  release(step);
   out.revision = revision_;
   return out;
 }
 
-/// After everything else in the tick: what came true in it is no time-out. A change of its own,
-/// with a revision of its own, because waiters have been told of the other one.
+/// After the waiters that were released: what came true in the tick is no time-out.
 void Job::give_up_overdue(Step& step) {
   std::vector<Pending::Waiter> overdue = pending_.expire(step.now);
-  if (overdue.empty()) return;
-  const std::size_t rows = step.out.rows.size();
-  step.next = revision_ + 1;
-  step.fired.clear();
-  step.queues.clear();
-  // Who only asks for news is answered when all of it is known.
   std::stable_partition(overdue.begin(), overdue.end(), [](const Pending::Waiter& waiter) {
     return !std::holds_alternative<FollowGroup>(waiter.request);
   });
   const Shortages shortages = shortages_of(overdue);
   for (const Pending::Waiter& waiter : overdue) give_up(step, waiter, shortages);
-  if (step.out.rows.size() > rows) settle(step, Ping::op, std::nullopt);
-  release(step);
 }
 
 /// What nobody waits for any more and nobody has asked for in a long time.

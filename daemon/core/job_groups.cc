@@ -13,8 +13,6 @@
 namespace c10dd::core {
 namespace {
 
-Bytes group_token(const std::string& group) { return 'G' + group; }
-
 Result<void> check_names(std::string_view op, const std::string& group) {
   if (!group.empty() && group.size() <= limits::kNameBytes) return {};
   return failure(Code::invalid_argument, std::string(op) + ": the group's name has " +

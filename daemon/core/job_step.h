@@ -36,6 +36,10 @@ inline Bytes key_token(const Bytes& key) { return 'k' + key; }
 inline Bytes change_token(const Bytes& key) { return 'w' + key; }
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
+/// News of a group.
+inline Bytes group_token(const std::string& group) { return 'G' + group; }
+inline bool is_group(const Bytes& token) { return token.starts_with('G'); }
+
 inline Bytes watch_token(const Watch& watch) {
   return watch.prefix ? Pending::prefix_token(watch.key) : change_token(watch.key);
 }

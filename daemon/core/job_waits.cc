@@ -283,6 +283,11 @@ Everybody Job::everybody(TimePoint now) const { return {sessions_, meetings_, gr
 void Job::give_up(Step& step, const Pending::Waiter& waiter, const Shortages& shortages) {
   Revision observed = 0;
   const auto* const join = std::get_if<Join>(&waiter.request);
+  if (join != nullptr) {
+    if (auto known = look_again(waiter, observed, step.now)) {
+      return finish(step.out, waiter, std::move(*known), observed, step.now);
+    }
+  }
   Answer reason = join != nullptr ? join_overdue(*join, waiter.timeout, shortages.at(join->group))
                                   : overdue(waiter, observed, step.now);
   const auto breaks = [&](const MeetingKey& key) {
