@@ -53,7 +53,9 @@ void reduce(void* out, const void* a, const void* b, std::size_t count) {
   T* const to = static_cast<T*>(out);
   const T* const left = static_cast<const T*>(a);
   const T* const right = static_cast<const T*>(b);
+#ifndef __clang__  // which has no such pragma
 #pragma GCC ivdep
+#endif
   for (std::size_t i = 0; i < count; ++i) to[i] = Op::template apply<T>(left[i], right[i]);
 }
 
