@@ -274,7 +274,10 @@ Result<void> Group::acknowledge(const SessionId& id, std::uint64_t number, Momen
 }
 
 void Group::forget_noticed(const SessionId& id) {
-  for (StoredNotice& notice : facts_.notices) std::erase(notice.members, id);
+  for (StoredNotice& notice : facts_.notices) {
+    std::erase(notice.members, id);
+    std::erase(notice.acknowledged, id);
+  }
   std::erase_if(facts_.notices, [&](const StoredNotice& notice) {
     if (notice.members.empty()) notices_end_.erase(notice.number);
     return notice.members.empty();
