@@ -27,7 +27,7 @@ enum class Code : std::uint8_t {
   window_exceeded = 14,     ///< more unacknowledged requests than the session window
   session_unknown = 15,     ///< a request on a channel that has no session
   session_superseded = 16,  ///< the session was opened again on another connection
-  state_rolled_back = 17,   ///< the daemon holds less than this client has seen
+  state_rolled_back = 17,   ///< its state is older than, or another one than, this client has seen
   stale_generation = 18,
   outcome_unknown = 19,  ///< too old to tell whether it was applied; never applied again
   not_owner = 20,        ///< another daemon owns the job; addresses say where
