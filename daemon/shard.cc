@@ -181,9 +181,20 @@ void Shard::count_bytes(const JobRef& slot) {
   slot->bytes = bytes;
 }
 
-/// Hands what has gathered to the engine, unless a round is under way.
+/// Requests whose answers wait for a round.
+std::size_t Shard::waiting() const {
+  std::size_t all = 0;
+  for (const JobRef& slot : touched_) {
+    if (slot->serving) all += slot->gate->held();
+  }
+  return all;
+}
+
+/// Hands what has gathered to the engine, unless a round is under way or others are waited for.
 void Shard::start_round() {
   if (round_in_flight_ || !engine_.commit || engine_.is_volatile) return;
+  const std::size_t requests = waiting();
+  if (!pace_.ready(std::chrono::steady_clock::now(), requests)) return;
   store::Round round;
   std::size_t written = 0;
   for (const JobRef& slot : touched_) {
@@ -207,6 +218,7 @@ void Shard::start_round() {
   growth_.add_written(written);
   round.number = ++round_;
   round_in_flight_ = true;
+  to_answer_ = requests;
   const std::uint64_t generation = engine_.generation;
   engine_.commit->submit(std::move(round), [this, generation](store::RoundResult result) {
     asio::post(loop_, [this, generation, result = std::move(result)]() mutable {
@@ -252,6 +264,7 @@ void Shard::finish_round(store::RoundResult result) {
     return engine_lost(kWhy);
   }
   if (rows > 0) metrics_.committed(rows, result.took);
+  pace_.ended(std::chrono::steady_clock::now(), result.took, to_answer_, waiting());
 }
 
 /// Sends the answers that may leave.
@@ -288,10 +301,15 @@ void Shard::watch_deadline(const JobRef& slot) {
 
 /// A timer that is set already stays unless it is too late: setting it anew wakes the loop.
 void Shard::arm_timer() {
-  if (deadlines_.empty()) return;
-  const Duration left = deadlines_.begin()->first - time_.now();
-  const auto at =
-      std::chrono::steady_clock::now() + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
+  std::optional<RoundPace::Time> next = pace_.until();
+  if (!deadlines_.empty()) {
+    const Duration left = deadlines_.begin()->first - time_.now();
+    const auto at = std::chrono::steady_clock::now() +
+                    std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
+    next = next ? std::min(*next, at) : at;
+  }
+  if (!next) return;
+  const RoundPace::Time at = *next;
   if (timer_set_ && timer_.expiry() <= at) return;
   timer_set_ = true;
   timer_.expires_at(at);

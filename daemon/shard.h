@@ -22,6 +22,7 @@
 #include "daemon/job_time.h"
 #include "daemon/metrics.h"
 #include "daemon/request_tally.h"
+#include "daemon/round_pace.h"
 
 namespace c10dd::daemon {
 
@@ -109,6 +110,7 @@ class Shard {
                      const Request& request);
   void touch(const JobRef& slot);
   void count_bytes(const JobRef& slot);
+  std::size_t waiting() const;
   void start_round();
   void finish_round(store::RoundResult result);
   void release(const JobRef& slot);
@@ -139,6 +141,8 @@ class Shard {
   };
   std::uint64_t round_ = 0;
   bool round_in_flight_ = false;
+  std::size_t to_answer_ = 0;  ///< requests that wait for the round in flight
+  RoundPace pace_;
   std::vector<InFlight> committing_;
   std::vector<JobRef> confirming_;
 

@@ -3,6 +3,8 @@
 // 'f' -> the first revision of which no kept change was dropped.
 #include "daemon/core/history.h"
 
+#include <algorithm>
+
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
@@ -36,46 +38,50 @@ void History::add(Change change, std::vector<Row>& rows) {
   if (is_watched(change.key)) {
     rows.push_back({Row::Kind::put, change_key(revision, last_.index), wire::encode(change)});
     kept_bytes_ += size_of(change);
-    insert(last_, std::move(change), kept_);
+    append(kept_, last_, std::move(change));
   } else {
-    insert(last_, std::move(change), recent_);
+    append(recent_, last_, std::move(change));
   }
   while (recent_.size() > quotas_.history_changes || bytes_ - kept_bytes_ > quotas_.history_bytes) {
-    start_ =
-        std::max(planted(Planted::history_start_sinks) ? 0 : start_, recent_.front().revision + 1);
-    drop(recent_);
+    start_ = std::max(planted(Planted::history_start_sinks) ? 0 : start_,
+                      recent_.front().place.revision + 1);
+    drop_oldest(recent_);
   }
   const bool full = kept_.size() > quotas_.history_changes || kept_bytes_ > quotas_.history_bytes;
   while (kept_.size() > quotas_.history_changes || kept_bytes_ > quotas_.history_bytes) {
-    const Place oldest = kept_.front();
-    kept_bytes_ -= size_of(changes_.at(oldest));
+    const Place oldest = kept_.front().place;
+    kept_bytes_ -= size_of(kept_.front().change);
     floor_ = oldest.revision + 1;
     start_ = std::max(start_, floor_);
     rows.push_back({Row::Kind::erase, change_key(oldest.revision, oldest.index), {}});
-    drop(kept_);
+    drop_oldest(kept_);
   }
   if (full) rows.push_back({Row::Kind::put, "f", wire::encode(WatchedRow{floor_})});
 }
 
-void History::insert(const Place& place, Change change, std::deque<Place>& order) {
+void History::append(std::deque<Entry>& list, const Place& place, Change change) {
   bytes_ += size_of(change);
-  changes_.emplace_hint(changes_.end(), place, std::move(change));
-  order.push_back(place);
+  list.push_back({place, std::move(change)});
 }
 
-void History::drop(std::deque<Place>& order) {
-  const auto it = changes_.find(order.front());
-  bytes_ -= size_of(it->second);
-  changes_.erase(it);
-  order.pop_front();
+void History::drop_oldest(std::deque<Entry>& list) {
+  bytes_ -= size_of(list.front().change);
+  list.pop_front();
 }
 
 void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
   std::uint32_t told = 0;  // changes of this revision that concern the watch
   std::size_t bytes = 0;
-  for (auto it = changes_.lower_bound({watch.from, 0}); it != changes_.end(); ++it) {
-    const Change& change = it->second;
+  const auto first = [from = Place{watch.from, 0}](const std::deque<Entry>& list) {
+    return std::ranges::lower_bound(list, from, {}, &Entry::place);
+  };
+  auto recent = first(recent_);
+  auto kept = first(kept_);
+  while (recent != recent_.end() || kept != kept_.end()) {
+    const bool from_kept =
+        recent == recent_.end() || (kept != kept_.end() && kept->place < recent->place);
+    const Change& change = (from_kept ? kept++ : recent++)->change;
     if (!concerns(watch, change.key)) continue;
     if (change.revision != revision) {
       revision = change.revision;
@@ -170,11 +176,11 @@ Result<void> History::restore(const Row& row) {
     const Place place{revision, key.number()};
     Result<Change> change = wire::decode<Change>(row.value);
     if (!key.complete() || !change || change->revision != revision || revision >= start_ ||
-        (!kept_.empty() && place <= kept_.back())) {
+        (!kept_.empty() && place <= kept_.back().place)) {
       return failure(Code::malformed, "damaged row of a watched change");
     }
     kept_bytes_ += size_of(*change);
-    insert(place, std::move(*change), kept_);
+    append(kept_, place, std::move(*change));
     return {};
   }
   const Result<WatchedRow> value = wire::decode<WatchedRow>(row.value);

@@ -64,14 +64,19 @@ class History {
   };
   using Subject = std::pair<bool, Bytes>;  // is a prefix; key or prefix
 
+  /// A change and where it stands; a list of them ascends.
+  struct Entry {
+    Place place;
+    Change change;
+  };
+
   bool is_watched(std::string_view key) const;
-  void insert(const Place& place, Change change, std::deque<Place>& order);
-  void drop(std::deque<Place>& order);
+  void append(std::deque<Entry>& list, const Place& place, Change change);
+  void drop_oldest(std::deque<Entry>& list);
   void set_deadline(const Subject& subject, Watched& watched, TimePoint deadline);
 
-  std::map<Place, Change> changes_;
-  std::deque<Place> recent_;  // in memory only, oldest first
-  std::deque<Place> kept_;    // rows
+  std::deque<Entry> recent_;  // in memory only
+  std::deque<Entry> kept_;    // rows
   Place last_;
   Revision start_;      // every change from here on is known
   Revision floor_ = 0;  // every kept one

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the next round may start. Clients that were just answered tend to ask again at once: a round
+// that waits for them a little carries all of them with one sync, where rounds that start at once
+// carry the two halves in turns, each waiting for the sync of the other. The wait is at most half
+// of what the last round took, so it pays only where the sync is what everybody waits for; where
+// those who were answered do not come back in time, it is not tried again for a while.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "protocol/types.h"
+
+namespace c10dd::daemon {
+
+class RoundPace {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  static constexpr Duration kLongestWait = std::chrono::milliseconds(5);
+  /// Rounds that start at once after a wait in vain; twice as many after each further one.
+  static constexpr std::size_t kFirstRest = 8;
+  static constexpr std::size_t kLongestRest = 256;
+
+  /// A round has ended that answered `answered` requests; `waiting` have gathered meanwhile.
+  void ended(Time now, Duration took, std::size_t answered, std::size_t waiting) {
+    wait_.reset();
+    if (resting_ > 0) {
+      --resting_;
+    } else if (answered > 0 && waiting > 0) {  // else there is nobody to wait for, or with
+      wait_ = Wait{now + std::min(took / 2, kLongestWait), answered, waiting};
+    }
+  }
+
+  /// Whether a round may start now, with so many requests. Ends the wait if so.
+  bool ready(Time now, std::size_t waiting) {
+    if (!wait_) return true;
+    const std::size_t back = waiting - std::min(waiting, wait_->before);
+    const bool all = back >= wait_->answered;
+    if (!all && now < wait_->until) return false;
+    const bool in_vain = back < wait_->answered - wait_->answered / 2;
+    rest_ = in_vain ? std::clamp(2 * rest_, kFirstRest, kLongestRest) : 0;
+    resting_ = rest_;
+    wait_.reset();
+    return true;
+  }
+
+  /// When to ask again at the latest.
+  std::optional<Time> until() const { return wait_ ? std::optional(wait_->until) : std::nullopt; }
+
+ private:
+  struct Wait {
+    Time until;
+    std::size_t answered = 0;
+    std::size_t before = 0;  ///< requests that wait, of those who were not answered
+  };
+  std::optional<Wait> wait_;
+  std::size_t rest_ = 0;
+  std::size_t resting_ = 0;
+};
+
+}  // namespace c10dd::daemon
