@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/core/commit_gate.h"
@@ -75,7 +76,7 @@ struct JobSlot {
   std::unique_ptr<core::CommitGate> gate;
   std::vector<Row> rows;     ///< not yet handed to the engine
   Revision handed_over = 0;  ///< revision up to which rows were handed over
-  std::map<SessionId, Attachment> attached;
+  std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
   std::map<std::uint64_t, Refused> refused;  ///< by number, like attachments
   std::uint64_t attachments = 0;             ///< so far, with the refused
   std::vector<std::function<void()>> when_loaded;

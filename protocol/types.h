@@ -6,7 +6,9 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 
 namespace c10dd {
 
@@ -44,6 +46,14 @@ struct SessionId {
   std::uint64_t low = 0;
 
   auto operator<=>(const SessionId&) const = default;
+};
+
+/// For tables that are looked up only: their order is nobody's.
+struct SessionIdHash {
+  std::size_t operator()(const SessionId& id) const {
+    const std::uint64_t both[] = {id.high, id.low};  // clients choose both: all bits count
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(both), sizeof both});
+  }
 };
 
 /// What every answer carries in its frame header: which state it was read from. A client that

@@ -9,16 +9,16 @@
 #include <filesystem>
 #include <system_error>
 
+#include "client/run/error_file.h"
 #include "client/run/worker.h"
 
 namespace c10dd::run {
 namespace {
 
-std::string make_folder(const std::filesystem::path& path) {
+void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw Fatal(kCannotCreate, "folder " + path.string() + ": " + error.message());
-  return path.string();
+  if (error) throw Fatal(kCannotCreate, "folder " + path + ": " + error.message());
 }
 
 client::Descriptor open_log(const std::string& path) {
@@ -40,18 +40,18 @@ Crew::~Crew() {
 }
 
 void Crew::start() {
-  const std::string& base = options_.log_dir.empty() ? home_.scratch : options_.log_dir;
   for (std::uint32_t local = 0; local < plan_.local_size; ++local) {
     const std::uint32_t rank = plan_.first_rank + local;
-    const std::string folder = make_folder(std::filesystem::path(base) /
-                                           std::to_string(plan_.generation) / std::to_string(rank));
+    make_folder(folder(rank));
+    std::error_code none_there;  // of an earlier launch with the same log folder
+    std::filesystem::remove(error_file(rank), none_there);
     LogFiles files;
     if (!options_.log_dir.empty()) {
-      files = {open_log(folder + "/stdout.log"), open_log(folder + "/stderr.log")};
+      files = {open_log(folder(rank) + "/stdout.log"), open_log(folder(rank) + "/stderr.log")};
     }
     Child child =
         spawn(home_.program, options_.command,
-              worker_environment(home_.inherited, options_, plan_, local, folder + "/error.json"));
+              worker_environment(home_.inherited, options_, plan_, local, error_file(rank)));
     home_.warden.watch(child.pid);
     workers_.push_back(std::make_shared<Worker>(home_.loop, home_.console, rank, std::move(child),
                                                 std::move(files)));
@@ -62,10 +62,16 @@ void Crew::start() {
   }
 }
 
+std::string Crew::folder(std::uint32_t rank) const {
+  return (options_.log_dir.empty() ? home_.scratch : options_.log_dir) + "/" +
+         std::to_string(plan_.generation) + "/" + std::to_string(rank);
+}
+
 void Crew::ended(const Worker& worker) {
   --running_;
   if (stopping_ || failure_ || worker.exit().well()) return;
-  failure_ = Casualty{worker.rank(), worker.pid(), worker.exit(), worker.last()};
+  failure_ = Casualty{worker.rank(), worker.pid(), worker.exit(), worker.last(),
+                      read_error_file(error_file(worker.rank()))};
 }
 
 void Crew::pass_on(int signal) {

@@ -24,7 +24,8 @@ struct Casualty {
   std::uint32_t rank = 0;
   pid_t pid = 0;
   Exit exit;
-  LastLines last;  ///< of standard error, or of standard output if that is empty
+  LastLines last;         ///< of standard error, or of standard output if that is empty
+  std::string message{};  ///< what it says in its error file; may be empty
 };
 
 /// Where things of a crew go.
@@ -64,6 +65,8 @@ class Crew {
   void kill() { pass_on(SIGKILL); }
 
  private:
+  std::string folder(std::uint32_t rank) const;
+  std::string error_file(std::uint32_t rank) const { return folder(rank) + "/error.json"; }
   void ended(const Worker& worker);
 
   CrewHome& home_;

@@ -29,9 +29,10 @@ std::string Verdict::cause() const {
 Verdict make_verdict(const Casualty& casualty, const std::string& host) {
   Verdict verdict;
   verdict.exit_code = casualty.exit.shell_code();
-  verdict.head = printable("rank " + std::to_string(casualty.rank) + " on " + host + " (pid " +
-                               std::to_string(casualty.pid) + ") " + casualty.exit.text(),
-                           kHeadBytes);
+  verdict.head = "rank " + std::to_string(casualty.rank) + " on " + host + " (pid " +
+                 std::to_string(casualty.pid) + ") " + casualty.exit.text();
+  if (!casualty.message.empty()) verdict.head += ": " + casualty.message;
+  verdict.head = printable(verdict.head, kHeadBytes);
   for (const std::string& line : casualty.last.lines()) {
     if (!line.empty()) verdict.last.push_back(line);
   }

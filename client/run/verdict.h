@@ -16,7 +16,7 @@ inline constexpr std::size_t kCauseBytes = 1'900;  // the daemon keeps 2 KiB and
 
 struct Verdict {
   int exit_code = 1;
-  std::string head;               ///< "rank 3 on host-b (pid 123) was killed by SIGSEGV"
+  std::string head;  ///< "rank 3 on host-b (pid 123) exited with code 1: ValueError: nan"
   std::vector<std::string> last;  ///< its last lines
 
   /// "exit code 139: rank 3 on ... SIGSEGV; last lines: a | b", at most kCauseBytes: of the lines

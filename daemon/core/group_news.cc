@@ -189,6 +189,9 @@ Failure Group::shortage() const {
     result.detail += "; generation " + std::to_string(facts_.generation) + " has " +
                      std::to_string(size()) + " members at work, max is " +
                      std::to_string(policy.max) + ": a newcomer gets in when they join again";
+  } else if (facts_.phase == GroupPhase::finished) {
+    result.detail += "; generation " + std::to_string(facts_.generation) +
+                     " has finished its work: the next forms when as many have joined again";
   }
   for (const Rank rank : awaited()) {
     result.missing.push_back(counts_.claims > 0 ? unknown(rank) : describe(rank));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "protocol/ops.h"
@@ -110,7 +111,7 @@ class Meetings {
     return completed_.empty() ? 0 : meetings_.at(completed_.back()).revision;
   }
   std::size_t pending() const { return meetings_.size() - completed_.size(); }
-  /// Who has arrived somewhere; when they end, leave() must be called.
+  /// Who has arrived somewhere, in no order; when they end, leave() must be called.
   std::vector<SessionId> sessions() const;
 
  private:
@@ -119,8 +120,9 @@ class Meetings {
   void forget_old(std::vector<Row>& rows);
 
   std::map<MeetingKey, Meeting> meetings_;
-  std::map<SessionId, std::map<MeetingKey, std::size_t>> by_session_;  // as how many ranks
-  std::deque<MeetingKey> completed_;                                   // oldest first
+  // As how many ranks.
+  std::unordered_map<SessionId, std::map<MeetingKey, std::size_t>, SessionIdHash> by_session_;
+  std::deque<MeetingKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;
 };

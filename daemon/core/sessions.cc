@@ -57,7 +57,7 @@ std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
 
 Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint now,
                         std::vector<Row>& rows) {
-  Session& session = sessions_[hello.session];
+  Session& session = entry(hello.session);
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
   session.connection = connection;
@@ -81,13 +81,19 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint 
   return expiry;
 }
 
+Session& Sessions::entry(const SessionId& id) {
+  const auto [it, added] = sessions_.try_emplace(id);
+  if (added) index_.emplace(id, &it->second);
+  return it->second;
+}
+
 Session* Sessions::find(const SessionId& id) {
-  const auto it = sessions_.find(id);
-  return it == sessions_.end() ? nullptr : &it->second;
+  const auto it = index_.find(id);
+  return it == index_.end() ? nullptr : it->second;
 }
 const Session* Sessions::find(const SessionId& id) const {
-  const auto it = sessions_.find(id);
-  return it == sessions_.end() ? nullptr : &it->second;
+  const auto it = index_.find(id);
+  return it == index_.end() ? nullptr : it->second;
 }
 
 const SessionId* Sessions::id_of_rank(Rank rank) const {
@@ -122,6 +128,7 @@ void Sessions::close(const SessionId& id, bool remembered, Revision revision,
   }
   detached_.erase({session.ends, id});
   leave_rank(id, session);
+  index_.erase(id);
   sessions_.erase(it);
 }
 
@@ -241,8 +248,7 @@ Result<void> Sessions::restore(const Row& row) {
     Result<std::vector<KeptReply>> all = replies_.restore(row);
     if (!all) return all.error();
     for (KeptReply& kept : *all) {
-      const auto [at, first] =
-          sessions_[kept.session].replies.try_emplace(kept.sequence, kept.reply);
+      const auto [at, first] = entry(kept.session).replies.try_emplace(kept.sequence, kept.reply);
       if (first) continue;
       // The older one is of another session with the same id.
       if (kept.reply.revision > at->second.revision) std::swap(kept.reply, at->second);
@@ -267,7 +273,7 @@ Result<void> Sessions::restore_kept(const Row& row) {
   const SessionId id{high, key.number()};
   const std::uint64_t sequence = row.key[0] == 's' ? 0 : key.number();
   if (!key.complete()) return failure(Code::malformed, "damaged session row");
-  Session& session = sessions_[id];
+  Session& session = entry(id);
   if (row.key[0] == 's') {
     const Result<SessionRow> value = wire::decode<SessionRow>(row.value);
     if (!value || value->expiry < Duration::zero() || value->expiry > limits::kSessionExpiryMax ||
@@ -296,6 +302,7 @@ Result<void> Sessions::drop_ended() {
       if (old) release(entry.second);
       return old;
     });
+    if (ended) index_.erase(it->first);
     it = ended ? sessions_.erase(it) : std::next(it);
   }
   return {};

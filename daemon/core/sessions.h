@@ -50,6 +50,7 @@ struct Session {
 class Sessions {
  public:
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
+  Sessions(Sessions&&) = default;  // not copied: index_ points to what sessions_ holds
 
   /// session_expired for one that has ended; quota_exceeded when there are too many and none can
   /// be given up, see surplus().
@@ -106,7 +107,7 @@ class Sessions {
   void resume(TimePoint now);
 
   /// Before resume(): a row of another kind belongs to this session.
-  void expect(const SessionId& id) { sessions_[id]; }
+  void expect(const SessionId& id) { entry(id); }
 
   /// Adds a row to the garbage.
   void discard(Row row) { garbage_.push_back(std::move(row)); }
@@ -119,6 +120,7 @@ class Sessions {
   const std::map<SessionId, Session>& all() const { return sessions_; }
 
  private:
+  Session& entry(const SessionId& id);  // a new one if need be
   void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void release(const StoredReply& reply);
@@ -129,6 +131,7 @@ class Sessions {
 
   Quotas quotas_;
   std::map<SessionId, Session> sessions_;
+  std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; looked up only
   std::map<Rank, SessionId> by_rank_;
   struct Line {
     TimePoint heard;

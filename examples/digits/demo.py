@@ -114,6 +114,7 @@ class Run:
         self.clients = {}
         self.losses = {}       # by (rank, epoch)
         self.collectives = {}  # count by (process_group, collective, backend), of all ranks
+        self.exported = {}     # what the daemon's /metrics said of these at the end
 
     def hear(self, word, fields):
         if word == "data":
@@ -215,6 +216,7 @@ def train_with_ranks(processes, daemon, options):
                                         WORLD_SIZE=str(WORLD_SIZE))
         ranks.append(processes.start(f"rank {rank}", digits(options), environment))
     listen(processes, ranks, hear)
+    run.exported = read_collectives(daemon.metrics(), JOB)  # they end with the run, after its grace
     return run, outages
 
 
@@ -282,11 +284,10 @@ def report(run, outages, reference, daemon, options):
                  f"images counted by the daemon {', '.join(map(str, counted))}, "
                  f"expected {expected}", "equal")
 
-    collectives = read_collectives(daemon.metrics(), JOB)
     say("collectives, from the daemon's /metrics:")
-    for line in table(collectives):
+    for line in table(run.exported):
         say("   " + line)
-    exported = {key: one.count for key, one in collectives.items()}
+    exported = {key: one.count for key, one in run.exported.items()}
     checks.check(bool(exported) and exported == run.collectives,
                  f"collectives counted by the daemon {sum(exported.values())}, by the ranks "
                  f"{sum(run.collectives.values())}", f"equal in every row; ranks: {run.collectives}")

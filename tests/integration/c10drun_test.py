@@ -210,6 +210,15 @@ class Failures(Case):
         self.assertEqual(1, sum("1 other worker of this node was stopped" in node.said()
                                 for node in nodes))
 
+    def test_the_cause_says_what_the_worker_left_in_its_error_file(self):
+        script = ("[ $RANK = 1 ] || exec sleep 60; echo '{\"message\": {\"message\": "
+                  "\"ValueError: loss is nan\"}}' >$TORCHELASTIC_ERROR_FILE; exit 3")
+        nodes = [self.launch(script, "--nnodes", "2", "--max-restarts", "0") for _ in range(2)]
+        for node in nodes:
+            self.assertEqual(3, node.wait(), node.said())
+            self.assertRegex(node.said(), r"the job has failed: rank 1 on \S+ \(pid \d+\) exited "
+                                          r"with code 3: ValueError: loss is nan\n")
+
     def test_workers_start_again_until_there_are_too_many_failures(self):
         run = self.launch("echo $TORCHELASTIC_RESTART_COUNT $C10DD_RUN >>$OUT/starts; exit 7",
                           "--max-restarts", "2")

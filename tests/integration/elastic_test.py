@@ -104,8 +104,32 @@ class ElasticTest(unittest.TestCase):
                 time.sleep(1)
                 daemon.start()
                 for rank in team:
-                    self.assertEqual(rank.process.wait(120), 0, rank.text())
+                    self.assertEqual(rank.process.wait(120 * SLOWDOWN), 0, rank.text())
                     self.assertEqual(rank.generations(), [(1, 2)])
+
+    def test_a_paused_rank_is_given_up_and_comes_back_as_a_newcomer(self):
+        with Daemon("--log-level", "info") as daemon:
+            url = "c10dd://{}:{}/elastic".format(*daemon.address)
+            team = [self.start(url, size="2:3") for _ in range(3)]
+            self.wait_for("a first epoch of three", lambda: any(
+                lines(rank.text(), "epoch") for rank in team))
+            paused, *rest = team
+            paused.process.send_signal(signal.SIGSTOP)
+            self.wait_for("two go on", lambda: all(
+                rank.generations()[-1][1] == 2 for rank in rest))
+            paused.process.send_signal(signal.SIGCONT)
+            self.wait_for("three again", lambda: all(
+                rank.generations()[-1][1] == 3 for rank in team))
+            for rank in team:
+                self.assertEqual(rank.process.wait(120 * SLOWDOWN), 0, rank.text())
+            results = [lines(rank.text(), "result")[0] for rank in team]
+            self.assertEqual(len({one["parameters"] for one in results}), 1, results)
+            # What it was told of while it was paused was over when it woke: it missed a number.
+            numbers = [[number for number, _ in rank.generations()] for rank in team]
+            self.assertEqual(numbers[1], numbers[2])
+            self.assertEqual(numbers[0], [numbers[1][0], numbers[1][-1]])
+            self.assertRegex(daemon.errors(), r'reason="rank \d on \S+ '
+                                              rf"\(pid {paused.process.pid}\) is lost: silent")
 
     def test_options_that_make_no_sense(self):
         for size in ("4:2", "0:3", "three", "2:4x"):
