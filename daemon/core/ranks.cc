@@ -265,7 +265,8 @@ class Reason {
   }
 
   std::string text(std::size_t size_before, std::uint32_t max) const {
-    std::string text = std::to_string(plan_.ranks.size()) + " ranks";
+    std::string text =
+        plan_.ranks.size() == 1 ? "1 rank" : std::to_string(plan_.ranks.size()) + " ranks";
     const bool claimed = !plan_.ranks.empty() && candidates_[plan_.ranks[0]].claimed_rank >= 0;
     text += size_before == 0 ? ", the first generation"
                              : ", " + std::to_string(size_before) + " before";
