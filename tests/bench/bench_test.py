@@ -77,6 +77,17 @@ class BenchTest(unittest.TestCase):
     def test_set_durable(self):
         self.servers("set-durable", "--connections", "10", "--awake")
 
+    def test_set_durable_on_a_slower_disk(self):
+        against = ["--against", "redis"] if REDIS else []
+        scenario = self.scenario("set-durable", "--clients", "4", "--sync-delay", "20", *against)
+        self.assertEqual(scenario["parameters"]["sync_delay_us"], 20_000)
+        for series in scenario["series"][1:]:
+            self.assertGreaterEqual(series["median"]["p50_us"], 20_000, series["name"])
+        for wrong in (["get"], ["set-durable", "--daemon", "127.0.0.1:1"],
+                      ["set-durable", "--against", "etcd"]):
+            done = self.bench(*wrong, "--sync-delay", "20", code=64)
+            self.assertIn("--sync-delay: ", done.stderr)
+
     @unittest.skipUnless(ETCD, "etcd is not installed")
     def test_set_durable_against_etcd(self):
         self.servers("set-durable", "--clients", "8", "--depth", "3", peers=REDIS + ETCD)

@@ -94,10 +94,14 @@ ScenarioResult run_load_scenario(const LoadScenario& scenario, const Options& op
   result.bars = "c10dd";
   result.round_seconds = options.seconds;
   const unsigned connections = options.connections.value_or(1);
-  result.parameters = {{"connections", connections},     {"depth", options.depth},
-                       {"key_bytes", options.key_bytes}, {"value_bytes", options.value_bytes},
-                       {"request_bytes", bytes.request}, {"reply_bytes", bytes.reply.size()},
-                       {"awake", options.awake}};
+  result.parameters = {{"connections", connections},
+                       {"depth", options.depth},
+                       {"key_bytes", options.key_bytes},
+                       {"value_bytes", options.value_bytes},
+                       {"request_bytes", bytes.request},
+                       {"reply_bytes", bytes.reply.size()},
+                       {"awake", options.awake},
+                       {"sync_delay_us", static_cast<std::uint64_t>(options.sync_delay * 1'000)}};
   const Contestants contestants(scenario, options, workload);
   const std::vector<Target>& targets = contestants.targets();
   for (const Target& target : targets) {

@@ -23,6 +23,7 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
+#include <cmath>
 #include <fstream>
 #include <iostream>
 #include <set>
@@ -127,6 +128,22 @@ void check_peers(const CommandLine& line) {
   }
 }
 
+/// Only servers that are started here and sync by way of the C library can be slowed down.
+void check_sync_delay(const CommandLine& line) {
+  if (line.options.sync_delay == 0) return;
+  const auto refuse = [](const std::string& why) {
+    throw CLI::ValidationError("--sync-delay: " + why);
+  };
+  for (const std::string& name : line.scenarios) {
+    if (name != "set-durable") refuse("only for set-durable, not " + name);
+  }
+  if (line.options.daemon) refuse("not for a daemon that runs already");
+  for (const Peer& peer : line.options.against) {
+    if (peer.running) refuse("not for a server that runs already");
+    if (peer.kind == Peer::Kind::etcd) refuse("not for etcd, which asks the kernel by itself");
+  }
+}
+
 /// Exits by itself after --help and on a bad option.
 CommandLine parse(int argc, char** argv) {
   CommandLine line;
@@ -170,6 +187,10 @@ CommandLine parse(int argc, char** argv) {
   app.add_flag("--awake", o.awake,
                "spin on idle cores: waking a halted one can take longer than an answer")
       ->default_str("");
+  app.add_option("--sync-delay", o.sync_delay,
+                 "that syncs of the servers take longer, as on a slower disk")
+      ->type_name("MS")
+      ->check(CLI::Range(0.0, 1000.0));
   app.add_option("--json", line.json, "also write JSON; - is the standard output")
       ->type_name("FILE|-")
       ->expected(0, 1)
@@ -179,6 +200,7 @@ CommandLine parse(int argc, char** argv) {
     if (!daemon.empty()) o.daemon = parse_address(daemon);
     for (const std::string& peer : against) o.against.push_back(parse_peer(peer));
     check_peers(line);
+    check_sync_delay(line);
   } catch (const CLI::ParseError& e) {
     std::exit(app.exit(e) == 0 ? 0 : kBadOption);
   }
@@ -199,6 +221,9 @@ void measure(const CommandLine& line) {
     if (!file) throw std::runtime_error("cannot write " + line.json);
   }
   std::ostream& people = line.json == "-" ? std::cerr : std::cout;
+  if (line.options.sync_delay > 0) {
+    delay_syncs(std::chrono::microseconds(std::llround(line.options.sync_delay * 1'000)));
+  }
   const std::vector<Child> spinners = line.options.awake ? keep_awake() : std::vector<Child>();
   std::vector<ScenarioResult> results;
   for (const std::string& name : line.scenarios) {

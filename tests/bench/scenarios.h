@@ -32,7 +32,8 @@ struct Options {
   std::string engine;             ///< of the daemon that is started; empty: the scenario's
   std::optional<Address> daemon;  ///< that runs already
   std::vector<Peer> against;
-  bool awake = false;  ///< the cores are kept from halting
+  bool awake = false;     ///< the cores are kept from halting
+  double sync_delay = 0;  ///< ms that every sync of the servers started here takes longer
 };
 
 /// A load that echo, the daemon and its peers take in turns.

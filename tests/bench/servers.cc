@@ -10,6 +10,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
@@ -145,6 +146,16 @@ std::vector<Child> keep_awake() {
     });
   }
   return spinners;
+}
+
+void delay_syncs(std::chrono::microseconds delay) {
+  const auto module =
+      std::filesystem::read_symlink("/proc/self/exe").replace_filename("libc10dd_slow_sync.so");
+  if (!std::filesystem::exists(module)) {
+    throw std::runtime_error("--sync-delay needs " + module.string() + ", which is not there");
+  }
+  ::setenv("LD_PRELOAD", module.c_str(), 1);
+  ::setenv("SYNC_DELAY_US", std::to_string(delay.count()).c_str(), 1);
 }
 
 EchoServer::EchoServer(const NativeBytes& bytes) : EchoServer(listen_anywhere(), bytes) {}

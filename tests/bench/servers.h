@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,11 @@ class Child {
 
 /// Keeps all cores from halting: a process for each that spins when there is nothing else to run.
 std::vector<Child> keep_awake();
+
+/// From now on the servers that are started sync as on a disk that takes so much longer. Throws
+/// when the module for it is not beside this program. Not etcd: it does not sync by way of the C
+/// library.
+void delay_syncs(std::chrono::microseconds delay);
 
 /// Answers every request_bytes with `reply`, on epoll and nothing else.
 class EchoServer {
