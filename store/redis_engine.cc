@@ -24,7 +24,7 @@ using Kind = RedisReply::Kind;
 
 constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 constexpr std::size_t kPageBytes = 1024 * 1024;  // what a page of a scan aims at
-constexpr std::string_view kFormat = "2";        // as kRocksFormat
+constexpr std::string_view kFormat = "3";        // as kRocksFormat
 
 class RedisEngine final : public Engine {
  public:

@@ -15,7 +15,7 @@
 
 namespace c10dd::store {
 
-inline constexpr std::uint32_t kRocksFormat = 2;
+inline constexpr std::uint32_t kRocksFormat = 3;
 inline constexpr std::string_view kFormatKey = "f";
 inline constexpr char kChainTag = 'm';
 inline constexpr char kRowTag = 'r';

@@ -254,7 +254,7 @@ void Group::end(const SessionId& id, GroupMember::State state, const std::string
                 Moment& at) {
   const auto it = members_.find(id);
   GroupMember& member = it->second;
-  forget_noticed(id);
+  forget_noticed(member);
   ended_.push_back(id);
   if (member.rank >= 0 && state == GroupMember::State::finished) ++finished_;
   if (member.stalls_at) stall_times_.erase({*member.stalls_at, id});

@@ -28,6 +28,13 @@ struct Moment {
   std::vector<Row>& rows;
 };
 
+/// That a notice names a member.
+struct NoticeMark {
+  std::uint64_t number = 0;
+  bool acknowledged = false;
+};
+BOOST_DESCRIBE_STRUCT(NoticeMark, (), (number, acknowledged))
+
 /// What is kept of a member; all of it is its row, except what the last section has.
 struct GroupMember {
   enum class State : std::uint8_t { here, finished, left, lost };
@@ -46,7 +53,8 @@ struct GroupMember {
   bool asked = false;          ///< ever; then asked_in counts
   std::uint64_t asked_in = 0;  ///< the group's round when it asked for the next one
   State state = State::here;
-  std::string ending;  ///< how it ended
+  std::string ending;               ///< how it ended
+  std::vector<NoticeMark> notices;  ///< that name it, while it is here; by number
 
   std::int64_t rank = -1;         ///< in the current generation
   std::int64_t former_rank = -1;  ///< likewise, but it has finished there and asks again
@@ -58,18 +66,20 @@ struct GroupMember {
 };
 BOOST_DESCRIBE_STRUCT(GroupMember, (),
                       (host, pid, local_rank, device, domain, labels, claimed_rank, spare, step,
-                       failed, joined, asked, asked_in, state, ending))
+                       failed, joined, asked, asked_in, state, ending, notices))
 
-/// A notice as it is stored: a deadline is a duration, counted anew after a restart.
+/// A notice as it is stored: a deadline is a duration, counted anew after a restart. Whom it names
+/// is in the rows of the members, so that one who acknowledges it, or goes, writes no row of all.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;
-  std::vector<SessionId> members;  ///< that it names and that are still here
   Duration deadline{0};
   std::string reason;
-  std::vector<SessionId> acknowledged;
+
+  std::size_t named = 0;  ///< members; counted
+  std::size_t open = 0;   ///< of these, have not acknowledged it
 };
-BOOST_DESCRIBE_STRUCT(StoredNotice, (), (number, kind, members, deadline, reason, acknowledged))
+BOOST_DESCRIBE_STRUCT(StoredNotice, (), (number, kind, deadline, reason))
 
 /// The group's own row.
 struct GroupFacts {
@@ -213,7 +223,8 @@ class Group {
   void forget_ended(Moment& at);
   void put(const SessionId& id, const GroupMember& member, Moment& at) const;
   void end_notices(Moment& at);
-  void forget_noticed(const SessionId& id);
+  void add_notices(GroupNews& news) const;
+  void forget_noticed(GroupMember& member);
   void mark_stalled(Moment& at);
   GroupNews make_news() const;
   std::vector<Rank> awaited() const;
@@ -222,7 +233,7 @@ class Group {
   Result<void> check_members(Revision newest) const;
   Result<void> check_claims() const;
   Result<void> check_list() const;
-  Result<void> check_notices() const;
+  Result<void> count_notices();
 
   std::string name_;
   GroupFacts facts_;

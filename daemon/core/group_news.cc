@@ -155,21 +155,27 @@ GroupNews Group::make_news() const {
   news.finished = ranges(finished);
   news.stalled = ranges(stalled);
   news.waiting = waiting();
-  for (const StoredNotice& stored : facts_.notices) {
-    Notice notice{stored.number, stored.kind, {}, Duration{0}, stored.reason, {}};
-    std::vector<Rank> named;
-    std::vector<Rank> acknowledged;
-    for (const SessionId& id : stored.members) {
-      const GroupMember* m = find(id);
-      if (m == nullptr || m->rank < 0) continue;
-      named.push_back(static_cast<Rank>(m->rank));
-      if (std::ranges::count(stored.acknowledged, id) > 0) acknowledged.push_back(named.back());
-    }
-    notice.ranks = ranges(named);
-    notice.acknowledged = ranges(acknowledged);
-    news.notices.push_back(std::move(notice));
-  }
+  add_notices(news);
   return news;
+}
+
+void Group::add_notices(GroupNews& news) const {
+  if (facts_.notices.empty()) return;
+  std::map<std::uint64_t, std::pair<std::vector<Rank>, std::vector<Rank>>> ranks;
+  for (Rank rank = 0; rank < size(); ++rank) {
+    const GroupMember* m = holder(rank);
+    if (m == nullptr) continue;
+    for (const NoticeMark& mark : m->notices) {
+      auto& [named, acknowledged] = ranks[mark.number];
+      named.push_back(rank);
+      if (mark.acknowledged) acknowledged.push_back(rank);
+    }
+  }
+  for (const StoredNotice& stored : facts_.notices) {
+    auto& [named, acknowledged] = ranks[stored.number];
+    news.notices.push_back({stored.number, stored.kind, ranges(std::move(named)), Duration{0},
+                            stored.reason, ranges(std::move(acknowledged))});
+  }
 }
 
 Failure Group::shortage() const {
@@ -224,18 +230,17 @@ std::vector<Rank> Group::awaited() const {
 // ---- notices and progress ----------------------------------------------------------------------
 
 Result<std::uint64_t> Group::notify(const Notify& request, Moment& at) {
-  StoredNotice notice;
-  notice.kind = request.kind;
-  notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
-  notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
+  std::vector<Rank> asked = request.ranks;
+  std::ranges::sort(asked);
+  std::vector<SessionId> named;
   for (Rank rank = 0; rank < size(); ++rank) {
     const GroupMember* m = find(list_->sessions[rank]);
-    const bool named = std::ranges::count(request.ranks, rank) > 0 ||
-                       (m != nullptr && !request.host.empty() && m->host == request.host);
-    const bool here = m != nullptr && m->state == GroupMember::State::here;
-    if (named && here) notice.members.push_back(list_->sessions[rank]);
+    if (m == nullptr || m->state != GroupMember::State::here) continue;
+    const bool meant = std::ranges::binary_search(asked, rank) ||
+                       (!request.host.empty() && m->host == request.host);
+    if (meant) named.push_back(list_->sessions[rank]);
   }
-  if (notice.members.empty()) {
+  if (named.empty()) {
     return failure(Code::not_found, "notify: no member of group \"" +
                                         printable(name_, limits::kNameBytes) + "\" has rank " +
                                         fold(request.ranks) + " or host \"" +
@@ -247,44 +252,58 @@ Result<std::uint64_t> Group::notify(const Notify& request, Moment& at) {
     return failure(Code::quota_exceeded, "notify: too many notices in the group, limit " +
                                              std::to_string(limits::kNotices));
   }
+  StoredNotice notice;
   notice.number = ++facts_.notices_made;
+  notice.kind = request.kind;
+  notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
+  notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
+  notice.named = notice.open = named.size();
   if (notice.deadline > Duration::zero()) {
     notices_end_[notice.number] = at.now + notice.deadline;
   }
   facts_.notices.push_back(notice);
+  for (const SessionId& id : named) {
+    GroupMember& m = members_.at(id);
+    m.notices.push_back({notice.number, false});
+    put(id, m, at);
+  }
   tell(at);
   return notice.number;
 }
 
 Result<void> Group::acknowledge(const SessionId& id, std::uint64_t number, Moment& at) {
-  const auto it = std::ranges::find(facts_.notices, number, &StoredNotice::number);
-  if (it == facts_.notices.end() || std::ranges::count(it->members, id) == 0) {
+  const auto member = members_.find(id);
+  const auto notice = std::ranges::find(facts_.notices, number, &StoredNotice::number);
+  const auto named = [&](GroupMember& m) {
+    return std::ranges::find(m.notices, number, &NoticeMark::number);
+  };
+  if (notice == facts_.notices.end() || member == members_.end() ||
+      named(member->second) == member->second.notices.end()) {
     return failure(Code::not_found, "notice " + std::to_string(number) + " of group \"" +
                                         printable(name_, limits::kNameBytes) +
                                         "\" does not name this member");
   }
-  if (std::ranges::count(it->acknowledged, id) > 0) return {};
-  it->acknowledged.push_back(id);
+  if (std::exchange(named(member->second)->acknowledged, true)) return {};
+  put(id, member->second, at);
   // News once all have: telling everybody of each would be a message for every pair of members.
-  if (it->acknowledged.size() == it->members.size()) {
+  if (--notice->open == 0) {
     tell(at);
   } else {
     changed_ = at.revision;
-    dirty = true;
     newest_news_.reset();
   }
   return {};
 }
 
-void Group::forget_noticed(const SessionId& id) {
-  for (StoredNotice& notice : facts_.notices) {
-    std::erase(notice.members, id);
-    std::erase(notice.acknowledged, id);
+/// Whoever ends is named no more; the caller writes its row.
+void Group::forget_noticed(GroupMember& member) {
+  for (const NoticeMark& mark : std::exchange(member.notices, {})) {
+    const auto notice = std::ranges::find(facts_.notices, mark.number, &StoredNotice::number);
+    if (!mark.acknowledged) --notice->open;
+    if (--notice->named > 0) continue;
+    notices_end_.erase(mark.number);
+    facts_.notices.erase(notice);
   }
-  std::erase_if(facts_.notices, [&](const StoredNotice& notice) {
-    if (notice.members.empty()) notices_end_.erase(notice.number);
-    return notice.members.empty();
-  });
 }
 
 void Group::end_notices(Moment& at) {
@@ -292,11 +311,16 @@ void Group::end_notices(Moment& at) {
     const auto due = std::ranges::find_if(
         notices_end_, [&](const auto& entry) { return entry.second <= at.now; });
     if (due == notices_end_.end()) return;
-    const auto notice = std::ranges::find(facts_.notices, due->first, &StoredNotice::number);
+    const StoredNotice over = *std::ranges::find(facts_.notices, due->first, &StoredNotice::number);
     notices_end_.erase(due);
-    if (notice == facts_.notices.end()) continue;
-    const StoredNotice over = *notice;
-    for (const SessionId& id : over.members) {
+    std::vector<std::pair<std::int64_t, SessionId>> named;
+    for (const auto& [id, m] : members_) {
+      if (std::ranges::count(m.notices, over.number, &NoticeMark::number) > 0) {
+        named.emplace_back(m.rank, id);
+      }
+    }
+    std::ranges::sort(named);
+    for (const auto& [rank, id] : named) {
       lose(id, "asked to leave (" + over.reason + "), it had not after " + human(over.deadline),
            at);
     }

@@ -101,7 +101,7 @@ Result<void> Group::resume(Revision newest, TimePoint now) {
   counts_ = {};
   for (const auto& [id, member] : members_) count(member, 1);
   if (Result<void> good = check_list(); !good) return good;
-  if (Result<void> good = check_notices(); !good) return good;
+  if (Result<void> good = count_notices(); !good) return good;
   for (const StoredNotice& notice : facts_.notices) {
     if (notice.deadline > Duration::zero()) notices_end_[notice.number] = now + notice.deadline;
   }
@@ -191,7 +191,7 @@ Result<void> Group::check_list() const {
   return {};
 }
 
-Result<void> Group::check_notices() const {
+Result<void> Group::count_notices() {
   if (facts_.notices.size() > limits::kNotices) return misfit("too many notices");
   std::uint64_t last = 0;
   for (const StoredNotice& notice : facts_.notices) {
@@ -200,19 +200,31 @@ Result<void> Group::check_notices() const {
                     std::to_string(facts_.notices_made));
     }
     last = notice.number;
-    const std::string one = "notice " + std::to_string(last);
     if (notice.kind > Notice::Kind::preempt || notice.deadline < Duration::zero() ||
         notice.deadline > limits::kTimeoutMax) {
-      return misfit(one + " has another kind or deadline than one can have");
+      return misfit("notice " + std::to_string(last) +
+                    " has another kind or deadline than one can have");
     }
-    if (notice.members.empty() || !distinct(notice.members) || !distinct(notice.acknowledged)) {
-      return misfit(one + " names nobody, or somebody twice");
+  }
+  for (const auto& [id, m] : members_) {
+    if (m.state != GroupMember::State::here && !m.notices.empty()) {
+      return misfit("a notice names who is not here");
     }
-    for (const SessionId& id : notice.members) {
-      const GroupMember* m = find(id);
-      if (m != nullptr && m->state == GroupMember::State::here) continue;
-      return misfit(one + " names who is not here");
+    std::uint64_t before = 0;
+    for (const NoticeMark& mark : m.notices) {
+      const auto notice = std::ranges::find(facts_.notices, mark.number, &StoredNotice::number);
+      if (notice == facts_.notices.end() || mark.number <= before) {
+        return misfit("a member is named by notice " + std::to_string(mark.number) +
+                      ", which is none, or twice");
+      }
+      before = mark.number;
+      ++notice->named;
+      if (!mark.acknowledged) ++notice->open;
     }
+  }
+  for (const StoredNotice& notice : facts_.notices) {
+    if (notice.named > 0) continue;
+    return misfit("notice " + std::to_string(notice.number) + " names nobody");
   }
   return {};
 }

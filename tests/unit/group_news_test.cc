@@ -57,6 +57,12 @@ GroupNews news_in(const Effects& effects, std::uint64_t session) {
   return {};
 }
 
+std::size_t bytes_of(const Effects& effects) {
+  std::size_t bytes = 0;
+  for (const Row& row : effects.rows) bytes += row.key.size() + row.value.size();
+  return bytes;
+}
+
 TEST(GroupNewsTest, TellingAllIsLinear) {
   constexpr std::uint32_t kMembers = 16'384;
   Crowd crowd(kMembers);
@@ -93,6 +99,31 @@ TEST(GroupNewsTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
     ASSERT_EQ(reply.answer.error().missing.size(), 1U) << reply.answer.error().detail;
     ASSERT_EQ(reply.answer.error().missing[0].rank, 76U);
   }
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  EXPECT_LT(seconds, 3 * test::kSlowdown)
+      << "looking at every member for each of them takes minutes";
+}
+
+TEST(GroupNewsTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
+  constexpr std::uint32_t kMembers = 16'384;
+  Crowd crowd(kMembers);
+  for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
+  Notify notify{"g", Notice::Kind::preempt, {}, "", std::chrono::minutes(5), "maintenance"};
+  for (Rank rank = 0; rank < kMembers; ++rank) notify.ranks.push_back(rank);
+  const std::clock_t start = std::clock();
+  std::size_t bytes = bytes_of(crowd.ask(1, notify));
+  for (std::uint64_t i = 1; i <= kMembers; ++i) {
+    const Effects effects = crowd.ask(i, Acknowledge{"g", 1});
+    ASSERT_TRUE(effects.replies.at(0).answer);
+    bytes += bytes_of(effects);
+  }
+  const GroupNews told = news_in(crowd.ask(1, FollowGroup{"g", 0, milliseconds(1)}), 1);
+  ASSERT_EQ(told.notices.size(), 1U);
+  EXPECT_EQ(told.notices[0].acknowledged, (std::vector<RankRange>{{0, kMembers - 1}}));
+  for (std::uint64_t i = 1; i <= kMembers; ++i) {
+    bytes += bytes_of(crowd.ask(i, Leave{"g", 0, Leave::Kind::finish, ""}));
+  }
+  EXPECT_LT(bytes, 4U * kMembers * 512) << "asked, acknowledged, left, and the group's row with it";
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_LT(seconds, 3 * test::kSlowdown)
       << "looking at every member for each of them takes minutes";

@@ -255,10 +255,22 @@ TEST(GroupRowsTest, ItsNotices) {
   refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); }, "notice 1 has");
   refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has another kind");
   refused([](StoredNotice& n) { n.deadline = Duration::max(); }, "notice 1 has another kind");
-  refused([](StoredNotice& n) { n.members.clear(); }, "names nobody");
-  refused([](StoredNotice& n) { n.members.push_back(n.members[0]); }, "names nobody, or somebody");
-  refused([](StoredNotice& n) { n.acknowledged = {{1, 2}, {1, 2}}; }, "somebody twice");
-  refused([](StoredNotice& n) { n.members = {Story::id(9)}; }, "names who is not here");
+  const auto refused_of = [](std::size_t n, const auto& edit, const char* why) {
+    Story story = formed();
+    expect_refused(story.member([&](GroupMember& m) { edit(m); }, n), why);
+  };
+  constexpr std::size_t kNamed = 1;
+  refused_of(
+      kNamed, [](GroupMember& m) { m.notices.clear(); }, "notice 1 names nobody");
+  refused_of(
+      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or twice");
+  refused_of(
+      kNamed, [](GroupMember& m) { m.notices[0].number = 2; }, "notice 2, which is none");
+  const auto ended = [](GroupMember& m) {
+    m.state = State::lost;
+    m.asked = false;
+  };
+  refused_of(kNamed, ended, "a notice names who is not here");
   expect_refused(formed().facts(too_many), "too many notices");
   expect_refused(formed().facts([](GroupFacts& g) {
     g.notices.push_back(g.notices.back());
