@@ -55,7 +55,7 @@ IO_VENDORS = ["boost/asio", "boost/beast", "spdlog/", "prometheus/", "sys/socket
 MAX_LINES = 500
 # Files with a limit of their own, each with its reason.
 LIMITS = {
-    "CMakeLists.txt": (270, "it is the picture of the architecture"),
+    "CMakeLists.txt": (275, "it is the picture of the architecture"),
     "dev": (200, "a stranger reads it before running it as root"),
     "tests/tidy.py": (300, "rules that nobody reads are not rules"),
 }
