@@ -10,6 +10,10 @@
 
 namespace c10dd::store {
 
+/// Of what the engines keep: raised when an older daemon would misread it, or the rows of
+/// daemon/core in it.
+inline constexpr std::uint32_t kStoredFormat = 3;
+
 /// What an engine keeps of a job besides its rows.
 struct Chain {
   Epoch epoch = 0;

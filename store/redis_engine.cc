@@ -24,7 +24,7 @@ using Kind = RedisReply::Kind;
 
 constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 constexpr std::size_t kPageBytes = 1024 * 1024;  // what a page of a scan aims at
-constexpr std::string_view kFormat = "3";        // as kRocksFormat
+const std::string kFormat = std::to_string(kStoredFormat);
 
 class RedisEngine final : public Engine {
  public:
@@ -226,8 +226,7 @@ class RedisEngine final : public Engine {
     if (!format->is_bytes()) return unexpected("GET " + key, *format);
     if (format->text == kFormat) return {};
     return failure(Code::version_unsupported, where() + key + " is " + format->text.substr(0, 20) +
-                                                  ", this daemon knows format " +
-                                                  std::string(kFormat) +
+                                                  ", this daemon knows format " + kFormat +
                                                   "; start the daemon that wrote it, or choose "
                                                   "another prefix");
   }

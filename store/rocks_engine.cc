@@ -227,7 +227,7 @@ class RocksEngine final : public Engine {
       });
       if (!empty) return empty;
       rocksdb::WriteBatch write;
-      write.Put(slice(kFormatKey), std::to_string(kRocksFormat));
+      write.Put(slice(kFormatKey), std::to_string(kStoredFormat));
       return written(write, true) ? Result<void>() : lost();
     }
     if (!status.ok()) return damaged(status.ToString());
@@ -236,14 +236,14 @@ class RocksEngine final : public Engine {
     if (error != std::errc() || end != text.data() + text.size()) {
       return damaged("the format is no number");
     }
-    if (format == kRocksFormat) return {};
+    if (format == kStoredFormat) return {};
     return failure(
         Code::version_unsupported,
         "rocksdb: " + directory_.path() + " has format " + text + ", this daemon knows format " +
-            std::to_string(kRocksFormat) + "; " +
-            (format > kRocksFormat ? "start the newer daemon that wrote it"
-                                   : "it is of a version before the first release: choose another "
-                                     "directory"));
+            std::to_string(kStoredFormat) + "; " +
+            (format > kStoredFormat ? "start the newer daemon that wrote it"
+                                    : "it is of a version before the first release: choose another "
+                                      "directory"));
   }
 
   Mark mark() const {

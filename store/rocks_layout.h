@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // How rows lie in RocksDB's one column family, in byte order:
-//   "f"                format of this layout, in decimal
+//   "f"                kStoredFormat, in decimal
 //   "m" BE64(job)      Chain: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
-// A change that an older daemon would misread raises kRocksFormat, as does one of the rows themselves
-// (daemon/core). Pure: no RocksDB here.
+// Pure: no RocksDB here.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,6 @@
 
 namespace c10dd::store {
 
-inline constexpr std::uint32_t kRocksFormat = 3;
 inline constexpr std::string_view kFormatKey = "f";
 inline constexpr char kChainTag = 'm';
 inline constexpr char kRowTag = 'r';

@@ -10,6 +10,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "store/chain.h"
+
 namespace c10dd::store {
 namespace {
 
@@ -42,7 +44,7 @@ const std::map<std::string, std::string>& good_answers() {
       {"CONFIG", "*2\r\n$1\r\na\r\n$3\r\nyes\r\n"},
       {"SCRIPT", "$40\r\n0123456789012345678901234567890123456789\r\n"},
       {"SET", "+OK\r\n"},
-      {"GET", "$1\r\n2\r\n"},  // the format
+      {"GET", "$1\r\n" + std::to_string(kStoredFormat) + "\r\n"},
       {"SADD", ":1\r\n"},
       {"EVAL", "*2\r\n$1\r\n1\r\n$1\r\n0\r\n"},
       {"HGET", "$1\r\n1\r\n"},

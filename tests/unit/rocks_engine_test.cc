@@ -52,8 +52,8 @@ TEST(RocksEngine, RefusesAnotherFormatAndRowsWithoutOne) {
     EXPECT_TRUE(write(*db).ok());
     delete db;
   };
-  const std::map<std::string, std::string> others{{"1", "before the first release"},
-                                                  {"3", "newer daemon"}};
+  const std::map<std::string, std::string> others{
+      {"1", "before the first release"}, {std::to_string(kStoredFormat + 1), "newer daemon"}};
   for (const auto& [format, advice] : others) {
     change([&](rocksdb::DB& db) { return db.Put({}, "f", format); });
     const auto engine = open_engine(url);
@@ -68,7 +68,7 @@ TEST(RocksEngine, RefusesAnotherFormatAndRowsWithoutOne) {
   change([](rocksdb::DB& db) { return db.Delete({}, "f"); });
   change([](rocksdb::DB& db) { return db.Put({}, "m2345678", "short"); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed);
-  change([](rocksdb::DB& db) { return db.Put({}, "f", std::to_string(kRocksFormat)); });
+  change([](rocksdb::DB& db) { return db.Put({}, "f", std::to_string(kStoredFormat)); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed) << "a chain that is cut short";
 }
 
