@@ -14,6 +14,8 @@ import unittest
 import urllib.parse
 import urllib.request
 
+from daemon import SLOWDOWN
+
 SOURCE = os.environ["C10DD_SOURCE"]
 BIN = os.environ["C10DD_BIN"]
 VARIABLES = {"$__rate_interval": "10s", "$train_job": ".+", "$instance": ".+", "$job": ".+",
@@ -119,7 +121,8 @@ class Scrape(unittest.TestCase):
     def start_demo(self):
         demo = subprocess.Popen(
             [sys.executable, "-B", os.path.join(SOURCE, "examples/digits/demo.py"),
-             "--hold", "120", "--epochs", "96"],  # long enough for several scrapes
+             "--hold", "120", "--epochs", "96",  # long enough for several scrapes
+             "--limit", str(180 * SLOWDOWN)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.processes.append(demo)
         return demo
