@@ -200,6 +200,10 @@ class DiskFull(unittest.TestCase):
             self.assertEqual("ok", reply.code, key)
             self.assertEqual(value, reply.body[4:4 + len(value)], key)
 
+    def files(self):
+        return "".join(f"{os.path.getsize(os.path.join(at, name)):>10} {os.path.join(at, name)}\n"
+                       for at, _, names in os.walk(self.folder) for name in sorted(names))
+
     def free(self, number):
         writer = self.writers[1]
         self.assertEqual("ok", writer.call(wire.REMOVE_PREFIX, text(f"{number}/")).code)
@@ -213,7 +217,8 @@ class DiskFull(unittest.TestCase):
             if reply.code == "ok":
                 return
             self.assertEqual("disk_full", reply.code)
-            self.assertLess(time.monotonic(), deadline, "no room though all keys were removed")
+            self.assertLess(time.monotonic(), deadline, "no room though all keys were removed: " +
+                            reply.detail + "\n" + self.files() + self.daemon.errors()[-2000:])
             time.sleep(0.05)
 
     def test_rounds_of_filling_and_freeing(self):
