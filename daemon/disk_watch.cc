@@ -51,9 +51,9 @@ void DiskWatch::start() {
 }
 
 void DiskWatch::look() {
-  struct statvfs disk {};
-  if (::statvfs(path_.c_str(), &disk) != 0) return look_again_later();
-  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
+  const std::optional<std::uint64_t> known = free_bytes();
+  if (!known) return look_again_later();
+  const std::uint64_t free = *known;
   gate_.set_free(free);
   const DiskRoom room = gate_.room();
   metrics_.disk(free, room != DiskRoom::enough);
@@ -86,11 +86,24 @@ void DiskWatch::keep_ballast(std::uint64_t free) {
   if (failed != 0) ::unlink(ballast_.c_str());
 }
 
-void DiskWatch::engine_failed() {
+std::optional<std::uint64_t> DiskWatch::free_bytes() const {
   struct statvfs disk {};
-  if (path_.empty() || ::statvfs(path_.c_str(), &disk) != 0) return;
-  const std::uint64_t free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
-  if (free >= minimum_ || ::unlink(ballast_.c_str()) != 0) return;
+  if (path_.empty() || ::statvfs(path_.c_str(), &disk) != 0) return std::nullopt;
+  return std::uint64_t{disk.f_bavail} * disk.f_frsize;
+}
+
+void DiskWatch::engine_failed() {
+  const std::optional<std::uint64_t> free = free_bytes();
+  if (free && *free < minimum_) give_up_ballast(*free);
+}
+
+void DiskWatch::engine_stuck() {
+  const std::optional<std::uint64_t> free = free_bytes();
+  if (free && *free < reserve_) give_up_ballast(*free);
+}
+
+void DiskWatch::give_up_ballast(std::uint64_t free) {
+  if (::unlink(ballast_.c_str()) != 0) return;
   spdlog::warn("event=ballast_given_up path={} bytes={} free_before={}", ballast_, ballast_bytes_,
                free);
 }

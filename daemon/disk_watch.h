@@ -27,7 +27,12 @@ class DiskWatch {
   /// The engine could not be opened, or was lost: if that was for want of room, the ballast goes.
   void engine_failed();
 
+  /// The engine needs more room to let go of what was removed: the ballast goes.
+  void engine_stuck();
+
  private:
+  std::optional<std::uint64_t> free_bytes() const;
+  void give_up_ballast(std::uint64_t free);
   void look();
   void keep_ballast(std::uint64_t free);
   void look_again_later();

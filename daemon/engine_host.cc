@@ -235,8 +235,11 @@ void EngineHost::arm_timer() {
 
 // ---- disk --------------------------------------------------------------------------------------
 
-void EngineHost::relieve() {
-  if (directory_) engine_.commit->post([](store::Engine& engine) { engine.relieve(); });
+void EngineHost::relieve(std::function<void()> stuck) {
+  if (!directory_) return;
+  engine_.commit->post([this, stuck = std::move(stuck)](store::Engine& engine) {
+    if (!engine.relieve()) asio::post(loop_, stuck);
+  });
 }
 
 void EngineHost::checkpoint(const std::string& path, std::function<void(Result<void>)> then) {

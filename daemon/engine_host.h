@@ -81,8 +81,8 @@ class EngineHost {
   /// From any loop: a shard found that the engine no longer works.
   void report_lost(std::uint64_t generation, const std::string& why);
 
-  /// Room on the disk is short.
-  void relieve();
+  /// Room on the disk is short. stuck: on the first loop, when the engine lacks room to make room.
+  void relieve(std::function<void()> stuck);
 
   /// Writes a copy of the state to an absolute path; `then` is called on the first loop.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);

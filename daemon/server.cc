@@ -103,8 +103,9 @@ Result<void> Server::start() {
       MetricsInfo{kVersion, std::string((*engine)->name()), std::string((*engine)->durability())});
   host_ =
       std::make_unique<EngineHost>(loop_, *metrics_, options_, [this] { disk_->engine_failed(); });
-  disk_ = std::make_unique<DiskWatch>(loop_, options_, growth_, *metrics_,
-                                      [this] { host_->relieve(); });
+  disk_ = std::make_unique<DiskWatch>(loop_, options_, growth_, *metrics_, [this] {
+    host_->relieve([this] { disk_->engine_stuck(); });
+  });
   const House house{*metrics_, options_, growth_};
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, house);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;

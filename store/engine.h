@@ -102,8 +102,8 @@ class Engine {
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
   /// Room on the disk is short: lets go of what is kept for speed, and begins to let go of what was
-  /// removed.
-  virtual void relieve() {}
+  /// removed. False: it had no room for that when it last tried.
+  virtual bool relieve() { return true; }
 
   /// Why the state may be older than what clients have seen, for the log; empty when it is not.
   /// Its owner gives it a new incarnation, makes that durable, then calls renewed().

@@ -171,19 +171,22 @@ class RocksEngine final : public Engine {
     return outcomes;
   }
 
-  void relieve() override {
-    if (lost_ || !db_->Flush({}).ok()) return;  // the logs of what was flushed go
-    const bool busy = compaction_.valid() &&
-                      compaction_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-    if (busy || erased_ < kErasedWorthCompacting) return;
+  bool relieve() override {
+    if (lost_ || !db_->Flush({}).ok()) return true;  // the logs of what was flushed go
+    if (compaction_.valid()) {
+      if (compaction_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
+      stuck_ = !compaction_.get();
+    }
+    if (!stuck_ && erased_ < kErasedWorthCompacting) return true;
     erased_ = 0;
     compaction_ = std::async(std::launch::async, [db = db_.get(), closing = &closing_] {
       rocksdb::CompactRangeOptions how;
       how.exclusive_manual_compaction = false;
       how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
       how.canceled = closing;
-      db->CompactRange(how, nullptr, nullptr);  // what fails for want of room is tried again
+      return db->CompactRange(how, nullptr, nullptr).ok();
     });
+    return !stuck_;
   }
 
   std::string_view rolled_back() const override { return rollback_.why(); }
@@ -370,7 +373,8 @@ class RocksEngine final : public Engine {
   Rollback rollback_;
   std::size_t erased_ = kErasedWorthCompacting;  // rows, since a compaction was begun
   std::atomic<bool> closing_ = false;
-  std::future<void> compaction_;
+  std::future<bool> compaction_;  // whether it ended well
+  bool stuck_ = false;            // the last one did not
   std::map<JobNumber, Chain> chains_;
   std::uint64_t revisions_ = 0;  // sums over chains_
   std::uint64_t epochs_ = 0;
