@@ -11,7 +11,7 @@ import time
 import unittest
 
 import wire
-from daemon import Daemon
+from daemon import SLOWDOWN, Daemon
 from wire import Wire, frame, text
 
 SIZE = 64 * 2**20
@@ -171,7 +171,7 @@ class DiskFull(unittest.TestCase):
     def check_while_full(self, refused):
         writer = self.writers[0]
         self.take(leave=RESERVE - 8 * 2**20)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 10 * SLOWDOWN
         while writer.set("one more", b"x").code == "ok":  # the engine has made room meanwhile
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
@@ -213,7 +213,7 @@ class DiskFull(unittest.TestCase):
             os.unlink(self.filler)
         self.stored.clear()
         # After a compaction that had no room RocksDB looks every 5 s whether there is some.
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 40 * SLOWDOWN
         while True:
             reply = writer.set("room", b"again")
             if reply.code == "ok":
