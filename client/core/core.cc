@@ -156,13 +156,19 @@ void Core::tick(TimePoint now) {
   if (unheard_since_ && now >= *unheard_since_ + ttl_) {
     return lose("nothing heard from it for " + human(ttl_), now);
   }
-  if (now >= next_beat_) {
-    next_beat_ = now + beat_;
-    if (!unheard_since_) unheard_since_ = now;
-    if (!beat_sent_) beat_sent_ = now;
-    frame(0, Ping{});
-  }
+  if (now >= next_beat_) beat(now);
   send(now);
+}
+
+/// A request is a sign of life, too, so the next heartbeat is left out. Not two in turn, as the
+/// request may wait for hours; and not after an answer, which the heartbeat acknowledges.
+void Core::beat(TimePoint now) {
+  next_beat_ = now + beat_;
+  left_out_ = std::exchange(asked_, false) && !left_out_;
+  if (left_out_) return;
+  if (!unheard_since_) unheard_since_ = now;
+  if (!beat_sent_) beat_sent_ = now;
+  frame(0, Ping{});
 }
 
 void Core::finish(const Failure& reason, TimePoint now) {
@@ -210,6 +216,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
                 now);
   }
   backoff_.reset();
+  asked_ = false;
   const std::uint64_t id = call->id;
   calls_.take(id);
   complete(id, std::move(answer));
@@ -335,9 +342,10 @@ void Core::send(TimePoint now) {
                                                         ": request of " + std::to_string(size) +
                                                         " bytes, limit " +
                                                         std::to_string(limits::kFrameBytes)));
-    } else if (call->sent_before) {
-      ++stats_.reissued;
+      continue;
     }
+    asked_ = true;
+    if (call->sent_before) ++stats_.reissued;
   }
 }
 

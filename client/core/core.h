@@ -102,6 +102,7 @@ class Core {
   void session_lost(const Failure& reason, TimePoint now);
   void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
   void send(TimePoint now);
+  void beat(TimePoint now);
   std::size_t frame(std::uint64_t sequence, const Request& request);
   void complete(std::uint64_t call, Answer answer);
   void note(const Stamp& stamp);
@@ -134,6 +135,8 @@ class Core {
   Duration ttl_{0};
   std::size_t window_ = 0;
   TimePoint next_beat_;
+  bool asked_ = false;     // a request has gone since the last answer or time to beat
+  bool left_out_ = false;  // the last heartbeat was
   TimePoint vouched_;
   std::optional<TimePoint> beat_sent_;      // the oldest heartbeat without an answer
   std::optional<TimePoint> unheard_since_;  // a heartbeat is out and nothing came since

@@ -78,6 +78,7 @@ Crowd::Crowd(const Address& daemon, unsigned connections, unsigned members)
 void Crowd::reconnect(const Address& daemon) {
   const std::size_t connections = lines_.size();
   lines_.clear();
+  pulses_.clear();
   greeted_ = 0;
   open(daemon, connections);
 }
@@ -88,6 +89,7 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
     ++greeted_;
     beat();
   };
+  pulses_.resize(connections);
   Hello hello;
   hello.job = hello.host = "bench";
   for (std::size_t i = 0; i < connections; ++i) {
@@ -137,6 +139,7 @@ std::vector<Bytes> Crowd::encode(unsigned from, unsigned to, const RequestOf& re
 void Crowd::send(const std::vector<Bytes>& out) {
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     lines_[i]->send(out[i]);
+    if (!out[i].empty()) pulses_[i].asked = true;
     beat();
   }
 }
@@ -192,6 +195,7 @@ void Crowd::receive_members(const TakeOn& take,
       const std::size_t came = lines_[connection]->receive_some(
           [&](std::string_view in) { return take(connection, in); });
       if (came == 0) continue;
+      pulses_[connection].asked = false;
       missing -= came;
       last = Clock::now();
       on_answers(came);
@@ -228,7 +232,11 @@ void Crowd::beat() {
     header.acked_below = acked_;
     Bytes ping;
     native::encode_request(ping, header, Ping{});
-    for (std::size_t i = slice_; i < greeted_; i += kSlices) lines_[i]->send(ping);
+    for (std::size_t i = slice_; i < greeted_; i += kSlices) {
+      Pulse& pulse = pulses_[i];
+      pulse.left_out = std::exchange(pulse.asked, false) && !pulse.left_out;
+      if (!pulse.left_out) lines_[i]->send(ping);
+    }
     slice_ = (slice_ + 1) % kSlices;
   }
 }

@@ -30,7 +30,8 @@ class Crowd {
   /// The same sessions on new connections; what was open is forgotten.
   void reconnect(const Address& daemon);
 
-  /// From now on each connection beats, except while receive_all() blocks.
+  /// From now on each connection beats as the SDK's does (Core::beat), except while receive_all()
+  /// blocks.
   void start_to_beat() { beats_ = true; }
 
   /// Ends the sessions.
@@ -70,6 +71,11 @@ class Crowd {
   unsigned members_;
   std::uint64_t name_;  // of the sessions
   std::vector<std::unique_ptr<Line>> lines_;
+  struct Pulse {
+    bool asked = false;     ///< since the last answer or time to beat
+    bool left_out = false;  ///< the last heartbeat was
+  };
+  std::vector<Pulse> pulses_;  // of the lines
   bool beats_ = false;
   std::size_t greeted_ = 0;  // of the lines; these may beat
   Descriptor epoll_;

@@ -155,6 +155,33 @@ TEST(ClientCore, HeartbeatsComeAtTheIntervalOfTheWelcome) {
   }
 }
 
+TEST(ClientCore, ARequestStandsForOneHeartbeatUnlessItIsAnswered) {
+  World w;
+  w.open();
+  const auto beats = [&] {
+    w.now += limits::kHeartbeatInterval;
+    w.core.tick(w.now);
+    const std::vector<Sent> frames = w.sent();
+    if (!frames.empty()) w.reply(Ping::op.code, 0, ReplyBody(Done{}));
+    return frames.size() == 1 && frames[0].header.op == Ping::op.code;
+  };
+  w.core.call(Get{"a", seconds(60)}, kLimit, w.now);
+  EXPECT_EQ(w.sent().size(), 1u);
+  EXPECT_FALSE(beats());
+  EXPECT_TRUE(beats()) << "one that waits for long";
+  EXPECT_TRUE(beats());
+  for (bool beat : {false, true, false, true}) {
+    w.core.call(Get{"b", seconds(60)}, kLimit, w.now);
+    w.sent();
+    EXPECT_EQ(beats(), beat) << "no two in turn, whatever is asked";
+  }
+  w.core.call(QueuePop{"q"}, kLimit, w.now);
+  w.reply(QueuePop::op.code, w.sent().at(0).header.sequence, item("x"));
+  EXPECT_TRUE(beats()) << "an answer is acknowledged at once";
+  w.core.call(Set{"a", Bytes(limits::kFrameBytes, 'x')}, kLimit, w.now);
+  EXPECT_TRUE(beats()) << "what is refused here was not sent";
+}
+
 TEST(ClientCore, ASilentDaemonIsLeftAfterTheSessionTtl) {
   World w;
   w.open();
