@@ -12,25 +12,39 @@ namespace c10dd::daemon {
 
 class JobTime {
  public:
+  using Clock = std::chrono::steady_clock::time_point (*)();
+
   static constexpr Duration kTurnMax = std::chrono::milliseconds(250);
   /// While deadlines are pending the loop turns at least this often, so that job time keeps up.
   static constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
 
+  explicit JobTime(Clock clock = std::chrono::steady_clock::now)
+      : clock_(clock), turn_ended_(clock()) {}
+
   TimePoint now() const {
-    const Duration passed = std::chrono::steady_clock::now() - turn_ended_;
+    if (stands_still_) return time_;
+    const Duration passed = clock_() - turn_ended_;
     return time_ + std::min(passed, kTurnMax);
   }
 
   /// After ready sockets were drained; answers the time as it is now.
   TimePoint end_turn() {
     time_ = now();
-    turn_ended_ = std::chrono::steady_clock::now();
+    turn_ended_ = clock_();
     return time_;
   }
 
+  /// From now on no time passes.
+  void stand_still() {
+    time_ = now();
+    stands_still_ = true;
+  }
+
  private:
+  Clock clock_;
   TimePoint time_;
-  std::chrono::steady_clock::time_point turn_ended_ = std::chrono::steady_clock::now();
+  bool stands_still_ = false;
+  std::chrono::steady_clock::time_point turn_ended_;
 };
 
 }  // namespace c10dd::daemon

@@ -151,13 +151,14 @@ int Server::run() {
   return 0;
 }
 
-/// Accepts nothing new, lets held answers leave, then stops. A second signal stops at once.
+/// Takes nothing new, lets held answers leave, then stops. A second signal stops at once.
 void Server::drain() {
   draining_ = true;
   metrics_->ready(false);
   notify("STOPPING=1");
   spdlog::info("event=draining");
   listener_->close();
+  shards_->each([](Shard& shard) { shard.drain(); });
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;
   });

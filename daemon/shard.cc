@@ -302,7 +302,7 @@ void Shard::watch_deadline(const JobRef& slot) {
 /// A timer that is set already stays unless it is too late: setting it anew wakes the loop.
 void Shard::arm_timer() {
   std::optional<RoundPace::Time> next = pace_.until();
-  if (!deadlines_.empty()) {
+  if (!deadlines_.empty() && !draining_) {
     const Duration left = deadlines_.begin()->first - time_.now();
     const auto at = std::chrono::steady_clock::now() +
                     std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
@@ -319,6 +319,11 @@ void Shard::arm_timer() {
 }
 
 // ---- what the house asks -----------------------------------------------------------------------
+
+void Shard::drain() {
+  draining_ = true;
+  time_.stand_still();
+}
 
 std::size_t Shard::unfinished() const {
   std::size_t held = 0;

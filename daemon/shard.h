@@ -69,6 +69,7 @@ class Shard {
   /// Counts bytes read for a job; whether its connections must rest until the next turn.
   bool charge(const JobRef& job, std::size_t bytes);
   bool spent(const JobRef& job) const;
+  bool draining() const { return draining_; }
 
   /// Counts the requests of this loop's connections.
   RequestTally& tally() { return tally_; }
@@ -90,7 +91,10 @@ class Shard {
   /// After ready sockets were drained: time moves, deadlines fire, a commit starts, answers leave.
   void end_turn();
 
-  /// Blocked and held answers; 0 when a drain may end.
+  /// The daemon will end: connections take no more requests, for the next daemon will get them, and
+  /// time stands still, for who has lost its connection finds the door closed.
+  void drain();
+  /// Held answers, and rows that are not durable; 0 when a drain may end.
   std::size_t unfinished() const;
   /// The jobs that it serves.
   std::vector<JobReport> reports();
@@ -150,6 +154,7 @@ class Shard {
   asio::steady_timer timer_;
   bool timer_set_ = false;
   std::uint64_t turn_ = 1;
+  bool draining_ = false;
   TurnUse foreign_use_;  ///< of the jobs of other shards, together
   std::vector<std::function<void()>> starved_;
   std::vector<std::function<void()>> served_;

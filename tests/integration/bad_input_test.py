@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input gets a clear error with the limit; never a crash, never a hang, and nobody else is
 hurt: after each case the daemon still serves the session of a bystander."""
-import contextlib
 import json
 import os
-import shutil
 import socket
 import struct
 import subprocess
@@ -14,6 +12,7 @@ import unittest
 
 import wire
 from daemon import BIN, Daemon
+from redis_server import redis_server
 from wire import Wire, frame, text
 
 
@@ -286,7 +285,7 @@ class Start(unittest.TestCase):
                    arguments=["--listen", "127.0.0.1:0", "--engine", "redis://:secret@127.0.0.1:1"])
 
     def test_redis_that_denies_access(self):
-        with tempfile.TemporaryDirectory() as folder, self.redis(folder, "hunter2") as port:
+        with tempfile.TemporaryDirectory() as folder, redis_server(folder, "hunter2") as (port, _):
             for login in ("", ":hunter3@", "ada:hunter3@"):
                 url = f"redis://{login}127.0.0.1:{port}"
                 said = self.fails(77, f"127.0.0.1:{port}",
@@ -295,27 +294,6 @@ class Start(unittest.TestCase):
             with Daemon(engine=f"redis://:hunter2@127.0.0.1:{port}") as daemon:
                 self.assertIn("engine: redis", daemon.http("/readyz")[1])
                 self.assertNotIn("hunter", daemon.errors())
-
-    @contextlib.contextmanager
-    def redis(self, folder, password):
-        """The port of a redis-server of the test's own."""
-        if shutil.which("redis-server") is None:
-            self.skipTest("redis-server is not installed")
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            port = taken.getsockname()[1]
-        server = subprocess.Popen(
-            ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
-             "--requirepass", password, "--appendonly", "yes", "--appendfsync", "always"],
-            stdout=subprocess.PIPE, text=True)
-        try:
-            for line in server.stdout:
-                if "Ready to accept connections" in line:
-                    break
-            yield port
-        finally:
-            server.terminate()
-            server.communicate(timeout=20)
 
     def test_port_that_is_not_for_this_user(self):
         with open("/proc/sys/net/ipv4/ip_unprivileged_port_start", encoding="ascii") as file:

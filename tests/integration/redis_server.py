@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A redis-server of a test's own, with every acknowledged write on disk."""
+import contextlib
+import shutil
+import socket
+import subprocess
+import unittest
+
+
+@contextlib.contextmanager
+def redis_server(folder, password=""):
+    """Its port and its process. Skips the test where Redis is not installed."""
+    if shutil.which("redis-server") is None:
+        raise unittest.SkipTest("redis-server is not installed")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    server = subprocess.Popen(
+        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
+         "--requirepass", password, "--appendonly", "yes", "--appendfsync", "always"],
+        stdout=subprocess.PIPE, text=True)
+    try:
+        for line in server.stdout:
+            if "Ready to accept connections" in line:
+                break
+        yield port, server
+    finally:
+        server.terminate()
+        server.communicate(timeout=20)
