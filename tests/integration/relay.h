@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <list>
 #include <stdexcept>
 #include <string>
@@ -51,8 +52,12 @@ class Relay {
   const std::string& address() const { return address_; }
 
   enum class Mode { pass, lose_answers, cut };
-  /// Holds from within a few milliseconds on. cut ends all connections, new ones too.
-  void set(Mode mode) { mode_ = mode; }
+  /// Holds from now on. cut ends all connections, new ones too.
+  void set(Mode mode) {
+    mode_ = mode;
+    const unsigned before = turns_;
+    while (turns_ == before) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 
  private:
   struct Pair {
@@ -65,11 +70,11 @@ class Relay {
     ::close(pair.daemon);
   }
 
-  void accept_one() {
+  void accept_one(Mode mode) {
     const int client = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (client < 0) return;
     const Pair pair{client, ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (mode_ == Mode::cut ||
+    if (mode == Mode::cut ||
         ::connect(pair.daemon, reinterpret_cast<sockaddr*>(&target_), sizeof target_) != 0) {
       return drop(pair);
     }
@@ -95,6 +100,8 @@ class Relay {
 
   void run() {
     while (!stop_) {
+      ++turns_;
+      const Mode mode = mode_;
       std::vector<pollfd> polled{{listener_, POLLIN, 0}};
       for (const Pair& pair : pairs_) {
         polled.push_back({pair.client, POLLIN, 0});
@@ -102,14 +109,14 @@ class Relay {
       }
       ::poll(polled.data(), polled.size(), 5);
       pairs_.remove_if([&](const Pair& pair) {
-        if (mode_ != Mode::cut && pass(pair.client, pair.daemon, false) &&
-            pass(pair.daemon, pair.client, mode_ == Mode::lose_answers)) {
+        if (mode != Mode::cut && pass(pair.client, pair.daemon, false) &&
+            pass(pair.daemon, pair.client, mode == Mode::lose_answers)) {
           return false;
         }
         drop(pair);
         return true;
       });
-      if (polled[0].revents != 0) accept_one();
+      if (polled[0].revents != 0) accept_one(mode);
     }
   }
 
@@ -119,6 +126,7 @@ class Relay {
   std::list<Pair> pairs_;
   std::vector<char> buffer_ = std::vector<char>(65536);
   std::atomic<Mode> mode_ = Mode::pass;
+  std::atomic<unsigned> turns_ = 0;  // each with the mode that it began with
   std::atomic<bool> stop_ = false;
   std::thread thread_;
 };
