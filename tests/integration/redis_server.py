@@ -2,6 +2,7 @@
 """A redis-server of a test's own, with every acknowledged write on disk."""
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import unittest
@@ -25,5 +26,6 @@ def redis_server(folder, password=""):
                 break
         yield port, server
     finally:
+        server.send_signal(signal.SIGCONT)  # a test that failed may have left it stopped
         server.terminate()
         server.communicate(timeout=20)
