@@ -102,7 +102,7 @@ class Job {
   Maybe on(Step&, const Append&);
   Maybe on(Step&, const RemovePrefix&);
   void put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life);
-  bool remove(Step& step, const Bytes& key, bool with_row = true);
+  bool remove(Step& step, const Bytes& key);
   void told(Step& step, Change change);
 
   // job_transact.cc

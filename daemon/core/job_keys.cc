@@ -36,9 +36,9 @@ void Job::put(Step& step, const Bytes& key, Bytes value, const std::optional<Lif
   step.observe(step.next);
 }
 
-bool Job::remove(Step& step, const Bytes& key, bool with_row) {
+bool Job::remove(Step& step, const Bytes& key) {
   if (!keys_.erase(key, step.next)) return false;
-  if (with_row) step.out.rows.push_back({Row::Kind::erase, 'k' + key, {}});
+  step.out.rows.push_back({Row::Kind::erase, 'k' + key, {}});
   lifetimes_.erase(key);
   told(step, {step.next, true, key, {}});
   return true;
@@ -128,11 +128,14 @@ Job::Maybe Job::on(Step& step, const RemovePrefix& request) {
     return refuse(Code::too_large, "prefix too long: " + std::to_string(request.prefix.size()) +
                                        " bytes, limit " + std::to_string(limits::kKeyBytes));
   }
-  const std::vector<Bytes> keys = keys_.with_prefix(request.prefix);
+  const std::vector<Bytes> keys = keys_.erase_prefix(request.prefix, step.next);
   if (!keys.empty() && !planted(Planted::prefix_row_lost)) {  // one row does for all
     step.out.rows.push_back({Row::Kind::erase_prefix, 'k' + request.prefix, {}});
   }
-  for (const Bytes& key : keys) remove(step, key, false);
+  for (const Bytes& key : keys) {
+    lifetimes_.erase(key);
+    told(step, {step.next, true, key, {}});
+  }
   step.observe(keys.empty() ? revision_ : step.next);
   return answer(Counted{keys.size()});
 }

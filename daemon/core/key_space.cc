@@ -2,6 +2,8 @@
 // An ordered map with accounting.
 #include "daemon/core/key_space.h"
 
+#include <algorithm>
+
 #include "daemon/core/planted.h"
 #include "protocol/limits.h"
 
@@ -25,7 +27,11 @@ Revision KeySpace::observed(std::string_view key) const {
   if (const Entry* entry = find(key)) return entry->revision;
   if (planted(Planted::deletion_unseen)) return 0;
   const auto it = deleted_.find(key);
-  return it == deleted_.end() ? 0 : it->second;
+  Revision newest = it == deleted_.end() ? 0 : it->second;
+  for (const auto& [prefix, revision] : deleted_prefixes_) {
+    if (key.starts_with(prefix)) newest = std::max(newest, revision);
+  }
+  return newest;
 }
 
 Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes) const {
@@ -80,6 +86,18 @@ bool KeySpace::erase(std::string_view key, Revision revision) {
   return true;
 }
 
+std::vector<Bytes> KeySpace::erase_prefix(const Bytes& prefix, Revision revision) {
+  std::vector<Bytes> keys;
+  auto it = entries_.lower_bound(prefix);
+  while (it != entries_.end() && it->first.starts_with(prefix)) {
+    bytes_ -= it->first.size() + it->second.value.size();
+    auto node = entries_.extract(it++);
+    keys.push_back(std::move(node.key()));
+  }
+  if (!keys.empty()) deleted_prefixes_.emplace_back(prefix, revision);
+  return keys;
+}
+
 std::vector<Bytes> KeySpace::list(std::string_view prefix, std::string_view start_after,
                                   std::size_t limit, bool& more) const {
   std::vector<Bytes> keys;
@@ -108,17 +126,10 @@ std::uint64_t KeySpace::count(std::string_view prefix) const {
   return count;
 }
 
-std::vector<Bytes> KeySpace::with_prefix(std::string_view prefix) const {
-  std::vector<Bytes> keys;
-  for (auto it = entries_.lower_bound(prefix);
-       it != entries_.end() && it->first.starts_with(prefix); ++it) {
-    keys.push_back(it->first);
-  }
-  return keys;
-}
-
 void KeySpace::durable(Revision revision) {
-  std::erase_if(deleted_, [&](const auto& mark) { return mark.second <= revision; });
+  const auto over = [&](const auto& mark) { return mark.second <= revision; };
+  std::erase_if(deleted_, over);
+  std::erase_if(deleted_prefixes_, over);
 }
 
 }  // namespace c10dd::core

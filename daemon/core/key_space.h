@@ -41,13 +41,13 @@ class KeySpace {
 
   void put(const Bytes& key, Bytes value, Revision revision);
   bool erase(std::string_view key, Revision revision);
+  /// Which they were, in order.
+  std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
 
   /// At most `limit` keys with the prefix, after start_after; more: whether there are others.
   std::vector<Bytes> list(std::string_view prefix, std::string_view start_after, std::size_t limit,
                           bool& more) const;
   std::uint64_t count(std::string_view prefix) const;
-  /// All of them.
-  std::vector<Bytes> with_prefix(std::string_view prefix) const;
 
   /// Changes up to this revision are on disk: their deletion marks can go.
   void durable(Revision revision);
@@ -61,6 +61,7 @@ class KeySpace {
   Quotas quotas_;
   Entries entries_;
   std::map<Bytes, Revision, std::less<>> deleted_;
+  std::vector<std::pair<Bytes, Revision>> deleted_prefixes_;  // oldest first
   std::size_t bytes_ = 0;
 };
 

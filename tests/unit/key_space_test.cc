@@ -81,13 +81,36 @@ TEST(KeySpace, LetsAFullJobShrink) {
   EXPECT_FALSE(full.check_put("b", 0));
 }
 
-TEST(KeySpace, FindsWhatHasAPrefix) {
+TEST(KeySpace, RemovesWhatHasAPrefix) {
   KeySpace keys({});
-  for (const char* key : {"a", "ab", "ab\xFF", "abc", "ac", "b"}) keys.put(key, "", 1);
-  EXPECT_EQ(keys.with_prefix("ab"), (std::vector<Bytes>{"ab", "abc", "ab\xFF"}));
-  EXPECT_EQ(keys.with_prefix(""), (std::vector<Bytes>{"a", "ab", "abc", "ab\xFF", "ac", "b"}));
-  EXPECT_TRUE(keys.with_prefix("b\xFF").empty());
+  for (const char* key : {"a", "ab", "ab\xFF", "abc", "ac", "b"}) keys.put(key, "v", 1);
   EXPECT_EQ(keys.count("ab"), 3u);
+  EXPECT_TRUE(keys.erase_prefix("b\xFF", 2).empty());
+  EXPECT_EQ(keys.erase_prefix("ab", 2), (std::vector<Bytes>{"ab", "abc", "ab\xFF"}));
+  EXPECT_EQ(keys.count("ab"), 0u);
+  EXPECT_EQ(keys.size(), 3u);
+  EXPECT_EQ(keys.bytes(), 7u);
+  EXPECT_EQ(keys.erase_prefix("", 3), (std::vector<Bytes>{"a", "ac", "b"}));
+  EXPECT_EQ(keys.bytes(), 0u);
+}
+
+TEST(KeySpace, RemembersARemovedPrefixUntilItIsDurable) {
+  KeySpace keys({});
+  keys.put("ab", "v", 3);
+  keys.erase_prefix("x", 4);
+  EXPECT_EQ(keys.observed("x"), 0u) << "nothing was removed";
+  keys.erase_prefix("a", 5);
+  EXPECT_EQ(keys.observed("ab"), 5u);
+  EXPECT_EQ(keys.observed("b"), 0u);
+  keys.put("ab", "v", 6);
+  EXPECT_EQ(keys.observed("ab"), 6u);
+  keys.erase("ab", 7);
+  EXPECT_EQ(keys.observed("ab"), 7u);
+  keys.durable(4);
+  EXPECT_EQ(keys.observed("ac"), 5u);
+  keys.durable(5);
+  EXPECT_EQ(keys.observed("ac"), 0u);
+  EXPECT_EQ(keys.observed("ab"), 7u);
 }
 
 TEST(KeySpace, CutsListsIntoPages) {
