@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -100,13 +101,23 @@ class GroupCommit::Impl {
           failure(Code::unavailable, "checkpoint " + path + ": another is being written; retry"));
       return;
     }
-    if (checkpoint_.joinable()) checkpoint_.join();  // it has ended
-    checkpoint_ = std::thread([this, path = std::move(path), on_done = std::move(on_done)] {
+    // The one before is over but for what it tells its caller.
+    auto copy = [this, path = std::move(path), on_done = std::move(on_done),
+                 before = std::move(checkpoint_)]() mutable {
+      if (before.joinable()) before.join();
       Result<void> done = engine_->checkpoint(path);
+      {
+        const std::lock_guard ended(mutex_);
+        copying_ = false;
+      }
       on_done(std::move(done));
-      const std::lock_guard ended(mutex_);
+    };
+    try {
+      checkpoint_ = std::jthread(std::move(copy));
+    } catch (const std::system_error&) {
       copying_ = false;
-    });
+      throw;  // no thread is to be had now
+    }
   }
 
   Engine& engine() { return *engine_; }
@@ -182,7 +193,7 @@ class GroupCommit::Impl {
   std::deque<Item> queue_;
   bool stopping_ = false;
   bool copying_ = false;
-  std::thread checkpoint_;
+  std::jthread checkpoint_;
   std::thread thread_;  // last: it uses all of the above
 };
 

@@ -48,7 +48,8 @@ class GroupCommit {
   void post(std::function<void(Engine&)> f);
 
   /// Engine::checkpoint(path) on a thread of its own, while commits go on. on_done is called once,
-  /// on that thread, or at once when a checkpoint is being written: one at a time. Thread-safe.
+  /// on that thread, or at once when a checkpoint is being written: one at a time. From its call on
+  /// the next may be asked for. Thread-safe.
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
   const Engine& engine() const;

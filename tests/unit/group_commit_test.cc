@@ -250,13 +250,21 @@ TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
   script_.set_copy_open(true);
   EXPECT_TRUE(first.get_future().get());
 
-  script_.set_copy_open(false);
+  // Whoever is told of the end of one may ask for the next.
+  std::promise<void> last_asked;
   std::promise<bool> last;
-  group_->checkpoint("/last", [&](const Result<void>& done) { last.set_value(bool(done)); });
+  group_->checkpoint("/next", [&](const Result<void>&) {
+    script_.set_copy_open(false);
+    group_->checkpoint("/last", [&](const Result<void>& done) { last.set_value(bool(done)); });
+    last_asked.set_value();
+  });
+  last_asked.get_future().wait();
   script_.set_copy_open(true);
   group_.reset();
-  EXPECT_EQ(last.get_future().wait_for(std::chrono::seconds(0)), std::future_status::ready)
+  std::future<bool> ended = last.get_future();
+  ASSERT_EQ(ended.wait_for(std::chrono::seconds(0)), std::future_status::ready)
       << "the engine was closed under a copy";
+  EXPECT_TRUE(ended.get());
 }
 
 TEST(GroupCommit, ServesManyThreadsAtOnce) {
