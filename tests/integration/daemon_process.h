@@ -28,6 +28,7 @@ class DaemonProcess {
     std::vector<std::string> words = {
         binary(),      "--listen", address_.empty() ? "127.0.0.1:0" : address_, "--engine", engine_,
         "--log-level", "warn"};
+    if (open_) words.emplace_back("--allow-insecure-listen");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -60,6 +61,12 @@ class DaemonProcess {
     pid_ = -1;
   }
 
+  /// From the next start on: host:port, whoever may reach that.
+  void listen_openly_on(std::string address) {
+    address_ = std::move(address);
+    open_ = true;
+  }
+
   /// From the next start on: the file that gets what it logs.
   void log_to(std::string path) { log_ = std::move(path); }
 
@@ -78,6 +85,7 @@ class DaemonProcess {
   std::string engine_;
   std::string log_;
   std::string address_;
+  bool open_ = false;
   pid_t pid_ = -1;
 };
 
