@@ -3,6 +3,8 @@
 // threads hold JobRefs only to hand them back to Shard.
 #pragma once
 
+#include <chrono>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -13,6 +15,7 @@
 
 #include "daemon/core/commit_gate.h"
 #include "daemon/core/job.h"
+#include "store/engine.h"
 
 namespace c10dd::daemon {
 
@@ -45,6 +48,13 @@ struct TurnUse {
   }
   /// The job's connections read no further before the next turn, so that the others get theirs.
   bool spent() const { return requests >= kRequests || bytes >= kBytes; }
+};
+
+/// A piece of the rows of a job that is being loaded.
+struct JobPiece {
+  Result<store::Claim> claim = store::Claim{};  ///< a failure: nothing more comes
+  std::vector<Row> rows;
+  bool last = false;
 };
 
 /// A job that a shard serves, or is loading.
@@ -80,7 +90,11 @@ struct JobSlot {
   std::map<std::uint64_t, Refused> refused;  ///< by number, like attachments
   std::uint64_t attachments = 0;             ///< so far, with the refused
   std::vector<std::function<void()>> when_loaded;
-  std::string load_failure;           ///< why it is not served
+  std::deque<JobPiece> pieces;  ///< that are not restored yet
+  Result<void> restored;        ///< so far
+  std::string load_failure;     ///< why it is not served
+  /// Its rows are damaged: nobody is let in, and it is not loaded again, before then.
+  std::optional<std::chrono::steady_clock::time_point> damaged_until;
   bool touched = false;               ///< in this turn
   std::optional<TimePoint> deadline;  ///< its place in Shard::deadlines_
   TurnUse use;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One coroutine per connection and protocol, each reading top to bottom: read, decode, submit. It is
-// spawned, not awaited, so that nothing of how the protocol was recognised stays in memory with it.
-// To add a protocol: serve_x in daemon/x_session.cc, a line here, a line in listener.cc.
+// One coroutine per connection and protocol, each reading top to bottom: read, decode, submit. It
+// is spawned, not awaited, so that nothing of how the protocol was recognised stays in memory with
+// it. To add a protocol: serve_x in daemon/x_session.cc, a line here, a line in listener.cc.
 #pragma once
 
 #include "daemon/stream.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The turn: requests in, effects out, one round at the engine at a time, answers when durable.
-// Opening, loading and losing jobs is in shard_jobs.cc.
+// Opening and losing jobs is in shard_jobs.cc, loading them in shard_load.cc.
 #include "daemon/shard.h"
 
 #include <spdlog/spdlog.h>

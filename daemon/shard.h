@@ -106,8 +106,12 @@ class Shard {
   bool mine(const JobRef& job) const { return &job->owner == this; }
   void arrive(const Place& place, Greeting greeting);
   void load(const JobRef& slot);
-  void loaded(const JobRef& slot, Result<store::Claim> claim, std::vector<Row> rows);
+  void take_piece(const JobRef& slot, JobPiece piece);
+  void restore_later(const JobRef& slot);
+  void restore_piece(const JobRef& slot);
+  void loaded(const JobRef& slot, const Result<void>& good);
   void attach(const JobRef& slot, const Greeting& greeting);
+  void turn_away(const JobRef& slot, const Greeting& greeting);
   void refuse(const Greeting& greeting, Failure reason);
   void perform(const JobRef& slot, core::Effects effects);
   bool refuse_growth(const JobRef& slot, const core::Origin& from, const core::CallId& call,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the shard gets jobs and loses them: places, claims, loading, sessions coming and going.
+// How the shard gets jobs and loses them, and how sessions come and go. Loading is in
+// shard_load.cc.
 #include <spdlog/spdlog.h>
 
 #include <boost/asio/post.hpp>
@@ -69,68 +70,22 @@ void Shard::arrive(const Place& place, Greeting greeting) {
   slot->grant = std::max(slot->grant, place.grant);
   slot->occupied = true;
   if (slot->serving) return attach(slot, greeting);
+  if (slot->damaged_until) {
+    if (std::chrono::steady_clock::now() < *slot->damaged_until) return turn_away(slot, greeting);
+    slot->damaged_until.reset();
+    load(slot);
+  }
   slot->when_loaded.push_back([this, slot = slot, greeting = std::move(greeting)] {
     if (slot->serving) return attach(slot, greeting);
-    refuse(greeting,
-           unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
+    turn_away(slot, greeting);
   });
 }
 
-/// On the commit thread, after the directory's row: the claim, the rows. Then back here.
-void Shard::load(const JobRef& slot) {
-  const auto work = [this, slot, generation = engine_.generation,
-                     intact = engine_.intact](store::Engine& engine) {
-    std::vector<Row> rows;
-    Result<store::Claim> claim = unavailable("the job's number is not durable");
-    if (*intact) claim = engine.claim(slot->number);
-    if (claim) {
-      const Result<void> read =
-          engine.load(slot->number, [&](Row row) { rows.push_back(std::move(row)); });
-      if (!read) claim = read.error();
-    }
-    asio::post(loop_, [this, slot, generation, claim, rows = std::move(rows)]() mutable {
-      const bool current = engine_.commit && generation == engine_.generation;
-      if (current) loaded(slot, std::move(claim), std::move(rows));
-    });
-  };
-  engine_.commit->post(work);
-}
-
-void Shard::loaded(const JobRef& slot, Result<store::Claim> claim, std::vector<Row> rows) {
-  Result<void> good;
-  if (claim) {
-    const Stamp start{engine_.incarnation, claim->epoch, claim->revision};
-    slot->epoch = claim->epoch;
-    slot->handed_over = claim->revision;
-    slot->job = std::make_unique<core::Job>(slot->number, start, quotas_);
-    slot->gate = std::make_unique<core::CommitGate>(start, engine_.shared);
-    for (const Row& row : rows) {
-      if (good) good = slot->job->restore(row);
-    }
-    if (good) good = slot->job->resume(time_.now());
-  } else {
-    good = claim.error();
-  }
-  if (good) {
-    slot->serving = true;
-    touch(slot);
-    metrics_.job_loaded(slot->name);
-    spdlog::info("event=job_loaded job={} number={} rows={} epoch={}", slot->name, slot->number,
-                 rows.size(), slot->epoch);
-  } else {
-    slot->load_failure = good.error().detail;
-    spdlog::error("event=job_load_failed job={} reason={}", slot->name, quoted(slot->load_failure));
-    if (good.error().code == Code::malformed) host_.report_damage(slot->load_failure);
-  }
-  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
-  if (!good) {
-    drop(slot, good.error());
-    host_.vacated({this, slot->number, engine_.generation, slot->grant});
-  }
-  if (claim.has_error() && claim.error().code == Code::unavailable) {
-    host_.report_lost(engine_.generation, claim.error().detail);
-    engine_lost(claim.error().detail);
-  }
+/// The directory is told that nobody came in.
+void Shard::turn_away(const JobRef& slot, const Greeting& greeting) {
+  refuse(greeting,
+         unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
+  host_.vacated({this, slot->number, engine_.generation, slot->grant});
 }
 
 void Shard::attach(const JobRef& slot, const Greeting& greeting) {

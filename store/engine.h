@@ -7,7 +7,7 @@
 //    batch of the newest commit() that changed the job, so an unknown outcome is resolved by
 //    repeating it; any other gap is refused as fenced;
 //  - a batch whose epoch is older than the job's newest claim is fenced and has no effect;
-//  - load() yields exactly the rows of all durable batches of the job, in byte order of their keys;
+//  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - one caller at a time; after Outcome::unknown the engine does nothing more: outcomes are
 //    unknown, everything else fails as unavailable, until it is opened again.
 // Blocking on purpose: GroupCommit owns the thread and the batching for all engines.
@@ -66,6 +66,19 @@ struct OpenOptions {
   std::function<void(std::string_view line)> warn = {};
 };
 
+/// Reads the rows of one job piece by piece; between two pieces the engine serves others.
+class RowReader {
+ public:
+  virtual ~RowReader() = default;
+
+  /// Appends the next piece: at most `most` rows, or about a megabyte. There may be none while the
+  /// engine still looks. False: it was the last. A damaged row is a failure, never a shorter list.
+  virtual Result<bool> next(std::vector<Row>& rows, std::size_t most) = 0;
+
+ protected:
+  static constexpr std::size_t kPieceBytes = 1024 * 1024;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -92,8 +105,12 @@ class Engine {
   /// Gives a job up, so that another owner need not wait: the epoch is fenced and never reused.
   virtual Result<void> release(const Ownership& owner) = 0;
 
-  /// Calls each(row) for every row of the job. A damaged row is a failure, never a shorter list.
-  virtual Result<void> load(JobNumber job, const std::function<void(Row)>& each) = 0;
+  /// Whoever changes the job meanwhile has claimed it: the reader of the rows asks renew() after
+  /// the last one. The engine outlives what it returns.
+  virtual std::unique_ptr<RowReader> read(JobNumber job) = 0;
+
+  /// All of read() at once: calls each(row) for every row of the job.
+  Result<void> load(JobNumber job, const std::function<void(Row)>& each);
 
   /// One outcome per batch, in order. Several batches of one job are allowed.
   virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
@@ -122,6 +139,19 @@ class Engine {
                                           " has no files of its own to copy");
   }
 };
+
+inline Result<void> Engine::load(JobNumber job, const std::function<void(Row)>& each) {
+  constexpr std::size_t kRows = 1'024;
+  const std::unique_ptr<RowReader> reader = read(job);
+  for (bool more = true; more;) {
+    std::vector<Row> rows;
+    const Result<bool> read = reader->next(rows, kRows);
+    if (!read) return read.error();
+    for (Row& row : rows) each(std::move(row));
+    more = *read;
+  }
+  return {};
+}
 
 /// The URL of an engine for logs and errors.
 std::string without_password(std::string_view url);

@@ -93,6 +93,12 @@ class GroupCommit::Impl {
     arrived_.notify_one();
   }
 
+  void post_steps(std::function<bool(Engine&)> f) {
+    submit({{}, {}, [this, f = std::move(f)]() mutable {
+              if (f(*engine_)) post_steps(std::move(f));
+            }});
+  }
+
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
     std::unique_lock lock(mutex_);
     if (std::exchange(copying_, true)) {
@@ -209,6 +215,8 @@ void GroupCommit::submit(Round round, OnDone on_done) {
 void GroupCommit::post(std::function<void(Engine&)> f) {
   impl_->submit({{}, {}, [engine = &impl_->engine(), f = std::move(f)] { f(*engine); }});
 }
+
+void GroupCommit::post_steps(std::function<bool(Engine&)> f) { impl_->post_steps(std::move(f)); }
 
 void GroupCommit::checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
   impl_->checkpoint(std::move(path), std::move(on_done));

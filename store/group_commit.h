@@ -47,6 +47,10 @@ class GroupCommit {
   /// Returns at once; f says itself when it is done. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
+  /// Likewise, again and again as long as f(engine) says true, each time after the rounds submitted
+  /// before. f is destroyed on the commit thread, before the engine.
+  void post_steps(std::function<bool(Engine&)> f);
+
   /// Engine::checkpoint(path) on a thread of its own, while commits go on. on_done is called once,
   /// on that thread, or at once when a checkpoint is being written: one at a time. From its call on
   /// the next may be asked for. Thread-safe.

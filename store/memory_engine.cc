@@ -29,6 +29,29 @@ void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
   }
 }
 
+class MemoryReader final : public RowReader {
+ public:
+  explicit MemoryReader(const std::map<Bytes, Bytes>* rows) : rows_(rows) {}
+
+  Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
+    if (rows_ == nullptr) return false;
+    auto at = begun_ ? rows_->upper_bound(last_) : rows_->begin();
+    std::size_t bytes = 0;
+    for (std::size_t n = 0; n < most && bytes < kPieceBytes && at != rows_->end(); ++n, ++at) {
+      rows.push_back({Row::Kind::put, at->first, at->second});
+      bytes += at->first.size() + at->second.size();
+      last_ = at->first;
+      begun_ = true;
+    }
+    return at != rows_->end();
+  }
+
+ private:
+  const std::map<Bytes, Bytes>* rows_;
+  Bytes last_;
+  bool begun_ = false;
+};
+
 class MemoryEngine final : public Engine {
  public:
   std::string_view name() const override { return "memory"; }
@@ -59,11 +82,9 @@ class MemoryEngine final : public Engine {
     return owned;
   }
 
-  Result<void> load(JobNumber job, const std::function<void(Row)>& each) override {
+  std::unique_ptr<RowReader> read(JobNumber job) override {
     const auto found = jobs_.find(job);
-    if (found == jobs_.end()) return {};
-    for (const auto& [key, value] : found->second.rows) each({Row::Kind::put, key, value});
-    return {};
+    return std::make_unique<MemoryReader>(found == jobs_.end() ? nullptr : &found->second.rows);
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {

@@ -93,13 +93,8 @@ class RedisEngine final : public Engine {
     return released->integer == 1 ? Result<void>() : not_owner(owner);
   }
 
-  Result<void> load(JobNumber job, const std::function<void(Row)>& each) override {
-    std::vector<Row> rows;
-    if (Result<void> scanned = scan(redis_rows_key(address_.prefix, job), rows); !scanned) {
-      return scanned;
-    }
-    for (Row& row : rows) each(std::move(row));
-    return {};
+  std::unique_ptr<RowReader> read(JobNumber job) override {
+    return std::make_unique<Reader>(*this, redis_rows_key(address_.prefix, job));
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
@@ -152,6 +147,71 @@ class RedisEngine final : public Engine {
   }
 
  private:
+  /// All rows come from the server first, a page in each piece, for it has them in no order. A scan
+  /// may return a row twice, and misses none.
+  class Reader final : public RowReader {
+   public:
+    Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
+
+    Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
+      if (!complete_) {
+        if (Result<void> read = read_page(); !read) return read.error();
+        if (cursor_ != "0") return true;
+        if (Result<void> counted = finish(); !counted) return counted.error();
+      }
+      std::size_t bytes = 0;
+      for (std::size_t n = 0; n < most && bytes < kPieceBytes && !rows_.empty(); ++n) {
+        auto row = rows_.extract(rows_.begin());
+        bytes += row.key().size() + row.mapped().size();
+        rows.push_back({Row::Kind::put, std::move(row.key()), std::move(row.mapped())});
+      }
+      return !rows_.empty();
+    }
+
+   private:
+    Result<void> read_page() {
+      Result<RedisReply> page = engine_.call(
+          {"HSCAN", key_, cursor_, "COUNT", std::to_string(count_)}, limits::kBytesPerJob);
+      if (!page) return page.error();
+      if (!page->is_array(2) || !page->items[0].is_bytes() || page->items[1].kind != Kind::array ||
+          page->items[1].items.size() % 2 != 0) {
+        return engine_.unexpected("HSCAN", *page);
+      }
+      cursor_ = page->items[0].text;
+      std::vector<RedisReply>& pairs = page->items[1].items;
+      std::size_t bytes = 1;
+      for (std::size_t n = 0; n < pairs.size(); n += 2) {
+        if (!pairs[n].is_bytes() || !pairs[n + 1].is_bytes()) {
+          return engine_.unexpected("HSCAN", *page);
+        }
+        bytes += pairs[n].text.size() + pairs[n + 1].text.size();
+        rows_.insert_or_assign(std::move(pairs[n].text), std::move(pairs[n + 1].text));
+      }
+      const std::size_t most = std::min<std::size_t>(2 * count_, 1024);
+      count_ = std::clamp<std::size_t>(count_ * kPageBytes / bytes, 16, most);
+      return {};
+    }
+
+    Result<void> finish() {
+      complete_ = true;
+      Result<RedisReply> size = engine_.call({"HLEN", key_});
+      if (!size) return size.error();
+      if (size->kind != Kind::integer) return engine_.unexpected("HLEN", *size);
+      if (size->integer == static_cast<std::int64_t>(rows_.size())) return {};
+      return failure(Code::unavailable, engine_.where() + key_ + " changed while it was loaded: " +
+                                            std::to_string(rows_.size()) + " rows read, " +
+                                            std::to_string(size->integer) +
+                                            " there now; look for another writer");
+    }
+
+    RedisEngine& engine_;
+    const std::string key_;
+    std::size_t count_ = 16;
+    Bytes cursor_ = "0";
+    bool complete_ = false;
+    std::map<Bytes, Bytes> rows_;  // that were not handed out
+  };
+
   std::string jobs_key() const { return address_.prefix + ":jobs"; }
   std::string chain_key(JobNumber job) const { return redis_chain_key(address_.prefix, job); }
   std::string where() const {
@@ -251,42 +311,6 @@ class RedisEngine final : public Engine {
           verdicts[n] == 'd' ? Outcome::durable : Outcome::fenced;
     }
     return true;
-  }
-
-  /// All rows in the order of their keys. A scan may return a row twice, and misses none.
-  Result<void> scan(const std::string& key, std::vector<Row>& rows) {
-    std::size_t count = 16;
-    Bytes cursor = "0";
-    do {
-      Result<RedisReply> page =
-          call({"HSCAN", key, cursor, "COUNT", std::to_string(count)}, limits::kBytesPerJob);
-      if (!page) return page.error();
-      if (!page->is_array(2) || !page->items[0].is_bytes() || page->items[1].kind != Kind::array ||
-          page->items[1].items.size() % 2 != 0) {
-        return unexpected("HSCAN", *page);
-      }
-      cursor = page->items[0].text;
-      std::vector<RedisReply>& pairs = page->items[1].items;
-      std::size_t bytes = 1;
-      for (std::size_t n = 0; n < pairs.size(); n += 2) {
-        if (!pairs[n].is_bytes() || !pairs[n + 1].is_bytes()) return unexpected("HSCAN", *page);
-        bytes += pairs[n].text.size() + pairs[n + 1].text.size();
-        rows.push_back({Row::Kind::put, std::move(pairs[n].text), std::move(pairs[n + 1].text)});
-      }
-      const std::size_t most = std::min<std::size_t>(2 * count, 1024);
-      count = std::clamp<std::size_t>(count * kPageBytes / bytes, 16, most);
-    } while (cursor != "0");
-    std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.key < b.key; });
-    const auto same_key = [](const Row& a, const Row& b) { return a.key == b.key; };
-    rows.erase(std::unique(rows.begin(), rows.end(), same_key), rows.end());
-    Result<RedisReply> size = call({"HLEN", key});
-    if (!size) return size.error();
-    if (size->kind != Kind::integer) return unexpected("HLEN", *size);
-    if (size->integer == static_cast<std::int64_t>(rows.size())) return {};
-    return failure(Code::unavailable,
-                   where() + key + " changed while it was loaded: " + std::to_string(rows.size()) +
-                       " rows read, " + std::to_string(size->integer) +
-                       " there now; look for another writer");
   }
 
   RedisAddress address_;

@@ -120,15 +120,8 @@ class RocksEngine final : public Engine {
     return replace(owner.job, chain);
   }
 
-  Result<void> load(JobNumber job, const std::function<void(Row)>& each) override {
-    if (lost_) return lost();
-    const auto known = chains_.find(job);
-    // Nothing to read in a new job: a scan would sort what the other jobs have written.
-    if (known == chains_.end() || known->second.revision == 0) return {};
-    return scan(tagged(kRowTag, job), [&](std::string_view key, std::string_view value) {
-      each({Row::Kind::put, Bytes(key.substr(kTagBytes)), Bytes(value)});
-      return Result<void>();
-    });
+  std::unique_ptr<RowReader> read(JobNumber job) override {
+    return std::make_unique<Reader>(*this, job);
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
@@ -203,6 +196,47 @@ class RocksEngine final : public Engine {
   }
 
  private:
+  /// Of the rows as they were when the first piece was asked for.
+  class Reader final : public RowReader {
+   public:
+    Reader(RocksEngine& engine, JobNumber job)
+        : engine_(engine), job_(job), begin_(tagged(kRowTag, job)), end_(after(begin_)) {}
+
+    Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
+      if (engine_.lost_) return engine_.lost();
+      if (!at_ && !start()) return false;
+      std::size_t bytes = 0;
+      for (std::size_t n = 0; n < most && bytes < kPieceBytes && at_->Valid(); ++n, at_->Next()) {
+        std::string_view key = at_->key().ToStringView();
+        key.remove_prefix(kTagBytes);
+        rows.push_back({Row::Kind::put, Bytes(key), at_->value().ToString()});
+        bytes += key.size() + at_->value().size();
+      }
+      if (!at_->status().ok()) return engine_.damaged(at_->status().ToString());
+      return at_->Valid();
+    }
+
+   private:
+    bool start() {
+      const auto known = engine_.chains_.find(job_);
+      // Nothing to read in a new job: to begin sorts what the other jobs have written.
+      if (known == engine_.chains_.end() || known->second.revision == 0) return false;
+      rocksdb::ReadOptions how;
+      how.fill_cache = false;
+      how.iterate_upper_bound = &bound_;
+      at_.reset(engine_.db_->NewIterator(how));
+      at_->Seek(begin_);
+      return true;
+    }
+
+    RocksEngine& engine_;
+    const JobNumber job_;
+    const Bytes begin_;
+    const Bytes end_;
+    const rocksdb::Slice bound_{end_};
+    std::unique_ptr<rocksdb::Iterator> at_;
+  };
+
   using Visit = std::function<Result<void>(std::string_view key, std::string_view value)>;
 
   bool owns(const Ownership& owner) const {

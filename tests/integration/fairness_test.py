@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job floods the daemon through many connections that pipeline as fast as they can; another
-job, on the same loop, is still answered soon."""
+"""One job floods the daemon through many connections that pipeline as fast as they can, or has so
+many keys that it takes long to load; another job, on the same loop, is still answered soon."""
+import contextlib
 import multiprocessing
 import os
+import select
 import selectors
 import socket
 import struct
+import tempfile
 import time
 import unittest
 
@@ -80,6 +83,36 @@ class Fairness(unittest.TestCase):
                   " MiB of answers a second")
             self.assertGreater(answered.value, 2**20, "there was no flood")
             self.assertLess(flooded[1], BOUND)
+
+    def test_a_job_with_many_keys_is_loaded_while_another_is_answered(self):
+        keys, window = 200_000, 500
+        with tempfile.TemporaryDirectory() as state:
+            with Daemon("--durability", "os", "--shards", "1",
+                        engine=f"rocksdb:{state}/s") as daemon:
+                with contextlib.closing(Wire(daemon.address)) as writer:
+                    writer.hello(job="big")
+                    for first in range(1, keys + 1, window):
+                        writer.send(b"".join(
+                            frame(wire.SET, text(f"key{n}") + text("v" * 64), sequence=n,
+                                  acked_below=first) for n in range(first, first + window)))
+                        for _ in range(window):
+                            self.assertEqual("ok", writer.reply().code)
+                daemon.kill()
+                daemon.start()
+                with contextlib.closing(Wire(daemon.address)) as neighbour, \
+                        contextlib.closing(Wire(daemon.address)) as reader:
+                    neighbour.hello(job="neighbour")
+                    neighbour.set("k", "v")
+                    reader.send(frame(wire.HELLO, wire.hello_body(job="big")))
+                    answered = 0
+                    while not select.select([reader.socket], [], [], 0)[0]:
+                        self.assertEqual("ok", neighbour.set("k", "v", acked_below=answered).code)
+                        answered += 1
+                    self.assertEqual("ok", reader.reply().code)
+                    self.assertIn(b"v" * 64, reader.get(f"key{keys}").body)
+                    print(f"{answered} answers while {keys} keys were loaded")
+                    # One that must wait for all of them gets one or two answers.
+                    self.assertGreater(answered, 8)
 
 
 if __name__ == "__main__":

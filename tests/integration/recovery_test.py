@@ -150,6 +150,8 @@ class Recovery(unittest.TestCase):
                 for word in (table, "Corruption", "restore a checkpoint"):
                     self.assertIn(word, reply.detail)
             self.assertEqual("ok", self.hello(daemon, job="whole").code)
+            # Who tries again does not make the daemon read it again.
+            self.assertEqual(1, daemon.errors().count("event=job_load_failed job=hurt"))
         self.refuses(table, "Corruption")
 
     def test_checkpoint_is_restored_as_another_incarnation(self):

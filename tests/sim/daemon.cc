@@ -52,7 +52,12 @@ Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, D
   turn_ended_ = local_now();
 }
 
+bool Daemon::time_stands_still() const {
+  return draining_ && !planted(Plant::time_passes_in_drain);
+}
+
 TimePoint Daemon::job_now() const {
+  if (time_stands_still()) return job_time_;
   return job_time_ + std::min<Duration>(local_now() - turn_ended_, kTurnMax);
 }
 
@@ -68,7 +73,7 @@ void Daemon::detach(const SlotRef& slot, const SessionId& session, const Connect
     return;
   }
   slot->attached.erase(it);
-  records_.sessions[session].is_here(world_.now(), false);
+  if (!draining_) records_.sessions[session].is_here(world_.now(), false);
   slot->signs[session].closed = job_now();
   if (planted(Plant::disconnect_not_told)) return;
   perform(slot, slot->job->disconnect(session, job_now()));
@@ -152,7 +157,7 @@ void Daemon::end_turn() {
     const auto deadline = slot->job->next_deadline();
     if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
   }
-  if (!next) return;
+  if (!next || time_stands_still()) return;
   const Duration left = std::clamp<Duration>(*next - job_time_, Duration::zero(), kTurnInterval);
   wake_at_local(local_now() + left);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A daemon process: the product's Directory, Job, CommitGate and codecs in a shell that takes the
-// steps of daemon/shard.cc, shard_jobs.cc and native_session.cc in their order, over the simulated
-// disk and network. Turns are in daemon.cc, jobs in daemon_jobs.cc, frames in daemon_frames.cc.
+// steps of daemon/shard*.cc, native_session.cc and server.cc in their order, over the simulated
+// disk and network. Turns are in daemon.cc, the rest in daemon_frames.cc, _jobs.cc, _load.cc,
+// _drain.cc.
 #pragma once
 
 #include <functional>
@@ -34,6 +35,10 @@ class Daemon final : public Process, public Endpoint {
   /// SIGKILL: the kernel resets the sockets. With the machine's power gone nobody is told.
   void kill() override { die(false); }
   void die(bool power_lost);
+
+  /// SIGTERM: from its next turn on it takes nothing but heartbeats; when what it holds has left,
+  /// or after `timeout`, it ends. `closed` is called first, `ended` last.
+  void drain(Duration timeout, std::function<void()> closed, std::function<void()> ended);
 
   /// Nothing is blocked, held or on its way to the engine; else says what is.
   std::string unsettled() const;
@@ -84,12 +89,14 @@ class Daemon final : public Process, public Endpoint {
     std::map<SessionId, Signs> signs;
     TimePoint served_since;  ///< job time
     std::vector<std::function<void()>> when_loaded;
+    Result<void> restored;  ///< so far
     bool touched = false;
   };
   using SlotRef = std::shared_ptr<Slot>;
   using OnOpen = std::function<void(const SlotRef&)>;
 
   // ---- daemon.cc: shard.cc
+  bool time_stands_still() const;
   TimePoint job_now() const;
   void end_turn() override;
   void submit(const SlotRef& slot, const core::Origin& from, const core::CallId& call,
@@ -104,19 +111,35 @@ class Daemon final : public Process, public Endpoint {
   void release(const SlotRef& slot);
   void refuse_held(const SlotRef& slot);
 
+  // ---- daemon_drain.cc: server.cc
+  void end_when_finished(TimePoint deadline, std::function<void()> ended);
+  void forgive_absence();
+
   // ---- daemon_jobs.cc: shard_jobs.cc
+  static Failure unavailable(std::string detail);
   bool adopt();
   void hello(const ConnectionRef& connection, std::uint32_t channel, std::uint64_t sequence,
              Hello hello, OnOpen on_open);
   SlotRef slot_of(const Hello& hello, Failure& refused);
-  void load(const SlotRef& slot, std::vector<Row> directory_rows, Revision directory_from);
-  void loaded(const SlotRef& slot, Result<store::Claim> claim, std::vector<Row> rows);
   void attach(const SlotRef& slot, const ConnectionRef& connection, std::uint32_t channel,
               std::uint64_t sequence, const Hello& hello, const OnOpen& on_open);
   void refuse(const ConnectionRef& connection, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
   void drop(const SlotRef& slot, const Failure& reason);
   void lose_engine(const std::string& why);
+
+  // ---- daemon_load.cc: shard_load.cc
+  static constexpr std::size_t kPieceRows = 60;  // at most
+  struct Piece {
+    Result<store::Claim> claim = store::Claim{};  ///< a failure: nothing more comes
+    std::vector<Row> rows;
+    bool last = false;
+  };
+  struct Load;
+  void load(const SlotRef& slot, std::vector<Row> directory_rows, Revision directory_from);
+  void read_on(const std::shared_ptr<Load>& load);
+  void restore(const SlotRef& slot, const Piece& piece);
+  void loaded(const SlotRef& slot, Result<void> good);
 
   // ---- daemon_frames.cc: native_session.cc
   void read(const ConnectionRef& connection, std::string_view bytes);
@@ -154,6 +177,7 @@ class Daemon final : public Process, public Endpoint {
 
   TimePoint job_time_;
   TimePoint turn_ended_;
+  bool draining_ = false;
 };
 
 }  // namespace c10dd::sim

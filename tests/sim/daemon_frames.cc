@@ -85,6 +85,7 @@ void Daemon::take(const ConnectionRef& connection,
     return end(connection);
   }
   const OpInfo& op = info_of(*request);
+  if (draining_ && op.code != Hello::op.code && op.code != Ping::op.code) return;
   world_.note("request", header.sequence, header.acked_below, op.name);
   if (auto* hello = std::get_if<Hello>(&*request))
     return open(connection, header, std::move(*hello));

@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon gets jobs and loses them, as daemon/shard_jobs.cc does.
+// How the daemon gets jobs and loses them, as daemon/shard_jobs.cc does. Loading is in
+// daemon_load.cc.
 #include "tests/sim/daemon.h"
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {
-namespace {
-
-constexpr Duration kRetryAfter = std::chrono::milliseconds(100);
-
-Failure unavailable(std::string detail) {
+Failure Daemon::unavailable(std::string detail) {
   Failure reason = failure(Code::unavailable, std::move(detail));
-  reason.retry_after = kRetryAfter;
+  reason.retry_after = std::chrono::milliseconds(100);
   return reason;
 }
-
-}  // namespace
 
 core::Quotas Daemon::quotas() const {
   core::Quotas quotas;
@@ -25,9 +20,9 @@ core::Quotas Daemon::quotas() const {
 
 void Daemon::start() {
   world_.note("daemon.start", number_);
-  // Sessions that are not attached here count from now on.
+  // Sessions that are not attached here count from now on; only another daemon can have some.
   for (auto& [id, facts] : records_.sessions) {
-    if (!facts.attached()) facts.is_here(world_.now(), false);
+    if (!facts.attached() || records_.takeovers == 0) facts.is_here(world_.now(), false);
   }
   const bool adopted = adopt();
   C10DD_ASSERT(adopted);
@@ -68,6 +63,9 @@ void Daemon::refuse(const ConnectionRef& connection, std::uint32_t channel, std:
 
 void Daemon::hello(const ConnectionRef& connection, std::uint32_t channel, std::uint64_t sequence,
                    Hello hello, OnOpen on_open) {
+  if (draining_) {
+    return refuse(connection, channel, sequence, unavailable("the daemon is shutting down"));
+  }
   Failure refused;
   const SlotRef slot = slot_of(hello, refused);
   if (!slot) return refuse(connection, channel, sequence, std::move(refused));
@@ -99,63 +97,6 @@ Daemon::SlotRef Daemon::slot_of(const Hello& hello, Failure& refused) {
   jobs_[slot->number] = slot;
   load(slot, std::move(effects.rows), before);
   return slot;
-}
-
-void Daemon::load(const SlotRef& slot, std::vector<Row> directory_rows, Revision directory_from) {
-  const auto work = [this, self = shared_from_this(), slot, g = generation_,
-                     rows = std::move(directory_rows), directory_from](store::Engine* engine) {
-    std::vector<Row> loaded_rows;
-    Result<store::Claim> claim = failure(Code::unavailable, "the directory row was not taken");
-    bool named = engine != nullptr && rows.empty();
-    if (engine != nullptr && !named) {
-      const Result<store::Claim> owner = engine->claim(core::Directory::kNumber);
-      const store::JobBatch batch{core::Directory::kNumber, owner->epoch, directory_from,
-                                  directory_from + 1, rows};
-      named = engine->commit(std::span(&batch, 1)).front() == store::Outcome::durable;
-    }
-    if (named) claim = engine->claim(slot->number);
-    if (claim) {
-      const Result<void> read =
-          engine->load(slot->number, [&](Row row) { loaded_rows.push_back(std::move(row)); });
-      if (!read) claim = read.error();
-    }
-    post([this, slot, g, claim, rows = std::move(loaded_rows)]() mutable {
-      if (g == generation_) loaded(slot, std::move(claim), std::move(rows));
-    });
-  };
-  queue_->post(work);
-}
-
-void Daemon::loaded(const SlotRef& slot, Result<store::Claim> claim, std::vector<Row> rows) {
-  Result<void> good;
-  if (claim) {
-    const Stamp start{directory_->incarnation(), claim->epoch, claim->revision};
-    slot->epoch = claim->epoch;
-    slot->handed_over = claim->revision;
-    slot->job = std::make_unique<core::Job>(slot->number, start, quotas());
-    const bool confirm = swarm_.shared && !planted(Plant::confirmation_skipped);
-    slot->gate = std::make_unique<core::CommitGate>(start, confirm);
-    for (const Row& row : rows) {
-      if (good) good = slot->job->restore(row);
-    }
-    slot->served_since = job_now();
-    if (good && !planted(Plant::resume_forgotten)) good = slot->job->resume(job_now());
-    if (!good) world_.violated("restore", slot->name + ": " + good.error().detail);
-    if (planted(Plant::clock_jumps_at_restart)) job_time_ += std::chrono::minutes(10);
-  } else {
-    good = claim.error();
-  }
-  if (good) {
-    slot->serving = true;
-    records_.jobs[slot->name] = slot->number;
-    ++records_.loads[slot->name];
-    world_.note("job.loaded", slot->number, claim->revision);
-  }
-  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
-  if (!good) drop(slot, good.error());
-  if (claim.has_error() && claim.error().code == Code::unavailable) {
-    lose_engine(claim.error().detail);
-  }
 }
 
 void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::uint32_t channel,

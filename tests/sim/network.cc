@@ -86,9 +86,15 @@ void Link::cut(Side from) {
 }
 
 void Link::heal() {
+  bool healed = false;
   for (const Side side : {client, daemon}) {
     if (!std::exchange(ends_[side].cut, false)) continue;
+    healed = true;
     arrive(side, std::exchange(ends_[side].stopped, {}));
+  }
+  if (!healed) return;
+  // Whoever is gone, or has given up meanwhile, answers the next packet with a reset.
+  for (const Side side : {client, daemon}) {
     if (!ends_[side].open) tell_closed(other(side), milliseconds(1));
   }
 }

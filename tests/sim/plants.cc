@@ -32,6 +32,8 @@ constexpr PlantInfo kPlants[] = {
      "a held answer leaves on a newer link"},
     {Plant::beats_not_counted, "beats_not_counted", "heartbeats are answered and forgotten"},
     {Plant::list_row_lost, "list_row_lost", "the list of a generation is not stored"},
+    {Plant::time_passes_in_drain, "time_passes_in_drain", "sessions end before a closed door"},
+    {Plant::load_unconfirmed, "load_unconfirmed", "rows are taken that another owner changed"},
     {core::Planted::deletion_unseen, "deletion_unseen", "\"not found\" before that is durable"},
     {core::Planted::waiter_missed, "waiter_missed", "only the first who waits is woken"},
     {core::Planted::barrier_early, "barrier_early", "a barrier is released without the last"},

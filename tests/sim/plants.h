@@ -37,6 +37,8 @@ enum class Plant {
   answers_follow_session,
   beats_not_counted,
   list_row_lost,
+  time_passes_in_drain,
+  load_unconfirmed,
 };
 
 using AnyPlant = std::variant<Plant, core::Planted>;

@@ -56,6 +56,8 @@ class Simulation {
   void inject(Fault fault);
   void replace(const std::shared_ptr<Client>& client);
   void start_daemon();
+  void start_again();
+  void drain();
   void end_faults();
 
   // simulation_audit.cc

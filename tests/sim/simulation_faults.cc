@@ -19,6 +19,26 @@ void Simulation::start_daemon() {
   network_.listen([daemon = daemon_](const LinkRef& link) { daemon->accept(link); });
 }
 
+void Simulation::start_again() {
+  world_.after(world_.random.skewed(milliseconds(5), seconds(6)), [this] {
+    if (daemon_->dead()) start_daemon();
+  });
+}
+
+/// On a slow disk it takes long, and who loses the connection meanwhile finds the door closed.
+void Simulation::drain() {
+  graveyard_.push_back(daemon_);
+  if (world_.random.chance(70)) disk_.stall_next();
+  const auto closed = [this, who = daemon_.get()] {
+    if (who != daemon_.get()) return;
+    network_.listen({});
+    for (const LinkRef& link : network_.links()) {
+      if (world_.random.chance(50)) link->reset();
+    }
+  };
+  daemon_->drain(world_.random.between(seconds(1), seconds(15)), closed, [this] { start_again(); });
+}
+
 void Simulation::inject() {
   if (swarm_.faults.empty()) return;
   world_.after(world_.random.between(Duration(0), 2 * swarm_.fault_every), [this] {
@@ -42,11 +62,11 @@ void Simulation::inject(Fault fault) {
       daemon_->die(fault == Fault::power_cut);
       graveyard_.push_back(daemon_);
       network_.listen({});
-      world_.after(random.skewed(milliseconds(5), seconds(6)), [this] {
-        if (daemon_->dead()) start_daemon();
-      });
-      return;
+      return start_again();
     }
+    case Fault::drain:
+      if (daemon_->dead()) return;
+      return drain();
     case Fault::pause:
       if (random.chance(5)) return daemon_->pause(random.between(minutes(1), minutes(10)));
       return daemon_->pause(random.chance(40) ? random.between(seconds(2), seconds(14))

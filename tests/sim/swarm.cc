@@ -12,8 +12,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kFaultNames[] = {
-    "kill", "power_cut", "pause",  "disk_error",   "disk_stall",   "takeover",    "reset",
-    "cut",  "partition", "refuse", "client_death", "client_pause", "client_leave"};
+    "kill",  "power_cut", "drain",     "pause",  "disk_error",   "disk_stall",   "takeover",
+    "reset", "cut",       "partition", "refuse", "client_death", "client_pause", "client_leave"};
 static_assert(std::size(kFaultNames) == kFaults);
 
 }  // namespace
@@ -31,6 +31,27 @@ RendezvousPolicy choose_policy(Random& random, std::uint64_t crew) {
   policy.grace = random.between(milliseconds(50), seconds(2));
   policy.quorum = random.chance(35);
   return policy;
+}
+
+/// A change that finds nothing to change leaves no reply behind. Asked again on a new connection,
+/// while its first answer waits for a slow disk, it may find something.
+void ask_again_on_one_key(Swarm& s) {
+  s.faults = {Fault::reset, Fault::disk_stall};
+  s.works = {Work::set,           Work::remove,   Work::compare_set, Work::multi_set,
+             Work::remove_prefix, Work::transact, Work::push,        Work::pop};
+  s.clients = std::max(s.clients, 4U);
+  s.keys = 1;
+  s.fault_every = milliseconds(200);
+  s.crew.reset();
+}
+
+/// A drain that a slow disk makes longer than the patience with sessions that are away.
+void drain_slowly(Swarm& s) {
+  s.faults = {Fault::drain, Fault::disk_stall, Fault::partition};
+  s.works.push_back(Work::ephemeral);
+  s.shared = false;
+  s.session_expiry = seconds(3);
+  s.fault_every = seconds(1);
 }
 
 }  // namespace
@@ -69,6 +90,8 @@ Swarm choose_swarm(Random& random) {
   s.rollback = random.chance(5);
   s.spares = random.chance(30);
   if (random.chance(40)) s.crew = choose_policy(random, std::max(1U, s.clients / s.jobs));
+  if (random.chance(4)) ask_again_on_one_key(s);
+  if (random.chance(4)) drain_slowly(s);
   return s;
 }
 

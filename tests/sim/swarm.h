@@ -42,6 +42,7 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::exchange) +
 enum class Fault : std::uint8_t {
   kill,          ///< the daemon's process dies; its sockets are reset
   power_cut,     ///< as kill, and nobody hears of it
+  drain,         ///< SIGTERM: the daemon closes its door, lets go what it holds, and ends
   pause,         ///< the daemon stops for a while
   disk_error,    ///< a commit fails; whether it was applied is not known
   disk_stall,    ///< a commit takes seconds

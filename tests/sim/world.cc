@@ -5,6 +5,11 @@
 #include <algorithm>
 
 namespace c10dd::sim {
+namespace {
+
+constexpr std::uint64_t kEventsMost = 10'000'000;  // then a run goes round in circles
+
+}  // namespace
 
 void World::at(TimePoint when, std::function<void()> what) {
   events_.push({std::max(when, now_), ++number_, std::move(what)});
@@ -20,6 +25,7 @@ bool World::step(TimePoint end) {
   now_ = events_.top().when;
   events_.pop();
   what();
+  if (number_ > kEventsMost) violated("liveness", "events without end");
   return true;
 }
 

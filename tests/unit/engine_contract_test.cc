@@ -244,6 +244,42 @@ TEST_P(EngineContract, TakesABatchOfAHundredThousandRows) {
   EXPECT_EQ(rows_of(*engine_, kJob), expected);
 }
 
+TEST_P(EngineContract, ReadsInPiecesBetweenWhichOthersCommit) {
+  constexpr JobNumber kOther = kJob + 1;
+  const Epoch epoch = claim().epoch;
+  const Epoch other = claim(kOther).epoch;
+  Rows expected;
+  JobBatch batch{kJob, epoch, 0, 1, {}};
+  for (int n = 0; n < 250; ++n) {
+    const Bytes key = std::to_string(1000 + n);
+    expected[key] = n % 50 == 0 ? Bytes(600'000, 'v') : "v";
+    batch.rows.push_back(put(key, expected[key]));
+  }
+  ASSERT_EQ(commit(batch), Outcome::durable);
+  Rows rows;
+  Revision revision = 0;
+  const auto reader = engine_->read(kJob);
+  for (bool more = true; more; ++revision) {
+    std::vector<Row> piece;
+    const Result<bool> read = reader->next(piece, 100);
+    ASSERT_TRUE(read) << read.error().detail;
+    EXPECT_LE(piece.size(), 100U);
+    std::size_t bytes = 0;
+    for (Row& row : piece) {
+      EXPECT_TRUE(rows.empty() || rows.rbegin()->first < row.key);
+      bytes += row.value.size();
+      rows[row.key] = std::move(row.value);
+    }
+    EXPECT_LT(bytes, 1'300'000U);
+    more = *read;
+    EXPECT_EQ(commit({kOther, other, revision, revision + 1, {put("k", Bytes(1, 'x'))}}),
+              Outcome::durable);
+  }
+  EXPECT_EQ(rows, expected);
+  EXPECT_GE(revision, 3U);
+  EXPECT_TRUE(engine_->renew({kJob, epoch}));
+}
+
 TEST_P(EngineContract, TakesMaximalKeysAndValues) {
   const Epoch epoch = claim().epoch;
   const Bytes key(limits::kKeyBytes, '\xff');

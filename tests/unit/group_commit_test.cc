@@ -56,7 +56,7 @@ class ScriptedEngine final : public Engine {
   Result<Claim> claim(JobNumber job) override { return Claim{job, 0}; }
   Result<void> renew(const Ownership&) override { return {}; }
   Result<void> release(const Ownership&) override { return {}; }
-  Result<void> load(JobNumber, const std::function<void(Row)>&) override { return {}; }
+  std::unique_ptr<RowReader> read(JobNumber) override { return nullptr; }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     std::unique_lock lock(script_.mutex);
@@ -172,6 +172,31 @@ TEST_F(GroupCommitTest, ConfirmsEveryOwnerOnceForAllWhoAsk) {
   EXPECT_TRUE(results_[2].confirms.empty());
   EXPECT_EQ(results_[3].confirms,
             (std::vector<Outcome>{Outcome::fenced, Outcome::durable, Outcome::durable}));
+}
+
+TEST_F(GroupCommitTest, LetsRoundsGoBetweenSteps) {
+  std::vector<std::size_t> commits_before_step;
+  std::promise<void> done;
+  group_->post_steps([&](Engine&) {
+    commits_before_step.push_back(script_.commits.size());
+    submit(round_of(commits_before_step.size(), 1));
+    if (commits_before_step.size() < 3) return true;
+    done.set_value();
+    return false;
+  });
+  ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(answers().size(), 3u);
+  EXPECT_EQ(commits_before_step, (std::vector<std::size_t>{0, 1, 2}));
+}
+
+TEST_F(GroupCommitTest, FinishesStepsAndForgetsThemBeforeItClosesTheEngine) {
+  int steps = 0;
+  bool forgotten = false;
+  std::shared_ptr<void> guard(nullptr, [&](void*) { forgotten = !script_.closed; });
+  group_->post_steps([&steps, guard = std::move(guard)](Engine&) { return ++steps < 100; });
+  group_.reset();
+  EXPECT_EQ(steps, 100);
+  EXPECT_TRUE(forgotten);
 }
 
 TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
