@@ -79,25 +79,21 @@ class DaemonMembership final : public Membership,
                      4 / 5) {
     connection_->beat_every(fence_after_ / 4);
     next(options.step);
-    follower_ = std::thread([this] { follow(); });
-    watchdog_ = std::thread([this] { watch_over(); });
+    try {
+      threads_->follower = std::thread([this] { follow(); });
+      threads_->watchdog = std::thread([this] { watch_over(); });
+    } catch (...) {
+      shut();
+      throw;
+    }
   }
 
   ~DaemonMembership() override {
-    if (owner_ != fork_count()) {  // the threads are of another process
-      follower_.detach();
-      watchdog_.detach();
-      return;
+    if (forked()) {
+      static_cast<void>(threads_.release());
+    } else {
+      shut();
     }
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    stopped_.notify_all();
-    connection_->recall(following_, failure(Code::closed, "the membership has ended"));
-    follower_.join();
-    watchdog_.join();
-    if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kFarewell));
   }
 
   Generation generation() const override {
@@ -157,6 +153,16 @@ class DaemonMembership final : public Membership,
   };
   using Listener = std::function<void(const GroupState&)>;
 
+  /// They are of one process: in one that was forked from it they can be neither joined nor
+  /// destroyed.
+  struct Threads {
+    std::condition_variable stopped;
+    std::thread follower;
+    std::thread watchdog;
+  };
+
+  bool forked() const { return owner_ != fork_count(); }
+  void shut();
   Place place_among(const std::vector<std::uint32_t>& participants, const std::string& what) const;
   Leave leaving(Leave::Kind kind, const std::string& detail) const {
     return {join_.group, 0, kind, detail.substr(0, limits::kReasonBytes)};
@@ -185,11 +191,23 @@ class DaemonMembership final : public Membership,
   std::vector<std::weak_ptr<Listener>> listeners_;
   bool left_ = false;
   bool stop_ = false;
-  std::condition_variable stopped_;
   Recall following_;
-  std::thread follower_;
-  std::thread watchdog_;
+  std::unique_ptr<Threads> threads_ = std::make_unique<Threads>();
 };
+
+/// Ends the threads, and the membership if it has not ended.
+void DaemonMembership::shut() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  threads_->stopped.notify_all();
+  connection_->recall(following_, failure(Code::closed, "the membership has ended"));
+  for (std::thread* thread : {&threads_->follower, &threads_->watchdog}) {
+    if (thread->joinable()) thread->join();
+  }
+  if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kFarewell));
+}
 
 // ---- joining and leaving -----------------------------------------------------------------------
 
@@ -220,11 +238,17 @@ Generation DaemonMembership::next(std::uint64_t step) {
 }
 
 void DaemonMembership::end(Leave::Kind kind, const std::string& detail) {
+  bool before = false;
   {
     const std::lock_guard lock(mutex_);
-    left_ = true;
+    before = std::exchange(left_, true);  // from now on silence is no reason to fence
   }
-  expect<Done>(connection_->call(leaving(kind, detail), kCallLimit));
+  const Answer answer = connection_->call(leaving(kind, detail), kCallLimit);
+  if (!answer) {
+    const std::lock_guard lock(mutex_);
+    left_ = before;
+  }
+  expect<Done>(answer);
 }
 
 DaemonMembership::Place DaemonMembership::place_among(
@@ -282,7 +306,7 @@ std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
   // Whoever lets go waits until the listener has returned.
   return {kept.get(), [kept, weak = weak_from_this()](void*) mutable {
             const auto self = weak.lock();
-            if (!self) return;
+            if (!self || self->forked()) return;
             const std::lock_guard last(self->telling_);
             kept.reset();
           }};
@@ -323,7 +347,7 @@ void DaemonMembership::follow() {
     const Answer answer = connection_->call(follow, kFollow, &following_);
     if (answer) take(std::get<GroupNews>(*answer));
     lock.lock();
-    if (!answer) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
+    if (!answer) threads_->stopped.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }
 
@@ -331,12 +355,11 @@ void DaemonMembership::follow() {
 void DaemonMembership::watch_over() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    lock.unlock();
+    // With the lock: a next() that has just been answered must not be taken for unanswered.
     const Duration since = connection_->unvouched();
-    lock.lock();
     if (since < fence_after_ || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after_ - since, fence_after_ / 10);
-      stopped_.wait_for(lock, left, [this] { return stop_; });
+      threads_->stopped.wait_for(lock, left, [this] { return stop_; });
       continue;
     }
     state_.fenced = true;

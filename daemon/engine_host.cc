@@ -112,30 +112,45 @@ EngineHost::EngineHost(asio::io_context& loop, Metrics& metrics, const Options& 
 
 EngineHost::~EngineHost() = default;
 
+Result<EngineHost::Opened> EngineHost::with_directory(std::unique_ptr<store::Engine> engine,
+                                                      const Options& options, TimePoint now) {
+  auto directory = read_directory(*engine, limits_of(options), now);
+  if (!directory) return directory.error();
+  return Opened{std::make_shared<store::GroupCommit>(std::move(engine)), std::move(*directory)};
+}
+
 Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& shards) {
   shards_ = &shards;
   engine_name_ = engine->name();
   durability_name_ = engine->durability();
-  Result<std::unique_ptr<core::Directory>> directory =
-      read_directory(*engine, limits_of(options_), time_.now());
-  if (!directory) return directory.error();
-  directory_ = std::move(*directory);
-  const std::string damage(engine->damage());
+  Result<Opened> opened = with_directory(std::move(engine), options_, time_.now());
+  if (!opened) return opened.error();
+  take(std::move(*opened));
+  return {};
+}
+
+void EngineHost::take(Opened opened) {
+  directory_ = std::move(opened.directory);
+  const store::Engine& engine = opened.commit->engine();
   ++engine_.generation;
   engine_.incarnation = directory_->incarnation();
-  engine_.shared = engine->shared();
+  engine_.shared = engine.shared();
   engine_.is_volatile = engine_name_ == "memory";
   engine_.intact = std::make_shared<std::atomic<bool>>(true);
-  engine_.commit = std::make_shared<store::GroupCommit>(std::move(engine));
+  engine_.commit = std::move(opened.commit);
   lost_.clear();
-  damage_ = damage;
-  if (!damage.empty()) {
-    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted(damage));
+  damage_ = engine.damage();
+  if (!damage_.empty()) {
+    spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted(damage_));
   }
   grants_.clear();
   metrics_.engine_up(true);
-  shards.each([opened = engine_](Shard& shard) { shard.engine_opened(opened); });
-  return {};
+  shards_->each([opened = engine_](Shard& shard) { shard.engine_opened(opened); });
+}
+
+void EngineHost::close() {
+  opener_.join();
+  engine_.commit.reset();
 }
 
 std::string EngineHost::not_ready() const {
@@ -268,7 +283,8 @@ void EngineHost::lose(const std::string& why) {
     return true;
   };
   shards_->ask<bool>(lose, [this](const std::vector<bool>&) {
-    engine_.commit.reset();  // nobody else has it now: the engine is closed
+    // Nobody else has it now: the engine is closed, which waits for the checkpoint under way.
+    asio::post(opener_, [commit = std::move(engine_.commit)]() mutable { commit.reset(); });
     on_failed_();
     reopen_delay_ = kReopenMin;
     reopen_later();
@@ -279,19 +295,34 @@ void EngineHost::reopen_later() {
   reopen_timer_.expires_after(reopen_delay_);
   reopen_timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;
-    Result<std::unique_ptr<store::Engine>> engine =
-        store::open_engine(options_.engine, open_options(options_));
-    const Result<void> opened = engine ? adopt(std::move(*engine), *shards_) : engine.error();
-    if (opened) {
-      spdlog::info("event=engine_reopened engine={}", engine_name_);
-      return;
-    }
-    lost_ = opened.error().detail;
-    spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
-    on_failed_();
-    reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
-    reopen_later();
+    asio::post(opener_, [this, now = time_.now()] {
+      asio::post(loop_, [this, opened = open_again(options_, now)]() mutable {
+        reopened(std::move(opened));
+      });
+    });
   });
+}
+
+Result<EngineHost::Opened> EngineHost::open_again(const Options& options, TimePoint now) try {
+  Result<std::unique_ptr<store::Engine>> engine =
+      store::open_engine(options.engine, open_options(options));
+  if (!engine) return engine.error();
+  return with_directory(std::move(*engine), options, now);
+} catch (const std::exception& failed) {  // no memory, no thread: there may be some later
+  return unavailable(failed.what());
+}
+
+void EngineHost::reopened(Result<Opened> opened) {
+  if (opened) {
+    take(std::move(*opened));
+    spdlog::info("event=engine_reopened engine={}", engine_name_);
+    return;
+  }
+  lost_ = opened.error().detail;
+  spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
+  on_failed_();
+  reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);
+  reopen_later();
 }
 
 }  // namespace c10dd::daemon

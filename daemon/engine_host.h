@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all shards share: the engine behind one group commit, and the directory that says which job
 // has which number. Opens the engine, loses it when a commit has an unknown outcome, opens it
-// again. Lives on the first loop; what other loops may call says so.
+// again, on a thread of its own: the loop goes on telling clients that it is there. Lives on the
+// first loop; what other loops may call says so.
 #pragma once
 
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -87,8 +89,9 @@ class EngineHost {
   /// Writes a copy of the state to an absolute path; `then` is called on the first loop.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
 
-  /// After the loops have ended: finishes the rounds that were submitted, closes the engine.
-  void close() { engine_.commit.reset(); }
+  /// After the loops have ended, and the shards have let go of the engine: finishes the rounds that
+  /// were submitted, closes the engine.
+  void close();
 
   /// Empty when the engine is open, else why not.
   std::string not_ready() const;
@@ -102,6 +105,15 @@ class EngineHost {
   std::string_view durability() const { return durability_name_; }
 
  private:
+  /// An engine whose directory has been read.
+  struct Opened {
+    std::shared_ptr<store::GroupCommit> commit;
+    std::unique_ptr<core::Directory> directory;
+  };
+
+  static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
+                                       const Options& options, TimePoint now);
+  static Result<Opened> open_again(const Options& options, TimePoint now);
   Result<JobNumber> number_of(const std::string& job, const std::string& run);
   void write_directory(std::vector<Row> rows, Revision from, Revision to,
                        std::vector<JobNumber> erased);
@@ -109,6 +121,8 @@ class EngineHost {
   void arm_timer();
   void lose(const std::string& why);
   void reopen_later();
+  void reopened(Result<Opened> opened);
+  void take(Opened opened);
 
   asio::io_context& loop_;
   Metrics& metrics_;
@@ -127,6 +141,7 @@ class EngineHost {
   bool grace_timer_set_ = false;
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
+  asio::thread_pool opener_{1};  ///< closes and opens engines; last: it uses the above
 };
 
 }  // namespace c10dd::daemon

@@ -19,6 +19,7 @@ Outbox::Outbox(std::shared_ptr<Stream> stream, std::function<void()> on_drained,
       on_dead_(std::move(on_dead)) {}
 
 void Outbox::add(native::EncodedReply frame) {
+  if (dead_) return;
   bytes_ += frame.size();
   const bool joins = !segments_.empty() && segments_.back().shared.length == 0 &&
                      segments_.back().own.size() + frame.head.size() <= kSegmentBytes;
@@ -79,6 +80,7 @@ void Outbox::drop(std::size_t written) {
 }
 
 void Outbox::die(const char* reason) {
+  dead_ = true;
   segments_.clear();
   bytes_ = offset_ = 0;
   if (const auto tell = std::exchange(on_dead_, nullptr)) tell(reason);

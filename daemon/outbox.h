@@ -19,6 +19,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   Outbox(std::shared_ptr<Stream> stream, std::function<void()> on_drained,
          std::function<void(const char* reason)> on_dead);
 
+  /// Nothing is taken any more once it is dead: half a frame may have left.
   void add(native::EncodedReply frame);
 
   /// Writes what goes; the rest follows by itself. Called at the end of a turn.
@@ -46,6 +47,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::size_t offset_ = 0;  // written of the first segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;
+  bool dead_ = false;
 };
 
 }  // namespace c10dd::daemon

@@ -91,7 +91,7 @@ void notify(const char* state) {
 
 Server::Server(Options options)
     : options_(std::move(options)), growth_(options_.max_bytes.value_or(most_of_the_memory())) {}
-Server::~Server() = default;
+Server::~Server() { close(); }
 
 Result<void> Server::start() {
   renderer_ = std::make_unique<asio::thread_pool>(1);
@@ -143,12 +143,17 @@ int Server::run() {
     Shards::turn(loop_, shards_->first());
     host_->end_turn();
   }
-  shards_->stop();
-  host_->close();
-  renderer_->join();
-  shards_.reset();
+  close();
   spdlog::info("event=stopped");
   return 0;
+}
+
+/// No loop turns any more. The engine's threads post to the loops, so it is closed before they go.
+void Server::close() {
+  if (shards_) shards_->stop();
+  if (host_) host_->close();
+  if (renderer_) renderer_->join();
+  shards_.reset();
 }
 
 /// Takes nothing new, lets held answers leave, then stops. A second signal stops at once.

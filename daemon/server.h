@@ -54,6 +54,7 @@ class Server {
  private:
   Result<void> start();  ///< all but the listener
   void drain();
+  void close();
   void stop_when_finished(std::chrono::steady_clock::time_point deadline);
 
   Options options_;

@@ -99,7 +99,10 @@ class Shard {
   /// The jobs that it serves.
   std::vector<JobReport> reports();
 
-  /// Lets go of all jobs and connections, when the loop has ended.
+  /// Of the engine, when the loop has ended. Its threads post to the loop until it is closed.
+  void let_go() { engine_.commit.reset(); }
+
+  /// Of all jobs and connections, when the engine is closed.
   void forget();
 
  private:

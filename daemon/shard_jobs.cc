@@ -17,12 +17,14 @@ void Shard::engine_opened(const OpenEngine& engine) { engine_ = engine; }
 void Shard::engine_lost(const std::string& why) {
   const auto jobs = jobs_;
   for (const auto& [number, slot] : jobs) {
-    drop(slot, unavailable("the engine is being opened again: " + why));
+    slot->load_failure = "the engine is being opened again: " + why;
+    drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
   round_in_flight_ = false;
   committing_.clear();
   confirming_.clear();
+  pace_ = {};
   engine_.commit.reset();
 }
 

@@ -60,6 +60,8 @@ void Shards::start() {
 
 void Shards::stop() {
   for (const auto& other : others_) other->stop();
+  first_.let_go();
+  for (const auto& other : others_) other->shard.let_go();
 }
 
 Shard& Shards::of(JobNumber number) {

@@ -21,7 +21,7 @@ class Shards {
   /// Starts the threads of all but the first.
   void start();
 
-  /// Ends and joins them.
+  /// Ends and joins them; all shards let go of the engine.
   void stop();
 
   std::size_t size() const { return 1 + others_.size(); }

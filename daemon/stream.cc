@@ -41,17 +41,23 @@ asio::awaitable<void> Stream::finish() {
   ErrorCode failed;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);
   asio::steady_timer deadline(socket_.get_executor(), kLinger);
-  const auto over = std::make_shared<bool>(false);
-  deadline.async_wait([this, over](const ErrorCode& cancelled) {
-    if (!cancelled && !*over) cancel();
+  struct End {
+    bool over = false;
+    bool late = false;
+  };
+  const auto end = std::make_shared<End>();
+  deadline.async_wait([this, end](const ErrorCode& cancelled) {
+    if (cancelled || end->over) return;
+    end->late = true;  // bytes may have come already: then there is nothing to cancel
+    cancel();
   });
   std::string discard(64 * 1024, '\0');
   std::size_t total = 0;
-  while (!failed && total < kDiscardMax) {
+  while (!failed && !end->late && total < kDiscardMax) {
     total += co_await socket_.async_read_some(asio::buffer(discard),
                                               asio::redirect_error(asio::use_awaitable, failed));
   }
-  *over = true;
+  end->over = true;
   deadline.cancel();
   close();
 }

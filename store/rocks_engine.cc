@@ -171,14 +171,19 @@ class RocksEngine final : public Engine {
       stuck_ = !compaction_.get();
     }
     if (!stuck_ && erased_ < kErasedWorthCompacting) return true;
-    erased_ = 0;
-    compaction_ = std::async(std::launch::async, [db = db_.get(), closing = &closing_] {
+    const auto compact = [db = db_.get(), closing = &closing_] {
       rocksdb::CompactRangeOptions how;
       how.exclusive_manual_compaction = false;
       how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
       how.canceled = closing;
       return db->CompactRange(how, nullptr, nullptr).ok();
-    });
+    };
+    try {
+      compaction_ = std::async(std::launch::async, compact);
+    } catch (const std::system_error&) {
+      return true;  // no thread is to be had: tried again when asked again
+    }
+    erased_ = 0;
     return !stuck_;
   }
 

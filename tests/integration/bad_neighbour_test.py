@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemon stands from its surroundings: too many connections, silence, signals, a pause, a
 second daemon, quotas; and a listener that speaks one protocol."""
+import contextlib
 import os
 import resource
 import signal
@@ -128,6 +129,26 @@ class Connections(unittest.TestCase):
             self.assertEqual("ok", lively.set("k", "v").code)
             silent.close()
             lively.close()
+
+    def test_one_that_talks_on_after_its_refusal_is_closed(self):
+        with Daemon("--shards", "1") as daemon:
+            files = f"/proc/{daemon.process.pid}/fd"
+            before = len(os.listdir(files))
+            talkers = [socket.create_connection(daemon.address) for _ in range(30)]
+            for talker in talkers:
+                self.addCleanup(talker.close)
+                talker.sendall(wire.MAGIC + b"\xff" * 64)
+                talker.setblocking(False)
+            # Beyond the second for which what they still send is read, so that there is always some.
+            end = time.monotonic() + 1.3
+            while time.monotonic() < end:
+                for talker in talkers:
+                    with contextlib.suppress(OSError):
+                        talker.send(b"x" * 3000)
+            deadline = time.monotonic() + 10
+            while len(os.listdir(files)) > before:
+                self.assertLess(time.monotonic(), deadline, "connections stay")
+                time.sleep(0.05)
 
 
 def daemon_answers(daemon):

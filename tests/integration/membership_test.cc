@@ -2,6 +2,7 @@
 // Rendezvous and membership through the SDK, with the real daemon: deaths, restarts, silence.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <fstream>
@@ -324,6 +325,23 @@ TEST_F(MembershipTest, APausedDaemonLosesNobody) {
     next.push_back(std::async(std::launch::async, [member] { return member->next(); }));
   }
   for (auto& one : next) EXPECT_EQ(one.get().size, 3u);
+}
+
+TEST_F(MembershipTest, AForkedChildMayLetGoOfIt) {
+  auto member = connect()->rendezvous(size(1, 1));
+  auto told = std::make_unique<Told>(*member);
+  std::this_thread::sleep_for(200ms);  // its threads wait
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(10);
+    told.reset();
+    member.reset();  // the threads and the place are the parent's
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(member->next().size, 1u);
 }
 
 // PyTorch 118891: the coordinator dies while the members say that they are done.

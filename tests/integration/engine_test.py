@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""An engine that hangs, and one that is closed while a job is read from it."""
+import contextlib
+import os
+import signal
+import tempfile
+import time
+import unittest
+
+import wire
+from daemon import Daemon
+from redis_server import redis_server
+from wire import Wire, frame, text
+
+
+class Engine(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def hello(self, daemon, job="test"):
+        with contextlib.closing(Wire(daemon.address)) as client:
+            return client.hello(job=job).code
+
+    def test_one_that_hangs_does_not_silence_the_daemon(self):
+        # Members of a group take silence for their own loss; an answer, whatever it says, for life.
+        with redis_server(self.folder.name) as (port, redis), Daemon(
+                engine=f"redis://127.0.0.1:{port}") as daemon:
+            self.assertEqual("ok", self.hello(daemon))
+            redis.send_signal(signal.SIGSTOP)
+            with contextlib.closing(Wire(daemon.address)) as writer:
+                writer.hello()
+                writer.set("k", "v")  # answered when the engine has been given up
+            self.assertEqual(503, daemon.http("/readyz")[0])
+            deadline = time.monotonic() + 6
+            answers = []
+            while time.monotonic() < deadline:
+                answers.append(self.hello(daemon))
+                time.sleep(0.05)
+            print(f"{len(answers)} answers in 6 s")
+            self.assertEqual({"unavailable"}, set(answers))
+            # To open it again takes 2 s whenever it is tried: a loop that did so gave 15 answers.
+            self.assertGreater(len(answers), 30)
+            redis.send_signal(signal.SIGCONT)
+            deadline = time.monotonic() + 20
+            while (code := self.hello(daemon)) != "ok":
+                self.assertEqual("unavailable", code)
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+
+    def test_one_that_is_read_is_closed_in_peace(self):
+        keys, window = 60_000, 1_000
+        engine = f"rocksdb:{self.folder.name}/state"
+        with Daemon("--durability", "os", "--shards", "2", engine=engine) as daemon:
+            self.assertEqual("ok", self.hello(daemon, job="on the first shard"))
+            with contextlib.closing(Wire(daemon.address)) as writer:
+                writer.hello(job="on the other")
+                for first in range(1, keys + 1, window):
+                    writer.send(b"".join(
+                        frame(wire.SET, text(f"key{n}") + text("v" * 64), sequence=n,
+                              acked_below=first) for n in range(first, first + window)))
+                    for _ in range(window):
+                        self.assertEqual("ok", writer.reply().code)
+            for wait in (0, 0.005, 0.01, 0.02, 0.04):
+                daemon.stop()
+                daemon.start()
+                with contextlib.closing(Wire(daemon.address)) as reader:
+                    reader.send(frame(wire.HELLO, wire.hello_body(job="on the other")))
+                    time.sleep(wait)
+                    self.assertEqual(0, daemon.stop(), daemon.errors())
+                self.assertIn("event=stopped", daemon.errors().splitlines()[-1])
+                daemon.start()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
