@@ -316,6 +316,12 @@ void Connection::beat_every(Duration limit) {
   state_->wake();
 }
 
+Duration Connection::beat_limit() const {
+  if (state_->forked()) return Duration::max();
+  const State::Lock lock(state_->mutex);
+  return state_->core.beat_limit();
+}
+
 Duration Connection::unvouched() const {
   if (state_->forked()) return Duration::zero();
   const State::Lock lock(state_->mutex);

@@ -42,6 +42,9 @@ class Connection {
   /// Core::beat_every.
   void beat_every(Duration limit);
 
+  /// Core::beat_limit.
+  Duration beat_limit() const;
+
   /// How long ago Core::vouched() was.
   Duration unvouched() const;
 

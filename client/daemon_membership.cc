@@ -21,6 +21,8 @@ constexpr Duration kFollow = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kFarewell = std::chrono::seconds(1);
+constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
+constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;
 
 std::vector<std::uint32_t> ranks_of(const std::vector<RankRange>& ranges) {
   std::vector<std::uint32_t> ranks;
@@ -73,11 +75,12 @@ class DaemonMembership final : public Membership,
       : client_(std::move(client)),
         connection_(std::move(connection)),
         meetings_(connection_),
-        join_(join_of(options)),
-        fence_after_((options.ttl > Duration::zero() ? Duration(options.ttl)
-                                                     : Duration(limits::kSessionTtl)) *
-                     4 / 5) {
-    connection_->beat_every(fence_after_ / 4);
+        join_(join_of(options)) {
+    const Duration ttl =
+        options.ttl > Duration::zero()
+            ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
+            : Duration(limits::kSessionTtl);
+    connection_->beat_every(ttl / kBeatsOfTtl);
     next(options.step);
     try {
       threads_->follower = std::thread([this] { follow(); });
@@ -99,6 +102,12 @@ class DaemonMembership final : public Membership,
   Generation generation() const override {
     const std::lock_guard lock(mutex_);
     return now_;
+  }
+
+  bool on_own_thread() const {
+    const std::thread::id self = std::this_thread::get_id();
+    return !forked() &&
+           (self == threads_->follower.get_id() || self == threads_->watchdog.get_id());
   }
 
   std::vector<Member> members() override;
@@ -177,7 +186,6 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Connection> connection_;
   MeetingPoint meetings_;
   Join join_;  ///< its round and step belong to next()
-  const Duration fence_after_;
   const std::uint64_t owner_ = fork_count();
 
   std::mutex joining_;            // one next() at a time
@@ -218,7 +226,11 @@ Generation DaemonMembership::next(std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     join_.round = now_.round;
   }
-  const Joined joined = expect<Joined>(connection_->call(join_, kCallLimit));
+  const Answer answer = connection_->call(join_, kCallLimit);
+  // Away from the daemon it cannot be taken back: the place would be dealt when the client is back.
+  if (!answer && !connection_->open())
+    connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
+  const Joined joined = expect<Joined>(answer);
   {
     const std::lock_guard lock(mutex_);
     now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
@@ -357,8 +369,10 @@ void DaemonMembership::watch_over() {
   while (!stop_) {
     // With the lock: a next() that has just been answered must not be taken for unanswered.
     const Duration since = connection_->unvouched();
-    if (since < fence_after_ || state_.fenced || left_) {
-      const Duration left = std::max<Duration>(fence_after_ - since, fence_after_ / 10);
+    // The daemon holds all groups of a session to the shortest ttl among them.
+    const Duration fence_after = connection_->beat_limit() * (kBeatsOfTtl - 1);
+    if (since < fence_after || state_.fenced || left_) {
+      const Duration left = std::clamp<Duration>(fence_after - since, fence_after / 10, kWatch);
       threads_->stopped.wait_for(lock, left, [this] { return stop_; });
       continue;
     }
@@ -376,7 +390,16 @@ void DaemonMembership::watch_over() {
 std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options) {
-  return std::make_shared<DaemonMembership>(std::move(client), std::move(connection), options);
+  // A listener may hold the last reference, on a thread that the destructor would join.
+  const auto end = [](DaemonMembership* membership) {
+    if (!membership->on_own_thread()) {
+      delete membership;
+    } else {
+      std::thread([membership] { delete membership; }).detach();
+    }
+  };
+  return std::shared_ptr<DaemonMembership>(
+      new DaemonMembership(std::move(client), std::move(connection), options), end);
 }
 
 }  // namespace c10dd::client

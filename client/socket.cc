@@ -89,6 +89,8 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
   Result<Addresses> found = resolve(host, address.substr(colon + 1));
   if (!found) return found.error();
   int error = 0;
+  bool refused = false;
+  bool silent = false;
   for (const addrinfo* to = found->get(); to != nullptr; to = to->ai_next) {
     Descriptor socket(
         ::socket(to->ai_family, to->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, to->ai_protocol));
@@ -100,9 +102,14 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     error = connect_to(socket, *to, interrupt, patience);
     if (error == 0) return socket;
     if (error == EINTR) break;
+    const bool none_here = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
+    refused = refused || error == ECONNREFUSED;
+    silent = silent || (error != ECONNREFUSED && !none_here);
   }
-  return failure(error == ECONNREFUSED ? Code::not_found : Code::unavailable,
-                 "connect: " + error_text(error));
+  // Nobody listens where the name leads; but one address that is silent may have a daemon behind
+  // it.
+  const bool nobody = refused && !silent && error != EINTR;
+  return failure(nobody ? Code::not_found : Code::unavailable, "connect: " + error_text(error));
 }
 
 }  // namespace c10dd::client

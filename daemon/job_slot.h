@@ -46,6 +46,7 @@ struct TurnUse {
     ++requests;
     bytes += size;
   }
+  void answered(std::size_t size) { bytes += size; }
   /// The job's connections read no further before the next turn, so that the others get theirs.
   bool spent() const { return requests >= kRequests || bytes >= kBytes; }
 };

@@ -29,7 +29,15 @@ void Outbox::add(native::EncodedReply frame) {
   } else {
     segments_.push_back({std::move(frame.head), std::move(frame.tail)});
   }
-  if (bytes_ > limits::kOutboxHardBytes) die("slow_consumer");
+  if (bytes_ > limits::kOutboxHardBytes) take_measures();
+}
+
+/// Many large answers at once are no fault of a peer that reads.
+void Outbox::take_measures() {
+  flush();
+  if (bytes_ <= limits::kOutboxHardBytes) return;
+  const bool stuck = std::chrono::steady_clock::now() - full_since_ > limits::kOutboxPatience;
+  if (stuck || bytes_ > limits::kOutboxMostBytes) die("slow_consumer");
 }
 
 bool Outbox::over_soft_limit() const { return bytes_ > limits::kOutboxSoftBytes; }
@@ -53,6 +61,7 @@ void Outbox::flush() {
         stream_->write_now(std::span(buffers).subspan(first, count - first), failed);
     if (failed == asio::error::would_block) {
       waiting_ = true;
+      full_since_ = std::chrono::steady_clock::now();
       stream_->when_writable([self = shared_from_this()](const ErrorCode&) {
         self->waiting_ = false;
         self->flush();

@@ -3,6 +3,7 @@
 // one buffer; shared buffers are written from where they are.
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -19,7 +20,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   Outbox(std::shared_ptr<Stream> stream, std::function<void()> on_drained,
          std::function<void(const char* reason)> on_dead);
 
-  /// Nothing is taken any more once it is dead: half a frame may have left.
+  /// Above limits::kOutboxHardBytes it dies if the peer has taken nothing for kOutboxPatience.
+  /// Nothing is taken any more then: half a frame may have left.
   void add(native::EncodedReply frame);
 
   /// Writes what goes; the rest follows by itself. Called at the end of a turn.
@@ -37,6 +39,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
     SharedBytes shared;  ///< then this
   };
 
+  void take_measures();
   void drop(std::size_t written);
   void die(const char* reason);
 
@@ -46,7 +49,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::deque<Segment> segments_;
   std::size_t offset_ = 0;  // written of the first segment
   std::size_t bytes_ = 0;
-  bool waiting_ = false;
+  bool waiting_ = false;  // for the kernel to take more
+  std::chrono::steady_clock::time_point full_since_;
   bool dead_ = false;
 };
 

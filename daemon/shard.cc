@@ -20,6 +20,21 @@ std::int64_t steady_ns() {
       .count();
 }
 
+/// Of the job's data, which an answer has a copy of.
+std::size_t copied_bytes(const Answer& answer) {
+  std::size_t bytes = 0;
+  if (!answer) return bytes;
+  if (const auto* value = std::get_if<Value>(&*answer)) return value->value.size();
+  if (const auto* values = std::get_if<Values>(&*answer)) {
+    for (const Bytes& value : values->values) bytes += value.size();
+  } else if (const auto* page = std::get_if<KeyPage>(&*answer)) {
+    for (const Bytes& key : page->keys) bytes += key.size();
+  } else if (const auto* changes = std::get_if<Changes>(&*answer)) {
+    for (const Change& change : changes->changes) bytes += change.key.size() + change.value.size();
+  }
+  return bytes;
+}
+
 }  // namespace
 
 Shard::Shard(asio::io_context& loop, EngineHost& host, const House& house)
@@ -114,6 +129,7 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
   for (core::Reply& reply : effects.replies) {
     const auto it = slot->attached.find(reply.to);
     if (it != slot->attached.end()) reply.attachment = it->second.number;
+    slot->use.answered(copied_bytes(reply.answer));
     slot->gate->hold(std::move(reply));
   }
   for (const core::Event& event : effects.events) {

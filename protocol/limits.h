@@ -43,7 +43,9 @@ inline constexpr std::size_t kExpiriesPerTick = 4'096;
 inline constexpr std::size_t kExpiredKept = 65'536;  // sessions known to have ended, per job
 inline constexpr std::size_t kStoredReplyBytes = 256;
 inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;   // reading pauses above
-inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // the connection ends above
+inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // a peer that does not read ends
+inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);  // after this
+inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;  // any connection ends above
 
 inline constexpr std::uint32_t kWorldSize = 131'072;
 inline constexpr std::size_t kMeetingsPerJob = 16'384;  // unfinished barriers and exchanges
@@ -94,5 +96,6 @@ static_assert(kFrameBytes >= kValueBytes + kKeyBytes + 1024, "a frame fits a max
 static_assert(kHelloFrameBytes >= kCredentialBytes + 4 * kNameBytes, "a hello fits");
 static_assert(kExchangeChunkBytes < kFrameBytes, "a chunk fits a frame");
 static_assert(kOutboxSoftBytes + kFrameBytes < kOutboxHardBytes, "one reply never ends a reader");
+static_assert(kOutboxHardBytes < kOutboxMostBytes, "who reads may be sent more");
 
 }  // namespace c10dd::limits

@@ -23,19 +23,22 @@ constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
 constexpr std::size_t kRedirectsMax = 16;
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
-/// Whether a refused hello would be refused again, however often it is sent.
-bool is_final(Code code) {
+/// Whether a refused hello would be refused again, however often it is sent. Who has been let in
+/// before waits for its place: a crowd that comes back may find those of its own dead connections
+/// taken.
+bool is_final(Code code, bool was_in) {
   switch (code) {
     case Code::malformed:
     case Code::unknown_op:
     case Code::version_unsupported:
     case Code::too_large:
     case Code::invalid_argument:
-    case Code::quota_exceeded:
     case Code::state_rolled_back:
     case Code::permission_denied:
     case Code::unsupported:
       return true;
+    case Code::quota_exceeded:
+      return !was_in;
     default:
       return false;
   }
@@ -95,7 +98,7 @@ void Core::connected(TimePoint now) {
 }
 
 void Core::beat_every(Duration limit, TimePoint now) {
-  beat_limit_ = std::clamp<Duration>(limit, kBeatMin, kBeatMax);
+  beat_limit_ = std::min(beat_limit_, std::clamp<Duration>(limit, kBeatMin, kBeatMax));
   beat_ = std::min(welcome_beat_, beat_limit_);
   next_beat_ = std::min(next_beat_, now + beat_);
 }
@@ -226,7 +229,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
 void Core::on_hello_answer(Answer answer, TimePoint now) {
   if (!answer) {
     if (ends_connection(answer.error(), now)) return;
-    if (state_ == State::greeting && is_final(answer.error().code)) {
+    if (state_ == State::greeting && is_final(answer.error().code, stats_.connects > 0)) {
       return finish(answer.error(), now);
     }
     return lose((state_ == State::open ? "it ended the session: " : "it refused the session: ") +

@@ -81,6 +81,8 @@ class Core {
   /// The daemon counts this client as alive until its time to live after this moment: when the
   /// newest heartbeat that was answered had been sent, or when it was seen that no daemon is there.
   TimePoint vouched() const { return vouched_; }
+  /// The smallest that beat_every() was asked for.
+  Duration beat_limit() const { return beat_limit_; }
   /// Why no call can succeed any more, if so.
   const std::optional<Failure>& over() const { return over_; }
   /// When the client gives the call up; nothing once it is answered.

@@ -65,6 +65,11 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
   std::map<Series, CollectiveTotals> totals = reported.totals;
   for (const CollectiveTotals& now : report.collectives) {
     CollectiveTotals& before = totals[{now.process_group, now.collective, now.backend}];
+    for (const std::string* name : {&now.process_group, &now.collective, &now.backend}) {
+      if (name->size() <= limits::kNameBytes) continue;
+      return failure(Code::too_large, "report: a name of " + std::to_string(name->size()) +
+                                          " bytes, limit " + std::to_string(limits::kNameBytes));
+    }
     if (!adds_up(now) || shrinks(before, now)) {
       return failure(Code::invalid_argument,
                      "report: totals of " + printable(now.collective, kLabelBytes) +

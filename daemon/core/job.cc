@@ -155,7 +155,10 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  const bool newer = seen.epoch > start_.epoch || seen.revision > revision_;
+  // What a client has seen of an earlier epoch was durable when this one began; since then others
+  // may have written past what was lost.
+  const Revision kept = seen.epoch < start_.epoch ? start_.revision : revision_;
+  const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
     step.observe(revision_);
     return refuse(Code::state_rolled_back,
@@ -165,7 +168,7 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
                       ": client incarnation " + std::to_string(seen.incarnation) + " revision " +
                       std::to_string(seen.revision) + " epoch " + std::to_string(seen.epoch) +
                       ", daemon incarnation " + std::to_string(start_.incarnation) + " revision " +
-                      std::to_string(revision_) + " epoch " + std::to_string(start_.epoch) +
+                      std::to_string(kept) + " epoch " + std::to_string(start_.epoch) +
                       "; restart the job under a new run");
   }
   if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
@@ -239,6 +242,8 @@ void Job::end_session(Step& step, const SessionId& id, bool expired) {
   settle_groups(step);
   ledger_.forget(id);
   sessions_.close(id, expired && kept, step.next, step.out.rows);
+  // Whoever comes next is another launch, which fails at nothing that this one has failed at.
+  if (sessions_.size() == 0) meetings_.forget_broken(step.out.rows);
 }
 
 Job::Maybe Job::on(Step& step, const Report& report) {

@@ -103,6 +103,7 @@ class Job {
   Maybe on(Step&, const RemovePrefix&);
   void put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life);
   bool remove(Step& step, const Bytes& key);
+  void fire(Step& step, Bytes token);
   void told(Step& step, Change change);
 
   // job_transact.cc

@@ -30,7 +30,7 @@ void Job::put(Step& step, const Bytes& key, Bytes value, const std::optional<Lif
   if (life) lifetimes_.put(key, *life, step.now);
   step.out.rows.push_back(
       {Row::Kind::put, 'k' + key, value_of_row(step.next, value, lifetimes_.find(key))});
-  if (!pending_.empty()) step.fired.push_back(key_token(key));
+  fire(step, key_token(key));
   told(step, {step.next, false, key, value});
   keys_.put(key, std::move(value), step.next);
   step.observe(step.next);
@@ -44,11 +44,20 @@ bool Job::remove(Step& step, const Bytes& key) {
   return true;
 }
 
+/// A token came true. What nobody waits for is not kept: a step may change a million keys.
+void Job::fire(Step& step, Bytes token) {
+  if (pending_.waits_for(token)) step.fired.push_back(std::move(token));
+}
+
 /// Remembers a change and wakes its watches.
 void Job::told(Step& step, Change change) {
+  fire(step, change_token(change.key));
   if (!pending_.empty()) {
-    step.fired.push_back(change_token(change.key));
-    pending_.prefix_tokens(change.key, step.fired);
+    std::vector<Bytes> prefixes;
+    pending_.prefix_tokens(change.key, prefixes);
+    for (Bytes& token : prefixes) {
+      if (step.prefixes.insert(token).second) step.fired.push_back(std::move(token));
+    }
   }
   history_.add(std::move(change), step.out.rows);
 }

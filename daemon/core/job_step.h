@@ -2,6 +2,8 @@
 // One request, or one tick, on its way through a Job; private to job*.cc.
 #pragma once
 
+#include <set>
+
 #include "daemon/core/job.h"
 
 namespace c10dd::core {
@@ -15,6 +17,7 @@ struct Job::Step {
   Session* session = nullptr;
   Revision observed = 0;           ///< what the answer depends on
   std::vector<Bytes> fired = {};   ///< tokens that came true
+  std::set<Bytes> prefixes = {};   ///< of watches, among the tokens
   std::vector<Bytes> queues = {};  ///< that have got an item
   bool garbage_waits = true;       ///< until some batch takes it along
 

@@ -20,6 +20,23 @@ std::vector<Bytes> keys_of(const Request& request) {
   return {};
 }
 
+/// A key for each that it names, whether it is missing or not; a long one counts as several.
+std::size_t weight_of(const Request& request) {
+  constexpr std::size_t kBytesOfAKey = 64;
+  std::size_t weight = 0;
+  for (const Bytes& key : keys_of(request)) weight += 1 + key.size() / kBytesOfAKey;
+  return std::max<std::size_t>(weight, 1);
+}
+
+/// What a blocked arrival needs to be answered: not what it brought, which the meeting has.
+Barrier without_load(const Barrier& b) {
+  return {b.group, b.generation, b.sequence, b.rank, b.world_size, b.timeout, b.world, {}};
+}
+Exchange without_load(const Exchange& e) {
+  return {e.group, e.generation, e.sequence, e.rank,   e.world_size, e.shape,
+          e.root,  {},           e.timeout,  e.offset, e.world,      {}};
+}
+
 template <class Op>
 Result<void> check_meeting(const Op& op) {
   if (op.group.size() > limits::kNameBytes) {
@@ -33,6 +50,10 @@ Result<void> check_meeting(const Op& op) {
                        " of world size " + std::to_string(op.world_size) +
                        "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
                        " and the rank is below it");
+  }
+  if (op.world.empty() && !op.participants.empty()) {
+    return failure(Code::invalid_argument,
+                   describe(meeting_key(op)) + ": participants are ranks of a group: name it");
   }
   return {};
 }
@@ -158,7 +179,7 @@ Job::Maybe Job::meet(Step& step, const Op& op, const MeetingKey& key, Arrival ar
       step.fired.push_back(token_of(key));
     }
   }
-  if (!(*meeting)->complete) return block(step, op, {token_of(key)}, op.timeout);
+  if (!(*meeting)->complete) return block(step, without_load(op), {token_of(key)}, op.timeout);
   if ((*meeting)->revision == step.next && !(*meeting)->broken) {
     step.fired.push_back(token_of(key));
     step.out.events.push_back(MeetingReleased{step.now - (*meeting)->first_arrival});
@@ -184,7 +205,8 @@ Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tok
                   "too many blocked requests in the job: " + std::to_string(pending_.size() + 1) +
                       " with this one, limit " + std::to_string(quotas_.waits));
   }
-  const std::size_t keys = pending_.tokens() + waiter.tokens.size();
+  waiter.weight = weight_of(request);
+  const std::size_t keys = pending_.weight() + waiter.weight;
   if (keys > quotas_.waited_keys) {
     return refuse(Code::quota_exceeded,
                   "blocked requests wait for too many keys: " + std::to_string(keys) +

@@ -32,6 +32,8 @@ MeetingKey read_meeting(RowKeyReader& in) {
   return key;
 }
 
+constexpr std::size_t kErasedOneByOne = 1'024;
+
 std::size_t bytes_of(const Arrival& arrival) {
   std::size_t bytes = 0;
   for (const Bytes& part : arrival.parts) bytes += part.size() + sizeof(std::uint32_t);
@@ -137,22 +139,40 @@ Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arriva
   Meeting& meeting = it->second;
   rows.push_back(
       {Row::Kind::put, meeting_row('a', key).number(rank).take(), wire::encode(arrival)});
+  arrival.participants = {};  // the meeting has them
   ++by_session_[arrival.session][key];
   arrived_bytes_ += bytes;
   meeting.revision = revision;
   meeting.arrivals.emplace(rank, std::move(arrival));
   const bool early = planted(Planted::barrier_early) && key.kind == MeetingKey::Kind::barrier;
   if (meeting.arrivals.size() + (early ? 1 : 0) >= meeting.world_size) {
+    if (key.kind == MeetingKey::Kind::barrier) erase_arrivals(key, meeting, rows);
     finish(key, meeting);
-    if (key.kind == MeetingKey::Kind::barrier) {
-      rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
-    }
     rows.push_back(
         {Row::Kind::put, token_of(key),
          wire::encode(core::Outcome{meeting.sessions, meeting.shape, meeting.root, revision})});
     forget_old(rows);
   }
   return &meeting;
+}
+
+/// The rows of a meeting whose ranks have all come, or of those who have. A few go one by one: for
+/// a prefix Redis looks through all rows of the job.
+void Meetings::erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows) {
+  if (size > kErasedOneByOne) {
+    rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
+    return;
+  }
+  for (Rank rank = 0; rank < size; ++rank) {
+    rows.push_back({Row::Kind::erase, meeting_row('a', key).number(rank).take(), {}});
+  }
+}
+void Meetings::erase_arrivals(const MeetingKey& key, const Meeting& meeting,
+                              std::vector<Row>& rows) {
+  if (meeting.arrivals.size() > kErasedOneByOne) return erase_ranks(key, meeting.world_size, rows);
+  for (const auto& [rank, arrival] : meeting.arrivals) {
+    rows.push_back({Row::Kind::erase, meeting_row('a', key).number(rank).take(), {}});
+  }
 }
 
 /// Turns arrivals into the outcome.
@@ -180,11 +200,11 @@ void Meetings::fail(const MeetingKey& key, Failure reason, Revision revision,
     meeting.sessions[rank] = arrival.session;
     arrived_bytes_ -= bytes_of(arrival);
   }
+  erase_arrivals(key, meeting, rows);
   meeting.arrivals.clear();
   completed_.push_back(key);
   completed_bytes_ += meeting.bytes();
   meeting.broken = std::move(reason);
-  rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
   const core::Outcome outcome{meeting.sessions, meeting.shape, meeting.root, revision,
                               *meeting.broken};
   if (!planted(Planted::break_not_stored)) {
@@ -249,11 +269,23 @@ void Meetings::forget(const MeetingKey& key, std::vector<Row>& rows) {
   }
   if (it->second.complete) {
     rows.push_back({Row::Kind::erase, token_of(key), {}});
-    if (key.kind == MeetingKey::Kind::exchange) {
-      rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
+    if (key.kind == MeetingKey::Kind::exchange && !it->second.broken) {
+      erase_ranks(key, it->second.world_size, rows);
     }
   }
   meetings_.erase(it);
+}
+
+void Meetings::forget_broken(std::vector<Row>& rows) {
+  std::vector<MeetingKey> broken;
+  std::ranges::copy_if(completed_, std::back_inserter(broken), [this](const MeetingKey& key) {
+    return meetings_.at(key).broken.has_value();
+  });
+  for (const MeetingKey& key : broken) {
+    std::erase(completed_, key);
+    completed_bytes_ -= meetings_.at(key).bytes();
+    forget(key, rows);
+  }
 }
 
 void Meetings::forget_old(std::vector<Row>& rows) {
@@ -311,7 +343,8 @@ Result<void> Meetings::restore(const Row& row) {
   meeting.shape = arrival->shape;
   meeting.root = arrival->root;
   meeting.world = arrival->world;
-  meeting.participants = arrival->participants;
+  meeting.participants = std::move(arrival->participants);
+  arrival->participants = {};
   meeting.arrivals.emplace(static_cast<Rank>(rank), std::move(*arrival));
   return {};
 }

@@ -101,6 +101,9 @@ class Meetings {
   /// A session said goodbye: it withdraws from meetings that are not complete.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
 
+  /// Nobody who could be told is left: no launch inherits the time-outs of the one before.
+  void forget_broken(std::vector<Row>& rows);
+
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
   Result<void> restore(const Row& row);
   /// After the last row: rebuilds the results of completed exchanges.
@@ -116,6 +119,8 @@ class Meetings {
 
  private:
   void finish(const MeetingKey& key, Meeting& meeting);
+  static void erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows);
+  static void erase_arrivals(const MeetingKey& key, const Meeting& meeting, std::vector<Row>& rows);
   void forget(const MeetingKey& key, std::vector<Row>& rows);
   void forget_old(std::vector<Row>& rows);
 

@@ -16,7 +16,7 @@ void Pending::add(Waiter waiter) {
     if (by_token_[token].insert(id).second) ++waiter.missing;  // a key may be named twice
     if (token.front() == 'p') ++prefix_sizes_[token.size() - 1];
   }
-  tokens_ += waiter.tokens.size();
+  weight_ += waiter.weight;
   by_deadline_.emplace(waiter.deadline, id);
   by_call_.emplace(call, id);
   waiters_.emplace(id, std::move(waiter));
@@ -45,7 +45,8 @@ std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
 void Pending::prefix_tokens(std::string_view key, std::vector<Bytes>& out) const {
   for (const auto& [size, count] : prefix_sizes_) {
     if (size > key.size()) return;
-    out.push_back(prefix_token(key.substr(0, size)));
+    Bytes token = prefix_token(key.substr(0, size));
+    if (waits_for(token)) out.push_back(std::move(token));
   }
 }
 
@@ -85,7 +86,7 @@ Pending::Waiter Pending::take(Id id) {
   waiters_.erase(it);
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
-  tokens_ -= waiter.tokens.size();
+  weight_ -= waiter.weight;
   for (const Bytes& token : waiter.tokens) {
     if (token.front() == 'p' && --prefix_sizes_.at(token.size() - 1) == 0) {
       prefix_sizes_.erase(token.size() - 1);

@@ -26,6 +26,7 @@ class Pending {
     Request request;            ///< answers are computed from it when the waiter leaves
     std::vector<Bytes> tokens;  ///< still missing when it was added
     std::size_t missing = 0;
+    std::size_t weight = 0;  ///< what it counts for in weight()
     TimePoint started;
     TimePoint deadline;
     Duration timeout{0};            ///< as asked, for the error text
@@ -46,7 +47,7 @@ class Pending {
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
-  /// Appends the prefix tokens that somebody may be waiting for and that this key has.
+  /// Appends the prefix tokens that somebody is waiting for and that this key has.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
 
   /// The waiters whose deadline has passed, in order of deadline, then arrival.
@@ -60,7 +61,7 @@ class Pending {
   std::optional<TimePoint> next_deadline() const;
   std::size_t size() const { return waiters_.size(); }
   bool empty() const { return waiters_.empty(); }
-  std::size_t tokens() const { return tokens_; }
+  std::size_t weight() const { return weight_; }
 
  private:
   using Id = std::uint64_t;
@@ -73,7 +74,7 @@ class Pending {
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
   std::map<std::size_t, std::size_t> prefix_sizes_;  // of the prefix tokens, with their number
-  std::size_t tokens_ = 0;                           // of all waiters
+  std::size_t weight_ = 0;                           // of all waiters
 };
 
 }  // namespace c10dd::core

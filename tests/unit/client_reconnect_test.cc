@@ -84,6 +84,20 @@ INSTANTIATE_TEST_SUITE_P(Codes, FinalRefusal,
                                          Code::quota_exceeded),
                          [](const auto& code) { return std::string(name_of(code.param)); });
 
+TEST(ClientCore, WhoWasInWaitsForAPlace) {
+  World w;
+  w.open();
+  w.core.call(Set{"a", "1"}, kLimit, w.now);
+  w.sent();
+  w.core.closed("connection reset", w.now);
+  w.dial();
+  w.reply(Hello::op.code, 0, failure(Code::quota_exceeded, "too many connections"));
+  EXPECT_TRUE(w.core.take_completions().empty());
+  EXPECT_FALSE(w.core.over().has_value());
+  w.open();
+  EXPECT_EQ(w.sent().size(), 1u);
+}
+
 TEST(ClientCore, AnOpenSessionThatEndsIsOpenedAgainWhateverTheReason) {
   World w;
   w.open();

@@ -142,16 +142,21 @@ TEST(Pending, KnowsWhichPrefixesOfAKeyAreWaitedFor) {
   EXPECT_TRUE(tokens("dir2").empty());
 }
 
-TEST(Pending, CountsTheTokensOfAll) {
+TEST(Pending, WeighsAll) {
   Pending pending;
-  pending.add(waiter(kFirst, 1, {"a", "b"}, 10));
-  pending.add(waiter(kFirst, 1, {"a", "b", "c"}, 10));
-  pending.add(waiter(kFirst, 2, {"a"}, 10));
-  EXPECT_EQ(pending.tokens(), 4u);
+  const auto heavy = [](std::uint64_t sequence, std::vector<Bytes> tokens, std::size_t weight) {
+    Pending::Waiter one = waiter(kFirst, sequence, std::move(tokens), 10);
+    one.weight = weight;
+    return one;
+  };
+  pending.add(heavy(1, {"a", "b"}, 2));
+  pending.add(heavy(1, {"a", "b", "c"}, 30));
+  pending.add(heavy(2, {"a"}, 1));
+  EXPECT_EQ(pending.weight(), 31u);
   pending.fire("a");
-  EXPECT_EQ(pending.tokens(), 3u);
+  EXPECT_EQ(pending.weight(), 30u);
   pending.drop(kFirst);
-  EXPECT_EQ(pending.tokens(), 0u);
+  EXPECT_EQ(pending.weight(), 0u);
   EXPECT_TRUE(pending.empty());
 }
 
