@@ -31,7 +31,6 @@ core::Directory::Limits limits_of(const Options& options) {
   core::Directory::Limits limits;
   limits.jobs = options.max_jobs;
   limits.run_grace = options.run_grace;
-  limits.session_expiry = options.quotas.session_expiry;
   return limits;
 }
 
@@ -229,6 +228,13 @@ void EngineHost::end_turn() {
 void EngineHost::retire() {
   const Revision before = directory_->revision();
   core::Directory::Retired retired = directory_->tick(time_.now());
+  for (const auto& [job, run, number] : retired.unvisited) {
+    Shard& shard = shards_->of(number);
+    const Place place{&shard, number, engine_.generation, ++grants_[number]};
+    asio::post(shard.loop(),
+               [&shard, place, job = job, run = run] { shard.visit(place, job, run); });
+  }
+  if (retired.numbers.empty()) return;
   for (const JobNumber number : retired.numbers) {
     spdlog::info("event=run_retired number={}", number);
     grants_.erase(number);

@@ -85,6 +85,9 @@ class Shard {
   /// Nobody is told "failed": the jobs stop being served, retries resolve what is unknown.
   void engine_lost(const std::string& why);
 
+  /// Looks whether a run has sessions: loads it, as a hello does.
+  void visit(const Place& place, const std::string& job, const std::string& run);
+
   /// The directory has struck the job out, since it had no sessions any more.
   void retire(JobNumber number);
 
@@ -108,6 +111,7 @@ class Shard {
  private:
   bool mine(const JobRef& job) const { return &job->owner == this; }
   void arrive(const Place& place, Greeting greeting);
+  JobRef slot_of(const Place& place, const std::string& job, const std::string& run);
   void load(const JobRef& slot);
   void take_piece(const JobRef& slot, JobPiece piece);
   void restore_later(const JobRef& slot);

@@ -58,26 +58,38 @@ void Shard::hello(Greeting greeting) {
   host_.locate(job, run, loop_, std::move(located));
 }
 
-/// A hello whose job belongs here, now being loaded if it is new.
-void Shard::arrive(const Place& place, Greeting greeting) {
-  if (!engine_.commit || place.generation != engine_.generation) {
-    return refuse(greeting, unavailable("the engine is being opened again"));
-  }
+/// A job that belongs here and has somebody on the way, now being loaded if it is new.
+JobRef Shard::slot_of(const Place& place, const std::string& job, const std::string& run) {
   JobRef& slot = jobs_[place.number];
   if (!slot) {
-    slot = std::make_shared<JobSlot>(*this, greeting.hello.job, greeting.hello.run, place.number);
+    slot = std::make_shared<JobSlot>(*this, job, run, place.number);
     by_name_[{slot->name, slot->run}] = slot;
     load(slot);
   }
   slot->grant = std::max(slot->grant, place.grant);
   slot->occupied = true;
+  return slot;
+}
+
+void Shard::visit(const Place& place, const std::string& job, const std::string& run) {
+  if (!engine_.commit || place.generation != engine_.generation) return;
+  const JobRef slot = slot_of(place, job, run);
+  if (slot->serving) touch(slot);
+}
+
+/// A hello whose job belongs here.
+void Shard::arrive(const Place& place, Greeting greeting) {
+  if (!engine_.commit || place.generation != engine_.generation) {
+    return refuse(greeting, unavailable("the engine is being opened again"));
+  }
+  const JobRef slot = slot_of(place, greeting.hello.job, greeting.hello.run);
   if (slot->serving) return attach(slot, greeting);
   if (slot->damaged_until) {
     if (std::chrono::steady_clock::now() < *slot->damaged_until) return turn_away(slot, greeting);
     slot->damaged_until.reset();
     load(slot);
   }
-  slot->when_loaded.push_back([this, slot = slot, greeting = std::move(greeting)] {
+  slot->when_loaded.push_back([this, slot, greeting = std::move(greeting)] {
     if (slot->serving) return attach(slot, greeting);
     turn_away(slot, greeting);
   });

@@ -56,7 +56,10 @@ Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
     ++revision_;
     out.rows.push_back({Row::Kind::put, "i", number_value(incarnation_)});
   }
-  for (const auto& [number, name] : names_) vacate(number, now + limits_.session_expiry);
+  for (const auto& [number, name] : names_) {
+    vacate(number, now);
+    if (vacant_.contains(number)) unvisited_.insert(number);
+  }
   out.revision = revision_;
   return out;
 }
@@ -93,6 +96,7 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
 void Directory::occupy(JobNumber number) {
   const auto it = vacant_.find(number);
   if (it == vacant_.end()) return;
+  unvisited_.erase(number);
   by_deadline_.erase({it->second, number});
   vacant_.erase(it);
 }
@@ -109,7 +113,13 @@ Directory::Retired Directory::tick(TimePoint now) {
   Retired out;
   while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
     const JobNumber number = by_deadline_.begin()->second;
+    const bool unvisited = unvisited_.contains(number);
     occupy(number);
+    if (unvisited) {
+      const Name& name = names_.at(number);
+      out.unvisited.push_back({name.first, name.second, number});
+      continue;
+    }
     const auto name = names_.extract(number);
     numbers_.erase(name.mapped());
     out.numbers.push_back(number);

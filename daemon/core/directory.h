@@ -24,8 +24,6 @@ class Directory {
   struct Limits {
     std::size_t jobs = limits::kJobs;
     Duration run_grace = limits::kRunGrace;
-    /// What the sessions of a run may take to come back after a restart of the daemon.
-    Duration session_expiry = limits::kSessionExpiry;
   };
   struct Entry {
     std::string job;
@@ -39,7 +37,7 @@ class Directory {
   Result<void> restore(const Row& row);
 
   /// After the last row. Names the state on first use: `random` is the new incarnation if there is
-  /// none yet, or if `renew`: state was lost or restored. Every run is vacant as of `now`.
+  /// none yet, or if `renew`: state was lost or restored. Whether a run has sessions is not known.
   Effects resume(std::uint64_t random, bool renew, TimePoint now);
 
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
@@ -56,6 +54,8 @@ class Directory {
   struct Retired {
     std::vector<JobNumber> numbers;  ///< their rows must be erased before these effects
     Effects effects;
+    /// Occupied from now on: nobody has come since resume(), but their rows may have sessions.
+    std::vector<Entry> unvisited;
   };
   /// Strikes out the runs whose grace is over.
   Retired tick(TimePoint now);
@@ -74,6 +74,7 @@ class Directory {
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
   std::map<JobNumber, TimePoint> vacant_;  // when they are retired
+  std::set<JobNumber> unvisited_;          // of these
   std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
   Revision revision_;
 };

@@ -158,6 +158,31 @@ class Runs(unittest.TestCase):
             self.assertEqual(0, daemon.stop(), daemon.errors())
             daemon.log.close()
 
+    def test_run_outlives_a_restart_as_long_as_a_session_of_it_may(self):
+        session = os.urandom(16)
+        hello = frame(wire.HELLO, wire.hello_body(session, job="j", run="long") +
+                      struct.pack("<q", 60 * 10**9))
+        with tempfile.TemporaryDirectory() as folder, \
+                Daemon("--run-grace", "1", "--session-expiry", "1", "--shards", "2",
+                       engine=f"rocksdb:{folder}/state") as daemon:
+            client = Wire(daemon.address)
+            client.send(hello)
+            self.assertEqual("ok", client.reply().code)
+            self.assertEqual("ok", client.set("k", "kept").code)
+            daemon.kill()
+            client.close()
+            daemon.start()
+            deadline = time.monotonic() + 20
+            while daemon.errors().count("event=job_loaded job=j") < 2:  # though nobody has come
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            time.sleep(3)
+            client = Wire(daemon.address)
+            client.send(hello)
+            self.assertEqual("ok", client.reply().code)
+            self.assertIn(b"kept", client.get("k", sequence=2).body)
+            client.close()
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

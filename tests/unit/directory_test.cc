@@ -151,7 +151,7 @@ TEST(Directory, NeverRetiresAJobWithoutARun) {
   EXPECT_TRUE(directory.tick(at(1'000'000)).numbers.empty());
 }
 
-TEST(Directory, GivesSessionsOfARunTheirTimeAfterARestart) {
+TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
   Directory first(0);
   Effects permanent;
   Effects run;
@@ -159,15 +159,37 @@ TEST(Directory, GivesSessionsOfARunTheirTimeAfterARestart) {
   ASSERT_TRUE(first.open("train", "run", run));
   Directory::Limits limits;
   limits.run_grace = std::chrono::seconds(3);
-  limits.session_expiry = std::chrono::seconds(60);
   Directory second(run.revision, limits);
   for (const Row& row : {permanent.rows[0], run.rows[0], run.rows[1]}) {
     ASSERT_TRUE(second.restore(row));
   }
   second.resume(1, false, at(1'000));
-  EXPECT_EQ(second.next_deadline(), at(1'063));
-  EXPECT_EQ(second.tick(at(1'063)).numbers.size(), 1u);
+  EXPECT_EQ(second.next_deadline(), at(1'003));
+  const Directory::Retired none = second.tick(at(1'003));
+  EXPECT_TRUE(none.numbers.empty());
+  EXPECT_TRUE(none.effects.rows.empty());
+  ASSERT_EQ(none.unvisited.size(), 1u);
+  EXPECT_EQ(none.unvisited[0].job, "train");
+  EXPECT_EQ(none.unvisited[0].run, "run");
+  EXPECT_EQ(none.unvisited[0].number, 2u);
+  EXPECT_EQ(second.next_deadline(), std::nullopt) << "it is taken for occupied";
+  second.vacate(2, at(2'000));
+  EXPECT_EQ(second.tick(at(2'003)).numbers, std::vector<JobNumber>{2});
   EXPECT_EQ(second.find("train", ""), 1u);
+}
+
+TEST(Directory, LooksAtNoRunThatSomebodyHasComeTo) {
+  Directory first(0);
+  Effects run;
+  ASSERT_TRUE(first.open("train", "run", run));
+  Directory second(run.revision);
+  for (const Row& row : run.rows) ASSERT_TRUE(second.restore(row));
+  second.resume(1, false, at(0));
+  Effects again;
+  ASSERT_TRUE(second.open("train", "run", again));
+  EXPECT_TRUE(second.tick(at(1'000)).unvisited.empty());
+  second.vacate(1, at(1'000));
+  EXPECT_EQ(second.tick(at(2'000)).numbers, std::vector<JobNumber>{1});
 }
 
 TEST(Directory, NeverUsesANumberAgain) {
