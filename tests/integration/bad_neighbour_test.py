@@ -130,6 +130,23 @@ class Connections(unittest.TestCase):
             silent.close()
             lively.close()
 
+    def test_one_that_reads_gets_many_large_answers_at_once(self):
+        value = os.urandom(1024) * 8 * 1024
+        with Daemon("--shards", "1") as daemon:
+            with contextlib.closing(Wire(daemon.address)) as reader, \
+                    contextlib.closing(Wire(daemon.address)) as writer:
+                for client in (reader, writer):
+                    self.assertEqual("ok", client.hello().code)
+                for sequence in range(1, 13):
+                    reader.send(frame(wire.GET, text("large") + struct.pack("<q", 60 * 10**9),
+                                      sequence=sequence))
+                self.assertEqual("not_found", reader.get("none", sequence=13).code)  # all wait
+                self.assertEqual("ok", writer.set("large", value).code)
+                for sequence in range(1, 13):
+                    reply = reader.reply()
+                    self.assertEqual((sequence, "ok"), (reply.sequence, reply.code))
+                    self.assertIn(value, reply.body)
+
     def test_one_that_talks_on_after_its_refusal_is_closed(self):
         with Daemon("--shards", "1") as daemon:
             files = f"/proc/{daemon.process.pid}/fd"

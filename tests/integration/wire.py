@@ -74,7 +74,7 @@ class Wire:
                     body, self.buffer = self.buffer[44:size], self.buffer[size:]
                     return Reply(header, body)
             try:
-                data = self.socket.recv(65536)
+                data = self.socket.recv(1 << 20)
             except ConnectionResetError:
                 return None
             if not data:
