@@ -22,7 +22,7 @@ constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kFarewell = std::chrono::seconds(1);
 constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
-constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;
+constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;  // another group may shorten the ttl
 
 std::vector<std::uint32_t> ranks_of(const std::vector<RankRange>& ranges) {
   std::vector<std::uint32_t> ranks;
@@ -228,8 +228,8 @@ Generation DaemonMembership::next(std::uint64_t step) {
   }
   const Answer answer = connection_->call(join_, kCallLimit);
   // Away from the daemon it cannot be taken back: the place would be dealt when the client is back.
-  if (!answer && !connection_->open())
-    connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
+  const bool left_behind = !answer && !connection_->open();
+  if (left_behind) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(answer);
   {
     const std::lock_guard lock(mutex_);
@@ -372,8 +372,8 @@ void DaemonMembership::watch_over() {
     // The daemon holds all groups of a session to the shortest ttl among them.
     const Duration fence_after = connection_->beat_limit() * (kBeatsOfTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
-      const Duration left = std::clamp<Duration>(fence_after - since, fence_after / 10, kWatch);
-      threads_->stopped.wait_for(lock, left, [this] { return stop_; });
+      const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
+      threads_->stopped.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });
       continue;
     }
     state_.fenced = true;

@@ -106,8 +106,7 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     refused = refused || error == ECONNREFUSED;
     silent = silent || (error != ECONNREFUSED && !none_here);
   }
-  // Nobody listens where the name leads; but one address that is silent may have a daemon behind
-  // it.
+  // Not found: nobody listens at any address. Behind one that is silent there may be a daemon.
   const bool nobody = refused && !silent && error != EINTR;
   return failure(nobody ? Code::not_found : Code::unavailable, "connect: " + error_text(error));
 }

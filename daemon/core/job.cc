@@ -287,6 +287,7 @@ Effects Job::tick(TimePoint now) {
   step.fired.erase(news, step.fired.end());
   release(step);
   step.fired = std::move(later);
+  step.prefixes.clear();
   step.queues.clear();
   give_up_overdue(step);
   settle(step, Ping::op, std::nullopt);

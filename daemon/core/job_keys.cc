@@ -30,7 +30,7 @@ void Job::put(Step& step, const Bytes& key, Bytes value, const std::optional<Lif
   if (life) lifetimes_.put(key, *life, step.now);
   step.out.rows.push_back(
       {Row::Kind::put, 'k' + key, value_of_row(step.next, value, lifetimes_.find(key))});
-  fire(step, key_token(key));
+  if (!pending_.empty()) fire(step, key_token(key));
   told(step, {step.next, false, key, value});
   keys_.put(key, std::move(value), step.next);
   step.observe(step.next);
@@ -51,8 +51,8 @@ void Job::fire(Step& step, Bytes token) {
 
 /// Remembers a change and wakes its watches.
 void Job::told(Step& step, Change change) {
-  fire(step, change_token(change.key));
   if (!pending_.empty()) {
+    fire(step, change_token(change.key));
     std::vector<Bytes> prefixes;
     pending_.prefix_tokens(change.key, prefixes);
     for (Bytes& token : prefixes) {
