@@ -39,6 +39,7 @@ struct Options {
   bool single = false;
   std::string elastic;  ///< MIN:MAX ranks
   double last_call = 1;
+  double ttl = 2.5;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -71,6 +72,13 @@ void declare(CLI::App& app, Options& o) {
       ->excludes(single);
   app.add_option("--last-call", o.last_call, "seconds to wait for more, once MIN are here")
       ->capture_default_str();
+  app.add_option("--ttl", o.ttl, "seconds without a sign of life until an elastic rank is lost")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+}
+
+std::chrono::nanoseconds seconds(double count) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(count * 1e9));
 }
 
 /// With min 0 if it is not MIN:MAX.
@@ -78,7 +86,8 @@ RendezvousOptions rendezvous_of(const Options& o) {
   RendezvousOptions options;
   options.group = "digits";
   options.min = 0;
-  options.last_call = std::chrono::nanoseconds(static_cast<std::int64_t>(o.last_call * 1e9));
+  options.last_call = seconds(o.last_call);
+  options.ttl = seconds(o.ttl);
   char rest = 0;
   if (std::sscanf(o.elastic.c_str(), "%u:%u%c", &options.min, &options.max, &rest) != 2) {
     options.min = 0;

@@ -2,6 +2,7 @@
 """Starts the real daemon on a free port and stops it by its process id."""
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import urllib.request
@@ -11,11 +12,29 @@ BIN = os.environ.get("C10DD_BIN", os.path.join(os.path.dirname(__file__), "../..
 SLOWDOWN = int(os.environ.get("C10DD_TEST_SLOWDOWN", "1"))
 
 
+def reserve_port():
+    """A free port of 127.0.0.1, kept until this process ends by a bound socket that never listens:
+    a server with SO_REUSEADDR binds beside it, and nobody else gets it while the server is dead."""
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.detach()
+    return port
+
+
+def text_of(file):
+    """What a child process has written to this file so far; its offset, which is the child's, too,
+    stays where it is."""
+    return os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode(errors="replace")
+
+
 class Daemon:
     """One daemon process. Use as a context manager, or start() and stop()."""
 
-    def __init__(self, *args, engine="memory:", port=0, environment=None):
-        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"127.0.0.1:{port}",
+    def __init__(self, *args, engine="memory:", environment=None):
+        # The next start must come back to the same place.
+        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"127.0.0.1:{reserve_port()}",
                         "--engine", engine, *args]
         self.environment = environment
         self.process = None
@@ -31,14 +50,10 @@ class Daemon:
             raise RuntimeError(f"the daemon did not start (exit {code}): {self.errors()}")
         host, port = line.split()[-1].rsplit(":", 1)
         self.address = (host, int(port))
-        # The next start must come back to the same place.
-        at = self.command.index("--listen")
-        self.command[at + 1] = f"{host}:{port}"
         return self
 
     def errors(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
+        return text_of(self.log)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

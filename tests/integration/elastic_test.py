@@ -8,25 +8,26 @@ import tempfile
 import time
 import unittest
 
-from daemon import BIN, SLOWDOWN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon, text_of
 from digits_test import CLEAN, DATA, lines
 
+# Longer than a machine stands still: whose connection has closed is lost sooner than this.
+LONG_TTL = 30
 EPOCHS = 60 if SLOWDOWN == 1 else 16  # under sanitizers an epoch takes ten seconds
 
 
 class Rank:
     """A process of the training; its output is read from a file while it grows."""
 
-    def __init__(self, url, output, size="2:4", epochs=EPOCHS):
+    def __init__(self, url, output, size="2:4", epochs=EPOCHS, ttl=LONG_TTL):
         self.output = output
         self.process = subprocess.Popen(
             [os.path.join(BIN, "digits"), "--data", DATA, "--url", url, "--elastic", size,
-             "--epochs", str(epochs)],
+             "--epochs", str(epochs), "--ttl", str(ttl), "--last-call", "3"],
             env=CLEAN, stdout=self.output, stderr=subprocess.STDOUT)
 
     def text(self):
-        self.output.seek(0)
-        return self.output.read().decode()
+        return text_of(self.output)
 
     def generations(self):
         return [(int(one["number"]), int(one["size"])) for one in lines(self.text(), "generation")]
@@ -99,7 +100,7 @@ class ElasticTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             with Daemon(engine=f"rocksdb:{folder}/state") as daemon:
                 url = "c10dd://{}:{}/elastic".format(*daemon.address)
-                team = [self.start(url, epochs=min(EPOCHS, 40)) for _ in range(2)]
+                team = [self.start(url, size="2:2", epochs=min(EPOCHS, 40)) for _ in range(2)]
                 self.wait_for("a first epoch", lambda: any(
                     lines(rank.text(), "epoch") for rank in team))
                 daemon.kill()
@@ -112,7 +113,7 @@ class ElasticTest(unittest.TestCase):
     def test_a_paused_rank_is_given_up_and_comes_back_as_a_newcomer(self):
         with Daemon("--log-level", "info") as daemon:
             url = "c10dd://{}:{}/elastic".format(*daemon.address)
-            team = [self.start(url, size="2:3") for _ in range(3)]
+            team = [self.start(url, size="2:3", ttl=8) for _ in range(3)]
             self.wait_for("a first epoch of three", lambda: any(
                 lines(rank.text(), "epoch") for rank in team))
             paused, *rest = team
