@@ -13,6 +13,7 @@
 
 #include "client/membership.h"
 #include "protocol/wording.h"
+#include "tests/integration/canary.h"
 #include "tests/integration/daemon_process.h"
 #include "tests/integration/relay.h"
 #include "tests/unit/temporary_directory.h"
@@ -68,8 +69,14 @@ class MembershipTest : public testing::Test {
     RendezvousOptions options;
     options.min = min;
     options.max = max;
-    options.last_call = 300ms;
+    options.last_call = min == max ? 300ms : 1s;  // for the threads of a team that come last
+    options.ttl = 30s;                            // longer than a machine stands still
     options.timeout = 30s;
+    return options;
+  }
+  /// The same, of members that are lost when they were silent for this long.
+  static RendezvousOptions with_ttl(std::chrono::milliseconds ttl, RendezvousOptions options) {
+    options.ttl = ttl;
     return options;
   }
   /// `n` members of one generation, by rank.
@@ -143,13 +150,14 @@ TEST_F(MembershipTest, AKilledMemberIsKnownAtOnceAndTheOthersGoOnWithoutIt) {
   ASSERT_EQ(one->size(), 3u);
   auto waits = std::async(std::launch::async, [&] { other->barrier("never", 30s); });
   std::this_thread::sleep_for(50ms);
+  const test::Canary canary;
   const auto begin = Clock::now();
   ::kill(victim, SIGKILL);
   try {
     one->barrier("never", 30s);
     FAIL() << "released without the dead";
   } catch (const Aborted& error) {
-    EXPECT_LT(Clock::now() - begin, 2s);
+    EXPECT_LT(Clock::now() - begin, 2s + canary.longest_gap());
     EXPECT_EQ(error.missing().at(0).cause, "dead") << error.what();
     EXPECT_NE(std::string(error.what()).find("is lost: its connection closed"), std::string::npos)
         << error.what();
@@ -166,12 +174,12 @@ TEST_F(MembershipTest, AKilledMemberIsKnownAtOnceAndTheOthersGoOnWithoutIt) {
 }
 
 TEST_F(MembershipTest, TheDaemonsDeathIsNobodysLoss) {
-  const auto members = team(3, size(3, 3));
+  const auto members = team(3, with_ttl(5s, size(3, 3)));
   auto meets = std::async(std::launch::async, [&] { members[0]->barrier("over", 30s); });
   auto too = std::async(std::launch::async, [&] { members[1]->barrier("over", 30s); });
   std::this_thread::sleep_for(100ms);
   daemon_.stop(SIGKILL);
-  std::this_thread::sleep_for(3s);  // longer than a silent member may be
+  std::this_thread::sleep_for(5500ms);  // longer than a silent member may be
   for (const MembershipPtr& member : members) EXPECT_FALSE(member->state().fenced);
   daemon_.start();
   members[2]->barrier("over", 30s);
@@ -182,14 +190,15 @@ TEST_F(MembershipTest, TheDaemonsDeathIsNobodysLoss) {
 }
 
 TEST_F(MembershipTest, WhoIsCutOffGivesItselfUpBeforeTheOthersDo) {
-  const auto members = team(2, size(1, 2));
+  const auto members = team(2, with_ttl(2500ms, size(1, 2)));
   Told told(*members[0]);
+  const test::Canary canary;
   ::kill(daemon_.pid(), SIGSTOP);
   const auto begin = Clock::now();
   told.wait([](const GroupState& state) { return state.fenced; });
   const auto after = Clock::now() - begin;
   EXPECT_GT(after, 1s);
-  EXPECT_LT(after, 2500ms);
+  EXPECT_LT(after, 2500ms + canary.longest_gap());
   EXPECT_TRUE(members[0]->state().ended(1));
   ::kill(daemon_.pid(), SIGCONT);
   auto other = std::async(std::launch::async, [&] { return members[1]->next(); });
@@ -239,28 +248,44 @@ TEST_F(MembershipTest, WhoBreaksItsPromiseOfProgressIsNamed) {
   EXPECT_FALSE(members[0]->state().ended(1));
 }
 
-TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
-  const auto members = team(512, size(512, 512));
-  std::vector<std::future<std::string>> waits;
-  for (std::uint32_t rank = 0; rank < 512; ++rank) {
-    if (rank == 17 || rank == 442) continue;
-    waits.push_back(std::async(std::launch::async, [&, rank]() -> std::string {
+/// What all but these two are told at a barrier.
+std::vector<TimedOut> hold_back(const std::vector<MembershipPtr>& members, std::uint32_t one,
+                                std::uint32_t other, const std::string& barrier) {
+  std::vector<std::future<TimedOut>> waits;
+  for (std::uint32_t rank = 0; rank < members.size(); ++rank) {
+    if (rank == one || rank == other) continue;
+    waits.push_back(std::async(std::launch::async, [&, rank]() -> TimedOut {
       try {
-        members[rank]->barrier("epoch", 5s);
-        return "released";
+        members[rank]->barrier(barrier, 5s);
       } catch (const TimedOut& error) {
-        EXPECT_EQ(error.missing().size(), 2u);
-        EXPECT_EQ(error.missing().at(0).host, members[0]->members()[17].host);
-        EXPECT_EQ(error.missing().at(1).rank, 442u);
-        return error.what();
+        return error;
       }
+      throw std::runtime_error("released");
     }));
   }
-  const std::string first = waits[0].get();
+  std::vector<TimedOut> told;
+  for (auto& wait : waits) told.push_back(wait.get());
+  return told;
+}
+
+TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
+  const auto members = team(512, size(512, 512));
+  std::vector<TimedOut> told;
+  for (int round = 0; round < 5; ++round) {
+    const test::Canary canary;
+    told = hold_back(members, 17, 442, "epoch " + std::to_string(round));
+    if (canary.longest_gap() < 500ms) break;  // else a client may have ended its wait by itself
+  }
+  const std::string first = told.at(0).what();
   EXPECT_NE(first.find("2 of 512 ranks missing: [17,442]; rank 17 on host host-"),
             std::string::npos)
       << first;
-  for (std::size_t i = 1; i < waits.size(); ++i) EXPECT_EQ(waits[i].get(), first);
+  for (const TimedOut& error : told) {
+    ASSERT_EQ(error.missing().size(), 2u) << error.what();
+    EXPECT_EQ(error.missing()[0].host, members[0]->members()[17].host);
+    EXPECT_EQ(error.missing()[1].rank, 442u);
+    EXPECT_EQ(error.what(), first);
+  }
   std::ifstream file(log());
   const std::string logged{std::istreambuf_iterator<char>(file), {}};
   EXPECT_NE(logged.find("event=meeting_timed_out job=job detail=" + c10dd::quoted(first)),
@@ -268,21 +293,26 @@ TEST_F(MembershipTest, TwoHeldBackOf512AreNamedToAllAndInTheLog) {
 }
 
 TEST_F(MembershipTest, AStoppedMemberIsSilentAndComesBackAsALatecomer) {
-  const RendezvousOptions options = size(1, 2);
+  const RendezvousOptions options = with_ttl(2500ms, size(1, 2));
   const pid_t child = member_process(options);
   const MembershipPtr other = connect()->rendezvous(options);
   await_ready();
   Told told(*other);
+  const test::Canary canary;
   const auto begin = Clock::now();
   ::kill(child, SIGSTOP);
   const GroupState state =
       told.wait([](const GroupState& s) { return s.phase == GroupState::Phase::broken; });
-  EXPECT_LT(Clock::now() - begin, 3500ms);
-  EXPECT_NE(state.reason.find("is lost: silent for 2."), std::string::npos) << state.reason;
+  const auto after = Clock::now() - begin;
+  EXPECT_GT(after, 1s);
+  EXPECT_LT(after, 3500ms + canary.longest_gap());
+  EXPECT_NE(state.reason.find("is lost: silent for "), std::string::npos) << state.reason;
   EXPECT_EQ(other->next().size, 1u);
   ::kill(child, SIGCONT);
   std::this_thread::sleep_for(300ms);
-  EXPECT_FALSE(other->state().ended(2)) << "it is alive again, and no member";
+  if (canary.longest_gap() < 500ms) {  // a longer one may have ended it
+    EXPECT_FALSE(other->state().ended(2)) << "it is alive again, and no member";
+  }
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
 }
@@ -313,7 +343,7 @@ TEST_F(MembershipTest, ALostConnectionThatComesBackIsNoLoss) {
 
 // A paused process is not a dead one, on either side of the line.
 TEST_F(MembershipTest, APausedDaemonLosesNobody) {
-  const auto members = team(3, size(3, 3));
+  const auto members = team(3, with_ttl(2500ms, size(3, 3)));
   ::kill(daemon_.pid(), SIGSTOP);
   std::this_thread::sleep_for(6s);
   ::kill(daemon_.pid(), SIGCONT);
