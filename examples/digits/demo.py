@@ -50,11 +50,20 @@ def clean_environment(**more):
     return {**kept, **more}
 
 
+def reserve_port():
+    """A free port of 127.0.0.1. A bound socket that never listens keeps it until the demo ends: a
+    server with SO_REUSEADDR binds beside it, and nobody else gets it while the server is dead."""
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.detach()
+    return port
+
+
 def start_redis(processes, folder):
     """A server of our own that syncs every write; the engine's URL."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = reserve_port()
     server = processes.start(
         "redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
                   "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize",
@@ -73,7 +82,7 @@ class Daemon:
     def __init__(self, processes, engine):
         self.processes = processes
         self.engine = engine
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{reserve_port()}"
         self.process = None
         self.killed_at = None
         self.away = 0.0

@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/integration/reserved_port.h"
+
 namespace c10dd::test {
 
 class DaemonProcess {
  public:
-  /// engine: a URL. The port is chosen by the first start and kept.
+  /// engine: a URL. The port is kept from one start to the next.
   explicit DaemonProcess(std::string engine) : engine_(std::move(engine)) {}
   ~DaemonProcess() { stop(SIGTERM); }
   DaemonProcess(const DaemonProcess&) = delete;
@@ -25,9 +27,8 @@ class DaemonProcess {
   void start() {
     int out[2];
     if (::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
-    std::vector<std::string> words = {
-        binary(),      "--listen", address_.empty() ? "127.0.0.1:0" : address_, "--engine", engine_,
-        "--log-level", "warn"};
+    std::vector<std::string> words = {binary(), "--listen",    address_, "--engine",
+                                      engine_,  "--log-level", "warn"};
     if (open_) words.emplace_back("--allow-insecure-listen");
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
@@ -84,7 +85,8 @@ class DaemonProcess {
 
   std::string engine_;
   std::string log_;
-  std::string address_;
+  ReservedPort port_;
+  std::string address_ = port_.address();
   bool open_ = false;
   pid_t pid_ = -1;
 };

@@ -3,9 +3,10 @@
 import contextlib
 import shutil
 import signal
-import socket
 import subprocess
 import unittest
+
+from daemon import reserve_port
 
 
 @contextlib.contextmanager
@@ -13,9 +14,7 @@ def redis_server(folder, password=""):
     """Its port and its process. Skips the test where Redis is not installed."""
     if shutil.which("redis-server") is None:
         raise unittest.SkipTest("redis-server is not installed")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = reserve_port()
     server = subprocess.Popen(
         ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
          "--requirepass", password, "--appendonly", "yes", "--appendfsync", "always"],

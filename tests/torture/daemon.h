@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/integration/reserved_port.h"
 #include "tests/torture/child.h"
 
 namespace c10dd::torture {
@@ -20,7 +21,6 @@ struct DaemonOptions {
 class Daemon {
  public:
   explicit Daemon(const DaemonOptions& options);
-  ~Daemon();
   Daemon(const Daemon&) = delete;
 
   /// Starts it and does not wait for it.
@@ -43,8 +43,8 @@ class Daemon {
  private:
   std::vector<std::string> command_;
   std::string log_;
-  std::string address_;
-  int reserved_ = -1;
+  test::ReservedPort port_;
+  std::string address_ = port_.address();
   std::unique_ptr<Child> child_;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "store/redis_link.h"
+#include "tests/integration/reserved_port.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::store {
@@ -25,7 +26,7 @@ class RedisServer {
 
   /// redis://127.0.0.1:port/prefix
   std::string url(const std::string& prefix = "c10dd") const;
-  std::uint16_t port() const { return port_; }
+  std::uint16_t port() const { return port_.number(); }
 
   /// One command on a connection of its own; throws on an error.
   RedisReply command(const std::vector<std::string>& arguments) const;
@@ -38,7 +39,7 @@ class RedisServer {
   void stop(int signal);
 
   TemporaryDirectory directory_;
-  std::uint16_t port_ = 0;
+  test::ReservedPort port_;
   pid_t pid_ = -1;
   int output_ = -1;
 };

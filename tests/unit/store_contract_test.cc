@@ -33,7 +33,7 @@ struct Kind {
 std::shared_ptr<Store> make_daemon_store() {
   static test::DaemonProcess daemon("memory:");
   static std::vector<std::shared_ptr<Client>> clients;
-  if (daemon.address().empty()) daemon.start();
+  if (daemon.pid() < 0) daemon.start();
   const std::string job = "job" + std::to_string(clients.size());
   clients.push_back(Client::connect("c10dd://" + daemon.address() + "/" + job));
   return clients.back()->store();
