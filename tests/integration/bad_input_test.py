@@ -153,7 +153,7 @@ class Frames(unittest.TestCase):
         for timeout in (-1, -2**63):
             start = time.monotonic()
             self.refused(self.wire.get("absent", timeout), "not_found")
-            self.assertLess(time.monotonic() - start, 2)
+            self.assertLess(time.monotonic() - start, 10)
         self.wire.sequence += 1
         self.wire.send(frame(wire.WAIT, struct.pack("<I", 1) + text("later") +
                              struct.pack("<q", 2**63 - 1), sequence=self.wire.sequence))
@@ -192,7 +192,7 @@ class Frames(unittest.TestCase):
         self.assertTrue(ended)
         self.assertIsNone(slow.reply())
         self.assertIsNone(self.wire.reply())
-        self.assertLess(time.monotonic() - start, 8)
+        self.assertLess(time.monotonic() - start, 30)
         slow.close()
 
     def test_unknown_first_byte_closes(self):

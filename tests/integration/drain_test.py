@@ -71,10 +71,18 @@ class Drain(unittest.TestCase):
                 self.assertIn(kept, (count, count + 1), key)
 
     def test_who_finds_the_door_closed_is_not_given_up(self):
+        for _ in range(5):
+            with tempfile.TemporaryDirectory() as folder, redis_server(folder) as (port, redis):
+                if self.closed_door(port, redis):
+                    return
+        self.fail("the machine stood still in each of five tries")
+
+    def closed_door(self, port, redis):
+        """False if it took so long that the engine, after 2 s, or the daemon, after the expiry, may
+        rightly have given up."""
         expiry_ns = 1_000_000_000
         session = os.urandom(16)
-        with redis_server(self.directory.name) as (port, redis), Daemon(
-                "--drain-timeout", "60", engine=f"redis://127.0.0.1:{port}") as daemon:
+        with Daemon("--drain-timeout", "60", engine=f"redis://127.0.0.1:{port}") as daemon:
             away, reply = hello(daemon.address, session, expiry_ns)
             self.addCleanup(away.close)
             self.assertEqual("ok", reply.code)
@@ -83,26 +91,35 @@ class Drain(unittest.TestCase):
             busy = Wire(daemon.address)
             self.addCleanup(busy.close)
             self.assertEqual("ok", busy.hello().code)
+            stopped = time.monotonic()
             redis.send_signal(signal.SIGSTOP)
             busy.send(wire.frame(wire.SET, text("k") + text("v"), sequence=1))
             away.close()
             daemon.process.send_signal(signal.SIGTERM)
-            time.sleep(1.5)
+            time.sleep(1.2)
             busy.send(wire.frame(wire.SET, text("k") + text("too late"), sequence=2))
             busy.send(wire.frame(wire.PING))
-            self.assertEqual(wire.PING, busy.reply().op, "it tells that it is there")
+            pong = busy.reply()
             redis.send_signal(signal.SIGCONT)
+            if time.monotonic() - stopped > 1.8:
+                daemon.kill()
+                return False
+            self.assertEqual(wire.PING, pong.op, "it tells that it is there")
             reply = busy.reply()
             self.assertEqual((wire.SET, 1, "ok"), (reply.op, reply.sequence, reply.code))
             self.assertIsNone(busy.reply())
             daemon.process.wait(20)
             daemon.process.stdout.close()
+            started = time.monotonic()
             daemon.start()
             back, reply = hello(daemon.address, session, expiry_ns)
             self.addCleanup(back.close)
+            if time.monotonic() - started > 0.9:
+                return False
             self.assertEqual("ok", reply.code, reply)
             self.assertIn(b"alive", back.get("mine").body)
             self.assertIn(b"v", back.get("k").body)
+            return True
 
 
 if __name__ == "__main__":
