@@ -57,10 +57,14 @@ TEST_F(JobStoreTest, EntriesSayWhichChangeWroteThem) {
 TEST_F(JobStoreTest, AKeyIsRemovedAtTheEndOfItsTime) {
   KeyWatch watch = store_->watch("k");
   store_->set("k", "v", {.ttl = 50ms});
-  EXPECT_EQ(watch.next(10s).changes.at(0).value, "v");
-  const WatchBatch end = watch.next(10s);
-  ASSERT_EQ(end.changes.size(), 1u);
-  EXPECT_TRUE(end.changes[0].removed);
+  std::vector<KeyChange> seen;  // both in one batch, if the test comes late
+  while (seen.empty() || !seen.back().removed) {
+    const WatchBatch batch = watch.next(10s);
+    ASSERT_FALSE(batch.changes.empty()) << "not removed";
+    seen.insert(seen.end(), batch.changes.begin(), batch.changes.end());
+  }
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].value, "v");
   EXPECT_FALSE(store_->check({"k"}));
   store_->set("k", "v", {.ttl = 500ms});
   store_->set("k", "stays", {});
@@ -233,10 +237,12 @@ class JobStoreRelay : public JobStoreTest {
   /// What a queue has, after a moment for what is on its way.
   std::uint64_t length_becomes(const std::string& queue, std::uint64_t wanted) {
     const auto limit = std::chrono::steady_clock::now() + 10s;
-    while (store_->queue_length(queue) != wanted && std::chrono::steady_clock::now() < limit) {
+    std::uint64_t length = store_->queue_length(queue);
+    while (length != wanted && std::chrono::steady_clock::now() < limit) {
       std::this_thread::sleep_for(5ms);
+      length = store_->queue_length(queue);
     }
-    return store_->queue_length(queue);
+    return length;
   }
 
   std::unique_ptr<test::Relay> relay_;
@@ -261,8 +267,7 @@ TEST_F(JobStoreRelay, APopThatIsGivenUpTakesNothing) {
   const auto client = through();
   store_->queue_push("q", "item");
   relay_->set(test::Relay::Mode::lose_answers);
-  auto popped =
-      std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 50ms); });
+  auto popped = std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 1s); });
   EXPECT_EQ(length_becomes("q", 0), 0u);
   EXPECT_THROW(popped.get(), TimedOut);
   relay_->set(test::Relay::Mode::cut);

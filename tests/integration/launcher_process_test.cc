@@ -149,7 +149,9 @@ TEST_F(LauncherCrew, SaysWhyAProgramCannotBeExecuted) {
 }
 
 TEST_F(LauncherCrew, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {
-  start("setsid sleep 600 & echo $!; sleep 0.1");
+  const std::string escaped_now = folder_.path() + "/escaped";
+  start("setsid sh -c 'touch " + escaped_now + "; exec sleep 600' & echo $!; while [ ! -e " +
+        escaped_now + " ]; do sleep 0.01; done");
   run_to_the_end();
   const pid_t escaped = std::stoi(log(0, "stdout"));
   EXPECT_TRUE(is_alive(escaped));

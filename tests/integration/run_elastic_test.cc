@@ -28,7 +28,8 @@ class RunElastic : public testing::Test {
     RendezvousOptions options;
     options.min = min;
     options.max = max;
-    options.last_call = 500ms;
+    options.last_call = 1s;
+    options.ttl = 30s;  // longer than a machine stands still
     options.timeout = timeout;
     options.step = step;
     return Client::connect("c10dd://" + daemon_.address() + "/job")->rendezvous(options);
