@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a client has seen, against what the job has.
+#include <gtest/gtest.h>
+
+#include "daemon/core/job.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::uint64_t kIncarnation = 7;
+
+/// A job that was claimed as epoch 6 with revision 100, and has made eleven changes since.
+class JobHello : public testing::Test {
+ protected:
+  JobHello() {
+    EXPECT_EQ(greet(1, {}), Code::ok);
+    for (std::uint64_t n = 1; n <= 11; ++n) {
+      job_.apply(from(1), {n, n, n, 0}, Set{"key" + std::to_string(n), "value"}, now_);
+    }
+    EXPECT_EQ(job_.revision(), 111u);
+  }
+
+  static Origin from(std::uint64_t session) {
+    Origin origin;
+    origin.session = {session, session};
+    return origin;
+  }
+  Code greet(std::uint64_t session, const Stamp& seen) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {session, session};
+    hello.seen = seen;
+    const Effects effects = job_.apply(from(session), {}, hello, now_);
+    const Answer& answer = effects.replies.at(0).answer;
+    return answer ? Code::ok : answer.error().code;
+  }
+
+  TimePoint now_{std::chrono::seconds(1)};
+  Job job_{1, {kIncarnation, 6, 100}, {}};
+};
+
+TEST_F(JobHello, TakesWhoHasSeenWhatIsThere) {
+  EXPECT_EQ(greet(2, {kIncarnation, 5, 100}), Code::ok);
+  EXPECT_EQ(greet(3, {kIncarnation, 6, 111}), Code::ok);
+}
+
+TEST_F(JobHello, RefusesWhoHasSeenMore) {
+  EXPECT_EQ(greet(2, {kIncarnation, 6, 112}), Code::state_rolled_back);
+  EXPECT_EQ(greet(3, {kIncarnation, 7, 1}), Code::state_rolled_back);
+  EXPECT_EQ(greet(4, {kIncarnation + 1, 6, 100}), Code::state_rolled_back);
+}
+
+TEST_F(JobHello, NoticesALossThatOthersHaveWrittenPast) {
+  EXPECT_EQ(greet(2, {kIncarnation, 5, 101}), Code::state_rolled_back);
+  EXPECT_EQ(greet(3, {kIncarnation, 5, 110}), Code::state_rolled_back);
+}
+
+}  // namespace
+}  // namespace c10dd::core
