@@ -20,12 +20,12 @@ std::vector<Bytes> keys_of(const Request& request) {
   return {};
 }
 
-/// A key for each that it names, whether it is missing or not; a long one counts as several.
-std::size_t weight_of(const Request& request) {
-  constexpr std::size_t kBytesOfAKey = 64;
-  std::size_t weight = 0;
-  for (const Bytes& key : keys_of(request)) weight += 1 + key.size() / kBytesOfAKey;
-  return std::max<std::size_t>(weight, 1);
+/// What a blocked request counts for: one for each thing that is missing, which stands in an index;
+/// of the keys that it only names, four short ones, or 256 bytes, take as much memory.
+std::size_t weight_of(const Request& request, std::size_t missing) {
+  std::size_t named = 0;
+  for (const Bytes& key : keys_of(request)) named += 1 + key.size() / 64;
+  return std::max(missing, named / 4);
 }
 
 /// What a blocked arrival needs to be answered: not what it brought, which the meeting has.
@@ -205,7 +205,7 @@ Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tok
                   "too many blocked requests in the job: " + std::to_string(pending_.size() + 1) +
                       " with this one, limit " + std::to_string(quotas_.waits));
   }
-  waiter.weight = weight_of(request);
+  waiter.weight = weight_of(request, waiter.tokens.size());
   const std::size_t keys = pending_.weight() + waiter.weight;
   if (keys > quotas_.waited_keys) {
     return refuse(Code::quota_exceeded,
