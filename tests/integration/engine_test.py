@@ -11,7 +11,7 @@ import unittest
 import wire
 from daemon import Daemon
 from redis_server import redis_server
-from wire import Wire, frame, text
+from wire import Wire, frame
 
 
 class Engine(unittest.TestCase):
@@ -50,18 +50,12 @@ class Engine(unittest.TestCase):
                 time.sleep(0.05)
 
     def test_one_that_is_read_is_closed_in_peace(self):
-        keys, window = 60_000, 1_000
         engine = f"rocksdb:{self.folder.name}/state"
         with Daemon("--durability", "os", "--shards", "2", engine=engine) as daemon:
             self.assertEqual("ok", self.hello(daemon, job="on the first shard"))
             with contextlib.closing(Wire(daemon.address)) as writer:
                 writer.hello(job="on the other")
-                for first in range(1, keys + 1, window):
-                    writer.send(b"".join(
-                        frame(wire.SET, text(f"key{n}") + text("v" * 64), sequence=n,
-                              acked_below=first) for n in range(first, first + window)))
-                    for _ in range(window):
-                        self.assertEqual("ok", writer.reply().code)
+                self.assertEqual([], writer.set_many(60_000))
             for wait in (0, 0.005, 0.01, 0.02, 0.04):
                 daemon.stop()
                 daemon.start()

@@ -176,7 +176,7 @@ class Runs(unittest.TestCase):
             while daemon.errors().count("event=job_loaded job=j") < 2:  # though nobody has come
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.05)
-            time.sleep(3)
+            time.sleep(3)  # longer than the default expiry and the grace together
             client = Wire(daemon.address)
             client.send(hello)
             self.assertEqual("ok", client.reply().code)

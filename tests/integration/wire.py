@@ -94,6 +94,17 @@ class Wire:
     def set(self, key, value, **options):
         return self.call(SET, text(key) + text(value), **options)
 
+    def set_many(self, keys, window=500):
+        """Sets key1 to keyN to 64 bytes each, some at a time; the answers that are not ok."""
+        value = text("v" * 64)
+        failed = []
+        for first in range(1, keys + 1, window):
+            numbers = range(first, min(first + window, keys + 1))
+            self.send(b"".join(frame(SET, text(f"key{n}") + value, sequence=n, acked_below=first)
+                               for n in numbers))
+            failed += [reply for reply in (self.reply() for _ in numbers) if reply.code != "ok"]
+        return failed
+
     def get(self, key, timeout_ns=0, **options):
         return self.call(GET, text(key) + struct.pack("<q", timeout_ns), **options)
 
