@@ -10,17 +10,19 @@
 #include <string>
 #include <vector>
 
-#include "client/errors.h"
-#include "client/job_store.h"
-#include "client/store.h"
+#include <c10dd/errors.h>
+#include <c10dd/exchange.h>
+#include <c10dd/job_store.h>
+#include <c10dd/membership.h>
+#include <c10dd/store.h>
 
 namespace c10dd {
 
 struct ClientOptions {
-  std::string run;         ///< incarnation of the job; empty: its permanent name space
+  std::string run = {};    ///< incarnation of the job; empty: its permanent name space
   std::int64_t rank = -1;  ///< reported to the daemon, so that it can name who is missing
   std::int64_t world_size = -1;
-  std::string host;  ///< reported; empty: the machine's host name
+  std::string host = {};  ///< reported; empty: the machine's host name
   /// How long connect() tries to reach the daemon, and calls without a time-out of their own may
   /// be held up by its absence.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
@@ -47,17 +49,6 @@ struct BarrierOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
 };
 
-enum class ExchangeShape { all, to_root, from_root, transpose };
-
-struct ExchangeOptions {
-  std::uint32_t rank = 0;
-  std::uint32_t world_size = 0;
-  std::uint64_t generation = 0;
-  ExchangeShape shape = ExchangeShape::all;
-  std::uint32_t root = 0;
-  std::chrono::nanoseconds timeout = std::chrono::seconds(300);
-};
-
 /// One finished (or failed) collective, for the daemon's metrics.
 struct CollectiveSample {
   std::string_view process_group;  ///< kind: dp, tp, pp, ...
@@ -78,9 +69,6 @@ struct CollectiveCount {
   std::uint64_t failures = 0;
   std::uint64_t payload_bytes = 0;
 };
-
-class Membership;
-struct RendezvousOptions;
 
 class Client : public std::enable_shared_from_this<Client> {
  public:

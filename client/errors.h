@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "protocol/codes.h"
-#include "protocol/types.h"
+#include <c10dd/codes.h>
+#include <c10dd/types.h>
 
 namespace c10dd {
 

@@ -4,7 +4,7 @@
 // A revision counts the changes of the job; no two changes have the same.
 #pragma once
 
-#include "client/store.h"
+#include <c10dd/store.h>
 
 namespace c10dd {
 

@@ -13,10 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-#include "client/errors.h"
+#include <c10dd/errors.h>
+#include <c10dd/exchange.h>
 
 namespace c10dd {
+
+class Client;
 
 /// When a generation forms, and what this process says of itself. The first five are the group's:
 /// all members give the same. Durations of 0 are the daemon's defaults.
@@ -33,9 +35,9 @@ struct RendezvousOptions {
   std::int64_t rank = -1;  ///< that it must get: then all members must say, and min is max
   bool spare = false;      ///< takes a place only when somebody is lost
   std::int32_t local_rank = -1;
-  std::string device;
-  std::string domain;  ///< topology: a rack, a switch, an NVLink domain
-  std::map<std::string, std::string> labels;
+  std::string device = {};
+  std::string domain = {};  ///< topology: a rack, a switch, an NVLink domain
+  std::map<std::string, std::string> labels = {};
   std::uint64_t step = 0;  ///< of its training; the others can read it
 };
 

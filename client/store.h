@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include <c10dd/language.h>
+
 namespace c10dd {
 
 class Store {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "protocol/types.h"
+#include <c10dd/types.h>
 
 namespace c10dd {
 

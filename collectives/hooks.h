@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <string_view>
 
-#include "collectives/tensor.h"
-#include "protocol/codes.h"
-#include "protocol/types.h"
+#include <c10dd/codes.h>
+#include <c10dd/tensor.h>
+#include <c10dd/types.h>
 
 namespace c10dd {
 

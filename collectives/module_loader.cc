@@ -2,12 +2,16 @@
 // Opens the shared object of a backend, with local symbols, so that its vendor library stays
 // invisible to the trainer. A module stays loaded: vendor libraries keep threads and statics.
 #include <dlfcn.h>
+#include <link.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -19,7 +23,33 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Folders in the order in which they are tried; the system's search path comes after them.
+/// The run-time search path of the program or library that this is linked into: -rpath, by which
+/// the installed CMake targets name the folder of the modules, LD_LIBRARY_PATH, the system's
+/// defaults. dlopen() looks there too, but not when a sanitizer has wrapped it.
+std::vector<fs::path> linked_folders() {
+  Dl_info info = {};
+  void* extra = nullptr;
+  if (dladdr1(reinterpret_cast<const void*>(&load_backend_module), &info, &extra,
+              RTLD_DL_LINKMAP) == 0) {
+    return {};
+  }
+  void* own = dlopen(static_cast<const link_map*>(extra)->l_name, RTLD_LAZY | RTLD_NOLOAD);
+  if (own == nullptr) return {};
+  std::vector<fs::path> folders;
+  Dl_serinfo size = {};
+  if (dlinfo(own, RTLD_DI_SERINFOSIZE, &size) == 0) {
+    const auto memory = std::make_unique<std::byte[]>(size.dls_size);
+    auto* path = new (memory.get()) Dl_serinfo(size);
+    if (dlinfo(own, RTLD_DI_SERINFO, path) == 0) {
+      for (unsigned i = 0; i < path->dls_cnt; ++i)
+        folders.emplace_back(path->dls_serpath[i].dls_name);
+    }
+  }
+  dlclose(own);
+  return folders;
+}
+
+/// Folders in the order in which they are tried; what ldconfig knows comes after them.
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
   if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
@@ -37,6 +67,11 @@ std::vector<fs::path> search_folders() {
   if (dladdr(reinterpret_cast<const void*>(&load_backend_module), &own) != 0 &&
       own.dli_fname != nullptr) {
     folders.push_back(fs::absolute(own.dli_fname, error).parent_path());
+  }
+  for (fs::path& folder : linked_folders()) {
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end()) {
+      folders.push_back(std::move(folder));
+    }
   }
   return folders;
 }
@@ -80,7 +115,7 @@ Result<const BackendModule*> load(const std::string& name) {
   if (void* handle = dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL)) return check(handle, name, base);
   return failure(Code::invalid_argument,
                  "backend \"" + name + "\" not found: no " + base + " in " + looked +
-                     "nor in the system's library path; set C10DD_BACKEND_PATH to its folder");
+                     "nor where ldconfig says; set C10DD_BACKEND_PATH to its folder");
 }
 
 }  // namespace

@@ -12,11 +12,11 @@
 #include <string_view>
 #include <vector>
 
-#include "collectives/bootstrap.h"
-#include "collectives/hooks.h"
-#include "collectives/tensor.h"
-#include "collectives/work.h"
-#include "protocol/types.h"
+#include <c10dd/bootstrap.h>
+#include <c10dd/hooks.h>
+#include <c10dd/tensor.h>
+#include <c10dd/types.h>
+#include <c10dd/work.h>
 
 namespace c10dd {
 

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <c10dd/language.h>
+
 namespace c10dd {
 
 enum class DType : std::uint8_t { float32, float64, int8, uint8, int32, int64 };
@@ -76,23 +78,53 @@ struct Tensor {
 
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) return DType::float32;
-  if constexpr (std::is_same_v<T, double>) return DType::float64;
-  if constexpr (std::is_same_v<T, std::int8_t>) return DType::int8;
-  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::uint8;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DType::int32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return DType::int64;
+  if constexpr (std::is_same_v<T, float>) {
+    return DType::float32;
+  } else if constexpr (std::is_same_v<T, double>) {
+    return DType::float64;
+  } else if constexpr (std::is_same_v<T, std::int8_t>) {
+    return DType::int8;
+  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
+    return DType::uint8;
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
+    return DType::int32;
+  } else {
+    static_assert(std::is_same_v<T, std::int64_t>,
+                  "c10dd has no DType for this element type; it has one for float, double, "
+                  "std::int8_t, std::uint8_t, std::int32_t and std::int64_t");
+    return DType::int64;
+  }
 }
 
 /// A view without an owner: the caller keeps the memory until the Work has ended.
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
-  return Tensor{.data = data, .count = count, .dtype = dtype_of<T>()};
+  if constexpr (std::is_const_v<T>) {
+    static_assert(!std::is_const_v<T>,
+                  "c10dd::tensor_of needs memory that a collective may write into: this is const");
+    return {};
+  } else {
+    return Tensor{.data = data, .count = count, .dtype = dtype_of<T>()};
+  }
 }
 
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {
-  return tensor_of(values.data(), values.size());
+  if constexpr (std::is_same_v<T, bool>) {
+    return Tensor{.dtype = dtype_of<T>()};  // which says what there is instead
+  } else {
+    return tensor_of(values.data(), values.size());
+  }
+}
+
+/// Taken by a vector that is const or a temporary, so that the compiler says it in one sentence.
+template <class T>
+Tensor tensor_of(const std::vector<T>&) {
+  static_assert(
+      !std::is_same_v<T, T>,
+      "c10dd::tensor_of needs a vector that outlives the collective and that it may write into: "
+      "this one is a temporary or const");
+  return {};
 }
 
 }  // namespace c10dd

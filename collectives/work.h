@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "client/errors.h"
-#include "protocol/codes.h"
-#include "protocol/types.h"
+#include <c10dd/codes.h>
+#include <c10dd/errors.h>
+#include <c10dd/types.h>
 
 namespace c10dd {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "collectives/tensor.h"
+#include <c10dd/tensor.h>
 
 namespace c10dd::ddp {
 

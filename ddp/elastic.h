@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/membership.h"
-#include "collectives/process_group.h"
-#include "collectives/tensor.h"
+#include <c10dd/membership.h>
+#include <c10dd/process_group.h>
+#include <c10dd/tensor.h>
 
 namespace c10dd::ddp {
 

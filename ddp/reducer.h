@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "collectives/process_group.h"
-#include "collectives/tensor.h"
-#include "ddp/buckets.h"
+#include <c10dd/buckets.h>
+#include <c10dd/process_group.h>
+#include <c10dd/tensor.h>
 
 namespace c10dd::ddp {
 

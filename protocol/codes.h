@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <c10dd/language.h>
+
 namespace c10dd {
 
 /// Values travel on the wire: append, never renumber, never reuse.

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include <c10dd/language.h>
+
 namespace c10dd {
 
 /// Arbitrary bytes. Keys and values are binary safe.

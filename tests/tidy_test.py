@@ -30,7 +30,8 @@ class Tidy(unittest.TestCase):
         self.setUp()
         guard = "#pragma once\n" if path.endswith(".h") and head == HEAD else ""
         self.write(path, head + guard + body)
-        self.write("CMakeLists.txt", "# SPDX-License-Identifier: Apache-2.0\n# All.\n" + path)
+        self.write("CMakeLists.txt", "# SPDX-License-Identifier: Apache-2.0\n# All.\n" + path +
+                   "\nset(public_headers\n  client/client.h ddp/reducer.h\n  protocol/types.h)\n")
         return list(tidy.check_tree(self.root))
 
     def assert_found(self, path, body, line, words, head=HEAD):
@@ -59,10 +60,29 @@ class Tidy(unittest.TestCase):
             ("client/x.cc", "collectives/work.h"),
             ("collectives/x.cc", "ddp/buckets.h"),
             ("collectives/x.cc", "client/core/window.h"),
-            ("examples/digits/x.cc", "daemon/shard.h"),
         ]:
             with self.subTest(path=path, include=include):
                 self.assert_found(path, f'\n#include "{include}"\n', 4, "may not include")
+
+    def test_public_headers_and_users_include_what_is_installed(self):
+        self.assert_clean("client/client.h", "#include <c10dd/types.h>\n")
+        self.assert_clean("examples/x.cc", "#include <c10dd/c10dd.h>\n#include \"examples/x.h\"\n")
+        self.assert_clean("tests/user/x.cc", "#include <c10dd/client.h>\n")
+        self.assert_clean("client/x.cc", '#include "client/client.h"\n')
+        for path, include, words in [
+            ("client/client.h", '"protocol/types.h"', "not installed under that name"),
+            ("client/client.h", "<c10dd/error.h>", "not in the list public_headers"),
+            ("client/client.h", "<boost/system/result.hpp>", "only the standard library"),
+            ("client/client.h", "<c10dd/reducer.h>", "may not include ddp"),
+            ("client/x.cc", "<c10dd/types.h>", 'say "protocol/types.h"'),
+            ("tests/unit/x.cc", "<c10dd/client.h>", 'say "client/client.h"'),
+            ("examples/x.cc", '"client/client.h"', "say <c10dd/...>"),
+        ]:
+            with self.subTest(path=path, include=include):
+                body = f"\n#include {include}\n"
+                if path.endswith(".h"):  # below its guard
+                    body = body[1:]
+                self.assert_found(path, body, 4, words)
 
     def test_an_include_beside_the_root_is_found(self):
         self.assert_found("store/x.cc", '#include "engine.h"\n', 3, "root of the repository")

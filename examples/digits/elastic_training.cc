@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "ddp/elastic.h"
+#include <c10dd/elastic.h>
 
 namespace c10dd::digits {
 namespace {

@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "client/client.h"
-#include "client/membership.h"
-#include "ddp/reducer.h"
+#include <c10dd/client.h>
+#include <c10dd/membership.h>
+#include <c10dd/reducer.h>
 #include "examples/digits/network.h"
 #include "examples/digits/training.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/client.h"
+#include <c10dd/client.h>
 #include "examples/digits/dataset.h"
 #include "examples/digits/elastic_training.h"
 #include "examples/digits/network.h"

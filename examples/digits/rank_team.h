@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "client/client.h"
-#include "collectives/process_group.h"
-#include "ddp/reducer.h"
+#include <c10dd/client.h>
+#include <c10dd/process_group.h>
+#include <c10dd/reducer.h>
 #include "examples/digits/network.h"
 #include "examples/digits/training.h"
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "client/client.h"
 #include "client/membership.h"
 #include "protocol/wording.h"
 #include "tests/integration/canary.h"
