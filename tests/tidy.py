@@ -58,7 +58,7 @@ MAX_LINES = 500
 # Files with a limit of their own, each with its reason.
 LIMITS = {
     "CMakeLists.txt": (290, "it is the picture of the architecture"),
-    "dev": (200, "a stranger reads it before running it as root"),
+    "dev": (220, "a stranger reads it before running it as root"),
     "tests/tidy.py": (330, "rules that nobody reads are not rules"),
 }
 
