@@ -10,10 +10,15 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "integration"))
+from daemon import Daemon  # noqa: E402
 
 BENCH = Path(os.environ["C10DD_BIN"]) / "c10dd-bench"
 SHORT = ["--seconds", "0.2", "--rounds", "1", "--json", "-"]
@@ -167,6 +172,17 @@ class BenchTest(unittest.TestCase):
             self.bench("echo", "get", *SHORT[:-1], str(path))
             names = [scenario["name"] for scenario in json.loads(path.read_text())["scenarios"]]
         self.assertEqual(names, ["echo", "get"])
+
+    def test_no_job_is_left_on_a_daemon_that_was_running(self):
+        with Daemon("--run-grace", "1") as daemon:
+            self.bench("get", "barrier", "wait-fanout", "--members", "20", "--waiters", "20",
+                       "--daemon", "%s:%d" % daemon.address, *SHORT[:4])
+            jobs = [{"job": "not asked yet"}]
+            deadline = time.monotonic() + 20
+            while jobs and time.monotonic() < deadline:
+                jobs = json.loads(daemon.http("/v1/jobs")[1])["jobs"]
+                time.sleep(0.05)
+        self.assertEqual([], jobs)
 
     def test_a_server_that_is_not_there_is_an_error(self):
         with socket.socket() as unused:  # bound, but it does not listen

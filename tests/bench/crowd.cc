@@ -90,8 +90,7 @@ void Crowd::open(const Address& daemon, std::size_t connections) {
     beat();
   };
   pulses_.resize(connections);
-  Hello hello;
-  hello.job = hello.host = "bench";
+  Hello hello = new_session();
   for (std::size_t i = 0; i < connections; ++i) {
     lines_.push_back(std::make_unique<Line>(daemon, source_of(i)));
     Bytes out(native::kMagic);

@@ -3,15 +3,18 @@
 
 #include <random>
 #include <stdexcept>
+#include <string>
 
 #include "protocol/limits.h"
 
 namespace c10dd::bench {
 
 Hello new_session() {
+  static const std::string run = std::to_string(random_number());
   Hello hello;
   hello.session = {random_number(), random_number()};
   hello.job = "bench";
+  hello.run = run;
   hello.host = "bench";
   return hello;
 }

@@ -10,7 +10,8 @@
 
 namespace c10dd::bench {
 
-/// The hello of a session that never was, in the job "bench".
+/// The hello of a session that never was, in the job "bench" and a run of this process: a daemon
+/// that was running erases the run when its sessions have ended and --run-grace is over.
 Hello new_session();
 
 std::uint64_t random_number();

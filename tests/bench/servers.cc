@@ -149,8 +149,9 @@ std::vector<Child> keep_awake() {
 }
 
 void delay_syncs(std::chrono::microseconds delay) {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
   const auto module =
-      std::filesystem::read_symlink("/proc/self/exe").replace_filename("libc10dd_slow_sync.so");
+      (program.parent_path() / "../libexec/c10dd/libc10dd_slow_sync.so").lexically_normal();
   if (!std::filesystem::exists(module)) {
     throw std::runtime_error("--sync-delay needs " + module.string() + ", which is not there");
   }

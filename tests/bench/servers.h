@@ -43,8 +43,8 @@ class Child {
 std::vector<Child> keep_awake();
 
 /// From now on the servers that are started sync as on a disk that takes so much longer. Throws
-/// when the module for it is not beside this program. Not etcd: it does not sync by way of the C
-/// library.
+/// when the module for it is not where this program expects it. Not etcd: it does not sync by way
+/// of the C library.
 void delay_syncs(std::chrono::microseconds delay);
 
 /// Answers every request_bytes with `reply`, on epoll and nothing else.

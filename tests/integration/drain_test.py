@@ -22,7 +22,7 @@ def slow_syncs(seconds):
     """An environment in which each sync takes longer; as it is under sanitizers, which load first."""
     if SLOWDOWN > 1:
         return dict(os.environ)
-    return dict(os.environ, LD_PRELOAD=os.path.join(BIN, "libc10dd_slow_sync.so"),
+    return dict(os.environ, LD_PRELOAD=os.path.join(BIN, "../libexec/c10dd/libc10dd_slow_sync.so"),
                 SYNC_DELAY_US=str(int(seconds * 1e6)))
 
 

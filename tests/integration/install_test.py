@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cmake --install puts on a machine besides the SDK (tests/user): a unit that systemd
-accepts."""
+"""What cmake --install puts on a machine besides the SDK (tests/user): programs, pages
+whose links hold, a unit that systemd accepts."""
 import os
 import re
 import shutil
@@ -19,6 +19,26 @@ class Install(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.prefix = Installed(cls.folder).prefix
 
+    def test_programs_are_what_a_user_may_start(self):
+        self.assertEqual(["c10dd", "c10dd-bench", "c10drun"],
+                         sorted(os.listdir(os.path.join(self.prefix, "bin"))))
+        run(os.path.join(self.prefix, "bin/c10dd-bench"), "set-durable", "--sync-delay", "1",
+            "--rounds", "1", "--seconds", "0.1")
+
+    def test_pages_are_installed_and_their_links_hold(self):
+        pages = os.path.join(self.prefix, "share/doc/c10dd")
+        self.assertLessEqual({"README.md", "docs", "deploy"}, set(os.listdir(pages)))
+        links = 0
+        for folder, _, names in os.walk(pages):
+            for name in names:
+                if not name.endswith(".md"):
+                    continue
+                with open(os.path.join(folder, name), encoding="utf-8") as page:
+                    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", page.read()):
+                        links += 1
+                        self.assertTrue(os.path.exists(os.path.join(folder, link)), (name, link))
+        self.assertGreater(links, 20)
+
     def test_systemd_accepts_the_unit_and_finds_it_hardened(self):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is not installed")
@@ -26,6 +46,8 @@ class Install(unittest.TestCase):
         with open(unit, encoding="utf-8") as file:
             text = file.read()
         self.assertIn("Type=notify", text)
+        page = re.search(r"Documentation=file:/usr/(.*)", text)[1]
+        self.assertTrue(os.path.exists(os.path.join(self.prefix, page)), page)
         self.assertIn("StateDirectory=c10dd c10dd-checkpoints\n", text)  # the state is the first
         # verify wants the program where the unit says it is, which is here under the prefix; its
         # path has a blank.
