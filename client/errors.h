@@ -16,8 +16,10 @@ namespace c10dd {
 /// A rank that a timed-out barrier or exchange was waiting for.
 struct Missing {
   Rank rank = 0;
-  std::string host;   ///< empty when the rank never connected
-  std::string cause;  ///< never_connected, not_arrived, disconnected, elsewhere, silent or dead
+  std::string host;  ///< empty when the rank never connected
+  /// never_connected, not_arrived, disconnected, elsewhere, silent, dead, or absent: it has
+  /// arrived, but has no connection now.
+  std::string cause;
   std::string doing;  ///< where it is instead, its phase and step, or how it ended; may be empty
   std::chrono::nanoseconds silent_for{0};  ///< since its last sign of life
 };
@@ -65,6 +67,13 @@ class StateRolledBack : public Error {
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}
+};
+
+/// This process lost its connection for so long that one that was started again has taken its rank
+/// at a barrier or exchange. The client does nothing more: end the process.
+class SessionReplaced : public Error {
+ public:
+  explicit SessionReplaced(const std::string& detail) : Error(Code::session_replaced, detail) {}
 };
 
 /// The changes that a watch asked for are no longer kept; the text says from where they are. List

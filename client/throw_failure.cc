@@ -10,8 +10,8 @@ namespace c10dd::client {
 namespace {
 
 std::string name_of_cause(MissingRank::Cause cause) {
-  static constexpr const char* kNames[] = {"never_connected", "not_arrived", "disconnected",
-                                           "elsewhere",       "silent",      "dead"};
+  static constexpr const char* kNames[] = {
+      "never_connected", "not_arrived", "disconnected", "elsewhere", "silent", "dead", "absent"};
   const auto index = static_cast<std::size_t>(cause);
   return index < std::size(kNames) ? kNames[index] : "unknown";
 }
@@ -42,6 +42,8 @@ void throw_failure(const Failure& reason) {
       throw StaleGeneration(reason.detail);
     case Code::outcome_unknown:
       throw OutcomeUnknown(reason.detail);
+    case Code::session_replaced:
+      throw SessionReplaced(reason.detail);
     case Code::compacted:
       throw Compacted(reason.detail);
     case Code::disk_full:

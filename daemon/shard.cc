@@ -137,6 +137,9 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
     if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
       spdlog::warn("event=meeting_timed_out job={} detail={}", slot->name,
                    quoted(timed_out->detail));
+    } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
+      spdlog::warn("event={} job={} detail={}", contested->what, slot->name,
+                   quoted(contested->detail));
     } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
       spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}",
                    slot->name, printable(formed->group, limits::kNameBytes), formed->generation,

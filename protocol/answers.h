@@ -24,10 +24,11 @@ struct Welcome {
   std::uint32_t window = 0;  ///< unacknowledged requests a session may have
   std::string daemon;        ///< version of the daemon, for people
   Duration expiry{0};        ///< a session without a connection ends after this long
+  Revision opened = 0;       ///< of the job when the session was opened
 };
 BOOST_DESCRIBE_STRUCT(Welcome, (),
                       (version, features, job, heartbeat_interval, session_ttl, window, daemon,
-                       expiry))
+                       expiry, opened))
 
 struct Written {
   Revision revision = 0;

@@ -42,6 +42,7 @@ enum class Code : std::uint8_t {
   session_expired = 27,  ///< this session has ended for good; open another one
   compacted = 28,        ///< the changes asked for are no longer kept; list again, then watch
   disk_full = 29,  ///< growth is refused until the daemon's disk has room; nothing was applied
+  session_replaced = 30,  ///< a process that was started again has this one's rank; end
 };
 
 struct CodeInfo {
@@ -82,6 +83,7 @@ inline constexpr CodeInfo kCodes[] = {
     {Code::session_expired, "session_expired", 410, false},
     {Code::compacted, "compacted", 410, false},
     {Code::disk_full, "disk_full", 507, true},
+    {Code::session_replaced, "session_replaced", 410, false},
 };
 
 namespace detail {

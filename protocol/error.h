@@ -25,6 +25,7 @@ struct MissingRank {
     elsewhere = 3,        ///< arrived at another barrier or generation
     silent = 4,           ///< connected, but its heartbeats stopped
     dead = 5,
+    absent = 6,  ///< arrived, but its session has no connection now
   };
 
   Rank rank = 0;

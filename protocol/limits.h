@@ -64,6 +64,8 @@ inline constexpr std::chrono::seconds kRestartGrace{10};  // for members to find
 inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 
+inline constexpr std::chrono::seconds kAbsence{2};  // then a session without connection is gone
+
 inline constexpr std::size_t kSeriesPerReport = 512;
 inline constexpr std::size_t kProcessGroupKinds = 16;  // per job, then "other"
 inline constexpr std::size_t kCollectiveNames = 32;    // likewise

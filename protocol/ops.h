@@ -44,10 +44,12 @@ struct Hello {
   /// How long the session outlives its last connection; 0: the daemon's default. Clamped to
   /// limits::kSessionExpiryMin .. kSessionExpiryMax.
   Duration expiry{0};
+  JobNumber number = 0;  ///< Welcome::job as this client knows it; 0: it is new here
+  Revision opened = 0;   ///< Welcome::opened of this session; 0: the session is new
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
-                       rank, labels, seen, expiry))
+                       rank, labels, seen, expiry, number, opened))
 
 /// Heartbeat of a connection; covers all its channels.
 struct Ping {

@@ -94,6 +94,8 @@ void Core::connected(TimePoint now) {
   output_.assign(native::kMagic);
   Hello hello = options_.hello;
   hello.seen = seen_;
+  hello.number = job_;
+  hello.opened = opened_;
   frame(0, hello);
 }
 
@@ -241,6 +243,8 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
   state_ = State::open;
+  job_ = welcome.job;
+  opened_ = welcome.opened;
   welcome_beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
   beat_ = std::min(welcome_beat_, beat_limit_);
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
@@ -269,6 +273,10 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
     case Code::session_expired:
       session_lost(reason, now);
       return true;
+    case Code::session_replaced:
+      leave_in_doubt(reason);
+      finish(reason, now);
+      return true;
     default:
       return false;
   }
@@ -285,9 +293,8 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   lose("the session was opened on another connection: " + reason.detail, now);
 }
 
-/// What it had done stays, and what it had claimed went back; only its writes without an answer
-/// are in doubt. What this client has seen of the job it keeps, whatever its session.
-void Core::session_lost(const Failure& reason, TimePoint now) {
+/// Writes without an answer, when the session has ended.
+void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
                               std::string(info_of(call.request).name) +
@@ -296,7 +303,14 @@ void Core::session_lost(const Failure& reason, TimePoint now) {
                                   "repeat it"));
   }
   ++stats_.sessions_lost;
+}
+
+/// What it had done stays, and what it had claimed went back; only its writes without an answer
+/// are in doubt. What this client has seen of the job it keeps, whatever its session.
+void Core::session_lost(const Failure& reason, TimePoint now) {
+  leave_in_doubt(reason);
   options_.hello.session = next_session(options_.hello.session, options_.seed);
+  opened_ = 0;
   lose("the session has expired: " + reason.detail, now);
 }
 

@@ -101,6 +101,7 @@ class Core {
   void on_hello_answer(Answer answer, TimePoint now);
   bool ends_connection(const Failure& reason, TimePoint now);
   void superseded(const Failure& reason, TimePoint now);
+  void leave_in_doubt(const Failure& reason);
   void session_lost(const Failure& reason, TimePoint now);
   void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
   void send(TimePoint now);
@@ -116,6 +117,8 @@ class Core {
   State state_ = State::away;
   std::optional<Failure> over_;
   Stamp seen_;
+  JobNumber job_ = 0;    // of the welcome, as is the next
+  Revision opened_ = 0;  // of this session
   CoreStats stats_;
   std::vector<Completion> completions_;
 

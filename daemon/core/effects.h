@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -66,6 +67,13 @@ struct MeetingTimedOut {
   std::string detail;
 };
 
+/// A rank of a barrier or exchange was asked for by another session than the one that had it:
+/// rank_taken, rank_restarted_alone or launch_replaced.
+struct RankContested {
+  std::string_view what;
+  std::string detail;
+};
+
 /// A group's generation has formed, or has ended and why.
 struct GenerationFormed {
   std::string group;
@@ -80,7 +88,7 @@ struct GenerationEnded {
 };
 
 using Event = std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured,
-                           MeetingTimedOut, GenerationFormed, GenerationEnded>;
+                           MeetingTimedOut, RankContested, GenerationFormed, GenerationEnded>;
 
 struct Effects {
   std::vector<Row> rows;  ///< one atomic batch, up to `revision`

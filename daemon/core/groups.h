@@ -42,6 +42,7 @@ class Groups {
   /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
   std::vector<Change> settle(Moment& at);
 
+  bool empty() const { return groups_.empty(); }
   const Group* find(const std::string& name) const;
   /// not_found with what to do.
   Result<const Group*> known(const std::string& name) const;

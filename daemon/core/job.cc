@@ -16,6 +16,8 @@
 namespace c10dd::core {
 namespace {
 
+constexpr const char* kEndings[] = {"its session said goodbye", "its session has expired",
+                                    "another launch has taken its place"};
 constexpr std::size_t kGarbageRows = 1'024;  // then they leave without waiting for a write
 
 }  // namespace
@@ -44,6 +46,7 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
     done = refuse(Code::session_unknown, "no session: send hello on this channel first");
   }
   if (!done) done = dispatch(step, request);
+  settle_presence(step);
   const bool changed = !out.rows.empty();
   const OpKind kind = op.kind == OpKind::write && !changed ? OpKind::read : op.kind;
   settle(step, op, done);
@@ -127,9 +130,8 @@ bool Job::repeats(const Origin& from, const CallId& call, const Request& request
   if (const auto* exchange = std::get_if<Exchange>(&request)) {
     const Meeting* meeting = meetings_.find(meeting_key(*exchange));
     if (meeting == nullptr) return false;
-    const auto arrival = meeting->arrivals.find(exchange->rank);
-    return meeting->complete ||
-           (arrival != meeting->arrivals.end() && arrival->second.session == from.session);
+    const SessionId* holder = meeting->holder(exchange->rank);
+    return meeting->broken || (holder != nullptr && *holder == from.session);
   }
   return session->replies.contains(call.sequence);
 }
@@ -171,6 +173,14 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
                       std::to_string(kept) + " epoch " + std::to_string(start_.epoch) +
                       "; restart the job under a new run");
   }
+  if (hello.number != 0 && hello.number != number_) {
+    step.observe(revision_);
+    return refuse(
+        Code::state_rolled_back,
+        "this is another job of the same name than the client has seen: that one, number " +
+            std::to_string(hello.number) +
+            ", was removed, or forgotten when nobody used it; restart the job");
+  }
   if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
     return refuse(Code::invalid_argument,
                   "hello: rank " + std::to_string(hello.rank) + ", ranks are below " +
@@ -180,11 +190,17 @@ Job::Maybe Job::on(Step& step, const Hello& hello) {
     step.observe(revision_);
     return good.error();
   }
-  if (const auto surplus = sessions_.surplus(hello)) end_session(step, *surplus, true);
+  if (const auto surplus = sessions_.surplus(hello)) end_session(step, *surplus, Ending::expired);
   Welcome welcome;
-  welcome.expiry = sessions_.open(hello, step.from.connection, step.now, step.out.rows);
+  welcome.expiry = sessions_.open(hello, step.from.connection, revision_, step.now, step.out.rows);
+  welcome.opened = sessions_.find(hello.session)->since;
   groups_.connected(hello.session, step.now);
   settle_groups(step);
+  note_presence(hello.session);
+  for (const MeetingKey& key : meetings_.returned(hello.session, step.next, step.out.rows)) {
+    released(step, key);
+  }
+  step.presence.push_back(hello.session);
   if (!step.out.rows.empty()) step.observe(step.next);
   welcome.version = kProtocolVersion;
   welcome.job = number_;
@@ -200,7 +216,7 @@ Job::Maybe Job::on(Step& step, const Ping&) {
 }
 
 Job::Maybe Job::on(Step& step, const Goodbye&) {
-  end_session(step, step.from.session, false);
+  end_session(step, step.from.session, Ending::goodbye);
   step.session = nullptr;
   if (!step.out.rows.empty()) step.observe(step.next);
   return answer(Done{});
@@ -223,11 +239,13 @@ Job::Maybe Job::on(Step& step, const Cancel& cancel) {
 }
 
 /// What a session leaves behind when it ends: nothing of its own, and nothing half done.
-void Job::end_session(Step& step, const SessionId& id, bool expired) {
+void Job::end_session(Step& step, const SessionId& id, Ending ending) {
   for (const Pending::Waiter& waiter : pending_.drop(id)) {
-    const char* why = expired ? "the session expired" : "the session said goodbye";
+    const bool goodbye = ending == Ending::goodbye;
+    const char* why = goodbye ? "the session said goodbye" : "the session expired";
     finish(step.out, waiter, failure(Code::aborted, why), 0, step.now);
   }
+  note_presence(id);
   meetings_.leave(id, step.next, step.out.rows);
   Session& session = *sessions_.find(id);
   const std::vector<Bytes> keys = lifetimes_.owned_by(id);
@@ -238,10 +256,11 @@ void Job::end_session(Step& step, const SessionId& id, bool expired) {
   }
   for (const Bytes& key : keys) remove(step, key);
   Moment at = step.moment();
-  groups_.ended(id, expired ? "its session has expired" : "its session said goodbye", at);
+  groups_.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
   settle_groups(step);
   ledger_.forget(id);
-  sessions_.close(id, expired && kept, step.next, step.out.rows);
+  sessions_.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
+  step.presence.push_back(id);
   // Whoever comes next is another launch, which fails at nothing that this one has failed at.
   if (sessions_.size() == 0) meetings_.forget_broken(step.out.rows);
 }
@@ -258,6 +277,8 @@ Job::Maybe Job::on(Step& step, const Report& report) {
 Effects Job::disconnect(const SessionId& session, TimePoint now) {
   pending_.drop(session);
   sessions_.disconnect(session, now);
+  note_presence(session);
+  meetings_.went(session);
   groups_.disconnected(session, now);
   Effects out;
   out.revision = revision_;
@@ -272,8 +293,10 @@ Effects Job::tick(TimePoint now) {
   Effects out;
   Step step{nobody, none, now, revision_ + 1, out, nullptr};
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
-    end_session(step, id, true);
+    end_session(step, id, Ending::expired);
   }
+  for (const SessionId& id : absences_.due(now)) step.presence.push_back(id);
+  settle_presence(step);
   for (const Bytes& key : lifetimes_.due(now, limits::kExpiriesPerTick)) remove(step, key);
   forget_watches(step);
   Moment at = step.moment();
@@ -319,8 +342,9 @@ void Job::forget_watches(Step& step) {
 
 std::optional<TimePoint> Job::next_deadline() const {
   std::optional<TimePoint> next = pending_.next_deadline();
-  for (const auto& other : {lifetimes_.next_deadline(), sessions_.next_deadline(),
-                            history_.next_deadline(), groups_.next_deadline()}) {
+  for (const auto& other :
+       {lifetimes_.next_deadline(), sessions_.next_deadline(), history_.next_deadline(),
+        groups_.next_deadline(), absences_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;
@@ -365,7 +389,7 @@ Result<void> Job::resume(TimePoint now) {
   }
   if (Result<void> met = meetings_.resume(now); !met) return met;
   for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
-  for (const SessionId& guest : meetings_.sessions()) {
+  for (const SessionId& guest : meetings_.participation().sessions()) {
     if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
   }
   if (Result<void> grouped = groups_.resume(revision_, now); !grouped) return grouped;
@@ -377,6 +401,10 @@ Result<void> Job::resume(TimePoint now) {
   if (newest <= revision_) return {};
   return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
                                       " in a job of revision " + std::to_string(revision_));
+}
+
+bool Job::empty() const {
+  return sessions_.size() == 0 && keys_.size() == 0 && queues_.items() == 0 && groups_.empty();
 }
 
 JobStats Job::stats() const {

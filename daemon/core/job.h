@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/core/absences.h"
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
 #include "daemon/core/groups.h"
@@ -71,6 +72,8 @@ class Job {
 
   Revision revision() const { return revision_; }
   JobStats stats() const;
+  /// It has no session, key, queued item or group: nothing that anybody could ask for again.
+  bool empty() const;
 
  private:
   struct Step;  // one request, or one tick, on its way through
@@ -86,7 +89,7 @@ class Job {
   Maybe on(Step&, const Cancel&);
   Maybe on(Step&, const Report&);
   void acknowledge(Step& step, const SessionId& id, Session& session, std::uint64_t below);
-  void end_session(Step& step, const SessionId& id, bool expired);
+  void end_session(Step& step, const SessionId& id, Ending ending);
   void settle(Step& step, const OpInfo& op, const Maybe& done);
   void forget_watches(Step& step);
 
@@ -144,8 +147,6 @@ class Job {
   Maybe on(Step&, const Wait&);
   Maybe on(Step&, const MultiGet&);
   Maybe on(Step&, const Watch&);
-  Maybe on(Step&, const Barrier&);
-  Maybe on(Step&, const Exchange&);
   bool present(const Request& request, const Bytes& key) const;
   Maybe block(Step& step, const Request& request, std::vector<Bytes> tokens, Duration timeout);
   Maybe wait_for_keys(Step& step, const Request& request, const std::vector<Bytes>& keys,
@@ -155,8 +156,6 @@ class Job {
   void give_up(Step& step, const Pending::Waiter& waiter, const Shortages& shortages);
   void give_up_overdue(Step& step);
   struct Everybody everybody(TimePoint now) const;
-  template <class Op>
-  Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
   Answer answer_now(const Request& request, Revision& observed) const;
   Answer changes_for(const Watch& watch, Revision& observed) const;
   Answer overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const;
@@ -164,6 +163,31 @@ class Job {
               TimePoint now) const;
   void release(Step& step);
   void release(Step& step, Pending::Waiter waiter);
+
+  // job_meetings.cc
+  Maybe on(Step&, const Barrier&);
+  Maybe on(Step&, const Exchange&);
+  template <class Op>
+  Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
+  void released(Step& step, const MeetingKey& key);
+
+  // job_relaunch.cc
+  using Way = Result<std::optional<SessionId>>;
+  Way make_way(Step& step, const MeetingKey& key, Rank rank, const Arrival& arrival);
+  Way leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<void> good);
+  Way take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder);
+  Turnout turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const;
+  const Turnout& turnout(const CohortRef& cohort, TimePoint now);
+  Failure restarted_alone(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+                          const std::vector<CohortRef>& cohorts);
+  void replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+               std::vector<CohortRef> cohorts);
+  static bool waits_for_absent(const Pending::Waiter& waiter);
+  Maybe wait_for_absent(Step& step, const Request& request, const SessionId& absent,
+                        Duration timeout);
+  Answer absence_overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const;
+  void settle_presence(Step& step);
+  void note_presence(const SessionId& id);
 
   JobNumber number_;
   Stamp start_;
@@ -178,6 +202,8 @@ class Job {
   Meetings meetings_;
   Groups groups_;
   CollectiveLedger ledger_;
+  Absences absences_;
+  std::uint64_t presence_changes_ = 1;  ///< of sessions that take part in meetings
 };
 
 }  // namespace c10dd::core

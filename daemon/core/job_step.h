@@ -5,6 +5,7 @@
 #include <set>
 
 #include "daemon/core/job.h"
+#include "daemon/core/row_key.h"
 
 namespace c10dd::core {
 
@@ -15,11 +16,13 @@ struct Job::Step {
   Revision next;  ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
-  Revision observed = 0;           ///< what the answer depends on
-  std::vector<Bytes> fired = {};   ///< tokens that came true
-  std::set<Bytes> prefixes = {};   ///< of watches, among the tokens
-  std::vector<Bytes> queues = {};  ///< that have got an item
-  bool garbage_waits = true;       ///< until some batch takes it along
+  Revision observed = 0;                   ///< what the answer depends on
+  std::vector<Bytes> fired = {};           ///< tokens that came true
+  std::set<Bytes> prefixes = {};           ///< of watches, among the tokens
+  std::vector<Bytes> queues = {};          ///< that have got an item
+  bool garbage_waits = true;               ///< until some batch takes it along
+  std::vector<SessionId> presence = {};    ///< sessions that are back, gone or have ended
+  const Pending::Waiter* again = nullptr;  ///< the request was blocked before
 
   Moment moment() { return {next, now, out.rows}; }
   void observe(Revision revision) { observed = std::max(observed, revision); }
@@ -38,6 +41,11 @@ BOOST_DESCRIBE_STRUCT(KeyRow, (), (revision, value, ttl, owner))
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
 inline Bytes change_token(const Bytes& key) { return 'w' + key; }
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
+
+/// That a session without a connection has one again, or is gone.
+inline Bytes presence_token(const SessionId& session) {
+  return RowKey('H').number(session.high).number(session.low).take();
+}
 
 /// News of a group.
 inline Bytes group_token(const std::string& group) { return 'G' + group; }

@@ -21,41 +21,15 @@ std::vector<Bytes> keys_of(const Request& request) {
 }
 
 /// What a blocked request counts for: one for each thing that is missing, which stands in an index;
-/// of the keys that it only names, four short ones, or 256 bytes, take as much memory.
+/// of the keys that it only names, and the parts that it holds, four short ones, or 256 bytes, take
+/// as much memory.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : keys_of(request)) named += 1 + key.size() / 64;
+  if (const auto* exchange = std::get_if<Exchange>(&request)) {
+    for (const Bytes& part : exchange->parts) named += 1 + part.size() / 64;
+  }
   return std::max(missing, named / 4);
-}
-
-/// What a blocked arrival needs to be answered: not what it brought, which the meeting has.
-Barrier without_load(const Barrier& b) {
-  return {b.group, b.generation, b.sequence, b.rank, b.world_size, b.timeout, b.world, {}};
-}
-Exchange without_load(const Exchange& e) {
-  return {e.group, e.generation, e.sequence, e.rank,   e.world_size, e.shape,
-          e.root,  {},           e.timeout,  e.offset, e.world,      {}};
-}
-
-template <class Op>
-Result<void> check_meeting(const Op& op) {
-  if (op.group.size() > limits::kNameBytes) {
-    return failure(Code::too_large, std::string(Op::op.name) + ": group name of " +
-                                        std::to_string(op.group.size()) + " bytes, limit " +
-                                        std::to_string(limits::kNameBytes));
-  }
-  if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
-    return failure(Code::invalid_argument,
-                   describe(meeting_key(op)) + ": rank " + std::to_string(op.rank) +
-                       " of world size " + std::to_string(op.world_size) +
-                       "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
-                       " and the rank is below it");
-  }
-  if (op.world.empty() && !op.participants.empty()) {
-    return failure(Code::invalid_argument,
-                   describe(meeting_key(op)) + ": participants are ranks of a group: name it");
-  }
-  return {};
 }
 
 Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
@@ -65,13 +39,6 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 }
 
 }  // namespace
-
-MeetingKey meeting_key(const Barrier& b) {
-  return {MeetingKey::Kind::barrier, b.group, b.generation, b.sequence};
-}
-MeetingKey meeting_key(const Exchange& e) {
-  return {MeetingKey::Kind::exchange, e.group, e.generation, e.sequence};
-}
 
 Job::Maybe Job::on(Step& step, const Get& get) {
   const KeySpace::Entry* entry = keys_.find(get.key);
@@ -125,68 +92,6 @@ Job::Maybe Job::on(Step& step, const Watch& asked) {
   return block(step, watch, {watch_token(watch)}, watch.timeout);
 }
 
-Job::Maybe Job::on(Step& step, const Barrier& barrier) {
-  Arrival arrival;
-  arrival.session = step.from.session;
-  arrival.world_size = barrier.world_size;
-  arrival.world = barrier.world;
-  arrival.participants = barrier.participants;
-  return meet(step, barrier, meeting_key(barrier), std::move(arrival));
-}
-
-Job::Maybe Job::on(Step& step, const Exchange& exchange) {
-  const MeetingKey key = meeting_key(exchange);
-  if (exchange.offset > 0) {
-    const Meeting* meeting = meetings_.find(key);
-    if (meeting == nullptr || !meeting->complete || meeting->broken ||
-        exchange.rank >= meeting->world_size ||
-        meeting->sessions[exchange.rank] != step.from.session) {
-      return Answer(failure(
-          Code::outcome_unknown,
-          describe(key) + ": no answer to continue at byte " + std::to_string(exchange.offset)));
-    }
-    return answer_now(exchange, step.observed);
-  }
-  return meet(step, exchange, key,
-              {step.from.session, exchange.world_size, exchange.shape, exchange.root,
-               exchange.parts, exchange.world, exchange.participants});
-}
-
-template <class Op>
-Job::Maybe Job::meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival) {
-  if (Result<void> good = check_meeting(op); !good) return good.error();
-  if constexpr (std::is_same_v<Op, Exchange>) {
-    if (op.root >= op.world_size) {
-      return Answer(
-          failure(Code::invalid_argument, describe(key) + ": root " + std::to_string(op.root) +
-                                              " of world size " + std::to_string(op.world_size)));
-    }
-    if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
-  }
-  const Meeting* known = meetings_.find(key);
-  if (!op.world.empty() && (known == nullptr || !known->complete)) {
-    if (auto reason = check_bound(step, key, op.rank, arrival)) {
-      step.observe(groups_.newest());
-      return Answer(std::move(*reason));
-    }
-  }
-  Result<const Meeting*> meeting =
-      meetings_.arrive(key, op.rank, std::move(arrival), step.next, step.now, step.out.rows);
-  if (!meeting) return meeting.error();
-  if (!op.world.empty() && !(*meeting)->complete) {
-    if (auto reason = hopeless(key, **meeting, step.now)) {
-      meetings_.fail(key, std::move(*reason), step.next, step.out.rows);
-      step.fired.push_back(token_of(key));
-    }
-  }
-  if (!(*meeting)->complete) return block(step, without_load(op), {token_of(key)}, op.timeout);
-  if ((*meeting)->revision == step.next && !(*meeting)->broken) {
-    step.fired.push_back(token_of(key));
-    step.out.events.push_back(MeetingReleased{step.now - (*meeting)->first_arrival});
-  }
-  return answer_now(op, step.observed);
-}
-
 /// Blocks the request, or answers at once when its time-out is not positive.
 Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tokens,
                       Duration timeout) {
@@ -198,6 +103,11 @@ Job::Maybe Job::block(Step& step, const Request& request, std::vector<Bytes> tok
   waiter.started = step.now;
   waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
   waiter.deadline = step.now + waiter.timeout;
+  if (step.again != nullptr) {
+    waiter.started = step.again->started;
+    waiter.timeout = step.again->timeout;
+    waiter.deadline = step.again->deadline;
+  }
   waiter.fingerprint = step.call.fingerprint;
   if (waiter.timeout == Duration::zero()) return overdue(waiter, step.observed, step.now);
   if (pending_.size() >= quotas_.waits) {
@@ -313,7 +223,7 @@ void Job::give_up(Step& step, const Pending::Waiter& waiter, const Shortages& sh
   Answer reason = join != nullptr ? join_overdue(*join, waiter.timeout, shortages.at(join->group))
                                   : overdue(waiter, observed, step.now);
   const auto breaks = [&](const MeetingKey& key) {
-    if (meetings_.find(key)->complete) return;
+    if (waits_for_absent(waiter) || meetings_.find(key)->complete) return;
     Failure recorded = reason.error();
     recorded.recorded = true;
     step.out.events.push_back(MeetingTimedOut{recorded.detail});
@@ -336,6 +246,7 @@ void Job::give_up(Step& step, const Pending::Waiter& waiter, const Shortages& sh
 
 /// The answer of a blocked request at the end of its time: who or what is missing.
 Answer Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint now) const {
+  if (waits_for_absent(waiter)) return absence_overdue(waiter, observed, now);
   const auto meeting_overdue = [&](const MeetingKey& key) {
     const Meeting& meeting = *meetings_.find(key);
     observed = std::max(observed, meeting.revision);

@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers and exchanges of one job. A meeting is keyed (kind, group, generation, sequence); each
 // rank arrives once; ONE outcome serves everybody, also after a restart: all have come, or it is
-// broken and why. Arrivals and outcome are rows. Old outcomes are forgotten in order of completion,
-// within limits::kOutcomesKept and kOutcomeBytesKept, and at once when all their sessions said
-// goodbye.
+// broken and why. One that is bound to no world is released only while all who arrived have a
+// connection: nobody is released together with a process that is dead. Arrivals and outcome are
+// rows. Old outcomes are forgotten in order of completion, within limits::kOutcomesKept and
+// kOutcomeBytesKept, and at once when all their sessions have ended.
 #pragma once
 
-#include <compare>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "daemon/core/participation.h"
+#include "daemon/core/sessions.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
-
-struct MeetingKey {
-  enum class Kind : std::uint8_t { barrier, exchange };
-
-  Kind kind = Kind::barrier;
-  std::string group;
-  std::uint64_t generation = 0;
-  std::uint64_t sequence = 0;
-
-  auto operator<=>(const MeetingKey&) const = default;
-};
 
 /// `barrier "epoch" (generation 2, sequence 7)`, for error texts.
 std::string describe(const MeetingKey& key);
@@ -67,13 +58,17 @@ struct Meeting {
   TimePoint first_arrival;
   bool complete = false;  ///< it has its outcome
   std::optional<Failure> broken;
-  Revision revision = 0;            ///< of its newest change
-  std::vector<SessionId> sessions;  ///< by rank, once complete
+  Revision revision = 0;  ///< of its newest change
+  CohortRef cohort;       ///< once complete
   std::shared_ptr<const Bytes> result;
   std::vector<std::pair<std::size_t, std::size_t>> slices;  ///< of result, by rank
-  std::size_t departed = 0;  ///< ranks whose sessions said goodbye since
+  std::set<SessionId> absent;  ///< once all have arrived: whose connection it waits for
 
   std::vector<Rank> missing() const;
+  /// The session that is this rank, if one has arrived.
+  const SessionId* holder(Rank rank) const;
+  /// The sessions that have arrived, by rank.
+  std::vector<std::pair<Rank, SessionId>> arrived() const;
   /// The rank in `world` of one of those who meet.
   Rank in_world(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
   std::size_t bytes() const;
@@ -81,24 +76,43 @@ struct Meeting {
 
 class Meetings {
  public:
-  /// Rank arrives. Appends rows; on the last arrival the meeting is complete as of `revision`.
-  /// A repeat by the same session changes nothing. Fails with size_mismatch, rank_taken,
-  /// invalid_argument or quota_exceeded, and then nothing has changed.
+  /// Rank arrives. Appends rows; with the last arrival the meeting is complete as of `revision` if
+  /// it is bound to a world or all who arrived are connected. A repeat by the same session changes
+  /// nothing. Fails with size_mismatch, rank_taken, invalid_argument or quota_exceeded, and then
+  /// nothing has changed.
   Result<const Meeting*> arrive(const MeetingKey& key, Rank rank, Arrival arrival,
-                                Revision revision, TimePoint now, std::vector<Row>& rows);
+                                const Sessions& sessions, Revision revision, TimePoint now,
+                                std::vector<Row>& rows);
+
+  /// A session is connected again, or is not any more. Those that waited only for its connection
+  /// are complete.
+  std::vector<MeetingKey> returned(const SessionId& session, Revision revision,
+                                   std::vector<Row>& rows);
+  void went(const SessionId& session);
 
   const Meeting* find(const MeetingKey& key) const;
+  const Participation& participation() const { return participation_; }
+
+  /// Whether an arrival names the world size, shape, root and participants of the earlier ones.
+  Result<void> check_same(const MeetingKey& key, Rank rank, const Arrival& arrival) const;
 
   /// Gives a meeting that is not complete this outcome, for all who came and all who will.
   void fail(const MeetingKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
 
+  /// Removes a meeting with its arrivals or its outcome.
+  void drop(const MeetingKey& key, std::vector<Row>& rows);
+
   /// Those that are not complete and bound to this world.
   std::vector<MeetingKey> of_world(const std::string& world) const;
+  /// Those of its series that are not complete.
+  std::vector<MeetingKey> unfinished_like(const MeetingKey& key) const;
+  /// The highest sequence of its series.
+  std::uint64_t newest_sequence(const MeetingKey& key) const;
 
   /// Another meeting than `here` where the session has arrived and still waits.
   const MeetingKey* elsewhere(const SessionId& session, const MeetingKey& here) const;
 
-  /// A session said goodbye: it withdraws from meetings that are not complete.
+  /// A session has ended: it withdraws from meetings that are not complete.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
 
   /// Nobody who could be told is left: no launch inherits the time-outs of the one before.
@@ -106,27 +120,31 @@ class Meetings {
 
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
   Result<void> restore(const Row& row);
-  /// After the last row: rebuilds the results of completed exchanges.
+  /// After the last row: rebuilds the results of completed exchanges. Nobody is connected.
   Result<void> resume(TimePoint now);
 
   /// The revision of the newest outcome.
   Revision newest() const {
     return completed_.empty() ? 0 : meetings_.at(completed_.back()).revision;
   }
-  std::size_t pending() const { return meetings_.size() - completed_.size(); }
-  /// Who has arrived somewhere, in no order; when they end, leave() must be called.
-  std::vector<SessionId> sessions() const;
+  std::size_t pending() const { return unfinished_.size(); }
 
  private:
+  Meeting& begin(const MeetingKey& key, const Arrival& arrival, TimePoint now);
   void finish(const MeetingKey& key, Meeting& meeting);
+  void release(const MeetingKey& key, Meeting& meeting, Revision revision, std::vector<Row>& rows);
+  CohortRef like(const MeetingKey& key) const;
   static void erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows);
   static void erase_arrivals(const MeetingKey& key, const Meeting& meeting, std::vector<Row>& rows);
   void forget(const MeetingKey& key, std::vector<Row>& rows);
-  void forget_old(std::vector<Row>& rows);
+  void forget_old(Revision since, std::vector<Row>& rows);
+  Result<void> restore_outcome(const MeetingKey& key, const Row& row);
+  Result<void> restore_arrival(const MeetingKey& key, std::uint64_t rank, const Row& row);
 
   std::map<MeetingKey, Meeting> meetings_;
-  // As how many ranks.
-  std::unordered_map<SessionId, std::map<MeetingKey, std::size_t>, SessionIdHash> by_session_;
+  Participation participation_;
+  std::set<MeetingKey> unfinished_;
+  std::set<MeetingKey> waiting_;      // of these, all have arrived and some are absent
   std::deque<MeetingKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;

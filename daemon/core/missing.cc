@@ -14,6 +14,12 @@ namespace {
 constexpr std::size_t kRanksDescribed = 8;
 constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
+/// Whether nobody is released with this arrival, since its session has no connection.
+bool is_absent(const Arrival& arrival, const Sessions& sessions) {
+  const Session* session = sessions.find(arrival.session);
+  return arrival.world.empty() && (session == nullptr || !session->connected);
+}
+
 }  // namespace
 
 MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
@@ -29,7 +35,8 @@ MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
     if (missing.cause == MissingRank::Cause::dead) session = nullptr;
   } else {
-    id = everybody.sessions.id_of_rank(rank);
+    id = meeting.holder(rank);
+    if (id == nullptr) id = everybody.sessions.id_of_rank(rank);
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
   }
   missing.rank = rank;
@@ -38,8 +45,9 @@ MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
   missing.pid = session->pid;
   missing.silent_for = everybody.now - everybody.sessions.last_heard(*session);
   missing.cause = MissingRank::Cause::not_arrived;
+  const bool has_arrived = world == nullptr && meeting.holder(rank) != nullptr;
   if (!session->connected) {
-    missing.cause = MissingRank::Cause::disconnected;
+    missing.cause = has_arrived ? MissingRank::Cause::absent : MissingRank::Cause::disconnected;
   } else if (missing.silent_for > kSilent) {
     missing.cause = MissingRank::Cause::silent;
   } else if (const MeetingKey* other = everybody.meetings.elsewhere(*id, key)) {
@@ -53,12 +61,16 @@ std::string sentence(const MissingRank& missing) {
   using Cause = MissingRank::Cause;
   const std::string rank = "rank " + std::to_string(missing.rank);
   if (missing.cause == Cause::never_connected) return rank + " never connected";
+  if (missing.cause == Cause::absent && missing.host.empty()) {
+    return rank + " has arrived, but has not come back since the daemon loaded the job";
+  }
   const std::string who = rank + " on host " + printable(missing.host, limits::kNameBytes) +
                           " (pid " + std::to_string(missing.pid) + ")";
   const std::string doing = printable(missing.doing, limits::kReasonBytes);
   if (missing.cause == Cause::dead) return who + " is gone: " + doing;
   std::string state = " is connected but has not arrived";
   if (missing.cause == Cause::disconnected) state = " is disconnected";
+  if (missing.cause == Cause::absent) state = " has arrived, but is disconnected";
   if (missing.cause == Cause::silent) state = " is connected but silent";
   if (missing.cause == Cause::elsewhere) state = " waits elsewhere, at " + doing;
   if (missing.cause != Cause::elsewhere && !doing.empty()) state += ", in " + doing;
@@ -67,7 +79,11 @@ std::string sentence(const MissingRank& missing) {
 
 Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
                       const Everybody& everybody) {
-  const std::vector<Rank> ranks = meeting.missing();
+  std::vector<Rank> ranks = meeting.missing();
+  for (const auto& [rank, arrival] : meeting.arrivals) {
+    if (is_absent(arrival, everybody.sessions)) ranks.push_back(rank);
+  }
+  std::ranges::sort(ranks);
   Failure result = failure(Code::timed_out, describe(key) + " timed out after " + human(timeout) +
                                                 ": " + std::to_string(ranks.size()) + " of " +
                                                 std::to_string(meeting.world_size) +

@@ -26,6 +26,11 @@ enum class Planted {
   no_restart_grace,     ///< after a restart members are lost before they can come back
   silence_forgotten,    ///< a silent member is never lost
   member_row_lost,      ///< a member is not stored
+  dead_arrival_counts,  ///< a barrier is released though somebody who arrived has no connection
+  away_is_gone,         ///< a session that lost its connection is taken for dead at once
+  early_after_restart,  ///< after a restart sessions are taken for dead before they can come back
+  replaced_goes_on,     ///< a session whose rank was given to another may come back
+  old_failure_told,     ///< a new launch fails with the time-out of the one before
 };
 
 #ifdef C10DD_PLANTED

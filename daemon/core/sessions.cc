@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"
@@ -16,11 +17,6 @@ struct SessionRow {
   Revision since = 0;
 };
 BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since))
-
-struct ExpiredRow {
-  Revision revision = 0;
-};
-BOOST_DESCRIBE_STRUCT(ExpiredRow, (), (revision))
 
 namespace {
 
@@ -36,7 +32,15 @@ Bytes call_key(char kind, const SessionId& id, std::uint64_t sequence) {
 // ---- coming and going --------------------------------------------------------------------------
 
 Result<void> Sessions::check_open(const Hello& hello) const {
-  if (expired_.contains(hello.session)) {
+  const auto ended = ended_.find(hello.session);
+  const bool replaced = ended != ended_.end() && ended->second.ending == Ending::replaced;
+  if (replaced && planted(Planted::replaced_goes_on)) return {};
+  if (replaced) {
+    return failure(Code::session_replaced,
+                   "this session has ended: it had no connection, and a process that was started "
+                   "again has taken its rank at a barrier or exchange; end this process, too");
+  }
+  if (ended != ended_.end()) {
     return failure(Code::session_expired,
                    "this session has ended: it had no connection for longer than it may; requests "
                    "without an answer may or may not have been applied; open a new session");
@@ -55,8 +59,8 @@ std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
   return detached_.begin()->second;
 }
 
-Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint now,
-                        std::vector<Row>& rows) {
+Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision revision,
+                        TimePoint now, std::vector<Row>& rows) {
   Session& session = entry(hello.session);
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
@@ -67,6 +71,9 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, TimePoint 
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
+  // A client that has seen this state may have opened the session before the job was loaded.
+  if (!session.seen) session.since = hello.seen.incarnation == 0 ? revision : hello.opened;
+  session.seen = true;
   session.host = hello.host;
   session.pid = hello.pid;
   session.rank = hello.rank;
@@ -112,13 +119,26 @@ void Sessions::disconnect(const SessionId& id, TimePoint now) {
   detached_.emplace(session->ends, id);
 }
 
-void Sessions::close(const SessionId& id, bool remembered, Revision revision,
+Presence Sessions::presence(const SessionId& id, TimePoint now) const {
+  const Session* session = find(id);
+  if (session == nullptr) return Presence::gone;
+  if (session->connected) return Presence::present;
+  return now < gone_at(*session) ? Presence::away : Presence::gone;
+}
+
+TimePoint Sessions::gone_at(const Session& session) const {
+  if (planted(Planted::away_is_gone)) return session.last_seen;
+  const bool soon = session.seen || planted(Planted::early_after_restart);
+  return session.last_seen + (soon ? Duration(limits::kAbsence) : Duration(limits::kRestartGrace));
+}
+
+void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,
                      std::vector<Row>& rows) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   Session& session = it->second;
   C10DD_ASSERT(session.claims.empty());
-  if (remembered) remember(id, revision, rows);
+  if (remembered || ending == Ending::replaced) remember(id, ending, revision, rows);
   acknowledge(id, session, ~std::uint64_t{0});
   for (Row& row : take_garbage()) rows.push_back(std::move(row));
   if (session.kept_since > 0) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
@@ -132,14 +152,16 @@ void Sessions::close(const SessionId& id, bool remembered, Revision revision,
   sessions_.erase(it);
 }
 
-void Sessions::remember(const SessionId& id, Revision revision, std::vector<Row>& rows) {
-  expired_[id] = revision;
-  expired_by_age_.emplace(revision, id);
-  rows.push_back({Row::Kind::put, session_key('x', id), wire::encode(ExpiredRow{revision})});
-  while (expired_.size() > limits::kExpiredKept) {
-    const SessionId oldest = expired_by_age_.begin()->second;
-    expired_by_age_.erase(expired_by_age_.begin());
-    expired_.erase(oldest);
+void Sessions::remember(const SessionId& id, Ending ending, Revision revision,
+                        std::vector<Row>& rows) {
+  ended_[id] = {revision, ending};
+  ended_by_age_.emplace(revision, id);
+  rows.push_back({Row::Kind::put, session_key('x', id),
+                  wire::encode(EndedRow{revision, ending == Ending::replaced})});
+  while (ended_.size() > limits::kExpiredKept) {
+    const SessionId oldest = ended_by_age_.begin()->second;
+    ended_by_age_.erase(ended_by_age_.begin());
+    ended_.erase(oldest);
     rows.push_back({Row::Kind::erase, session_key('x', oldest), {}});
   }
 }
@@ -260,10 +282,10 @@ Result<void> Sessions::restore(const Row& row) {
   RowKeyReader key(row.key);
   const std::uint64_t high = key.number();
   const SessionId id{high, key.number()};
-  const Result<ExpiredRow> value = wire::decode<ExpiredRow>(row.value);
+  const Result<EndedRow> value = wire::decode<EndedRow>(row.value);
   if (!key.complete() || !value) return failure(Code::malformed, "damaged row of an old session");
-  expired_[id] = value->revision;
-  expired_by_age_.emplace(value->revision, id);
+  ended_[id] = {value->revision, value->replaced ? Ending::replaced : Ending::expired};
+  ended_by_age_.emplace(value->revision, id);
   return {};
 }
 

@@ -32,6 +32,13 @@ struct Claim {
 };
 BOOST_DESCRIBE_STRUCT(Claim, (), (queue, item_revision, item_index, fingerprint, revision))
 
+/// Whether a session has a connection, may have one again soon, or is taken for dead.
+enum class Presence : std::uint8_t { present, away, gone };
+
+/// How a session ends: by its own goodbye, for want of a connection, or since another launch has
+/// taken its place.
+enum class Ending : std::uint8_t { goodbye, expired, replaced };
+
 struct Session {
   std::string host;
   std::uint64_t pid = 0;
@@ -40,6 +47,8 @@ struct Session {
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint last_seen;           ///< of its own requests; see Sessions::heard
   TimePoint ends;                ///< unless connected
+  bool seen = false;             ///< it was connected since the job was loaded
+  Revision since = 0;            ///< of the job when it was opened, as far as is known
   Duration expiry{0};            ///< how long after the last connection it ends
   Revision kept_since = 0;       ///< of its row; 0: it has none
   std::uint64_t acked_below = 0;
@@ -47,18 +56,26 @@ struct Session {
   std::map<std::uint64_t, Claim> claims;
 };
 
+/// The value of the row of a session that is known to have ended.
+struct EndedRow {
+  Revision revision = 0;
+  bool replaced = false;
+};
+BOOST_DESCRIBE_STRUCT(EndedRow, (), (revision, replaced))
+
 class Sessions {
  public:
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
   Sessions(Sessions&&) = default;  // not copied: index_ points to what sessions_ holds
 
-  /// session_expired for one that has ended; quota_exceeded when there are too many and none can
-  /// be given up, see surplus().
+  /// session_expired or session_replaced for one that has ended; quota_exceeded when there are too
+  /// many and none can be given up, see surplus().
   Result<void> check_open(const Hello& hello) const;
   /// The session to give up before this one is opened: the one that would end next.
   std::optional<SessionId> surplus(const Hello& hello) const;
-  /// Opens or re-opens. How long it will outlive its connection; a row if its kept one said else.
-  Duration open(const Hello& hello, std::uint64_t connection, TimePoint now,
+  /// Opens or re-opens, in a job of this revision. How long it will outlive its connection; a row
+  /// if its kept one said else.
+  Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
@@ -87,9 +104,16 @@ class Sessions {
 
   void disconnect(const SessionId& id, TimePoint now);
 
+  /// A session that is not known is gone.
+  Presence presence(const SessionId& id, TimePoint now) const;
+  /// When a session without a connection is gone: limits::kAbsence after it was lost, or, if it was
+  /// not seen since the job was loaded, limits::kRestartGrace after that.
+  TimePoint gone_at(const Session& session) const;
+
   /// Ends a session for good; its rows go, its claims are gone before. Remembered, it is told so if
-  /// it comes back, and a late retry is not taken for a first try.
-  void close(const SessionId& id, bool remembered, Revision revision, std::vector<Row>& rows);
+  /// it comes back, and a late retry is not taken for a first try. One that was replaced always is.
+  void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
+             std::vector<Row>& rows);
 
   /// At most `limit` sessions whose time without a connection is over.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
@@ -124,7 +148,7 @@ class Sessions {
   void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void release(const StoredReply& reply);
-  void remember(const SessionId& id, Revision revision, std::vector<Row>& rows);
+  void remember(const SessionId& id, Ending ending, Revision revision, std::vector<Row>& rows);
   void leave_rank(const SessionId& id, const Session& session);
   void leave_connection(const Session& session);
   Result<void> restore_kept(const Row& row);
@@ -139,8 +163,12 @@ class Sessions {
   };
   std::unordered_map<std::uint64_t, Line> lines_;       // by connection; looked up only
   std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
-  std::map<SessionId, Revision> expired_;
-  std::set<std::pair<Revision, SessionId>> expired_by_age_;
+  struct Ended {
+    Revision revision = 0;
+    Ending ending = Ending::expired;
+  };
+  std::map<SessionId, Ended> ended_;
+  std::set<std::pair<Revision, SessionId>> ended_by_age_;
   ReplyRows replies_;
   std::vector<Row> garbage_;
   std::size_t connected_ = 0;

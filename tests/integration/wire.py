@@ -13,7 +13,8 @@ CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "i
          "rank_taken", "sequence_reused", "window_exceeded", "session_unknown",
          "session_superseded", "state_rolled_back", "stale_generation", "outcome_unknown",
          "not_owner", "unavailable", "aborted", "permission_denied", "unsupported", "closed",
-         "internal", "session_expired", "compacted", "disk_full"]
+         "internal", "session_expired", "compacted", "disk_full",
+         "session_replaced"]
 
 
 def text(value):

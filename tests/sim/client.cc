@@ -47,6 +47,7 @@ std::uint64_t Client::ask(Request request) {
   Op op;
   op.client = identity_.number;
   op.job = identity_.job;
+  op.launch = team_->launch;
   op.request = request;
   op.invoked = world_.next_order();
   op.invoked_at = world_.now();
@@ -123,6 +124,12 @@ void Client::partition(Duration how_long) {
   link_->cut(Link::client);
   if (world_.random.chance(50)) link_->cut(Link::daemon);
   world_.after(how_long, [link = link_] { link->heal(); });
+}
+
+void Client::cut_off(Duration how_long) {
+  records_.cut_off.insert(identity_.number);
+  if (link_) link_->reset();
+  partition(how_long);
 }
 
 void Client::end_turn() {

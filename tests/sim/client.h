@@ -30,6 +30,8 @@ class Client final : public Process, public Endpoint {
   void on_bytes(const LinkRef& link, std::string bytes) override;
   void on_closed(const LinkRef& link) override;
   void kill() override;
+  /// Its connection is lost, and it reaches nobody for a while.
+  void cut_off(Duration how_long);
   /// The machine is gone, and nobody is told.
   void vanish();
 

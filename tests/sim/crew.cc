@@ -92,7 +92,7 @@ std::optional<Request> CrewMember::meeting(Kind kind) {
     return Barrier{name, generation_, turn.sequence,       rank,
                    size, patience,    std::string(kGroup), participants};
   }
-  const std::vector<Bytes> parts{exchange_part(generation_, turn.sequence, rank, 0)};
+  const std::vector<Bytes> parts{exchange_part(0, generation_, turn.sequence, rank, 0)};
   return Exchange{name,     generation_, turn.sequence,       rank, size, Shape::all, 0, parts,
                   patience, 0,           std::string(kGroup), {}};
 }

@@ -129,7 +129,8 @@ void Daemon::attach(const SlotRef& slot, const ConnectionRef& connection, std::u
     on_open(slot);
   } else {
     const Failure reason = effects.replies.front().answer.error();
-    facts.ended = facts.ended || reason.code == Code::session_expired;
+    facts.replaced = facts.replaced || reason.code == Code::session_replaced;
+    facts.ended = facts.ended || facts.replaced || reason.code == Code::session_expired;
     if (reason.code == Code::session_expired && records_.takeovers == 0 &&
         facts.longest_away(world_.now()) < swarm_.session_expiry * 94 / 100) {
       world_.violated("lives", "a session has expired that was not away long enough");

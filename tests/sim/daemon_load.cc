@@ -80,6 +80,7 @@ void Daemon::loaded(const SlotRef& slot, Result<void> good) {
     slot->serving = true;
     records_.jobs[slot->name] = slot->number;
     ++records_.loads[slot->name];
+    records_.loaded_at[slot->name].push_back(world_.now());
     world_.note("job.loaded", slot->number, slot->handed_over);
   } else if (good.error().code == Code::malformed) {
     world_.violated("restore", slot->name + ": " + good.error().detail);

@@ -17,6 +17,12 @@ bool session_lost(const Records& records, std::uint32_t client) {
   return false;
 }
 
+bool was_replaced(const Records& records, std::uint32_t client) {
+  return std::ranges::any_of(records.sessions, [&](const auto& entry) {
+    return entry.second.client == client && entry.second.replaced;
+  });
+}
+
 /// The generation that the request names: of a bound meeting, a report, a leave, a list.
 std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
   if (const auto* barrier = std::get_if<Barrier>(&request)) {
@@ -63,9 +69,11 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
       return generation_was_over(records, op, logs);
     case Code::quota_exceeded:
       return std::holds_alternative<Notify>(op.request);
-    case Code::rank_taken:  // it arrived in its session before
+    case Code::session_replaced:
+      return was_replaced(records, op.client);
+    case Code::rank_taken:  // it arrived in its session before, or another process has its rank
     case Code::size_mismatch:
-      return session_lost(records, op.client);
+      return op.launch > 0 || session_lost(records, op.client);
     default:
       return false;
   }
@@ -84,7 +92,7 @@ Judgement judge_errors(const Records& records) {
 Judgement judge(const Records& records, std::uint64_t* undecided) {
   using Judge = Judgement (*)(const Records&);
   for (const Judge one : {judge_errors, judge_meetings, judge_generations, judge_losses,
-                          judge_queues, judge_watches}) {
+                          judge_queues, judge_watches, judge_launches}) {
     if (auto bad = one(records)) return bad;
   }
   if (auto bad = judge_keys(records, undecided)) return bad;

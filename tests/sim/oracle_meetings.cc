@@ -16,14 +16,15 @@ struct Meeting {
   std::uint32_t world_size = 0;
   std::map<Rank, std::uint64_t> first_call;  ///< order
   std::vector<const Op*> calls;
+  bool strangers = false;  ///< one of an earlier launch, which is alive, may have its rank
   std::uint64_t first_release = kNever;  ///< order of the first good answer
   std::uint64_t over = kNever;           ///< of the first answer that says its generation is over
 };
 
-std::vector<Bytes> parts_expected(const Exchange& exchange) {
+std::vector<Bytes> parts_expected(const Exchange& exchange, std::uint64_t launch) {
   std::vector<Bytes> parts;
   const auto part = [&](Rank giver, Rank taker) {
-    parts.push_back(exchange_part(exchange.generation, exchange.sequence, giver, taker));
+    parts.push_back(exchange_part(launch, exchange.generation, exchange.sequence, giver, taker));
   };
   const bool gets = exchange.shape == Shape::all || exchange.rank == exchange.root;
   for (Rank giver = 0; giver < exchange.world_size; ++giver) {
@@ -54,6 +55,13 @@ bool may_be_forgotten(const Records& records, const Meeting& meeting) {
     const bool over = it != records.sessions.end() && (it->second.ended || it->second.said_goodbye);
     return over || records.dead_clients.contains(op->client);
   });
+}
+
+/// A time-out that is no outcome: the daemon was away, or somebody else may have the rank.
+bool is_of_one_call(const Op& op) {
+  const std::string& detail = op.answer->error().detail;
+  return detail.find("the daemon at") != std::string::npos ||
+         detail.find("it is given up after") != std::string::npos;
 }
 
 /// One outcome for all: released, or broken for one reason.
@@ -87,8 +95,9 @@ Judgement judge_bound(const Meeting& meeting) {
   return std::nullopt;
 }
 
-Judgement judge_meeting(const Meeting& meeting) {
+Judgement judge_meeting(const Records& records, const Meeting& meeting) {
   for (const Op* op : meeting.calls) {
+    if (records.cut_off.contains(op->client)) continue;  // it may be released with a later launch
     if (op->good()) {
       if (meeting.first_call.size() < meeting.world_size) {
         return Violation{"meetings", describe(*op) + ": released, but only " +
@@ -101,11 +110,12 @@ Judgement judge_meeting(const Meeting& meeting) {
                                          std::to_string(rank) + " called"};
       }
       const auto* exchange = std::get_if<Exchange>(&op->request);
-      if (exchange != nullptr && parts_told(*op) != parts_expected(*exchange)) {
+      if (exchange != nullptr && !meeting.strangers &&
+          parts_told(*op) != parts_expected(*exchange, op->launch)) {
         return Violation{"meetings", describe(*op) + ": wrong parts"};
       }
     } else if (op->code() == Code::timed_out && op->invoked > meeting.first_release &&
-               op->answer->error().detail.find("the daemon at") == std::string::npos) {
+               !is_of_one_call(*op) && !(op->launch > 0 && may_be_forgotten(records, meeting))) {
       return Violation{"meetings", describe(*op) + ": timed out after another was released"};
     }
   }
@@ -152,12 +162,13 @@ class Endings {
 }  // namespace
 
 Judgement judge_meetings(const Records& records) {
-  using Key = std::tuple<std::string, std::string, bool, std::uint64_t, std::uint64_t>;
+  using Key =
+      std::tuple<std::string, std::uint64_t, std::string, bool, std::uint64_t, std::uint64_t>;
   std::map<Key, Meeting> meetings;
   const Endings endings(records);
   const auto add = [&](const Op& op, const auto& request, bool exchange) {
-    Meeting& meeting =
-        meetings[{op.job, request.group, exchange, request.generation, request.sequence}];
+    Meeting& meeting = meetings[{op.job, op.launch, request.group, exchange, request.generation,
+                                 request.sequence}];
     meeting.world_size = request.world_size;
     if (!request.world.empty()) {
       meeting.over = endings.of(op.job, request.world, request.generation);
@@ -170,8 +181,26 @@ Judgement judge_meetings(const Records& records) {
     if (const auto* barrier = std::get_if<Barrier>(&op.request)) add(op, *barrier, false);
     if (const auto* exchange = std::get_if<Exchange>(&op.request)) add(op, *exchange, true);
   }
+  for (const Op& op : records.ops) {
+    if (!records.cut_off.contains(op.client)) continue;
+    const auto visit = [&](const auto& request, bool exchange) {
+      for (auto& [key, meeting] : meetings) {
+        const auto& [job, launch, group, kind, generation, sequence] = key;
+        const bool same = job == op.job && launch > op.launch && group == request.group &&
+                          kind == exchange && generation == request.generation &&
+                          sequence == request.sequence && meeting.world_size == request.world_size;
+        if (!same) continue;
+        meeting.strangers = true;
+        std::uint64_t& first =
+            meeting.first_call.try_emplace(request.rank, op.invoked).first->second;
+        first = std::min(first, op.invoked);
+      }
+    };
+    if (const auto* barrier = std::get_if<Barrier>(&op.request)) visit(*barrier, false);
+    if (const auto* exchange = std::get_if<Exchange>(&op.request)) visit(*exchange, true);
+  }
   for (const auto& [key, meeting] : meetings) {
-    if (auto bad = judge_meeting(meeting)) return bad;
+    if (auto bad = judge_meeting(records, meeting)) return bad;
     if (auto bad = judge_outcome(records, meeting)) return bad;
     if (auto bad = judge_bound(meeting)) return bad;
   }

@@ -43,6 +43,9 @@ Judgement judge_losses(const Records& records);
 /// Keys end when their time or their session is over, not before (O7).
 Judgement judge_lives(const Records& records);
 
+/// A launch takes the place of one that is gone, which does nothing more and is not heard of (O14).
+Judgement judge_launches(const Records& records);
+
 /// No error that nothing explains (O13).
 Judgement judge_errors(const Records& records);
 

@@ -2,6 +2,8 @@
 // Each oracle accepts a run that kept its promise and refuses one that broke it.
 #include <gtest/gtest.h>
 
+#include "daemon/core/meetings.h"
+#include "daemon/core/row_key.h"
 #include "tests/sim/story.h"
 #include "tests/sim/workload.h"
 
@@ -180,12 +182,12 @@ TEST(Oracles, AnExchangeBringsTheRightParts) {
     Bytes list;
     wire::Writer(list).put(parts);
     const auto owner = std::make_shared<const Bytes>(list);
-    run.call(Exchange{"team", 0, 0, 0, 1, Shape::all, 0, {exchange_part(0, 0, 0, 0)}, {}, 0}, 10,
+    run.call(Exchange{"team", 0, 0, 0, 1, Shape::all, 0, {exchange_part(0, 0, 0, 0, 0)}, {}, 0}, 10,
              20, told(Exchanged{0, list.size(), {owner, 0, list.size()}}));
     return oracle(judge_meetings(run.records));
   };
-  EXPECT_EQ(judged({exchange_part(0, 0, 0, 0)}), "fine");
-  EXPECT_EQ(judged({exchange_part(0, 0, 1, 0)}), "meetings");
+  EXPECT_EQ(judged({exchange_part(0, 0, 0, 0, 0)}), "fine");
+  EXPECT_EQ(judged({exchange_part(0, 0, 0, 1, 0)}), "meetings");
   EXPECT_EQ(judged({}), "meetings");
 }
 
@@ -201,6 +203,58 @@ TEST(Oracles, KeysLiveAsLongAsTheyShould) {
   EXPECT_EQ(oracle(judge_lives(late.records)), "fine");
   run.records.drained = true;  // and it is still there
   EXPECT_EQ(oracle(judge_lives(run.records)), "lives");
+}
+
+Row replaced_row(Revision revision) {
+  return {Row::Kind::put, core::RowKey('x').number(kSession.high).number(kSession.low).take(),
+          wire::encode(core::EndedRow{revision, true})};
+}
+TimePoint second(std::int64_t n) { return TimePoint(std::chrono::seconds(n)); }
+
+TEST(Oracles, WhoseRankIsTakenWasGoneForLongEnough) {
+  const auto judged = [](std::int64_t loaded, std::int64_t lost) {
+    Story run;
+    run.records.loaded_at["job"] = {second(1), second(loaded)};
+    run.records.sessions[kSession].presence = {{second(2), true}, {second(lost), false}};
+    run.durable({replaced_row(1)}, 20, false);
+    return oracle(judge_launches(run.records));
+  };
+  EXPECT_EQ(judged(1, 17), "fine");
+  EXPECT_EQ(judged(1, 19), "launches");
+  EXPECT_EQ(judged(9, 8), "fine");
+  EXPECT_EQ(judged(12, 8), "launches") << "it had no time to come back after the restart";
+}
+
+TEST(Oracles, WhoseRankIsTakenDoesNothingMore) {
+  Story run;
+  run.records.loaded_at["job"] = {second(1)};
+  run.records.sessions[kSession].presence = {{second(2), true}, {second(10), false}};
+  run.durable({replaced_row(1)}, 20, false);
+  EXPECT_EQ(oracle(judge_launches(run.records)), "fine");
+  run.call(Get{"s0", {}}, 30, 39, told(Value{"a", 1}));
+  EXPECT_EQ(oracle(judge_launches(run.records)), "launches");
+}
+
+TEST(Oracles, NoLaunchFailsAsTheOneBeforeDid) {
+  const auto judged = [](bool arrived_is_here) {
+    Story run;
+    const SessionId before{8, 8};
+    Failure reason = failure(Code::timed_out, "1 of 2 ranks missing");
+    reason.recorded = true;
+    const core::Outcome outcome{{before, {}}, Shape::all, 0, 1, reason};
+    run.call(Barrier{"team", 0, 0, 0, 2, {}}, 5, 9, Answer(reason)).launch = 1;
+    run.records.ops.back().client = 2;
+    run.records.sessions[before].client = 2;
+    run.records.sessions[before].presence = {{second(1), true}, {second(12), arrived_is_here}};
+    run.durable({{Row::Kind::put, core::RowKey('o').take(), wire::encode(outcome)}}, 10, false);
+    Op& late = run.call(Barrier{"team", 0, 0, 1, 2, {}}, 30, 39, Answer(reason));
+    late.launch = 2;
+    late.invoked_at = second(30);
+    late.answered_at = second(39);
+    return oracle(judge_launches(run.records));
+  };
+  EXPECT_EQ(judged(true), "fine");
+  EXPECT_EQ(judged(false), "launches");
 }
 
 TEST(Oracles, ErrorsHaveReasons) {

@@ -20,6 +20,7 @@ bool Op::open_ended() const {
     case Code::timed_out:
     case Code::outcome_unknown:
     case Code::session_expired:
+    case Code::session_replaced:
     case Code::closed:
     case Code::unavailable:
     case Code::not_owner:

@@ -20,6 +20,7 @@ namespace c10dd::sim {
 struct Op {
   std::uint32_t client = 0;  ///< number of the process
   std::string job;
+  std::uint64_t launch = 0;    ///< of the job that the process belongs to; see Team
   SessionId session;           ///< its name on the wire, with the next
   std::uint64_t sequence = 0;  ///< 0: it was never sent
   Request request;
@@ -57,6 +58,7 @@ struct SessionFacts {
   std::uint32_t client = 0;
   bool said_goodbye = false;
   bool ended = false;                                ///< the daemon said so
+  bool replaced = false;                             ///< likewise, and another has its rank
   std::vector<std::pair<TimePoint, bool>> presence;  ///< connected or not, from when on
 
   void is_here(TimePoint now, bool here) { presence.emplace_back(now, here); }
@@ -89,12 +91,14 @@ class Records {
   std::map<std::string, JobNumber> jobs;
   std::map<SessionId, SessionFacts> sessions;
   std::set<std::uint32_t> dead_clients;
+  std::set<std::uint32_t> cut_off;  ///< clients that were alive when their job started again
   Duration session_expiry{0};
   unsigned takeovers = 0;
   bool small_history = false;  ///< the daemon keeps few changes for watches
   bool drained = false;        ///< the run came to its end: sessions over, queues emptied
   std::map<std::string, Revision> rolled_back_to;
   std::map<std::string, unsigned> loads;  ///< how often a daemon began to serve the job
+  std::map<std::string, std::vector<TimePoint>> loaded_at;  ///< and when
 
   /// A job did something under this epoch; nothing is durable yet.
   void did(JobNumber job, Epoch epoch, Step step) {

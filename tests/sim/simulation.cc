@@ -54,6 +54,7 @@ void Simulation::start_clients() {
     const std::string job = "job" + std::to_string(1 + i % swarm_.jobs);
     std::shared_ptr<Team>& team = teams_[job];
     if (!team) team = std::make_shared<Team>();
+    if (swarm_.relaunch) team->launch = 1;
     team->members.push_back(processes_ + 1);
     add_client(job, calls_each_);
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ class Simulation {
   void inject();
   void inject(Fault fault);
   void replace(const std::shared_ptr<Client>& client);
+  void relaunch(const std::string& job);
+  void start_launch(const std::string& job, unsigned calls);
   void start_daemon();
   void start_again();
   void drain();
@@ -79,7 +82,9 @@ class Simulation {
   std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still name them
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
+  std::vector<std::shared_ptr<Client>> doomed_;  ///< of these, whose job starts again
   std::map<std::string, std::shared_ptr<Team>> teams_;
+  std::map<std::string, std::shared_ptr<Team>> relaunching_;  ///< by job, who will start it again
   std::uint64_t daemons_ = 0;
   std::uint32_t processes_ = 0;
   unsigned calls_each_ = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Faults: one now and then, of the kinds that the seed allows, while clients are busy.
 #include <algorithm>
+#include <numeric>
 
 #include "tests/sim/simulation.h"
 
@@ -54,6 +55,7 @@ void Simulation::inject(Fault fault) {
   ++report_.faults[static_cast<std::size_t>(fault)];
   const std::vector<LinkRef> links = network_.links();
   const LinkRef link = links.empty() ? nullptr : links[random.below(links.size())];
+  if (clients_.empty()) return;  // about to start again
   const std::shared_ptr<Client> client = random.pick(clients_);
   switch (fault) {
     case Fault::kill:
@@ -97,6 +99,7 @@ void Simulation::inject(Fault fault) {
     case Fault::refuse:
       return network_.refuse_for(random.skewed(milliseconds(10), seconds(5)));
     case Fault::client_death:
+      if (swarm_.relaunch && random.chance(75)) return relaunch(client->identity().job);
       if (swarm_.crew && random.chance(50)) client->vanish();
       client->kill();
       return replace(client);
@@ -107,6 +110,48 @@ void Simulation::inject(Fault fault) {
     case Fault::client_pause:
       return client->pause(random.skewed(milliseconds(10), seconds(8)));
   }
+}
+
+/// All processes of a job die, some a little later than others; then it starts again. Sometimes one
+/// does not die: it is out of reach until long after, and was gone for the daemon before the others
+/// came (which a daemon that is killed meanwhile could not know).
+void Simulation::relaunch(const std::string& job) {
+  if (relaunching_.contains(job)) return;
+  const auto next = std::make_shared<Team>();
+  next->launch = teams_[job]->launch + 1;
+  next->members.resize(world_.random.chance(80) ? teams_[job]->members.size()
+                                                : 2 + world_.random.below(3));
+  relaunching_[job] = next;
+  Duration last{0};
+  const bool one_lives = !swarm_.has(Fault::kill) && world_.random.chance(40);
+  if (one_lives) {
+    const std::shared_ptr<Client> lives = clients_.back();
+    clients_.pop_back();
+    old_clients_.push_back(lives);
+    doomed_.push_back(lives);
+    lives->cut_off(world_.random.between(seconds(8), seconds(20)));
+    world_.after(seconds(30), [lives] { lives->kill(); });
+    last = seconds(3);
+  }
+  for (const std::shared_ptr<Client>& client : std::exchange(clients_, {})) {
+    old_clients_.push_back(client);
+    doomed_.push_back(client);
+    const Duration later =
+        world_.random.chance(50) ? Duration(0) : world_.random.between(Duration(0), seconds(6));
+    last = std::max(last, later);
+    world_.after(later, [client] { client->kill(); });
+  }
+  world_.after(last + world_.random.skewed(milliseconds(50), seconds(4)),
+               [this, job] { start_launch(job, calls_each_ / 2); });
+}
+
+void Simulation::start_launch(const std::string& job, unsigned calls) {
+  const auto next = relaunching_.extract(job);
+  if (next.empty()) return;
+  teams_[job] = next.mapped();
+  std::vector<std::uint32_t>& members = teams_[job]->members;
+  std::iota(members.begin(), members.end(), processes_ + 1);
+  for (std::size_t i = 0; i < members.size(); ++i) add_client(job, calls);
 }
 
 void Simulation::replace(const std::shared_ptr<Client>& client) {
@@ -120,6 +165,8 @@ void Simulation::replace(const std::shared_ptr<Client>& client) {
 void Simulation::end_faults() {
   world_.note("faults.over");
   faults_over_ = true;
+  for (const auto& client : doomed_) client->kill();
+  while (!relaunching_.empty()) start_launch(relaunching_.begin()->first, 0);
   network_.heal_all();
   disk_.heal();
   if (daemon_->dead()) start_daemon();

@@ -54,6 +54,35 @@ void drain_slowly(Swarm& s) {
   s.fault_every = seconds(1);
 }
 
+/// Daemons that take jobs from each other while these are being read from a slow disk.
+void take_over_while_loading(Swarm& s) {
+  s.faults = {Fault::takeover, Fault::takeover, Fault::takeover, Fault::kill, Fault::disk_stall};
+  s.works = {Work::set, Work::multi_set, Work::transact, Work::push, Work::remove};
+  s.shared = true;
+  s.clients = std::max(s.clients, 4U);
+  s.keys = 4;
+  s.disk_most = milliseconds(30);
+  s.fault_every = milliseconds(300);
+  s.crew.reset();
+}
+
+/// A job whose processes all die, one after the other, and which starts again.
+void start_again(Swarm& s, Random& random) {
+  s.relaunch = true;
+  s.faults = {Fault::client_death, Fault::client_death, Fault::client_death};
+  for (const Fault fault : {Fault::kill, Fault::reset, Fault::partition, Fault::client_leave}) {
+    if (random.chance(40)) s.faults.push_back(fault);
+  }
+  s.works = {Work::barrier, Work::barrier, Work::exchange, Work::add};
+  s.clients = 2 + static_cast<unsigned>(random.below(3));
+  s.jobs = 1;
+  s.shared = false;
+  s.crew.reset();
+  s.session_expiry = seconds(60);
+  s.busy = random.between(seconds(20), seconds(60));
+  s.fault_every = random.between(seconds(1), seconds(6));
+}
+
 }  // namespace
 
 bool Swarm::has(Fault fault) const {
@@ -92,6 +121,8 @@ Swarm choose_swarm(Random& random) {
   if (random.chance(40)) s.crew = choose_policy(random, std::max(1U, s.clients / s.jobs));
   if (random.chance(4)) ask_again_on_one_key(s);
   if (random.chance(4)) drain_slowly(s);
+  if (random.chance(4)) take_over_while_loading(s);
+  if (random.chance(8)) start_again(s, random);
   return s;
 }
 

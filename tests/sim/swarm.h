@@ -78,6 +78,7 @@ struct Swarm {
   std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
   std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
   bool spares = false;                   ///< some of them are
+  bool relaunch = false;                 ///< jobs start again as a whole, under the names of before
 
   bool has(Fault fault) const;
 };

@@ -19,9 +19,10 @@ bool is_read(Work work) {
 
 }  // namespace
 
-Bytes exchange_part(std::uint64_t generation, std::uint64_t sequence, Rank giver, Rank taker) {
-  return std::to_string(generation) + "." + std::to_string(sequence) + ":" + std::to_string(giver) +
-         ">" + std::to_string(taker);
+Bytes exchange_part(std::uint64_t launch, std::uint64_t generation, std::uint64_t sequence,
+                    Rank giver, Rank taker) {
+  return std::to_string(launch) + "/" + std::to_string(generation) + "." +
+         std::to_string(sequence) + ":" + std::to_string(giver) + ">" + std::to_string(taker);
 }
 
 Shape exchange_shape(std::uint64_t sequence) { return static_cast<Shape>(sequence % 4); }
@@ -157,10 +158,10 @@ std::optional<Request> Workload::meeting(bool barrier) {
   std::vector<Bytes> parts;
   const bool many = shape == Shape::transpose || (shape == Shape::from_root && rank == root);
   for (Rank taker = 0; many && taker < size; ++taker) {
-    parts.push_back(exchange_part(place.generation, place.sequence, rank, taker));
+    parts.push_back(exchange_part(team_->launch, place.generation, place.sequence, rank, taker));
   }
   if (shape == Shape::all || shape == Shape::to_root) {
-    parts.push_back(exchange_part(place.generation, place.sequence, rank, 0));
+    parts.push_back(exchange_part(team_->launch, place.generation, place.sequence, rank, 0));
   }
   return Exchange{
       "team", place.generation, place.sequence, rank, size, shape, root, parts, patience, 0, "",

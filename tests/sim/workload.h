@@ -14,21 +14,24 @@
 
 namespace c10dd::sim {
 
-/// Who meets whom in one job. A member that dies or loses its session begins a new generation.
+/// Who meets whom in one job. A member that dies or loses its session begins a new generation;
+/// not in a job that starts again as a whole, whose launches all begin at generation 0.
 struct Team {
+  std::uint64_t launch = 0;  ///< 0: members are replaced one by one
   std::uint64_t generation = 0;
   std::vector<std::uint32_t> members;  ///< numbers of client processes, by rank
 
   void replace(std::uint32_t old_member, std::uint32_t new_member) {
-    ++generation;
+    if (launch == 0) ++generation;
     for (std::uint32_t& member : members) {
       if (member == old_member) member = new_member;
     }
   }
 };
 
-/// What rank `giver` brings to exchange (generation, sequence) for `taker`.
-Bytes exchange_part(std::uint64_t generation, std::uint64_t sequence, Rank giver, Rank taker);
+/// What rank `giver` of a launch brings to exchange (generation, sequence) for `taker`.
+Bytes exchange_part(std::uint64_t launch, std::uint64_t generation, std::uint64_t sequence,
+                    Rank giver, Rank taker);
 /// Everybody knows the shape of an exchange from its number.
 Shape exchange_shape(std::uint64_t sequence);
 

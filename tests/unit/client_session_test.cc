@@ -69,6 +69,52 @@ TEST(ClientSession, ThatExpiredLeavesOnlySentWritesInDoubt) {
   EXPECT_EQ(w.core.stats(w.now).connects, 2u);
 }
 
+TEST(ClientSession, OpensNoOtherAfterItWasReplaced) {
+  World w;
+  w.open();
+  const std::uint64_t write = w.core.call(Add{"n", 1}, kLimit, w.now);
+  const std::uint64_t wait = w.core.call(barrier(), kLimit, w.now);
+  ASSERT_EQ(w.sent().size(), 2u);
+  w.core.closed("lost", w.now);
+  w.dial();
+  w.only_sent();
+  w.reply(Hello::op.code, 0, failure(Code::session_replaced, "another has its rank"));
+  std::map<std::uint64_t, Code> codes;
+  for (const Completion& done : w.core.take_completions()) {
+    codes[done.call] = done.answer.error().code;
+  }
+  EXPECT_EQ(codes, (std::map<std::uint64_t, Code>{{write, Code::outcome_unknown},
+                                                  {wait, Code::session_replaced}}));
+  ASSERT_TRUE(w.core.over());
+  EXPECT_EQ(w.core.over()->code, Code::session_replaced);
+  EXPECT_EQ(w.core.dial_at(), std::nullopt);
+  EXPECT_FALSE(w.core.wants_socket());
+  w.core.call(Get{"k", {}}, kLimit, w.now);
+  EXPECT_EQ(w.core.take_completions().at(0).answer.error().code, Code::session_replaced);
+}
+
+TEST(ClientSession, TellsWhichJobItKnowsAndWhenItWasOpened) {
+  World w;
+  w.dial();
+  Hello hello = std::get<Hello>(w.only_sent().request);
+  EXPECT_EQ(hello.number, 0u);
+  EXPECT_EQ(hello.opened, 0u);
+  Welcome welcome = std::get<Welcome>(*World::welcome());
+  welcome.job = 5;
+  welcome.opened = 17;
+  w.reply(Hello::op.code, 0, ReplyBody(welcome));
+  w.core.closed("lost", w.now);
+  w.dial();
+  hello = std::get<Hello>(w.only_sent().request);
+  EXPECT_EQ(hello.number, 5u);
+  EXPECT_EQ(hello.opened, 17u);
+  w.reply(Hello::op.code, 0, failure(Code::session_expired, "away"));
+  w.dial();
+  hello = std::get<Hello>(w.only_sent().request);
+  EXPECT_EQ(hello.number, 5u) << "another session of the same job";
+  EXPECT_EQ(hello.opened, 0u);
+}
+
 TEST(ClientSession, MayExpireInTheAnswerToARequest) {
   World w;
   w.open();

@@ -33,9 +33,11 @@ class World {
   void open(const Hello& hello, std::uint64_t ms) {
     ASSERT_TRUE(sessions.check_open(hello));
     if (const auto surplus = sessions.surplus(hello)) close(*surplus, true);
-    sessions.open(hello, hello.session.low, at(ms), rows);
+    sessions.open(hello, hello.session.low, 0, at(ms), rows);
   }
-  void close(const SessionId& id, bool remembered) { sessions.close(id, remembered, 9, rows); }
+  void close(const SessionId& id, bool remembered) {
+    sessions.close(id, Ending::expired, remembered, 9, rows);
+  }
   /// In a batch of its own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
     sessions.keep(id, *sessions.find(id), sequence, what, rows);
@@ -238,12 +240,12 @@ TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
 TEST(Sessions, RememberTheNewestThatHaveEnded) {
   World world;
   world.open(hello(1), 0);
-  world.sessions.close({3, 1}, true, 1, world.rows);
+  world.sessions.close({3, 1}, Ending::expired, true, 1, world.rows);
   EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_expired);
   EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_expired);
   for (std::uint64_t i = 2; i <= limits::kExpiredKept + 1; ++i) {
-    world.sessions.open(hello(i), i, at(0), world.rows);
-    world.sessions.close({3, i}, true, i, world.rows);
+    world.sessions.open(hello(i), i, 0, at(0), world.rows);
+    world.sessions.close({3, i}, Ending::expired, true, i, world.rows);
   }
   const std::unique_ptr<const Sessions> next = world.restart();
   for (const Sessions* sessions : {std::as_const(next).get(), &std::as_const(world.sessions)}) {
@@ -251,6 +253,36 @@ TEST(Sessions, RememberTheNewestThatHaveEnded) {
     EXPECT_FALSE(sessions->check_open(hello(2)));
     EXPECT_FALSE(sessions->check_open(hello(limits::kExpiredKept + 1)));
   }
+}
+
+TEST(Sessions, AlwaysRememberThoseThatWereReplaced) {
+  World world;
+  world.open(hello(1), 0);
+  world.sessions.close({3, 1}, Ending::replaced, false, 1, world.rows);
+  EXPECT_EQ(world.sessions.check_open(hello(1)).error().code, Code::session_replaced);
+  EXPECT_EQ(world.restart()->check_open(hello(1)).error().code, Code::session_replaced);
+}
+
+TEST(Sessions, AreAwayForAWhileAndThenGone) {
+  World world;
+  const SessionId id{3, 1};
+  EXPECT_EQ(world.sessions.presence(id, at(0)), Presence::gone);
+  world.open(hello(1), 0);
+  EXPECT_EQ(world.sessions.presence(id, at(900'000)), Presence::present);
+  world.sessions.disconnect(id, at(1'000));
+  EXPECT_EQ(world.sessions.presence(id, at(2'999)), Presence::away);
+  EXPECT_EQ(world.sessions.presence(id, at(3'000)), Presence::gone);
+  world.open(hello(1), 4'000);
+  EXPECT_EQ(world.sessions.presence(id, at(4'000)), Presence::present);
+}
+
+TEST(Sessions, AreAwayForLongerAfterARestart) {
+  World world;
+  world.open(hello(1), 0);
+  world.keep({3, 1}, 1, stored(1));
+  const std::unique_ptr<Sessions> next = world.restart();
+  EXPECT_EQ(next->presence({3, 1}, TimePoint(std::chrono::milliseconds(9'999))), Presence::away);
+  EXPECT_EQ(next->presence({3, 1}, TimePoint(std::chrono::seconds(10))), Presence::gone);
 }
 
 TEST(Sessions, RefuseDamagedRows) {

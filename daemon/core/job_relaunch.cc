@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that starts again finds what its earlier processes left at barriers and exchanges that are
+// bound to no group. Whether a rank that another session held is free depends on whether that
+// session is present, away or gone (limits::kAbsence), and on those that share kept released
+// outcomes of the series with it: is one of them present, the rank was started again alone, and
+// cannot join the others; are all gone, a new launch takes their place, and they are ended.
+#include <algorithm>
+
+#include "daemon/core/job_step.h"
+#include "daemon/core/missing.h"
+#include "daemon/core/planted.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+std::string process(const Session* session) {
+  if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
+  return printable(session->host, limits::kNameBytes) + " (pid " + std::to_string(session->pid) +
+         ")";
+}
+
+/// Sees one more session of those whose turnout is asked for.
+void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& sessions,
+           TimePoint now) {
+  const Presence presence = sessions.presence(id, now);
+  if (presence == Presence::present) {
+    if (++turnout.present <= limits::kMissingNamed) turnout.ranks.push_back(rank);
+  } else if (presence == Presence::away) {
+    const TimePoint gone_at = sessions.gone_at(*sessions.find(id));
+    if (turnout.absent && turnout.gone_at >= gone_at) return;
+    turnout.absent = id;
+    turnout.gone_at = gone_at;
+  }
+}
+
+}  // namespace
+
+// ---- whose rank it is --------------------------------------------------------------------------
+
+/// Nothing when the arrival may go on to the meeting; a session to wait for; or why it is refused.
+Job::Way Job::make_way(Step& step, const MeetingKey& key, Rank rank, const Arrival& arrival) {
+  const Meeting* meeting = meetings_.find(key);
+  if (meeting == nullptr) return std::nullopt;
+  if (meeting->broken) {
+    const bool concerned = step.session->since < meeting->revision;
+    if (concerned || planted(Planted::old_failure_told)) return std::nullopt;
+    return leave_behind(step, key, rank, {});
+  }
+  if (Result<void> same = meetings_.check_same(key, rank, arrival); !same) {
+    step.observe(meeting->revision);
+    return leave_behind(step, key, rank, same);
+  }
+  const SessionId* holder = meeting->holder(rank);
+  if (holder == nullptr || *holder == arrival.session) return std::nullopt;
+  step.observe(meeting->revision);
+  return take_rank(step, key, rank, *holder);
+}
+
+/// Arrivals or an outcome of an earlier launch that the caller has no part in. Once all who arrived
+/// are gone, they end and it is forgotten: one that came back would meet the launch that came after
+/// it. Until then a broken outcome is told, and others are answered `good`.
+Job::Way Job::leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<void> good) {
+  const Meeting& meeting = *meetings_.find(key);
+  const Turnout who =
+      meeting.complete ? turnout(meeting.cohort, step.now) : turnout(meeting.arrived(), step.now);
+  if (who.present > 0 && !good) return good.error();
+  if (who.present > 0) return std::nullopt;
+  if (who.absent) return who.absent;
+  const auto arrived = meeting.arrived();
+  const SessionId* holder = meeting.holder(rank);
+  Way way = take_rank(step, key, rank, holder == nullptr ? arrived.front().second : *holder);
+  if (!way || *way) return way;
+  if (meetings_.find(key) != nullptr) meetings_.drop(key, step.out.rows);
+  for (const auto& [at, id] : arrived) {
+    if (sessions_.find(id) != nullptr) end_session(step, id, Ending::replaced);
+  }
+  return std::nullopt;
+}
+
+/// A rank that another session holds.
+Job::Way Job::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder) {
+  const Presence presence = sessions_.presence(holder, step.now);
+  if (presence == Presence::present) {
+    std::string detail = describe(key) + ": rank " + std::to_string(rank) +
+                         " has already arrived from " + process(sessions_.find(holder)) +
+                         ", which is connected; give each process its own rank and each process "
+                         "group its own name, or end that process; a launch beside it needs a run "
+                         "of its own (C10DD_RUN)";
+    step.out.events.push_back(RankContested{"rank_taken", detail});
+    return failure(Code::rank_taken, std::move(detail));
+  }
+  if (presence == Presence::away) return holder;
+  std::vector<CohortRef> cohorts;
+  if (const Participation::Participant* participant = meetings_.participation().find(holder)) {
+    for (const auto& [cohort, ranks] : participant->cohorts) {
+      if (!cohort->broken && cohort->in_series(key)) cohorts.push_back(cohort);
+    }
+  } else if (const CohortRef& cohort = meetings_.find(key)->cohort; cohort && !cohort->broken) {
+    cohorts.push_back(cohort);  // the holder has ended, the others may be here
+  }
+  const Turnout* last = nullptr;
+  for (const CohortRef& cohort : cohorts) {
+    const Turnout& who = turnout(cohort, step.now);
+    if (who.present > 0) return restarted_alone(step, key, rank, holder, cohorts);
+    if (who.absent && (last == nullptr || last->gone_at < who.gone_at)) last = &who;
+  }
+  if (last != nullptr) return last->absent;
+  replace(step, key, rank, holder, cohorts);
+  return std::nullopt;
+}
+
+Turnout Job::turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const {
+  Turnout turnout;
+  for (const auto& [rank, id] : all) count(turnout, rank, id, sessions_, now);
+  return turnout;
+}
+
+/// Looked up anew only when the presence of somebody has changed: many ranks ask, one by one.
+const Turnout& Job::turnout(const CohortRef& cohort, TimePoint now) {
+  Turnout& turnout = cohort->turnout;
+  if (cohort->turnout_at != presence_changes_) {
+    turnout = {};
+    for (Rank rank = 0; rank < cohort->sessions.size(); ++rank) {
+      if (cohort->sessions[rank] != SessionId{}) {
+        count(turnout, rank, cohort->sessions[rank], sessions_, now);
+      }
+    }
+    cohort->turnout_at = presence_changes_;
+  }
+  if (turnout.absent && turnout.gone_at <= now) turnout.absent.reset();
+  return turnout;
+}
+
+// ---- what becomes of the earlier launch --------------------------------------------------------
+
+/// One rank of a launch was started again, others are here: they will not come back to this
+/// meeting, and it cannot come to theirs. Breaks those of the series where they wait.
+Failure Job::restarted_alone(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+                             const std::vector<CohortRef>& cohorts) {
+  std::vector<Rank> others;
+  for (const CohortRef& cohort : cohorts) {
+    const Turnout& who = turnout(cohort, step.now);
+    others.insert(others.end(), who.ranks.begin(), who.ranks.end());
+  }
+  std::ranges::sort(others);
+  others.erase(std::unique(others.begin(), others.end()), others.end());
+  MeetingKey theirs = key;
+  theirs.sequence = meetings_.newest_sequence(key);
+  Failure reason =
+      failure(Code::aborted, describe(key) + ": rank " + std::to_string(rank) +
+                                 " was started again alone; ranks " + fold(others) +
+                                 " of its launch are still here, at sequence " +
+                                 std::to_string(theirs.sequence) +
+                                 "; start all ranks again, or join a group (rendezvous), which "
+                                 "replaces single ranks");
+  const Session* session = sessions_.find(holder);
+  MissingRank missing;
+  missing.rank = rank;
+  missing.cause = MissingRank::Cause::dead;
+  missing.doing = "it was started again";
+  if (session != nullptr) {
+    missing.host = session->host;
+    missing.pid = session->pid;
+    missing.silent_for = step.now - sessions_.last_heard(*session);
+  }
+  reason.missing.push_back(std::move(missing));
+  step.out.events.push_back(RankContested{"rank_restarted_alone", reason.detail});
+  const auto of_theirs = [&](const SessionId& id) {
+    const Participation::Participant* participant = meetings_.participation().find(id);
+    return participant != nullptr &&
+           std::ranges::any_of(participant->cohorts, [&](const auto& one) {
+             return std::ranges::find(cohorts, one.first) != cohorts.end();
+           });
+  };
+  for (const MeetingKey& unfinished : meetings_.unfinished_like(key)) {
+    const auto& arrivals = meetings_.find(unfinished)->arrivals;
+    const bool waited = std::ranges::any_of(
+        arrivals, [&](const auto& entry) { return of_theirs(entry.second.session); });
+    if (!waited) continue;
+    meetings_.fail(unfinished, reason, step.next, step.out.rows);
+    step.fired.push_back(token_of(unfinished));
+  }
+  if (!step.out.rows.empty()) step.observe(step.next);
+  return reason;
+}
+
+/// All of the earlier launch are gone: their outcomes and sessions end, in one batch.
+void Job::replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+                  std::vector<CohortRef> cohorts) {
+  std::vector<SessionId> ended{holder};
+  for (const CohortRef& cohort : cohorts) {
+    ended.insert(ended.end(), cohort->sessions.begin(), cohort->sessions.end());
+  }
+  std::ranges::sort(ended);
+  ended.erase(std::unique(ended.begin(), ended.end()), ended.end());
+  std::erase_if(ended, [&](const SessionId& id) { return sessions_.find(id) == nullptr; });
+  for (const SessionId& id : ended) {  // what broke for them is not told to those who come now
+    const Participation::Participant* participant = meetings_.participation().find(id);
+    if (participant == nullptr) continue;
+    for (const auto& [cohort, ranks] : participant->cohorts) {
+      if (!cohort->broken || !cohort->in_series(key)) continue;
+      const Turnout& who = turnout(cohort, step.now);
+      if (who.present == 0 && !who.absent) cohorts.push_back(cohort);
+    }
+  }
+  for (const CohortRef& cohort : cohorts) {
+    const std::set<MeetingKey> outcomes = cohort->outcomes;
+    for (const MeetingKey& outcome : outcomes) {
+      if (outcome.same_series(key)) meetings_.drop(outcome, step.out.rows);
+    }
+  }
+  step.out.events.push_back(RankContested{
+      "launch_replaced", describe(key) + ": rank " + std::to_string(rank) + " was held by " +
+                             process(sessions_.find(holder)) + ", which is gone; " +
+                             std::to_string(ended.size()) + " sessions of its launch have ended"});
+  for (const SessionId& id : ended) end_session(step, id, Ending::replaced);
+}
+
+// ---- waiting for it ----------------------------------------------------------------------------
+
+bool Job::waits_for_absent(const Pending::Waiter& waiter) {
+  return !waiter.tokens.empty() && waiter.tokens.front().starts_with('H');
+}
+
+/// Blocks the request, which has not arrived, until the session is back or gone.
+Job::Maybe Job::wait_for_absent(Step& step, const Request& request, const SessionId& absent,
+                                Duration timeout) {
+  Maybe refused = block(step, request, {presence_token(absent)}, timeout);
+  if (!refused) absences_.wait_for(absent, sessions_.gone_at(*sessions_.find(absent)));
+  return refused;
+}
+
+Answer Job::absence_overdue(const Pending::Waiter& waiter, Revision& observed,
+                            TimePoint now) const {
+  const auto* barrier = std::get_if<Barrier>(&waiter.request);
+  const MeetingKey key =
+      barrier != nullptr ? meeting_key(*barrier) : meeting_key(std::get<Exchange>(waiter.request));
+  if (const Meeting* meeting = meetings_.find(key)) observed = meeting->revision;
+  RowKeyReader token(waiter.tokens.front());
+  const std::uint64_t high = token.number();
+  const Session* absent = sessions_.find({high, token.number()});
+  std::string detail = describe(key) + " timed out after " + human(waiter.timeout) + ": " +
+                       process(absent) + " has arrived before";
+  if (absent != nullptr) {
+    detail += absent->seen ? ", lost its connection " + human(now - absent->last_seen) +
+                                 " ago and may come back"
+                           : ", and has not come back since the daemon loaded the job";
+    detail += "; it is given up after " + human(sessions_.gone_at(*absent) - absent->last_seen);
+  }
+  return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run");
+}
+
+/// Those who waited for a session look again, now that it is back, or gone, or has ended.
+void Job::settle_presence(Step& step) {
+  for (std::size_t i = 0; i < step.presence.size(); ++i) {
+    const SessionId id = step.presence[i];
+    absences_.over(id);
+    for (const Pending::Waiter& waiter : pending_.fire(presence_token(id))) {
+      Origin from;
+      from.session = waiter.session;
+      CallId call;
+      call.sequence = waiter.sequence;
+      call.fingerprint = waiter.fingerprint;
+      Step again{from, call, step.now, step.next, step.out, sessions_.find(waiter.session)};
+      again.again = &waiter;
+      Maybe done = dispatch(again, waiter.request);
+      std::ranges::move(again.fired, std::back_inserter(step.fired));
+      std::ranges::move(again.presence, std::back_inserter(step.presence));
+      if (done) finish(step.out, waiter, std::move(*done), again.observed, step.now);
+    }
+  }
+  step.presence.clear();
+}
+
+/// A session has a connection again, has lost it, or has ended.
+void Job::note_presence(const SessionId& id) {
+  if (meetings_.participation().find(id) != nullptr) ++presence_changes_;
+}
+
+}  // namespace c10dd::core

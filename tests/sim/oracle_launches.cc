@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job that starts again: whose rank is given to another was gone for long enough and does nothing
+// more, and no launch fails with what broke for the one before.
+#include <algorithm>
+
+#include "daemon/core/meetings.h"
+#include "daemon/core/row_key.h"
+#include "protocol/fields.h"
+#include "protocol/limits.h"
+#include "tests/sim/oracles.h"
+
+namespace c10dd::sim {
+namespace {
+
+/// How long a session was away before this moment, and whether a daemon that loaded the job at
+/// `loaded` had seen it.
+struct Away {
+  bool seen = false;
+  bool here = false;
+  TimePoint since;
+};
+
+Away away_at(const SessionFacts& facts, TimePoint loaded, TimePoint moment) {
+  Away away;
+  for (const auto& [when, here] : facts.presence) {
+    if (when > moment) break;
+    if (!here && (away.here || away.since == TimePoint())) away.since = when;
+    away.here = here;
+    away.seen = away.seen || (here && when >= loaded);
+  }
+  return away;
+}
+
+/// Whether it was connected at some moment of this time.
+bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
+  return away_at(facts, {}, from).here ||
+         std::ranges::any_of(facts.presence, [&](const auto& change) {
+           return change.second && change.first >= from && change.first <= to;
+         });
+}
+
+Duration shortest(Duration asked) { return asked * 1'000 / 1'060; }  // a clock may run fast
+
+class LaunchJudge {
+ public:
+  LaunchJudge(const Records& records, const std::string& job) : records_(records), job_(job) {}
+
+  Judgement judge() {
+    for (const Step& step : records_.log(job_)) {
+      for (const Row& row : step.rows) {
+        if (row.kind != Row::Kind::put) continue;
+        if (row.key.starts_with('x')) {
+          if (auto bad = judge_ended(step, row)) return bad;
+        } else if (row.key.starts_with('o')) {
+          note_outcome(step, row);
+        }
+      }
+    }
+    for (const Op& op : records_.ops) {
+      if (op.job != job_) continue;
+      if (auto bad = judge_call(op)) return bad;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Broken {
+    const Step* step;
+    std::vector<SessionId> sessions;
+  };
+
+  Judgement judge_ended(const Step& step, const Row& row) {
+    const auto ended = wire::decode<core::EndedRow>(row.value);
+    if (!ended || !ended->replaced) return std::nullopt;
+    core::RowKeyReader key(row.key);
+    const std::uint64_t high = key.number();
+    const SessionId id{high, key.number()};
+    replaced_.try_emplace(id, step.durable);
+    const auto known = records_.sessions.find(id);
+    const auto loads = records_.loaded_at.find(job_);
+    if (known == records_.sessions.end() || known->second.said_goodbye || records_.takeovers > 0 ||
+        loads == records_.loaded_at.end()) {
+      return std::nullopt;
+    }
+    TimePoint loaded;
+    for (const TimePoint at : loads->second) loaded = at <= step.at ? at : loaded;
+    const Away away = away_at(known->second, loaded, step.at);
+    const Duration least = away.seen ? Duration(limits::kAbsence) : Duration(limits::kRestartGrace);
+    const Duration lasted = step.at - (away.seen ? away.since : loaded);
+    if (!away.here && lasted >= shortest(least)) return std::nullopt;
+    return Violation{"launches",
+                     job_ + ": a session of client " + std::to_string(known->second.client) +
+                         " was replaced after " +
+                         (away.here ? "no" : std::to_string(lasted.count() / 1000) + " us of") +
+                         " absence"};
+  }
+
+  void note_outcome(const Step& step, const Row& row) {
+    auto outcome = wire::decode<core::Outcome>(row.value);
+    if (!outcome || outcome->failure.code == Code::ok) return;
+    broken_[outcome->failure.detail] = {&step, std::move(outcome->sessions)};
+  }
+
+  Judgement judge_call(const Op& op) const {
+    const auto over = replaced_.find(op.session);
+    const bool goes_on = op.good() && over != replaced_.end() && op.invoked > over->second;
+    if (goes_on) {
+      return Violation{"launches", describe(op) + ": its session had been replaced"};
+    }
+    if (op.launch == 0 || !op.answer || *op.answer || !op.answer->error().recorded) return {};
+    const auto outcome = broken_.find(op.answer->error().detail);
+    if (outcome == broken_.end()) return std::nullopt;
+    const auto& [step, sessions] = outcome->second;
+    // Of the caller's launch, or somebody who arrived may be here: told. Else it is of the past.
+    const bool concerned = std::ranges::any_of(sessions, [&](const SessionId& id) {
+      const auto known = records_.sessions.find(id);
+      if (known == records_.sessions.end()) return false;
+      const bool mine = launch_of(known->second.client) >= op.launch;
+      return mine || was_here(known->second, op.invoked_at, op.answered_at);
+    });
+    const bool opened_before = op.invoked < step->applied || launch_began(op.launch) < step->at;
+    if (concerned || opened_before) return std::nullopt;
+    return Violation{"launches", describe(op) + ": that broke for the launch before"};
+  }
+
+  std::uint64_t launch_of(std::uint32_t client) const {
+    const auto first = std::ranges::find(records_.ops, client, &Op::client);
+    return first == records_.ops.end() ? 0 : first->launch;
+  }
+  TimePoint launch_began(std::uint64_t launch) const {
+    const auto first = std::ranges::find(records_.ops, launch, &Op::launch);
+    return first->invoked_at;
+  }
+
+  const Records& records_;
+  const std::string& job_;
+  std::map<SessionId, std::uint64_t> replaced_;  // by session, the order since when
+  std::map<std::string, Broken> broken_;         // by what is told
+};
+
+}  // namespace
+
+Judgement judge_launches(const Records& records) {
+  for (const auto& [job, number] : records.jobs) {
+    if (auto bad = LaunchJudge(records, job).judge()) return bad;
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::sim
