@@ -177,7 +177,7 @@ Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& r
   if (known) return &shards_->of(*known);
   const Result<JobNumber> number = number_of(job, run);
   if (!number) return number.error();
-  directory_->vacate(*number, time_.now());  // until somebody has really come
+  directory_->vacate(*number, true, time_.now());  // until somebody has really come
   return &shards_->of(*number);
 }
 
@@ -196,11 +196,14 @@ void EngineHost::locate(const std::string& job, const std::string& run, asio::io
 
 /// In order with the claims and loads that depend on it.
 void EngineHost::write_directory(std::vector<Row> rows, Revision from, Revision to,
-                                 std::vector<JobNumber> erased) {
+                                 std::vector<JobNumber> erased, std::function<void(bool)> then) {
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.generation,
                         batch = store::JobBatch{kDirectory, 0, from, to, std::move(rows)},
-                        erased = std::move(erased)](store::Engine& engine) {
-    if (!*intact || commit(engine, batch, erased)) return;
+                        erased = std::move(erased), then = std::move(then)](store::Engine& engine) {
+    const bool was_intact = *intact;
+    const bool durable = was_intact && commit(engine, batch, erased);
+    if (then) asio::post(loop_, [then, durable] { then(durable); });
+    if (durable || !was_intact) return;
     *intact = false;
     report_lost(generation, "a change of the directory of jobs was not taken");
   });
@@ -208,11 +211,11 @@ void EngineHost::write_directory(std::vector<Row> rows, Revision from, Revision 
 
 // ---- runs --------------------------------------------------------------------------------------
 
-void EngineHost::vacated(const Place& place) {
-  asio::dispatch(loop_, [this, place] {
+void EngineHost::vacated(const Place& place, bool empty) {
+  asio::dispatch(loop_, [this, place, empty] {
     const bool current = directory_ && place.generation == engine_.generation;
     if (current && grants_[place.number] == place.grant) {
-      directory_->vacate(place.number, time_.now());
+      directory_->vacate(place.number, empty, time_.now());
     }
   });
 }
@@ -234,15 +237,87 @@ void EngineHost::retire() {
     asio::post(shard.loop(),
                [&shard, place, job = job, run = run] { shard.visit(place, job, run); });
   }
-  if (retired.numbers.empty()) return;
-  for (const JobNumber number : retired.numbers) {
-    spdlog::info("event=run_retired number={}", number);
+  for (const auto& [job, run, number] : retired.idle) {
+    Shard& shard = shards_->of(number);
+    asio::post(shard.loop(), [&shard, number = number] { shard.rest_job(number); });
+  }
+  if (!retired.entries.empty()) let_go(std::move(retired), before, "retired");
+}
+
+/// Jobs that were struck out: their shards forget them, their rows go.
+void EngineHost::let_go(core::Directory::Retired retired, Revision before, std::string_view event,
+                        std::function<void(bool)> then) {
+  std::vector<JobNumber> numbers;
+  for (const auto& [job, run, number] : retired.entries) {
+    spdlog::info("event={}_{} number={} job={} run={}", run.empty() ? "job" : "run", event, number,
+                 job, run);
+    numbers.push_back(number);
     grants_.erase(number);
     Shard& shard = shards_->of(number);
-    asio::post(shard.loop(), [&shard, number] { shard.retire(number); });
+    asio::post(shard.loop(), [&shard, number = number] { shard.retire(number); });
   }
   write_directory(std::move(retired.effects.rows), before, retired.effects.revision,
-                  std::move(retired.numbers));
+                  std::move(numbers), std::move(then));
+}
+
+/// A job that is to be removed, while its shards are asked who is connected.
+struct EngineHost::Removal {
+  std::string job;
+  std::vector<JobNumber> numbers;
+  std::vector<std::uint64_t> grants;  ///< by number, from before the shards were asked
+  std::size_t connected = 0;
+  std::size_t to_ask = 0;
+  std::function<void(Result<void>)> then;
+};
+
+void EngineHost::remove(const std::string& job, std::function<void(Result<void>)> then) {
+  if (!directory_) return then(unavailable(not_ready()));
+  const auto removal = std::make_shared<Removal>();
+  removal->job = job;
+  removal->then = std::move(then);
+  for (const core::Directory::Entry& entry : directory_->entries(job)) {
+    removal->numbers.push_back(entry.number);
+    removal->grants.push_back(grants_[entry.number]);
+  }
+  if (removal->numbers.empty()) {
+    return removal->then(failure(Code::not_found, "no job \"" + printable(job, 128) + "\""));
+  }
+  removal->to_ask = removal->numbers.size();
+  for (const JobNumber number : removal->numbers) {
+    Shard& shard = shards_->of(number);
+    asio::post(shard.loop(), [this, &shard, number, removal] {
+      asio::post(loop_, [this, removal, connected = shard.close_job(number)] {
+        removal->connected += connected;
+        if (--removal->to_ask == 0) remove(removal);
+      });
+    });
+  }
+}
+
+/// From here on a hello has to ask the directory: whoever did meanwhile has a newer grant.
+void EngineHost::remove(const std::shared_ptr<Removal>& removal) {
+  if (!directory_) return removal->then(unavailable(not_ready()));
+  bool on_the_way = false;
+  for (std::size_t i = 0; i < removal->numbers.size(); ++i) {
+    on_the_way = on_the_way || grants_[removal->numbers[i]] != removal->grants[i];
+  }
+  if (removal->connected > 0 || on_the_way) {
+    for (const JobNumber number : removal->numbers) {
+      Shard& shard = shards_->of(number);
+      asio::post(shard.loop(), [&shard, number] { shard.keep_job(number); });
+    }
+    return removal->then(failure(
+        Code::unavailable,
+        "job \"" + printable(removal->job, 128) + "\" is in use: " +
+            (removal->connected > 0 ? std::to_string(removal->connected) + " sessions are connected"
+                                    : std::string("a client is connecting")) +
+            "; end its processes first"));
+  }
+  const Revision before = directory_->revision();
+  let_go(directory_->remove(removal->numbers), before, "removed", [removal](bool durable) {
+    if (durable) return removal->then(Result<void>());
+    removal->then(unavailable("the engine was lost; whether the job is removed is not known"));
+  });
 }
 
 void EngineHost::arm_timer() {

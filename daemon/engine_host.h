@@ -75,7 +75,11 @@ class EngineHost {
               std::function<void(Result<Place>)> then);
 
   /// From any loop: the job's last session ended, and nobody is on the way with a newer grant.
-  void vacated(const Place& place);
+  void vacated(const Place& place, bool empty);
+
+  /// Removes a job with all its runs and their rows, unless somebody is connected (`unavailable`).
+  /// not_found if there is none. `then` is called on the first loop.
+  void remove(const std::string& job, std::function<void(Result<void>)> then);
 
   /// After ready sockets were drained: runs whose grace is over are retired.
   void end_turn();
@@ -116,8 +120,12 @@ class EngineHost {
   static Result<Opened> open_again(const Options& options, TimePoint now);
   Result<JobNumber> number_of(const std::string& job, const std::string& run);
   void write_directory(std::vector<Row> rows, Revision from, Revision to,
-                       std::vector<JobNumber> erased);
+                       std::vector<JobNumber> erased, std::function<void(bool)> then = {});
   void retire();
+  void let_go(core::Directory::Retired retired, Revision before, std::string_view event,
+              std::function<void(bool)> then = {});
+  struct Removal;
+  void remove(const std::shared_ptr<Removal>& removal);
   void arm_timer();
   void lose(const std::string& why);
   void reopen_later();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of routes; a query is ignored. What changes something is a POST of JSON, which a page
-// of another site cannot make a browser send, from this machine.
+// The table of routes; a query is ignored. What changes something is a POST of JSON or a DELETE,
+// which a page of another site cannot make a browser send, from this machine.
 #include "daemon/http_routes.h"
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <charconv>
 #include <iterator>
 
 #include "protocol/limits.h"
@@ -76,15 +77,32 @@ HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
   return {200, kJson, boost::json::serialize(body) + "\n"};
 }
 
+HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "a job is removed for clients on the daemon's own machine only");
+  }
+  const Result<std::string> job = job_to_remove(request);
+  const Result<void> done = job ? facts.removed : job.error();
+  if (!done) {
+    const Failure& why = done.error();
+    const bool in_use = why.code == Code::unavailable && facts.not_ready.empty();
+    return http_error(in_use ? 409 : describe(why.code).http_status, why.code, why.detail);
+  }
+  const boost::json::value body = {{"removed", printable(*job, limits::kNameBytes)}};
+  return {200, kJson, boost::json::serialize(body) + "\n"};
+}
+
 struct Route {
   std::string_view path;
   std::string_view sentence;
   HttpReply (*answer)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
-  bool changes = false;  ///< POST, else GET and HEAD
-
-  const char* methods() const { return changes ? "POST" : "GET, HEAD"; }
+  const char* methods = "GET, HEAD";
+  std::string_view rest = {};  ///< what follows the path, if anything does
 };
+
+constexpr std::string_view kJobs = "/v1/jobs/";
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
@@ -94,13 +112,17 @@ constexpr Route kRoutes[] = {
     {"/v1/version", "what is running, JSON", version},
     {"/v1/jobs", "what is loaded, JSON", jobs, Need::jobs},
     {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: a copy of the state", checkpoint,
-     Need::checkpoint, true},
+     Need::checkpoint, "POST"},
+    {kJobs, "DELETE: removes a job with its runs and rows; 409 while a session is connected",
+     remove_job, Need::removal, "DELETE", "{job}"},
 };
 
 HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
   std::string text = "c10dd " + facts.version + "\n\n";
   for (const Route& route : kRoutes) {
-    text.append(route.path).append(16 - route.path.size(), ' ').append(route.sentence) += '\n';
+    std::string path = std::string(route.path).append(route.rest);
+    path.resize(std::max<std::size_t>(path.size(), 16), ' ');
+    text.append(path).append(route.sentence) += '\n';
   }
   return {200, kText, text};
 }
@@ -117,14 +139,17 @@ std::string_view path_of(std::string_view target) {
 
 const Route* find_route(const HttpRequest& request) {
   const std::string_view path = path_of(request.target);
-  const auto found = std::find_if(std::begin(kRoutes), std::end(kRoutes),
-                                  [&](const Route& route) { return route.path == path; });
+  const auto found = std::find_if(std::begin(kRoutes), std::end(kRoutes), [&](const Route& route) {
+    const bool more = path.size() > route.path.size();
+    return route.rest.empty() ? path == route.path : more && path.starts_with(route.path);
+  });
   return found == std::end(kRoutes) ? nullptr : found;
 }
 
 bool fits(const Route& route, const HttpRequest& request) {
-  if (route.changes) return request.method == "POST";
-  return request.method == "GET" || request.method == "HEAD";
+  const std::string_view methods = route.methods;
+  if (methods == "GET, HEAD") return request.method == "GET" || request.method == "HEAD";
+  return request.method == methods;
 }
 
 bool is_json(std::string_view content_type) {
@@ -136,8 +161,9 @@ bool is_json(std::string_view content_type) {
 Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   const Route* route = find_route(request);
   if (!route || !fits(*route, request)) return Need::nothing;
-  const bool refused =
-      route->need == Need::checkpoint && (!facts.local || !checkpoint_path(request));
+  bool refused = false;
+  if (route->need == Need::checkpoint) refused = !facts.local || !checkpoint_path(request);
+  if (route->need == Need::removal) refused = !facts.local || !job_to_remove(request);
   return refused ? Need::nothing : route->need;
 }
 
@@ -164,6 +190,23 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
   return text;
 }
 
+Result<std::string> job_to_remove(const HttpRequest& request) {
+  std::string job;
+  const std::string_view path = path_of(request.target).substr(kJobs.size());
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    std::uint8_t byte = 0;
+    const char* const end = path.data() + std::min(i + 3, path.size());
+    const bool encoded = path[i] == '%';
+    if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
+      return failure(Code::invalid_argument,
+                     "job: the name is not percent-encoded; want /v1/jobs/NAME");
+    }
+    job += encoded ? static_cast<char>(byte) : path[i];
+    if (encoded) i += 2;
+  }
+  return job;
+}
+
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
   const Route* route = find_route(request);
   if (!route) {
@@ -175,8 +218,8 @@ HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
     HttpReply refused =
         http_error(405, Code::unsupported,
                    request.method.substr(0, 32) + " on " + std::string(route->path) +
-                       ": allowed are " + route->methods());
-    refused.allow = route->methods();
+                       ": allowed are " + route->methods);
+    refused.allow = route->methods;
     return refused;
   }
   return route->answer(request, facts);

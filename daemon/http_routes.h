@@ -25,14 +25,18 @@ struct ServerFacts {
   std::string metrics;
   std::vector<JobReport> jobs;
   Result<void> checkpoint;
+  Result<void> removed;
 };
 
 /// What is worth making only for the route that answers with it.
-enum class Need { nothing, metrics, jobs, checkpoint };
+enum class Need { nothing, metrics, jobs, checkpoint, removal };
 Need need_of(const HttpRequest& request, const ServerFacts& facts);
 
 /// Where the checkpoint goes that a request asks for.
 Result<std::string> checkpoint_path(const HttpRequest& request);
+
+/// The job that a request asks to remove; its name is percent-encoded.
+Result<std::string> job_to_remove(const HttpRequest& request);
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 

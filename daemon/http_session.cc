@@ -107,6 +107,11 @@ asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& req
       facts.checkpoint = co_await server.checkpoint(*path);
       break;
     }
+    case Need::removal: {
+      const Result<std::string> job = job_to_remove(request);
+      facts.removed = co_await server.remove_job(*job);
+      break;
+    }
     case Need::nothing:
       break;
   }

@@ -102,6 +102,7 @@ struct JobSlot {
   std::size_t bytes = 0;    ///< as it was last told to the gate
   std::uint64_t grant = 0;  ///< the newest Place::grant that a hello came with
   bool occupied = false;    ///< the directory was not told that the last session ended
+  bool resting = false;     ///< its metric series have ended, since nobody uses it
 };
 using JobRef = std::shared_ptr<JobSlot>;
 

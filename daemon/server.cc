@@ -214,16 +214,26 @@ asio::awaitable<std::vector<JobReport>> Server::job_reports() {
   co_return std::move(*all);
 }
 
-asio::awaitable<Result<void>> Server::checkpoint(const std::string& path) {
+/// What the host answers by a callback on this loop.
+asio::awaitable<Result<void>> Server::answer_of(
+    std::function<void(std::function<void(Result<void>)>)> ask) {
   const auto result = std::make_shared<Result<void>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  host_->checkpoint(path, [result, done](Result<void> written) {
-    *result = std::move(written);
+  ask([result, done](Result<void> answer) {
+    *result = std::move(answer);
     done->expires_at(asio::steady_timer::time_point::min());
   });
   co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
   co_return *result;
+}
+
+asio::awaitable<Result<void>> Server::checkpoint(const std::string& path) {
+  co_return co_await answer_of([&](auto then) { host_->checkpoint(path, std::move(then)); });
+}
+
+asio::awaitable<Result<void>> Server::remove_job(const std::string& job) {
+  co_return co_await answer_of([&](auto then) { host_->remove(job, std::move(then)); });
 }
 
 asio::awaitable<std::string> Server::metrics_text() {

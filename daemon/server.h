@@ -44,6 +44,9 @@ class Server {
   /// Writes a copy of the state.
   asio::awaitable<Result<void>> checkpoint(const std::string& path);
 
+  /// Removes a job, see EngineHost::remove.
+  asio::awaitable<Result<void>> remove_job(const std::string& job);
+
   /// What an operator should know though requests are served; empty when there is nothing.
   std::string note() const;
 
@@ -55,6 +58,8 @@ class Server {
   Result<void> start();  ///< all but the listener
   void drain();
   void close();
+  asio::awaitable<Result<void>> answer_of(
+      std::function<void(std::function<void(Result<void>)>)> ask);
   void stop_when_finished(std::chrono::steady_clock::time_point deadline);
 
   Options options_;

@@ -91,6 +91,15 @@ class Shard {
   /// The directory has struck the job out, since it had no sessions any more.
   void retire(JobNumber number);
 
+  /// Nobody has used the job for a while: its metric series end until somebody does.
+  void rest_job(JobNumber number);
+
+  /// How many sessions of the job are connected, or on their way. If none is, the next hello goes
+  /// by way of the directory.
+  std::size_t close_job(JobNumber number);
+  /// It was not removed after all.
+  void keep_job(JobNumber number);
+
   /// After ready sockets were drained: time moves, deadlines fire, a commit starts, answers leave.
   void end_turn();
 

@@ -68,6 +68,7 @@ JobRef Shard::slot_of(const Place& place, const std::string& job, const std::str
   }
   slot->grant = std::max(slot->grant, place.grant);
   slot->occupied = true;
+  if (std::exchange(slot->resting, false)) metrics_.job_loaded(slot->name);
   return slot;
 }
 
@@ -99,7 +100,7 @@ void Shard::arrive(const Place& place, Greeting greeting) {
 void Shard::turn_away(const JobRef& slot, const Greeting& greeting) {
   refuse(greeting,
          unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
-  host_.vacated({this, slot->number, engine_.generation, slot->grant});
+  host_.vacated({this, slot->number, engine_.generation, slot->grant}, false);
 }
 
 void Shard::attach(const JobRef& slot, const Greeting& greeting) {
@@ -141,7 +142,29 @@ void Shard::attach(const JobRef& slot, const Greeting& greeting) {
 void Shard::watch_vacancy(const JobRef& slot) {
   if (!slot->occupied || slot->job->stats().sessions_known > 0) return;
   slot->occupied = false;
-  host_.vacated({this, slot->number, engine_.generation, slot->grant});
+  host_.vacated({this, slot->number, engine_.generation, slot->grant}, slot->job->empty());
+}
+
+void Shard::rest_job(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end() || found->second->occupied || !found->second->serving) return;
+  if (!std::exchange(found->second->resting, true)) metrics_.remove_job(found->second->name);
+}
+
+void Shard::keep_job(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end() || !found->second->serving) return;
+  found->second->occupied = true;
+  touch(found->second);
+}
+
+std::size_t Shard::close_job(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return 0;
+  JobSlot& slot = *found->second;
+  const std::size_t connected = slot.serving ? slot.job->stats().sessions : slot.when_loaded.size();
+  if (connected == 0) slot.occupied = false;
+  return connected;
 }
 
 void Shard::retire(JobNumber number) {
@@ -155,7 +178,8 @@ void Shard::retire(JobNumber number) {
 /// the one in jobs_ ends here.
 void Shard::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
-  if (std::exchange(slot->serving, false)) metrics_.remove_job(slot->name);
+  const bool counted = std::exchange(slot->serving, false) && !slot->resting;
+  if (counted) metrics_.remove_job(slot->name);
   jobs_.erase(slot->number);
   by_name_.erase({slot->name, slot->run});
   growth_.add_bytes(-static_cast<std::int64_t>(std::exchange(slot->bytes, 0)));

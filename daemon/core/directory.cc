@@ -57,8 +57,9 @@ Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
     out.rows.push_back({Row::Kind::put, "i", number_value(incarnation_)});
   }
   for (const auto& [number, name] : names_) {
-    vacate(number, now);
-    if (vacant_.contains(number)) unvisited_.insert(number);
+    if (name.second.empty()) continue;
+    lease(number, now);
+    unvisited_.insert(number);
   }
   out.revision = revision_;
   return out;
@@ -97,16 +98,34 @@ void Directory::occupy(JobNumber number) {
   const auto it = vacant_.find(number);
   if (it == vacant_.end()) return;
   unvisited_.erase(number);
+  empty_.erase(number);
   by_deadline_.erase({it->second, number});
   vacant_.erase(it);
 }
 
-void Directory::vacate(JobNumber number, TimePoint now) {
-  const auto name = names_.find(number);
-  if (name == names_.end() || name->second.second.empty()) return;
+void Directory::vacate(JobNumber number, bool empty, TimePoint now) {
+  if (!names_.contains(number)) return;
+  lease(number, now);
+  if (empty) empty_.insert(number);
+}
+
+void Directory::lease(JobNumber number, TimePoint now) {
   occupy(number);
   vacant_[number] = now + limits_.run_grace;
   by_deadline_.emplace(now + limits_.run_grace, number);
+}
+
+Directory::Entry Directory::entry(JobNumber number) const {
+  const Name& name = names_.at(number);
+  return {name.first, name.second, number};
+}
+
+void Directory::strike(JobNumber number, Retired& out) {
+  occupy(number);
+  out.entries.push_back(entry(number));
+  const auto name = names_.extract(number);
+  numbers_.erase(name.mapped());
+  out.effects.rows.push_back({Row::Kind::erase, name_key(name.mapped()), {}});
 }
 
 Directory::Retired Directory::tick(TimePoint now) {
@@ -114,18 +133,25 @@ Directory::Retired Directory::tick(TimePoint now) {
   while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
     const JobNumber number = by_deadline_.begin()->second;
     const bool unvisited = unvisited_.contains(number);
-    occupy(number);
-    if (unvisited) {
-      const Name& name = names_.at(number);
-      out.unvisited.push_back({name.first, name.second, number});
+    const bool kept = names_.at(number).second.empty() && !empty_.contains(number);
+    if (!unvisited && !kept) {
+      strike(number, out);
       continue;
     }
-    const auto name = names_.extract(number);
-    numbers_.erase(name.mapped());
-    out.numbers.push_back(number);
-    out.effects.rows.push_back({Row::Kind::erase, name_key(name.mapped()), {}});
+    occupy(number);
+    (unvisited ? out.unvisited : out.idle).push_back(entry(number));
   }
-  if (!out.numbers.empty()) ++revision_;
+  if (!out.entries.empty()) ++revision_;
+  out.effects.revision = revision_;
+  return out;
+}
+
+Directory::Retired Directory::remove(const std::vector<JobNumber>& numbers) {
+  Retired out;
+  for (const JobNumber number : numbers) {
+    if (names_.contains(number)) strike(number, out);
+  }
+  if (!out.entries.empty()) ++revision_;
   out.effects.revision = revision_;
   return out;
 }
@@ -137,7 +163,16 @@ std::optional<TimePoint> Directory::next_deadline() const {
 
 std::vector<Directory::Entry> Directory::entries() const {
   std::vector<Entry> entries;
-  for (const auto& [number, name] : names_) entries.push_back({name.first, name.second, number});
+  for (const auto& [number, name] : names_) entries.push_back(entry(number));
+  return entries;
+}
+
+std::vector<Directory::Entry> Directory::entries(const std::string& job) const {
+  std::vector<Entry> entries;
+  for (auto it = numbers_.lower_bound({job, {}}); it != numbers_.end() && it->first.first == job;
+       ++it) {
+    entries.push_back(entry(it->second));
+  }
   return entries;
 }
 

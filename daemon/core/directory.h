@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Above the jobs: which name has which number, which runs are in use, and the incarnation of the
 // state. Pure; its rows are those of job 0, under the same apply, effects and gate as any job.
-// A job without a run is permanent; a run is leased: it is retired some time after its last
-// session has ended. Numbers are never used again.
+// A run is leased: it is retired some time after its last session has ended. A job without a run is
+// retired only if it is empty then, and else idle. Numbers are never used again.
 #pragma once
 
 #include <map>
@@ -48,25 +48,34 @@ class Directory {
 
   /// The job has sessions, or one is coming.
   void occupy(JobNumber number);
-  /// The job's last session has ended. Only a run is ever retired for that.
-  void vacate(JobNumber number, TimePoint now);
+  /// The job's last session has ended; it has no rows worth keeping if it is `empty`.
+  void vacate(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
-    std::vector<JobNumber> numbers;  ///< their rows must be erased before these effects
+    std::vector<Entry> entries;  ///< their rows must be erased before these effects
     Effects effects;
+    std::vector<Entry> idle;  ///< kept, and nobody has used them for the grace
     /// Occupied from now on: nobody has come since resume(), but their rows may have sessions.
     std::vector<Entry> unvisited;
   };
-  /// Strikes out the runs whose grace is over.
+  /// Strikes out the jobs whose grace is over.
   Retired tick(TimePoint now);
+  /// Strikes out these.
+  Retired remove(const std::vector<JobNumber>& numbers);
   std::optional<TimePoint> next_deadline() const;
 
   std::vector<Entry> entries() const;
+  /// All runs of a job.
+  std::vector<Entry> entries(const std::string& job) const;
   std::uint64_t incarnation() const { return incarnation_; }
   Revision revision() const { return revision_; }
 
  private:
   using Name = std::pair<std::string, std::string>;
+
+  Entry entry(JobNumber number) const;
+  void strike(JobNumber number, Retired& out);
+  void lease(JobNumber number, TimePoint now);
 
   Limits limits_;
   std::uint64_t incarnation_ = 0;
@@ -74,7 +83,8 @@ class Directory {
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
   std::map<JobNumber, TimePoint> vacant_;  // when they are retired
-  std::set<JobNumber> unvisited_;          // of these
+  std::set<JobNumber> unvisited_;          // of these, as are the next
+  std::set<JobNumber> empty_;
   std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
   Revision revision_;
 };

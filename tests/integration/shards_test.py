@@ -158,6 +158,67 @@ class Runs(unittest.TestCase):
             self.assertEqual(0, daemon.stop(), daemon.errors())
             daemon.log.close()
 
+    def test_job_without_a_run_is_forgotten_when_it_is_empty_and_rests_when_it_is_not(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                Daemon("--run-grace", "1", "--shards", "2",
+                       engine=f"rocksdb:{folder}/state") as daemon:
+            empty, kept = Wire(daemon.address), Wire(daemon.address)
+            self.assertEqual("ok", empty.hello(job="empty").code)
+            self.assertEqual("ok", kept.hello(job="kept").code)
+            self.assertEqual("ok", kept.set("k", "v").code)
+            series = 'c10dd_store_keys{train_job="kept"} 1'
+            self.assertTrue(series in daemon.http("/metrics")[1])
+            for client in (empty, kept):
+                client.send(frame(wire.GOODBYE, sequence=2))
+                self.assertEqual("ok", client.reply().code)
+                client.close()
+            self.wait_until_gone(daemon, ("empty", ""), 6)
+            self.assertIn("event=job_retired", daemon.errors())
+            deadline = time.monotonic() + 6
+            while 'train_job="kept"' in daemon.http("/metrics")[1]:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            self.assertEqual([("kept", "")], self.names(daemon))
+            with Wire(daemon.address) as again:
+                self.assertEqual("ok", again.hello(job="kept").code)
+                self.assertEqual("ok", again.get("k").code)
+                self.assertTrue(series in daemon.http("/metrics")[1])
+
+    def test_job_is_removed_when_nobody_is_connected_and_clients_from_before_are_told(self):
+        session = os.urandom(16)
+        with tempfile.TemporaryDirectory() as folder, \
+                Daemon("--shards", "2", engine=f"rocksdb:{folder}/state") as daemon:
+            with Wire(daemon.address) as run, Wire(daemon.address) as client:
+                self.assertEqual("ok", run.hello(job="a b", run="1").code)
+                self.assertEqual("ok", client.hello(session=session, job="a b").code)
+                self.assertEqual("ok", client.set("k", "v").code)
+                status, body = daemon.http("/v1/jobs/a%20b", method="DELETE")[:2]
+                self.assertEqual(409, status, body)
+                self.assertIn("2 sessions are connected", body)
+                self.assertEqual("ok", client.get("k").code)
+            deadline = time.monotonic() + 5
+            while daemon.http("/v1/jobs/a%20b", method="DELETE")[0] == 409:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            self.assertEqual([], self.names(daemon))
+            self.assertEqual(404, daemon.http("/v1/jobs/a%20b", method="DELETE")[0])
+            self.assertEqual(400, daemon.http("/v1/jobs/a%2", method="DELETE")[0])
+            self.assertEqual(405, daemon.http("/v1/jobs/a")[0])
+            # Whoever knew it is told, also when the new one holds more than it has seen.
+            with Wire(daemon.address) as new:
+                self.assertEqual("ok", new.hello(job="a b").code)
+                self.assertEqual("not_found", new.get("k").code)
+                for i in range(20):
+                    self.assertEqual("ok", new.set("k", str(i)).code)
+                with Wire(daemon.address) as old:
+                    self.assertEqual("state_rolled_back",
+                                     old.hello(session=session, job="a b", number=2).code)
+            daemon.kill()
+            daemon.start()
+            with Wire(daemon.address) as new:
+                self.assertEqual("ok", new.hello(job="a b").code)
+                self.assertEqual("ok", new.get("k").code)
+
     def test_run_outlives_a_restart_as_long_as_a_session_of_it_may(self):
         session = os.urandom(16)
         hello = frame(wire.HELLO, wire.hello_body(session, job="j", run="long") +

@@ -28,11 +28,12 @@ def frame(op, body=b"", channel=1, sequence=0, acked_below=0, length=None):
 
 
 def hello_body(session=None, job="test", run="", version=(1, 1), host="here", rank=-1,
-               stamp=(0, 0, 0)):
+               stamp=(0, 0, 0), number=None):
     session = session or os.urandom(16)
     return (struct.pack("<BBQ", *version, 0) + session + text(job) + text(run) + text(b"") +
             text(host) + struct.pack("<Qq", os.getpid(), rank) + struct.pack("<I", 0) +
-            struct.pack("<QQQ", *stamp))
+            struct.pack("<QQQ", *stamp) +
+            (b"" if number is None else struct.pack("<qQ", 0, number)))
 
 
 class Reply:
@@ -60,6 +61,12 @@ class Wire:
         self.buffer = b""
         self.sequence = 0
         self.send(magic)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
 
     def send(self, data):
         self.socket.sendall(data)

@@ -113,13 +113,14 @@ TEST(Directory, RetiresARunSomeTimeAfterItsLastSession) {
   Effects out;
   const JobNumber run = *directory.open("train", "run", out);
   EXPECT_EQ(directory.next_deadline(), std::nullopt);
-  directory.vacate(run, at(100));
+  directory.vacate(run, false, at(100));
   EXPECT_EQ(directory.next_deadline(), at(130));
-  directory.vacate(run, at(110));
+  directory.vacate(run, false, at(110));
   EXPECT_EQ(directory.next_deadline(), at(140));
-  EXPECT_TRUE(directory.tick(at(139)).numbers.empty());
+  EXPECT_TRUE(directory.tick(at(139)).entries.empty());
   const Directory::Retired retired = directory.tick(at(140));
-  EXPECT_EQ(retired.numbers, std::vector<JobNumber>{run});
+  ASSERT_EQ(retired.entries.size(), 1u);
+  EXPECT_EQ(retired.entries[0].number, run);
   EXPECT_EQ(directory.find("train", "run"), std::nullopt);
   ASSERT_EQ(retired.effects.rows.size(), 1u);
   EXPECT_EQ(retired.effects.rows[0].kind, Row::Kind::erase);
@@ -134,21 +135,54 @@ TEST(Directory, KeepsARunThatIsUsedAgain) {
   Effects out;
   const JobNumber first = *directory.open("train", "1", out);
   const JobNumber second = *directory.open("train", "2", out);
-  directory.vacate(first, at(0));
-  directory.vacate(second, at(0));
+  directory.vacate(first, false, at(0));
+  directory.vacate(second, false, at(0));
   EXPECT_EQ(directory.open("train", "1", out).value(), first);
   directory.occupy(second);
-  EXPECT_TRUE(directory.tick(at(1'000)).numbers.empty());
+  EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
   EXPECT_EQ(directory.entries().size(), 2u);
 }
 
-TEST(Directory, NeverRetiresAJobWithoutARun) {
+TEST(Directory, RetiresAJobWithoutARunOnlyIfItIsEmpty) {
   Directory directory(0);
   Effects out;
-  directory.vacate(*directory.open("train", "", out), at(0));
-  directory.vacate(77, at(0));
+  const JobNumber kept = *directory.open("kept", "", out);
+  const JobNumber empty = *directory.open("empty", "", out);
+  directory.vacate(kept, false, at(0));
+  directory.vacate(empty, true, at(0));
+  directory.vacate(77, true, at(0));
+  const Directory::Retired retired = directory.tick(at(30));
+  ASSERT_EQ(retired.entries.size(), 1u);
+  EXPECT_EQ(retired.entries[0].job, "empty");
+  ASSERT_EQ(retired.idle.size(), 1u);
+  EXPECT_EQ(retired.idle[0].number, kept);
   EXPECT_EQ(directory.next_deadline(), std::nullopt);
-  EXPECT_TRUE(directory.tick(at(1'000'000)).numbers.empty());
+  EXPECT_EQ(directory.entries().size(), 1u);
+  // Somebody came to it in time, and it has something now.
+  const JobNumber again = *directory.open("empty", "", out);
+  EXPECT_NE(again, empty);
+  directory.vacate(again, true, at(40));
+  directory.occupy(again);
+  directory.vacate(again, false, at(50));
+  EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
+}
+
+TEST(Directory, RemovesAJobWithItsRuns) {
+  Directory directory(0);
+  Effects out;
+  std::vector<JobNumber> numbers;
+  for (const char* run : {"", "1", "2"}) numbers.push_back(*directory.open("train", run, out));
+  ASSERT_TRUE(directory.open("trainer", "", out));
+  std::vector<JobNumber> listed;
+  for (const auto& entry : directory.entries("train")) listed.push_back(entry.number);
+  EXPECT_EQ(listed, numbers);
+  const Revision before = directory.revision();
+  const Directory::Retired removed = directory.remove(numbers);
+  EXPECT_EQ(removed.effects.rows.size(), 3u);
+  EXPECT_EQ(removed.effects.revision, before + 1);
+  ASSERT_EQ(directory.entries().size(), 1u);
+  EXPECT_EQ(directory.entries()[0].job, "trainer");
+  EXPECT_TRUE(directory.remove(numbers).effects.rows.empty());
 }
 
 TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
@@ -166,15 +200,15 @@ TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
   second.resume(1, false, at(1'000));
   EXPECT_EQ(second.next_deadline(), at(1'003));
   const Directory::Retired none = second.tick(at(1'003));
-  EXPECT_TRUE(none.numbers.empty());
+  EXPECT_TRUE(none.entries.empty());
   EXPECT_TRUE(none.effects.rows.empty());
   ASSERT_EQ(none.unvisited.size(), 1u);
   EXPECT_EQ(none.unvisited[0].job, "train");
   EXPECT_EQ(none.unvisited[0].run, "run");
   EXPECT_EQ(none.unvisited[0].number, 2u);
   EXPECT_EQ(second.next_deadline(), std::nullopt) << "it is taken for occupied";
-  second.vacate(2, at(2'000));
-  EXPECT_EQ(second.tick(at(2'003)).numbers, std::vector<JobNumber>{2});
+  second.vacate(2, false, at(2'000));
+  EXPECT_EQ(second.tick(at(2'003)).entries.at(0).number, 2u);
   EXPECT_EQ(second.find("train", ""), 1u);
 }
 
@@ -188,15 +222,15 @@ TEST(Directory, LooksAtNoRunThatSomebodyHasComeTo) {
   Effects again;
   ASSERT_TRUE(second.open("train", "run", again));
   EXPECT_TRUE(second.tick(at(1'000)).unvisited.empty());
-  second.vacate(1, at(1'000));
-  EXPECT_EQ(second.tick(at(2'000)).numbers, std::vector<JobNumber>{1});
+  second.vacate(1, false, at(1'000));
+  EXPECT_EQ(second.tick(at(2'000)).entries.at(0).number, 1u);
 }
 
 TEST(Directory, NeverUsesANumberAgain) {
   Directory first(0);
   Effects out;
   const JobNumber number = *first.open("train", "run", out);
-  first.vacate(number, at(0));
+  first.vacate(number, false, at(0));
   Effects after = first.tick(at(30)).effects;
   Effects again;
   EXPECT_EQ(first.open("train", "run", again).value(), number + 1);
@@ -220,7 +254,7 @@ TEST(Directory, HoldsItsLimit) {
   EXPECT_EQ(third.error().detail, "too many jobs: 3 with this one, limit 2");
   EXPECT_TRUE(refused.rows.empty());
   EXPECT_TRUE(directory.open("a", "", out));
-  directory.vacate(2, at(0));
+  directory.vacate(2, false, at(0));
   directory.tick(at(30));
   EXPECT_TRUE(directory.open("c", "", out));
 }

@@ -269,6 +269,27 @@ TEST(HttpRoutes, CheckpointIsForThisMachineAndTakesOneAbsolutePath) {
   EXPECT_EQ(code_of(handle(good, local)), "disk_full");
 }
 
+TEST(HttpRoutes, RemoveAJobForThisMachineOnly) {
+  const HttpRequest request{"DELETE", "/v1/jobs/a%20b", true};
+  EXPECT_EQ(job_to_remove(request).value(), "a b");
+  EXPECT_EQ(job_to_remove({"DELETE", "/v1/jobs/a%2", true}).error().code, Code::invalid_argument);
+  EXPECT_EQ(job_to_remove({"DELETE", "/v1/jobs/%zz", true}).error().code, Code::invalid_argument);
+  ServerFacts local = facts();
+  EXPECT_EQ(need_of(request, local), Need::nothing);
+  EXPECT_EQ(handle(request, local).status, 403);
+  local.local = true;
+  EXPECT_EQ(need_of(request, local), Need::removal);
+  EXPECT_EQ(handle(request, local).body, "{\"removed\":\"a b\"}\n");
+  local.removed = failure(Code::unavailable, "job \"a b\" is in use");
+  EXPECT_EQ(handle(request, local).status, 409);
+  local.not_ready = "the engine is not open";
+  EXPECT_EQ(handle(request, local).status, 503);
+  local.removed = failure(Code::not_found, "no job");
+  EXPECT_EQ(handle(request, local).status, 404);
+  EXPECT_EQ(handle({"GET", "/v1/jobs/a", true}, local).allow, "DELETE");
+  EXPECT_EQ(handle({"DELETE", "/v1/jobs/", true}, local).status, 404);
+}
+
 TEST(HttpRoutes, JobsAreListedWithNamesThatPrint) {
   ServerFacts some = facts();
   JobReport job;
