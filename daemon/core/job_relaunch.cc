@@ -70,9 +70,11 @@ Job::Way Job::leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<
   if (who.present > 0) return std::nullopt;
   if (who.absent) return who.absent;
   const auto arrived = meeting.arrived();
-  const SessionId* holder = meeting.holder(rank);
-  Way way = take_rank(step, key, rank, holder == nullptr ? arrived.front().second : *holder);
-  if (!way || *way) return way;
+  if (!arrived.empty()) {
+    const SessionId* holder = meeting.holder(rank);
+    Way way = take_rank(step, key, rank, holder == nullptr ? arrived.front().second : *holder);
+    if (!way || *way) return way;
+  }
   if (meetings_.find(key) != nullptr) meetings_.drop(key, step.out.rows);
   for (const auto& [at, id] : arrived) {
     if (sessions_.find(id) != nullptr) end_session(step, id, Ending::replaced);
