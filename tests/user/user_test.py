@@ -11,16 +11,24 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../integration"))
 from daemon import Daemon  # noqa: E402
+import relaunch  # noqa: E402
 from installed import HERE, Installed, compiler, run  # noqa: E402
 
 STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Werror"]
 
 
 def setUpModule():
-    global machine, folder
+    global machine, folder, trainer
     folder = tempfile.mkdtemp(prefix="c10dd-user-")
     unittest.addModuleCleanup(shutil.rmtree, folder)
     machine = Installed(folder)
+    trainer = machine.build_trainer()
+
+
+def installed_daemon(**options):
+    daemon = Daemon(**options)
+    daemon.command[0] = os.path.join(machine.bin, "c10dd")
+    return daemon
 
 
 class Headers(unittest.TestCase):
@@ -87,29 +95,24 @@ class Headers(unittest.TestCase):
         self.assertEqual((0, []), self.compile(
             "#include <c10dd/client.h>\n"
             "unsigned f(c10dd::Client& client) {\n"
-            '  return client.rendezvous({.group = "g", .min = 2, .max = 4})->rank();\n}\n', *STRICT))
+            '  return client.rendezvous({.group = "g", .min = 2, .max = 4})->rank();\n'
+            "}\n", *STRICT))
 
 
 class Trainer(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.trainer = machine.build_trainer()
-
     def test_boost_has_no_part_in_the_build(self):
         for tool in ("deps", "commands"):
             said = run("ninja", "-C", machine.build, "-t", tool)
             self.assertIn("trainer.cc", said)
             self.assertNotIn("boost", said.lower())
 
-    def meet(self, trainer, ranks=3):
+    def meet(self, program, ranks=3):
         """What the ranks of one rendezvous say, without their times."""
         clean = {name: value for name, value in os.environ.items()
                  if not name.startswith("C10DD_") and name != "LD_LIBRARY_PATH"}
-        server = Daemon()
-        server.command[0] = os.path.join(machine.bin, "c10dd")
-        with server as daemon:
+        with installed_daemon() as daemon:
             url = "c10dd://{}:{}/user".format(*daemon.address)
-            started = [subprocess.Popen([trainer, "meet", url, str(ranks)], env=clean, text=True,
+            started = [subprocess.Popen([program, "meet", url, str(ranks)], env=clean, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                        for _ in range(ranks)]
             try:
@@ -121,7 +124,7 @@ class Trainer(unittest.TestCase):
 
     def test_three_ranks_meet_reduce_and_average(self):
         self.assertEqual([f"met rank={rank} size=3 sum=3.000000 weight=0.000000 gradient=1.000000"
-                          for rank in range(3)], self.meet(self.trainer))
+                          for rank in range(3)], self.meet(trainer))
 
     def test_a_trainer_that_is_installed_finds_its_backend_too(self):
         run("cmake", "--install", machine.build)
@@ -136,6 +139,22 @@ class Trainer(unittest.TestCase):
             lines = project.read().splitlines()
         for line in shown.splitlines():
             self.assertIn(line.split("#")[0].strip(), lines)
+
+
+class Launches(unittest.TestCase):
+    """A few of the seeds of relaunch.py; the second restarts the daemon between two launches."""
+
+    def test_a_job_without_a_run_is_launched_again(self):
+        with installed_daemon(engine=f"rocksdb:{folder}/state") as daemon:
+            for seed in (2, 3, 8, 11):
+                with self.subTest(seed=seed):
+                    relaunch.relaunch(seed, daemon, trainer, slack=2)
+
+    def test_nobody_is_replaced_while_links_are_cut(self):
+        with installed_daemon() as daemon:
+            for seed in (5, 10):
+                with self.subTest(seed=seed):
+                    relaunch.cut_links(seed, daemon, trainer)
 
 
 if __name__ == "__main__":
