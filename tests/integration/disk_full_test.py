@@ -6,13 +6,13 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 import wire
 from daemon import SLOWDOWN, Daemon
-from wire import Wire, frame, text
+from small_disk import SmallDisk, Writer, why_no_small_disk
+from wire import text
 
 SIZE = 64 * 2**20
 RESERVE = 32 * 2**20
@@ -23,81 +23,14 @@ DEPTH = 8
 VALUE = 32 * 1024
 
 
-class Writer:
-    """One session that survives the daemon: what has no answer is sent again."""
-
-    def __init__(self, daemon, name):
-        self.daemon, self.name = daemon, name
-        self.session = os.urandom(16)
-        self.sequence = 0
-        self.open = {}  # sequence: (key, frame)
-        self.wire = None
-        self.connect()
-
-    def connect(self):
-        if self.wire:
-            self.wire.close()
-        deadline = time.monotonic() + 15
-        while True:
-            try:
-                self.wire = Wire(self.daemon.address)
-                reply = self.wire.hello(session=self.session)
-                if reply and reply.code == "ok":
-                    break
-                self.wire.close()
-            except OSError:
-                reply = None
-            if time.monotonic() > deadline:
-                raise AssertionError(f"no way back to the daemon: {reply}")
-            time.sleep(0.05)
-        for _, data in self.open.values():
-            self.wire.send(data)
-
-    def request(self, op, body, key=None):
-        self.sequence += 1
-        below = min(self.open, default=self.sequence)
-        data = frame(op, body, sequence=self.sequence, acked_below=below)
-        self.open[self.sequence] = (key, data)
-        try:
-            self.wire.send(data)
-        except OSError:
-            self.connect()
-
-    def answer(self):
-        """(key, reply) of some open request, over the death of the connection."""
-        while True:
-            try:
-                reply = self.wire.reply()
-            except OSError:
-                reply = None
-            if reply is not None and reply.sequence in self.open:
-                return self.open.pop(reply.sequence)[0], reply
-            if reply is not None and reply.code != "unavailable":
-                raise AssertionError(f"unexpected: {reply!r} {reply.sequence} {list(self.open)}")
-            self.connect()
-
-    def call(self, op, body):
-        assert not self.open
-        self.request(op, body)
-        return self.answer()[1]
-
-    def set(self, key, value):
-        return self.call(wire.SET, text(key) + text(value))
-
-    def get(self, key):
-        return self.call(wire.GET, text(key) + bytes(8))
-
-
 class DiskFull(unittest.TestCase):
     def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="c10dd-disk-")
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", self.folder],
-                       check=True)
+        self.disk = SmallDisk(SIZE)
+        self.folder = self.disk.folder
         self.daemon = Daemon("--disk-reserve", str(RESERVE), "--disk-minimum", str(MINIMUM),
                              "--disk-ballast", "4MiB", engine=f"rocksdb:{self.folder}/state")
         self.daemon.start()
         self.writers = [Writer(self.daemon, f"w{n}") for n in range(WRITERS)]
-        self.filler = os.path.join(self.folder, "filler")
         self.random = random.Random(1)
         self.stored = {}
         self.values = [self.random.randbytes(VALUE) for _ in range(16)]
@@ -108,8 +41,7 @@ class DiskFull(unittest.TestCase):
         self.daemon.stop()
         errors = self.daemon.errors()
         self.daemon.log.close()
-        subprocess.run(["umount", self.folder], check=True)
-        os.rmdir(self.folder)
+        self.disk.remove()
         if sys.exc_info()[0]:
             print(errors)
 
@@ -144,28 +76,15 @@ class DiskFull(unittest.TestCase):
                 time.sleep(0.25)  # until the daemon has looked again
         return refused
 
-    def take(self, leave):
-        """A file that leaves so many bytes of the file system, or as many as there are; it grows."""
-        with open(self.filler, "ab") as file:
-            while True:
-                disk = os.statvfs(self.folder)
-                step = min(disk.f_bavail * disk.f_frsize - leave, 2**20)
-                if step <= 0:
-                    return
-                try:
-                    os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, step)
-                except OSError:  # the daemon was quicker
-                    return
-
     def use_up_all(self):
         """Nothing is left, sooner than the daemon looks: a write fails inside the engine."""
-        self.take(leave=0)
+        self.disk.take(leave=0)
         for n in range(8):  # more than the engine has allocated in advance
             for writer in self.writers:
                 key, value = f"squeezed/{n}/{writer.name}", b"x" * 300_000
                 writer.request(wire.SET, text(key) + text(value), (key, value))
         time.sleep(0.3)
-        os.unlink(self.filler)
+        self.disk.give_back()
 
     def kill(self):
         self.daemon.kill()
@@ -175,7 +94,7 @@ class DiskFull(unittest.TestCase):
         """Of a set while the disk is full, which ends when the engine has made room."""
         deadline = time.monotonic() + 10 * SLOWDOWN
         while True:
-            self.take(leave=RESERVE - 8 * 2**20)
+            self.disk.take(leave=RESERVE - 8 * 2**20)
             reply = self.writers[0].set("one more", b"x")
             if reply.code != "ok":
                 self.assertEqual("disk_full", reply.code)
@@ -225,8 +144,7 @@ class DiskFull(unittest.TestCase):
         writer = self.writers[1]
         self.assertEqual("ok", writer.call(wire.REMOVE_PREFIX, text(f"{number}/")).code)
         self.assertEqual("ok", writer.call(wire.REMOVE_PREFIX, text("squeezed/")).code)
-        if os.path.exists(self.filler):
-            os.unlink(self.filler)
+        self.disk.give_back()
         self.stored.clear()
         # After a compaction that had no room RocksDB looks every 5 s whether there is some.
         deadline = time.monotonic() + 40 * SLOWDOWN
@@ -253,11 +171,8 @@ class DiskFull(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as probe:
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", probe],
-                              capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            print("skipped: a tmpfs cannot be mounted here:", done.stderr.strip())
-            sys.exit(77)
-        subprocess.run(["umount", probe], check=True)
+    missing = why_no_small_disk()
+    if missing:
+        print("skipped:", missing)
+        sys.exit(77)
     unittest.main(verbosity=2)
