@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before anything may write, the rows are opened read-only and the order of the changes in the
 // logs is followed: from the newest change that the tables hold, without a gap, to the first
-// record that is missing or damaged. That point is held against the high-water mark. Then the rows
+// record that is missing or damaged. That point is held against the high-water mark, and with fsync
+// nothing that was written after it may be there (rocks_log.h). Then the rows
 // are opened up to exactly there: what lies behind it was never acknowledged, or was accepted as
 // lost.
 // Beside that: tracked sizes of closed logs (RocksDB's manifest), the number of the first needed
@@ -21,10 +22,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <utility>
+
+#include "store/rocks_log.h"
 
 namespace c10dd::store {
 namespace {
@@ -194,6 +201,35 @@ std::string oldest_log(const std::string& path) {
   return oldest;
 }
 
+/// With fsync: what shows that the change behind `reach`, which cannot be read, was on disk; for
+/// people. Empty: nothing does.
+std::string written_behind(const std::string& path, std::uint64_t first_log, std::uint64_t reach) {
+  std::map<std::uint64_t, Bytes> logs;
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename();
+    std::uint64_t number = 0;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (std::string_view(read.ptr) != ".log" || number < first_log) continue;
+    Bytes& log = logs[number];
+    log.resize(entry.file_size(error));
+    std::ifstream file(entry.path(), std::ios::binary);
+    file.read(log.data(), static_cast<std::streamsize>(log.size()));
+    log.resize(static_cast<std::size_t>(file.gcount()));
+    bytes += log.size();
+  }
+  for (const auto& [number, log] : logs) {
+    const std::optional<std::uint64_t> later = record_behind(log, reach + 1, bytes);
+    if (!later) continue;
+    return path + " ends at change " + std::to_string(reach) + ", and a log, number " +
+           std::to_string(number) + ", has change " + std::to_string(*later) +
+           " whole behind that, which was written when change " + std::to_string(reach + 1) +
+           " was on disk";
+  }
+  return {};
+}
+
 /// Each damaged table with what is wrong.
 std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   std::vector<rocksdb::LiveFileMetaData> tables;
@@ -242,6 +278,9 @@ Result<std::uint64_t> probe(const std::string& directory, const Mark& mark, Roll
   } else if (reach < mark.sequence) {
     good = rollback.found(order.end(path, oldest, base) + ", the mark is at " +
                           std::to_string(mark.sequence));
+  } else if (mark.holds == Mark::Holds::always) {
+    const std::string later = written_behind(path, order.first_log(), reach);
+    if (!later.empty()) good = rollback.found(later);
   }
   if (!good) return good.error();
   return reach;

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
 
+#include <random>
+
 #include "store/high_water.h"
 #include "store/rocks_layout.h"
 #include "tests/unit/state_home.h"
@@ -25,6 +27,14 @@ class RocksRecovery : public testing::Test {
   Mark mark() const { return HighWaterFile::open(home_.path()).value().mark(); }
   void write_mark(const Mark& mark) const {
     ASSERT_TRUE(HighWaterFile::open(home_.path())->write(mark));
+  }
+
+  /// As if the last mark had been written before the newest changes, of so many rows of jobs.
+  void set_mark_back(std::uint64_t rows) const {
+    Mark older = mark();
+    older.sequence -= 2 * rows;  // each with the chain of its job
+    older.revisions -= rows;
+    write_mark(older);
   }
 
   /// The state as a SIGKILL would leave it now.
@@ -161,15 +171,72 @@ TEST_F(RocksRecovery, TornTailBehindTheMarkIsCutOff) {
 
 TEST_F(RocksRecovery, DamageBehindTheMarkIsCutOff) {
   home_.write_and_close(kBatches);
-  Mark older = mark();
-  older.sequence -= 30;
-  older.revisions -= 30;
-  write_mark(older);
+  set_mark_back(15);
   const fs::path log = home_.file(".log");
   flip(log, fs::file_size(log) - 50, 3);
   auto engine = home_.open();
   ASSERT_TRUE(engine) << engine.error().detail;
   EXPECT_EQ((*engine)->rolled_back(), "");
+}
+
+TEST_F(RocksRecovery, DamageBeforeALaterCommitIsNoTornTail) {
+  home_.write_and_close(kBatches);
+  set_mark_back(15);
+  const fs::path log = home_.file(".log");
+  const Bytes intact = contents(log);
+  // All places in some commits, so that each part of a record is hit.
+  for (std::size_t back = 700; back < 1'300; back += 13) {
+    SCOPED_TRACE(back);
+    flip(log, intact.size() - back, 16);
+    refuses(Code::state_rolled_back, {home_.path() / "rows", "whole behind that"});
+    replace(log, intact);
+  }
+  flip(log, intact.size() - 1'000, 16);
+  const Mark synced = mark();
+  Mark unsynced = synced;
+  unsynced.holds = Mark::Holds::this_boot;
+  unsynced.boot = boot_number();
+  write_mark(unsynced);
+  {
+    StateHome image = crash_image("without syncs");
+    EXPECT_TRUE(image.open({Durability::os})) << "any page of it may be missing";
+  }
+  write_mark(synced);
+  opens_accepted();
+}
+
+TEST_F(RocksRecovery, PagesOfTheLastCommitMayBeThereInAnyOrder) {
+  constexpr std::size_t kPage = 4'096;
+  constexpr std::size_t kLast = 290'000;  // bytes at the end that are of the last commit only
+  home_.write_and_close(kBatches);
+  State before;
+  {
+    auto engine = home_.open();
+    ASSERT_TRUE(engine) << engine.error().detail;
+    home_.write(**engine, 20);
+    before = home_.acknowledged;
+    home_.write(**engine, 1, 100'000);
+  }
+  set_mark_back(3);
+  std::mt19937_64 random(1);
+  for (int n = 0; n < 30; ++n) {
+    SCOPED_TRACE(n);
+    StateHome image = crash_image("power cut");
+    image.acknowledged = before;
+    Bytes log = contents(image.file(".log"));
+    std::size_t lost = 0;
+    for (std::size_t at = (log.size() - kLast) / kPage * kPage + kPage; at < log.size();
+         at += kPage) {
+      if (random() % 4 != 0) continue;
+      log.replace(at, std::min(kPage, log.size() - at), std::min(kPage, log.size() - at), '\0');
+      ++lost;
+    }
+    ASSERT_GT(lost, 0u);
+    if (n % 3 == 0) log.resize(log.size() - random() % kLast);
+    replace(image.file(".log"), log);
+    opens_whole(image);
+    fs::remove_all(image.path());
+  }
 }
 
 TEST_F(RocksRecovery, TableDamagedOrGone) {
