@@ -14,6 +14,7 @@
 #include <filesystem>
 
 #include "protocol/fields.h"
+#include "store/state_directory.h"
 
 namespace c10dd::store {
 namespace {
@@ -41,14 +42,6 @@ bool write_all(int file, std::string_view bytes, off_t offset) {
     offset += written;
   }
   return true;
-}
-
-bool sync_directory(const std::string& path) {
-  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return false;
-  const bool synced = ::fsync(directory) == 0;
-  ::close(directory);
-  return synced;
 }
 
 }  // namespace
@@ -94,7 +87,7 @@ Result<MarkSlot> decode_mark_slot(std::string_view bytes) {
 }
 
 Result<HighWaterFile> HighWaterFile::open(const std::string& directory) {
-  HighWaterFile out(directory + "/highwater");
+  HighWaterFile out(path_in(directory));
   out.file_ = ::open(out.path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (out.file_ < 0) {
     if (errno == ENOENT) return out;

@@ -57,6 +57,9 @@ class HighWaterFile {
  public:
   enum class Found : std::uint8_t { nothing, mark, damage };
 
+  /// Where it is in a state directory.
+  static std::string path_in(const std::string& directory) { return directory + "/highwater"; }
+
   /// Reads the file of a directory, and touches nothing. Fails when it cannot be read, or has a
   /// newer format. A file with one good slot is good; with none it is damage.
   static Result<HighWaterFile> open(const std::string& directory);

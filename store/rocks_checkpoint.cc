@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A checkpoint is a state directory: rows/, whose tables are hard links on the same file system
 // and copies on another, and a high-water file.
-#include <fcntl.h>
 #include <rocksdb/db.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <filesystem>
 
 #include "store/rocks_open.h"
+#include "store/state_directory.h"
 
 namespace c10dd::store {
 namespace {
@@ -84,10 +84,9 @@ Result<void> write_checkpoint(rocksdb::DB& db, const Mark& mark, const std::stri
     return refused(done.error().code, path, done.error().detail + "; nothing is left of it");
   }
   const std::string parent = std::filesystem::path(path).parent_path();
-  const int folder = ::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool synced = folder >= 0 && ::fsync(folder) == 0;
-  if (folder >= 0) ::close(folder);
-  if (!synced) return refused(Code::unavailable, path, "is there, but may not survive power loss");
+  if (!sync_directory(parent)) {
+    return refused(Code::unavailable, path, "is there, but may not survive power loss");
+  }
   return {};
 }
 

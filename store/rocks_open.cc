@@ -32,6 +32,7 @@
 #include <utility>
 
 #include "store/rocks_log.h"
+#include "store/state_directory.h"
 
 namespace c10dd::store {
 namespace {
@@ -344,7 +345,13 @@ Result<std::shared_ptr<rocksdb::DB>> open_rows(const std::string& directory,
     order->replay(std::max<std::uint64_t>(*reach, 1));
   }
   std::error_code ignored;  // what cannot be made, RocksDB cannot open
-  if (empty) std::filesystem::create_directory(path, ignored);  // it would log an error
+  if (empty) {
+    std::filesystem::create_directory(path, ignored);  // it would log an error
+    if (!sync_directory(directory)) {
+      return failure(Code::unavailable,
+                     "rocksdb: " + directory + " cannot be synced: " + std::strerror(errno));
+    }
+  }
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);

@@ -14,6 +14,9 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <vector>
+
+#include "store/high_water.h"
 
 namespace c10dd::store {
 namespace {
@@ -37,13 +40,34 @@ Failure refused(const std::string& path, const std::string& what, int error) {
                      std::strerror(error) + "; look at its owner and mode");
 }
 
+/// Of all directories that get a name here. A parent that may not be read is left to the kernel.
+Result<void> sync_names(const std::string& path, const std::vector<std::string>& directories) {
+  for (const std::string& directory : directories) {
+    if (!sync_directory(directory) && errno != EACCES && errno != EINVAL) {
+      return refused(path, "cannot be synced in " + directory, errno);
+    }
+  }
+  return {};
+}
+
 Result<void> create(const std::string& path) {
   std::error_code ignored;  // what could not be created shows when the directory itself is
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty()) std::filesystem::create_directories(parent, ignored);
+  const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
+  const std::filesystem::path parent = whole.parent_path();
+  std::vector<std::string> named;
+  for (std::filesystem::path at = whole;
+       !std::filesystem::exists(at, ignored) && at != at.parent_path(); at = at.parent_path()) {
+    named.push_back(at.parent_path());
+  }
+  // An earlier start may have ended before it had synced the name.
+  if (named.empty() && !std::filesystem::exists(HighWaterFile::path_in(whole), ignored)) {
+    named.push_back(parent);
+  }
+  std::filesystem::create_directories(parent, ignored);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return refused(path, "cannot be created", errno);
   }
+  if (Result<void> synced = sync_names(path, named); !synced) return synced;
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return refused(path, "cannot be read", errno);
   if (!S_ISDIR(status.st_mode)) {
@@ -70,6 +94,16 @@ bool write_pid(int lock) {
 }
 
 }  // namespace
+
+bool sync_directory(const std::string& path) {
+  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) return false;
+  const bool synced = ::fsync(directory) == 0;
+  const int error = errno;
+  ::close(directory);
+  errno = error;
+  return synced;
+}
 
 Result<StateDirectory> StateDirectory::open(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();

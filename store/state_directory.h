@@ -10,11 +10,14 @@
 
 namespace c10dd::store {
 
+/// The names in a directory are on disk when it returns true; else errno says why not.
+bool sync_directory(const std::string& path);
+
 class StateDirectory {
  public:
-  /// Creates the directory if need be (mode 0700; an existing mode is left alone) and takes hold
-  /// of it. Fails with permission_denied when it is not a directory or not writable, and with
-  /// unavailable, naming the holder's pid, when another daemon has it.
+  /// Creates the directory if need be (mode 0700; an existing mode is left alone), its name on
+  /// disk, and takes hold of it. Fails with permission_denied when it is not a directory or not
+  /// writable, and with unavailable, naming the holder's pid, when another daemon has it.
   static Result<StateDirectory> open(std::string path);
 
   ~StateDirectory();

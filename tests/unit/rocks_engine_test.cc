@@ -9,6 +9,7 @@
 #include <map>
 
 #include "store/rocks_layout.h"
+#include "tests/unit/durable_names.h"
 #include "tests/unit/engine_home.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -33,6 +34,15 @@ TEST(RocksEngine, NamesTheHolderOfItsDirectory) {
   EXPECT_EQ(second.error().code, Code::unavailable);
   EXPECT_NE(second.error().detail.find("pid " + std::to_string(::getpid())), std::string::npos)
       << second.error().detail;
+}
+
+TEST(RocksEngine, TheNameOfItsRowsIsOnDisk) {
+  const TemporaryDirectory directory;
+  ASSERT_TRUE(open_engine("rocksdb:" + directory.path() + "/state"));
+  const DurableNames& names = DurableNames::of_this_process();
+  for (const char* name : {"/state", "/state/rows", "/state/highwater"}) {
+    EXPECT_TRUE(names.contain(directory.path() + name)) << name;
+  }
 }
 
 TEST(RocksEngine, ReportsWhatItWasAskedFor) {

@@ -9,6 +9,7 @@
 
 #include <fstream>
 
+#include "tests/unit/durable_names.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::store {
@@ -34,6 +35,17 @@ TEST_F(StateDirectoryTest, IsCreatedForItsOwnerOnly) {
   struct stat status {};
   ASSERT_EQ(::stat(path("a/b/state").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
+}
+
+TEST_F(StateDirectoryTest, ItsNameAndThoseOfItsParentsAreOnDisk) {
+  ASSERT_TRUE(StateDirectory::open(path("a/b/state")));
+  const DurableNames& names = DurableNames::of_this_process();
+  for (const std::string& made : {path("a"), path("a/b"), path("a/b/state")}) {
+    EXPECT_TRUE(names.contain(made)) << made;
+  }
+  ASSERT_EQ(::mkdir(path("made").c_str(), 0700), 0);  // by a start that ended there
+  ASSERT_TRUE(StateDirectory::open(path("made")));
+  EXPECT_TRUE(names.contain(path("made")));
 }
 
 TEST_F(StateDirectoryTest, HoldsThePidOfItsDaemon) {
