@@ -91,7 +91,7 @@ store::OpenOptions open_options(const Options& options) {
   const auto warn = [](std::string_view line) {
     spdlog::warn("event=engine_warning detail={}", quoted(printable(line, 512)));
   };
-  return {options.durability, false, warn};
+  return {.durability = options.durability, .warn = warn};
 }
 
 Failure unavailable(std::string detail) {
@@ -365,7 +365,10 @@ void EngineHost::lose(const std::string& why) {
   };
   shards_->ask<bool>(lose, [this](const std::vector<bool>&) {
     // Nobody else has it now: the engine is closed, which waits for the checkpoint under way.
-    asio::post(opener_, [commit = std::move(engine_.commit)]() mutable { commit.reset(); });
+    asio::post(opener_, [this, commit = std::move(engine_.commit)]() mutable {
+      acknowledged_ = commit->engine().acknowledged();
+      commit.reset();
+    });
     on_failed_();
     reopen_delay_ = kReopenMin;
     reopen_later();
@@ -377,16 +380,19 @@ void EngineHost::reopen_later() {
   reopen_timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;
     asio::post(opener_, [this, now = time_.now()] {
-      asio::post(loop_, [this, opened = open_again(options_, now)]() mutable {
+      asio::post(loop_, [this, opened = open_again(options_, acknowledged_, now)]() mutable {
         reopened(std::move(opened));
       });
     });
   });
 }
 
-Result<EngineHost::Opened> EngineHost::open_again(const Options& options, TimePoint now) try {
-  Result<std::unique_ptr<store::Engine>> engine =
-      store::open_engine(options.engine, open_options(options));
+Result<EngineHost::Opened> EngineHost::open_again(const Options& options,
+                                                  std::shared_ptr<const store::Mark> acknowledged,
+                                                  TimePoint now) try {
+  store::OpenOptions how = open_options(options);
+  how.acknowledged = std::move(acknowledged);
+  Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options.engine, how);
   if (!engine) return engine.error();
   return with_directory(std::move(*engine), options, now);
 } catch (const std::exception& failed) {  // no memory, no thread: there may be some later
@@ -399,7 +405,9 @@ void EngineHost::reopened(Result<Opened> opened) {
     spdlog::info("event=engine_reopened engine={}", engine_name_);
     return;
   }
-  lost_ = opened.error().detail;
+  const Failure& why = opened.error();
+  lost_ = why.code == Code::unavailable ? why.detail
+                                        : std::string(name_of(why.code)) + ": " + why.detail;
   spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
   on_failed_();
   reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);

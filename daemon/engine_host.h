@@ -117,7 +117,8 @@ class EngineHost {
 
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
                                        const Options& options, TimePoint now);
-  static Result<Opened> open_again(const Options& options, TimePoint now);
+  static Result<Opened> open_again(const Options& options,
+                                   std::shared_ptr<const store::Mark> acknowledged, TimePoint now);
   Result<JobNumber> number_of(const std::string& job, const std::string& run);
   void write_directory(std::vector<Row> rows, Revision from, Revision to,
                        std::vector<JobNumber> erased, std::function<void(bool)> then = {});
@@ -149,6 +150,7 @@ class EngineHost {
   bool grace_timer_set_ = false;
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
+  std::shared_ptr<const store::Mark> acknowledged_;  ///< by the engine that was lost; of opener_
   asio::thread_pool opener_{1};  ///< closes and opens engines; last: it uses the above
 };
 

@@ -242,6 +242,7 @@ asio::awaitable<std::string> Server::metrics_text() {
   for (const JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) metrics_->job_stats(name, stats);
   metrics_->jobs(reports.size());
+  metrics_->ready(not_ready().empty());
   std::string text = co_await asio::co_spawn(
       *renderer_,
       [metrics = metrics_.get()]() -> asio::awaitable<std::string> { co_return metrics->render(); },

@@ -58,10 +58,14 @@ enum class Durability : std::uint8_t {
   none,   ///< survives a clean close only
 };
 
+struct Mark;
+
 struct OpenOptions {
   Durability durability = Durability::fsync;
   /// Go on with what is left of a state that has lost acknowledged changes, for this once.
   bool accept_rollback = false;
+  /// What an earlier engine of this process has acknowledged on the same state: less is refused.
+  std::shared_ptr<const Mark> acknowledged = nullptr;
   /// What the engine's library warns of, one line at a time, on any thread.
   std::function<void(std::string_view line)> warn = {};
 };
@@ -121,6 +125,10 @@ class Engine {
   /// Room on the disk is short: lets go of what is kept for speed, and begins to let go of what was
   /// removed. False: it had no room for that when it last tried.
   virtual bool relieve() { return true; }
+
+  /// How far the state has come, for the engine that is opened after this one; null where a loss is
+  /// noticed in other ways. From any thread.
+  virtual std::shared_ptr<const Mark> acknowledged() const { return nullptr; }
 
   /// Why the state may be older than what clients have seen, for the log; empty when it is not.
   /// Its owner gives it a new incarnation, makes that durable, then calls renewed().

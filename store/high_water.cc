@@ -4,8 +4,10 @@
 #include "store/high_water.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/crc.hpp>
 #include <cerrno>
@@ -132,7 +134,21 @@ Result<void> HighWaterFile::write(const Mark& mark) {
   if (!write_all(file_, encode_mark_slot(newest_), offset) || ::fdatasync(file_) != 0) {
     return refused("cannot be written");
   }
+  struct stat here {};
+  struct stat open {};
+  if (::stat(path_.c_str(), &here) != 0) return refused("was removed");
+  if (::fstat(file_, &open) != 0 || here.st_ino != open.st_ino || here.st_dev != open.st_dev) {
+    return failure(Code::unavailable, path_ + " is another file than the one that was opened");
+  }
   return {};
+}
+
+void HighWaterFile::expect(const Mark& acknowledged) {
+  Mark& mark = newest_.mark;
+  mark.sequence = std::max(mark.sequence, acknowledged.sequence);
+  mark.jobs = std::max(mark.jobs, acknowledged.jobs);
+  mark.revisions = std::max(mark.revisions, acknowledged.revisions);
+  mark.epochs = std::max(mark.epochs, acknowledged.epochs);
 }
 
 Result<void> HighWaterFile::create() {

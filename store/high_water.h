@@ -73,8 +73,11 @@ class HighWaterFile {
   const Mark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
-  /// On disk when it returns. Makes a new file where there was none, or damage: complete under
-  /// its name or not there.
+  /// The state has reached at least this, whatever the file says.
+  void expect(const Mark& acknowledged);
+
+  /// On disk when it returns, and still under its name. Makes a new file where there was none, or
+  /// damage: complete under its name or not there.
   Result<void> write(const Mark& mark);
 
  private:

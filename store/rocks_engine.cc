@@ -14,6 +14,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <charconv>
@@ -185,6 +186,10 @@ class RocksEngine final : public Engine {
     }
     erased_ = 0;
     return !stuck_;
+  }
+
+  std::shared_ptr<const Mark> acknowledged() const override {
+    return std::make_shared<const Mark>(writer_->noted());
   }
 
   std::string_view rolled_back() const override { return rollback_.why(); }
@@ -424,14 +429,31 @@ class RocksEngine final : public Engine {
   std::optional<MarkWriter> writer_;  // last: its thread asks db_
 };
 
+/// Before a file is made: what is gone may come back, as with the disk that it was on.
+Result<void> still_there(const std::string& directory, const Mark& acknowledged) {
+  const std::string file = HighWaterFile::path_in(directory);
+  if (::access(file.c_str(), F_OK) == 0) return {};
+  return failure(Code::state_rolled_back,
+                 "rocksdb: " + directory + " has less than was acknowledged: " + file +
+                     " is gone, this process has acknowledged change " +
+                     std::to_string(acknowledged.sequence) +
+                     "; bring the directory back, or start the daemon again on what is there");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
                                                   const OpenOptions& options) {
+  if (options.acknowledged) {
+    if (Result<void> there = still_there(std::string(rest), *options.acknowledged); !there) {
+      return there.error();
+    }
+  }
   Result<StateDirectory> directory = StateDirectory::open(std::string(rest));
   if (!directory) return directory.error();
   Result<HighWaterFile> high_water = HighWaterFile::open(directory->path());
   if (!high_water) return high_water.error();
+  if (options.acknowledged) high_water->expect(*options.acknowledged);
   Rollback rollback(*high_water, directory->path(), options.accept_rollback);
   Result<std::shared_ptr<rocksdb::DB>> db =
       open_rows(directory->path(), *high_water, rollback, options.warn);

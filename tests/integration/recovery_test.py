@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged and older state, as the operator and the clients meet it: the real daemon refuses with
 exit code 78 and says why, --accept-rollback is the way on, and clients that saw more are told."""
+import contextlib
 import json
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import urllib.request
 import zlib
 
-from daemon import BIN, Daemon
+from daemon import BIN, SLOWDOWN, Daemon
 from wire import Wire
 
 ROWS = 60
@@ -120,6 +123,55 @@ class Recovery(unittest.TestCase):
                 os.rename(self.state + ".aside", path)
         with self.daemon() as daemon:
             self.assertEqual("ok", self.greeting(daemon, self.seen))
+
+    def not_ready(self, daemon):
+        """What /readyz says, once it says that requests are not served."""
+        with contextlib.closing(Wire(daemon.address)) as wire:
+            wire.hello()
+            deadline = time.monotonic() + 30 * SLOWDOWN
+            number = 0
+            # Files that are open stay writable: it is noticed when the next one is looked for.
+            while (reply := wire.set(f"late{number % 400}", "v" * 100_000)):
+                if reply.code != "ok":
+                    break
+                number += 1
+                self.assertLess(time.monotonic(), deadline, "nothing is noticed")
+        while True:
+            status, body = daemon.http("/readyz")
+            if status == 503 and "acknowledged" in body:
+                return body
+            self.assertLess(time.monotonic(), deadline, body)
+            time.sleep(0.05)
+
+    def test_a_state_directory_that_vanished_is_not_made_anew(self):
+        away = self.state + ".away"
+        with self.daemon() as daemon:
+            self.write(daemon)
+            os.rename(self.state, away)
+            body = self.not_ready(daemon)
+            for word in ("state_rolled_back", self.state, "is gone"):
+                self.assertIn(word, body)
+            self.assertIn("c10dd_ready 0", daemon.http("/metrics")[1])
+            reply = self.hello(daemon)
+            self.assertEqual("unavailable", reply.code)
+            self.assertIn("state_rolled_back", reply.detail)
+            self.assertFalse(os.path.exists(self.state), "it was made anew")
+
+            os.rename(away, self.state)  # as a disk that is mounted again
+            deadline = time.monotonic() + 30 * SLOWDOWN
+            while self.hello(daemon).code != "ok":
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            self.assertEqual(200, daemon.http("/readyz")[0])
+            self.assertEqual("ok", self.greeting(daemon, self.seen))
+            with contextlib.closing(Wire(daemon.address)) as wire:
+                wire.hello()
+                for n in range(ROWS):
+                    self.assertIn(b"value", wire.get(f"key{n}").body)
+
+            shutil.rmtree(self.state)
+            self.assertIn("is gone", self.not_ready(daemon))
+            self.assertEqual("unavailable", self.hello(daemon).code)
 
     def test_first_start_warns_of_nothing(self):
         with self.daemon() as daemon:

@@ -106,6 +106,18 @@ TEST_F(HighWater, TornSlotLeavesTheOlderAndTwoAreDamage) {
   EXPECT_EQ(open().mark(), at(9));
 }
 
+TEST_F(HighWater, AFileThatIsNoLongerUnderItsNameIsNoMark) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  const Bytes bytes = read();
+  std::filesystem::rename(path(), path() + ".away");
+  EXPECT_EQ(file.write(at(2)).error().code, Code::unavailable);
+  write(bytes);
+  EXPECT_EQ(file.write(at(3)).error().code, Code::unavailable) << "a copy";
+  std::filesystem::rename(path() + ".away", path());
+  EXPECT_TRUE(file.write(at(4)));
+}
+
 TEST_F(HighWater, NewerFormatNamesBoth) {
   Bytes slot = encode_mark_slot({5, kMark});
   slot[8] = 2;

@@ -239,6 +239,40 @@ TEST_F(RocksRecovery, PagesOfTheLastCommitMayBeThereInAnyOrder) {
   }
 }
 
+TEST_F(RocksRecovery, AReopeningRefusesLessThanItsProcessHasAcknowledged) {
+  home_.write_and_close(kBatches);
+  const StateHome older = crash_image("older");
+  auto engine = home_.open();
+  ASSERT_TRUE(engine) << engine.error().detail;
+  home_.write(**engine, kBatches);
+  const std::shared_ptr<const Mark> acknowledged = (*engine)->acknowledged();
+  ASSERT_TRUE(acknowledged);
+  const fs::path away = directory_.path() + "/away";
+  fs::rename(home_.path(), away);
+  engine->reset();
+  const auto refused = [&](const std::string& word) {
+    const auto again = home_.open({.acknowledged = acknowledged});
+    ASSERT_FALSE(again) << word;
+    EXPECT_EQ(again.error().code, Code::state_rolled_back) << again.error().detail;
+    EXPECT_TRUE(contains(again.error().detail, std::to_string(acknowledged->sequence)))
+        << again.error().detail;
+    EXPECT_TRUE(contains(again.error().detail, word)) << again.error().detail;
+  };
+  refused("is gone");
+  EXPECT_FALSE(fs::exists(home_.path())) << "it was made anew";
+  fs::create_directory(home_.path());
+  refused("is gone");
+  EXPECT_TRUE(fs::is_empty(home_.path()));
+  fs::remove(home_.path());
+  fs::copy(older.path(), home_.path(), fs::copy_options::recursive);
+  refused("the mark is at");
+  fs::remove_all(home_.path());
+  fs::rename(away, home_.path());
+  const auto back = home_.open({.acknowledged = acknowledged});
+  ASSERT_TRUE(back) << back.error().detail;
+  EXPECT_TRUE(*read_state(**back, home_.acknowledged) == home_.acknowledged);
+}
+
 TEST_F(RocksRecovery, TableDamagedOrGone) {
   home_.write_and_close(kBatches);
   home_.write_and_close(kBatches);  // the reopening wrote the log out
