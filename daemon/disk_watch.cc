@@ -27,11 +27,11 @@ std::string_view name_of_room(DiskRoom room) { return kRoomNames[static_cast<std
 }  // namespace
 
 DiskWatch::DiskWatch(boost::asio::io_context& loop, const Options& options, GrowthGate& gate,
-                     Metrics& metrics, std::function<void()> relieve)
+                     Metrics& metrics, Engine engine)
     : timer_(loop),
       gate_(gate),
       metrics_(metrics),
-      relieve_(std::move(relieve)),
+      engine_(std::move(engine)),
       ballast_bytes_(options.disk_ballast),
       wanted_reserve_(options.disk_reserve),
       minimum_(options.disk_minimum) {
@@ -54,7 +54,7 @@ void DiskWatch::look() {
   const std::optional<std::uint64_t> known = free_bytes();
   if (!known) return look_again_later();
   const std::uint64_t free = *known;
-  gate_.set_free(free);
+  gate_.set_free(free, engine_.needs());
   const DiskRoom room = gate_.room();
   metrics_.disk(free, room != DiskRoom::enough);
   if (room != std::exchange(room_, room)) {
@@ -63,7 +63,7 @@ void DiskWatch::look() {
                 name_of_room(room), free, reserve_, minimum_);
   }
   short_for_ = room == DiskRoom::enough ? 0 : short_for_ + 1;
-  if (short_for_ % kRelieveEvery == 1) relieve_();
+  if (short_for_ % kRelieveEvery == 1 || (short_for_ == 0 && stuck_)) relieve();
   if (room == DiskRoom::enough) keep_ballast(free);
   look_again_later();
 }
@@ -97,9 +97,13 @@ void DiskWatch::engine_failed() {
   if (free && *free < minimum_) give_up_ballast(*free);
 }
 
-void DiskWatch::engine_stuck() {
-  const std::optional<std::uint64_t> free = free_bytes();
-  if (free && *free < reserve_) give_up_ballast(*free);
+/// An engine that needs more room for that gets the ballast's.
+void DiskWatch::relieve() {
+  engine_.relieve([this](bool had_room) {
+    stuck_ = !had_room;
+    const std::optional<std::uint64_t> free = free_bytes();
+    if (stuck_ && free && *free < reserve_) give_up_ballast(*free);
+  });
 }
 
 void DiskWatch::give_up_ballast(std::uint64_t free) {

@@ -17,9 +17,16 @@ namespace c10dd::daemon {
 
 class DiskWatch {
  public:
-  /// relieve: asks the engine to let go of what it keeps without need, while room is short.
+  /// What it needs of the engine.
+  struct Engine {
+    /// Asks it to let go of what was removed; `then` hears whether it had room for that.
+    std::function<void(std::function<void(bool)> then)> relieve;
+    /// Bytes that it needs for that.
+    std::function<std::uint64_t()> needs;
+  };
+
   DiskWatch(boost::asio::io_context& loop, const Options& options, GrowthGate& gate,
-            Metrics& metrics, std::function<void()> relieve);
+            Metrics& metrics, Engine engine);
 
   /// Begins; an engine without a directory has no disk to watch.
   void start();
@@ -27,11 +34,9 @@ class DiskWatch {
   /// The engine could not be opened, or was lost: if that was for want of room, the ballast goes.
   void engine_failed();
 
-  /// The engine needs more room to let go of what was removed: the ballast goes.
-  void engine_stuck();
-
  private:
   std::optional<std::uint64_t> free_bytes() const;
+  void relieve();
   void give_up_ballast(std::uint64_t free);
   void look();
   void keep_ballast(std::uint64_t free);
@@ -40,7 +45,7 @@ class DiskWatch {
   boost::asio::steady_timer timer_;
   GrowthGate& gate_;
   Metrics& metrics_;
-  std::function<void()> relieve_;
+  Engine engine_;
   std::string path_;  ///< the directory of the state; empty when there is none
   std::string ballast_;
   std::uint64_t ballast_bytes_;
@@ -49,6 +54,7 @@ class DiskWatch {
   std::uint64_t minimum_;
   DiskRoom room_ = DiskRoom::enough;  ///< at the last look
   unsigned short_for_ = 0;            ///< looks in a row that found room short
+  bool stuck_ = false;                ///< the engine had no room to let go of what was removed
 };
 
 }  // namespace c10dd::daemon

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kReopenMin{100};
 constexpr std::chrono::milliseconds kReopenMax{2000};
+constexpr std::chrono::seconds kWatchInterval{1};
+constexpr std::chrono::seconds kCommitAge{5};  // with an older one the daemon is not ready
 constexpr Duration kRetryAfter = std::chrono::milliseconds(100);
 constexpr JobNumber kDirectory = core::Directory::kNumber;
 
@@ -107,6 +109,7 @@ EngineHost::EngineHost(asio::io_context& loop, Metrics& metrics, const Options& 
       options_(options),
       on_failed_(std::move(on_failed)),
       grace_timer_(loop),
+      watch_timer_(loop),
       reopen_timer_(loop) {}
 
 EngineHost::~EngineHost() = default;
@@ -125,6 +128,7 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   Result<Opened> opened = with_directory(std::move(engine), options_, time_.now());
   if (!opened) return opened.error();
   take(std::move(*opened));
+  watch_commits();
   return {};
 }
 
@@ -153,7 +157,33 @@ void EngineHost::close() {
 }
 
 std::string EngineHost::not_ready() const {
-  return lost_.empty() ? std::string() : "engine " + engine_name_ + " is not open: " + lost_;
+  if (!lost_.empty()) return "engine " + engine_name_ + " is not open: " + lost_;
+  const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
+  if (age < kCommitAge) return {};
+  return "engine " + engine_name_ + ": a commit has not ended for " + std::to_string(age.count()) +
+         " s, limit " + std::to_string(kCommitAge.count()) +
+         " s; look at the disk or the server that it writes to";
+}
+
+Duration EngineHost::commit_age() const {
+  return engine_.commit ? engine_.commit->oldest() : Duration{0};
+}
+
+/// For the log; whoever asks not_ready() need not wait for it.
+void EngineHost::watch_commits() {
+  const std::string why = lost_.empty() ? not_ready() : "";
+  const bool stuck = !why.empty();
+  if (stuck != std::exchange(stuck_, stuck)) {
+    if (stuck) {
+      spdlog::error("event=commit_stuck reason={}", quoted(why));
+    } else {
+      spdlog::info("event=commit_went_on engine={}", engine_name_);
+    }
+  }
+  watch_timer_.expires_after(kWatchInterval);
+  watch_timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (!cancelled) watch_commits();
+  });
 }
 
 void EngineHost::report_damage(const std::string& what) {
@@ -331,11 +361,15 @@ void EngineHost::arm_timer() {
 
 // ---- disk --------------------------------------------------------------------------------------
 
-void EngineHost::relieve(std::function<void()> stuck) {
+void EngineHost::relieve(std::function<void(bool)> then) {
   if (!directory_) return;
-  engine_.commit->post([this, stuck = std::move(stuck)](store::Engine& engine) {
-    if (!engine.relieve()) asio::post(loop_, stuck);
+  engine_.commit->post([this, then = std::move(then)](store::Engine& engine) {
+    asio::post(loop_, [then, had_room = engine.relieve()] { then(had_room); });
   });
+}
+
+std::uint64_t EngineHost::room_to_tidy() const {
+  return engine_.commit ? engine_.commit->engine().room_to_tidy() : 0;
 }
 
 void EngineHost::checkpoint(const std::string& path, std::function<void(Result<void>)> then) {

@@ -87,8 +87,12 @@ class EngineHost {
   /// From any loop: a shard found that the engine no longer works.
   void report_lost(std::uint64_t generation, const std::string& why);
 
-  /// Room on the disk is short. stuck: on the first loop, when the engine lacks room to make room.
-  void relieve(std::function<void()> stuck);
+  /// Room on the disk is short: the engine lets go of what was removed. `then` is called on the
+  /// first loop with whether it had room for that when it last tried.
+  void relieve(std::function<void(bool)> then);
+
+  /// Bytes that the engine needs on the disk for that.
+  std::uint64_t room_to_tidy() const;
 
   /// Writes a copy of the state to an absolute path; `then` is called on the first loop.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
@@ -97,8 +101,11 @@ class EngineHost {
   /// were submitted, closes the engine.
   void close();
 
-  /// Empty when the engine is open, else why not.
+  /// Empty when the engine is open and takes commits, else why not.
   std::string not_ready() const;
+
+  /// Of the oldest commit that has not ended; 0: there is none.
+  Duration commit_age() const;
 
   /// What is known to be damaged though the engine is open; empty when there is nothing.
   const std::string& damage() const { return damage_; }
@@ -132,6 +139,7 @@ class EngineHost {
   void reopen_later();
   void reopened(Result<Opened> opened);
   void take(Opened opened);
+  void watch_commits();
 
   asio::io_context& loop_;
   Metrics& metrics_;
@@ -148,6 +156,8 @@ class EngineHost {
   JobTime time_;
   asio::steady_timer grace_timer_;
   bool grace_timer_set_ = false;
+  asio::steady_timer watch_timer_;
+  bool stuck_ = false;  ///< a commit was too old when it was last looked at
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
   std::shared_ptr<const store::Mark> acknowledged_;  ///< by the engine that was lost; of opener_

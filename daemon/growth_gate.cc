@@ -54,8 +54,9 @@ void GrowthGate::watch(std::string what, std::uint64_t reserve, std::uint64_t mi
   minimum_ = minimum;
 }
 
-void GrowthGate::set_free(std::uint64_t free) {
+void GrowthGate::set_free(std::uint64_t free, std::uint64_t needed) {
   free_ = free;
+  needed_ = needed;
   written_ = 0;
 }
 
@@ -64,9 +65,15 @@ std::uint64_t GrowthGate::free() const {
   return free - std::min<std::uint64_t>(free, written_);
 }
 
+/// What is left free. What was written since has to be tidied up, too.
+std::uint64_t GrowthGate::kept() const {
+  const std::uint64_t needed = needed_;
+  return std::max(reserve_, needed == 0 ? 0 : needed + written_);
+}
+
 DiskRoom GrowthGate::room() const {
   const std::uint64_t now = free();
-  return now < minimum_ ? DiskRoom::none : now < reserve_ ? DiskRoom::little : DiskRoom::enough;
+  return now < minimum_ ? DiskRoom::none : now < kept() ? DiskRoom::little : DiskRoom::enough;
 }
 
 std::string GrowthGate::disk_note() const {
@@ -74,7 +81,7 @@ std::string GrowthGate::disk_note() const {
   if (room == DiskRoom::enough) return {};
   const bool none = room == DiskRoom::none;
   return what_ + ": " + std::to_string(free()) + " bytes free, limit " +
-         std::to_string(none ? minimum_ : reserve_) + " for " +
+         std::to_string(none ? minimum_ : kept()) + " for " +
          (none ? "any change but removals" : "growth") + "; remove keys, or make room on that disk";
 }
 

@@ -38,8 +38,9 @@ class GrowthGate {
 
   /// There is a disk with these limits; what: where, for people. Before there are threads.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);
-  /// What the disk has free now, as somebody looked.
-  void set_free(std::uint64_t free);
+  /// What the disk has free now, as somebody looked; needed: what the engine needs of that to let
+  /// go of what is removed. Growth leaves at least so much, however small the reserve is.
+  void set_free(std::uint64_t free, std::uint64_t needed = 0);
   /// Bytes on their way to the disk since then.
   void add_written(std::uint64_t bytes) { written_ += bytes; }
   DiskRoom room() const;
@@ -48,6 +49,7 @@ class GrowthGate {
 
  private:
   std::uint64_t free() const;
+  std::uint64_t kept() const;
 
   const std::uint64_t max_bytes_;
   std::string what_;
@@ -55,6 +57,7 @@ class GrowthGate {
   std::uint64_t minimum_ = 0;
   std::atomic<std::int64_t> bytes_ = 0;
   std::atomic<std::uint64_t> free_ = UINT64_MAX;
+  std::atomic<std::uint64_t> needed_ = 0;
   std::atomic<std::uint64_t> written_ = 0;
 };
 

@@ -89,6 +89,7 @@ class Metrics::Impl {
   }
   Histogram& commit_duration() { return commit_durations_.at(0, {engine_}); }
   Histogram& commit_rows() { return commit_rows_.at(0, {engine_}); }
+  Gauge& oldest_commit() { return oldest_commit_.at(0, {engine_}); }
   Gauge& engine_up() { return engine_up_.at(0, {engine_}); }
   Gauge& disk_free() { return disk_free_.at(0, {}); }
   Gauge& disk_full() { return disk_full_.at(0, {}); }
@@ -99,6 +100,7 @@ class Metrics::Impl {
   const std::string engine_;
   Table<Gauge> build_{registry, metric::kBuildInfo};
   Table<Gauge> started_{registry, metric::kUptime};
+  Table<Gauge> oldest_commit_{registry, metric::kOldestCommit};
   Table<Gauge> engine_up_{registry, metric::kEngineUp};
   Table<Gauge> disk_free_{registry, metric::kDiskFree};
   Table<Gauge> disk_full_{registry, metric::kDiskFull};
@@ -136,6 +138,7 @@ Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine) {
   build_.at(0, {info.version, info.engine, info.durability}).Set(1);
   started_.at(0, {}).Set(seconds(std::chrono::system_clock::now().time_since_epoch()));
   engine_up();
+  oldest_commit();
   commit_duration();
   commit_rows();
   commit_failures(store::Outcome::fenced);
@@ -163,6 +166,8 @@ Metrics::Metrics(const MetricsInfo& info) : impl_(std::make_unique<Impl>(info)) 
 Metrics::~Metrics() = default;
 
 void Metrics::ready(bool ready) { impl_->ready.Set(ready ? 1 : 0); }
+
+void Metrics::commit_age(Duration age) { impl_->oldest_commit().Set(seconds(age)); }
 
 void Metrics::engine_up(bool up) { impl_->engine_up().Set(up ? 1 : 0); }
 

@@ -48,6 +48,8 @@ class Metrics {
 
   void committed(std::size_t rows, Duration took);
   void commit_failed(store::Outcome outcome);
+  /// Of the oldest that has not ended.
+  void commit_age(Duration age);
 
   /// What a job's effects tell. train_job is a name from a client: it is sanitised here.
   void event(const std::string& train_job, const core::Event& event);

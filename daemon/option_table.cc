@@ -42,7 +42,8 @@ constexpr Option kOptions[] = {
     {"log_level", "LEVEL", Form::text, "trace, debug, info, warn or error", set_log_level,
      [](const Options& o) { return o.log_level; }},
     {"drain_timeout", "SECONDS", Form::number,
-     "how long SIGTERM waits for open requests, 0 to 3600",
+     "how long SIGTERM takes at most, 0 to 3600 and at least a second: it\n"
+     "waits for open requests, then closes the engine",
      [](Options& o, Text text) { return set_seconds(o.drain_timeout, text, 0, 3600); },
      [](const Options& o) { return seconds_text(o.drain_timeout); }},
 
@@ -89,8 +90,9 @@ constexpr Option kOptions[] = {
      [](const Options& o) { return std::to_string(o.quotas.queue_items); }},
 
     {"disk_reserve", "SIZE", Form::text,
-     "with less free on the disk of the state, growth is refused; auto: 5 %\n"
-     "of the disk, at least 512MiB",
+     "with less free on the disk of the state, growth is refused, and with\n"
+     "less than the engine needs to throw removed keys away; auto: 5 % of\n"
+     "the disk, at least 512MiB",
      [](Options& o, Text text) { return set_auto_size(o.disk_reserve, text); },
      [](const Options& o) { return auto_size_text(o.disk_reserve); }},
     {"disk_minimum", "SIZE", Form::text,

@@ -24,6 +24,9 @@
 namespace c10dd::daemon {
 namespace {
 
+/// Of the drain time-out: what is kept for closing the engine.
+constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
+
 /// What refused at start.
 enum class Part : std::uint8_t { address, directory, server };
 
@@ -103,9 +106,10 @@ Result<void> Server::start() {
       MetricsInfo{kVersion, std::string((*engine)->name()), std::string((*engine)->durability())});
   host_ =
       std::make_unique<EngineHost>(loop_, *metrics_, options_, [this] { disk_->engine_failed(); });
-  disk_ = std::make_unique<DiskWatch>(loop_, options_, growth_, *metrics_, [this] {
-    host_->relieve([this] { disk_->engine_stuck(); });
-  });
+  disk_ = std::make_unique<DiskWatch>(
+      loop_, options_, growth_, *metrics_,
+      DiskWatch::Engine{[this](std::function<void(bool)> then) { host_->relieve(std::move(then)); },
+                        [this] { return host_->room_to_tidy(); }});
   const House house{*metrics_, options_, growth_};
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, house);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
@@ -145,6 +149,7 @@ int Server::run() {
   }
   close();
   spdlog::info("event=stopped");
+  end_by_.cancel();
   return 0;
 }
 
@@ -167,7 +172,10 @@ void Server::drain() {
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;
   });
-  stop_when_finished(std::chrono::steady_clock::now() + options_.drain_timeout);
+  const auto now = std::chrono::steady_clock::now();
+  const std::chrono::nanoseconds closing = std::min(kClosing, options_.drain_timeout / 4);
+  end_by_.set(now + std::max(options_.drain_timeout, kClosing));
+  stop_when_finished(now + options_.drain_timeout - closing);
 }
 
 void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) {
@@ -242,6 +250,7 @@ asio::awaitable<std::string> Server::metrics_text() {
   for (const JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) metrics_->job_stats(name, stats);
   metrics_->jobs(reports.size());
+  metrics_->commit_age(host_->commit_age());
   metrics_->ready(not_ready().empty());
   std::string text = co_await asio::co_spawn(
       *renderer_,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/disk_watch.h"
+#include "daemon/end_by.h"
 #include "daemon/growth_gate.h"
 #include "daemon/listener.h"
 #include "daemon/metrics.h"
@@ -73,6 +74,7 @@ class Server {
   std::unique_ptr<Shards> shards_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<asio::thread_pool> renderer_;
+  EndBy end_by_;
   std::atomic<bool> draining_ = false;
   bool stopped_ = false;
 };

@@ -122,9 +122,12 @@ class Engine {
   /// Whether each job is still owned under its epoch, by evidence newer than this call.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
-  /// Room on the disk is short: lets go of what is kept for speed, and begins to let go of what was
-  /// removed. False: it had no room for that when it last tried.
+  /// Room on the disk is short: begins to let go of what was removed, and waits for nothing. False:
+  /// it had no room for that when it last tried.
   virtual bool relieve() { return true; }
+
+  /// Bytes that must stay free on the disk, or what is removed gives no room back. From any thread.
+  virtual std::uint64_t room_to_tidy() const { return 0; }
 
   /// How far the state has come, for the engine that is opened after this one; null where a loss is
   /// noticed in other ways. From any thread.

@@ -8,6 +8,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -19,11 +20,14 @@ namespace {
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
+using Clock = std::chrono::steady_clock;
+
 /// A round with its callback, or a function to run between rounds.
 struct Item {
   Round round;
   GroupCommit::OnDone on_done;
   std::function<void()> function;
+  Clock::time_point submitted = Clock::now();
 };
 
 /// Consecutive rounds as the engine gets them: batches end to end, each owner once.
@@ -126,6 +130,12 @@ class GroupCommit::Impl {
     }
   }
 
+  Duration oldest() const {
+    const std::lock_guard lock(mutex_);
+    if (begun_) return Clock::now() - *begun_;
+    return queue_.empty() ? Duration{0} : Clock::now() - queue_.front().submitted;
+  }
+
   Engine& engine() { return *engine_; }
 
  private:
@@ -144,10 +154,13 @@ class GroupCommit::Impl {
   /// Appends what was submitted since; waits while there is nothing at all. False: the end.
   bool take(std::deque<Item>& items) {
     std::unique_lock lock(mutex_);
+    begun_.reset();
     if (items.empty()) arrived_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     for (Item& item : queue_) items.push_back(std::move(item));
     queue_.clear();
-    return !items.empty();
+    if (items.empty()) return false;
+    begun_ = items.front().submitted;
+    return true;
   }
 
   void commit(std::deque<Item>& items) {
@@ -159,12 +172,12 @@ class GroupCommit::Impl {
       sizes.push_back(item.round.batches.size());
       gathered.add(item.round);
     }
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     const auto committed =
         ask(gathered.batches(), [this](auto all) { return engine_->commit(all); });
     const auto confirmed =
         ask(gathered.owners(), [this](auto all) { return engine_->confirm(all); });
-    const Duration took = std::chrono::steady_clock::now() - start;
+    const Duration took = Clock::now() - start;
 
     auto batch = committed.begin();
     std::size_t confirmation = 0;
@@ -194,9 +207,10 @@ class GroupCommit::Impl {
 
   std::unique_ptr<Engine> engine_;
   bool lost_ = false;  // of the commit thread
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Item> queue_;
+  std::optional<Clock::time_point> begun_;  ///< when the oldest that was taken was submitted
   bool stopping_ = false;
   bool copying_ = false;
   std::jthread checkpoint_;
@@ -221,6 +235,8 @@ void GroupCommit::post_steps(std::function<bool(Engine&)> f) { impl_->post_steps
 void GroupCommit::checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
   impl_->checkpoint(std::move(path), std::move(on_done));
 }
+
+Duration GroupCommit::oldest() const { return impl_->oldest(); }
 
 const Engine& GroupCommit::engine() const { return impl_->engine(); }
 

@@ -56,6 +56,10 @@ class GroupCommit {
   /// the next may be asked for. Thread-safe.
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
+  /// How long the oldest of what was submitted and is not done has been waiting; 0: there is none.
+  /// Thread-safe.
+  Duration oldest() const;
+
   const Engine& engine() const;
 
  private:

@@ -16,10 +16,7 @@
 #include <rocksdb/write_batch.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <charconv>
-#include <chrono>
-#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,21 +26,20 @@
 #include "store/mark_writer.h"
 #include "store/rocks_layout.h"
 #include "store/rocks_open.h"
+#include "store/rocks_room.h"
 #include "store/state_directory.h"
 
 namespace c10dd::store {
 namespace {
 
-constexpr std::size_t kErasedWorthCompacting = 1'000;
-
 rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 class RocksEngine final : public Engine {
  public:
-  RocksEngine(StateDirectory directory, std::shared_ptr<rocksdb::DB> db, Durability durability,
-              Rollback rollback)
+  RocksEngine(StateDirectory directory, OpenRows rows, Durability durability, Rollback rollback)
       : directory_(std::move(directory)),
-        db_(std::move(db)),
+        db_(std::move(rows.db)),
+        need_(std::move(rows.need)),
         durability_(durability),
         rollback_(std::move(rollback)) {}
 
@@ -69,16 +65,20 @@ class RocksEngine final : public Engine {
     if (Result<void> marked = high_water.write(mark()); !marked) return marked;
     writer_.emplace(std::move(high_water),
                     [this](Mark& mark) { mark.log_number = needed_log(*db_); });
+    keeper_.emplace(*db_, directory_.path(), need_->unit());
     return {};
   }
 
   ~RocksEngine() override {
-    closing_ = true;
-    if (compaction_.valid()) compaction_.wait();
+    keeper_.reset();
     if (!writer_ || lost_) return;
     rocksdb::Status status;
     if (durability_ == Durability::os) status = db_->SyncWAL();
-    if (durability_ == Durability::none) status = db_->Flush({});
+    if (durability_ == Durability::none) {
+      rocksdb::FlushOptions now;
+      now.allow_write_stall = true;  // else it may wait for a compaction
+      status = db_->Flush(now);
+    }
     if (!status.ok()) return;  // the mark on disk says how the state was left
     Mark last = mark();
     last.holds = Mark::Holds::always;
@@ -165,28 +165,9 @@ class RocksEngine final : public Engine {
     return outcomes;
   }
 
-  bool relieve() override {
-    if (lost_ || !db_->Flush({}).ok()) return true;  // the logs of what was flushed go
-    if (compaction_.valid()) {
-      if (compaction_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return true;
-      stuck_ = !compaction_.get();
-    }
-    if (!stuck_ && erased_ < kErasedWorthCompacting) return true;
-    const auto compact = [db = db_.get(), closing = &closing_] {
-      rocksdb::CompactRangeOptions how;
-      how.exclusive_manual_compaction = false;
-      how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
-      how.canceled = closing;
-      return db->CompactRange(how, nullptr, nullptr).ok();
-    };
-    try {
-      compaction_ = std::async(std::launch::async, compact);
-    } catch (const std::system_error&) {
-      return true;  // no thread is to be had: tried again when asked again
-    }
-    erased_ = 0;
-    return !stuck_;
-  }
+  bool relieve() override { return lost_ || keeper_->relieve(); }
+
+  std::uint64_t room_to_tidy() const override { return need_->bytes(); }
 
   std::shared_ptr<const Mark> acknowledged() const override {
     return std::make_shared<const Mark>(writer_->noted());
@@ -377,11 +358,11 @@ class RocksEngine final : public Engine {
           status = write.Put(key, row.value);
           break;
         case Row::Kind::erase:
-          ++erased_;
+          keeper_->erased(1);
           status = write.Delete(key);
           break;
         case Row::Kind::erase_prefix:
-          erased_ += kErasedWorthCompacting;
+          keeper_->erased(RoomKeeper::kWorthCompacting);
           status = write.DeleteRange(key, after(key));
           break;
       }
@@ -413,12 +394,9 @@ class RocksEngine final : public Engine {
 
   StateDirectory directory_;  // outlives db_
   std::shared_ptr<rocksdb::DB> db_;
+  std::shared_ptr<const RoomNeed> need_;
   Durability durability_;
   Rollback rollback_;
-  std::size_t erased_ = kErasedWorthCompacting;  // rows, since a compaction was begun
-  std::atomic<bool> closing_ = false;
-  std::future<bool> compaction_;  // whether it ended well
-  bool stuck_ = false;            // the last one did not
   std::map<JobNumber, Chain> chains_;
   std::uint64_t revisions_ = 0;  // sums over chains_
   std::uint64_t epochs_ = 0;
@@ -426,7 +404,9 @@ class RocksEngine final : public Engine {
   Mark::Renewal renewal_ = Mark::Renewal::none;
   bool lost_ = false;
   std::string cause_;
-  std::optional<MarkWriter> writer_;  // last: its thread asks db_
+  // Last: their threads ask db_.
+  std::optional<MarkWriter> writer_;
+  std::optional<RoomKeeper> keeper_;
 };
 
 /// Before a file is made: what is gone may come back, as with the disk that it was on.
@@ -455,10 +435,9 @@ Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
   if (!high_water) return high_water.error();
   if (options.acknowledged) high_water->expect(*options.acknowledged);
   Rollback rollback(*high_water, directory->path(), options.accept_rollback);
-  Result<std::shared_ptr<rocksdb::DB>> db =
-      open_rows(directory->path(), *high_water, rollback, options.warn);
-  if (!db) return db.error();
-  auto engine = std::make_unique<RocksEngine>(std::move(*directory), std::move(*db),
+  Result<OpenRows> rows = open_rows(directory->path(), *high_water, rollback, options.warn);
+  if (!rows) return rows.error();
+  auto engine = std::make_unique<RocksEngine>(std::move(*directory), std::move(*rows),
                                               options.durability, std::move(rollback));
   if (Result<void> started = engine->start(std::move(*high_water)); !started) {
     return started.error();

@@ -27,11 +27,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "store/rocks_log.h"
+#include "store/rocks_room.h"
 #include "store/state_directory.h"
 
 namespace c10dd::store {
@@ -67,6 +69,12 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.max_bytes_for_level_base = 4 * unit;
   out.max_compaction_bytes = 8 * unit;  // a compaction needs as much room beside its input
   out.ignore_max_compaction_bytes_for_input = false;
+  // A commit never waits for a compaction, which waits for room on the disk. What that lets the
+  // upper levels grow to is kept free beside them (RoomNeed), for their compaction.
+  out.level0_slowdown_writes_trigger = std::numeric_limits<int>::max();
+  out.level0_stop_writes_trigger = std::numeric_limits<int>::max();
+  out.soft_pending_compaction_bytes_limit = std::numeric_limits<std::uint64_t>::max();
+  out.hard_pending_compaction_bytes_limit = std::numeric_limits<std::uint64_t>::max();
   out.max_write_buffer_number = 2;
   out.compression = rocksdb::kNoCompression;
   out.max_open_files = 128;
@@ -312,9 +320,8 @@ Result<void> Rollback::found(const std::string& what) {
                      "--accept-rollback to go on with what is left");
 }
 
-Result<std::shared_ptr<rocksdb::DB>> open_rows(const std::string& directory,
-                                               HighWaterFile& high_water, Rollback& rollback,
-                                               std::function<void(std::string_view)> warn) {
+Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
+                           Rollback& rollback, std::function<void(std::string_view)> warn) {
   using Found = HighWaterFile::Found;
   const std::string path = directory + "/rows";
   const bool empty = !has_files(path);
@@ -352,11 +359,15 @@ Result<std::shared_ptr<rocksdb::DB>> open_rows(const std::string& directory,
                      "rocksdb: " + directory + " cannot be synced: " + std::strerror(errno));
     }
   }
+  const auto need = std::make_shared<RoomNeed>(how.write_buffer_size, how.max_compaction_bytes);
+  how.listeners = {listener_of(need)};
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);
   // The options keep a pointer to the filter.
-  return std::shared_ptr<rocksdb::DB>(opened, [order](rocksdb::DB* rows) { delete rows; });
+  OpenRows rows{{opened, [order](rocksdb::DB* db) { delete db; }}, need};
+  need->look(*opened);
+  return rows;
 }
 
 std::uint64_t needed_log(rocksdb::DB& db) {

@@ -15,6 +15,8 @@ class DB;
 
 namespace c10dd::store {
 
+class RoomNeed;
+
 /// Decides about state that is older than its high-water mark.
 class Rollback {
  public:
@@ -42,12 +44,17 @@ class Rollback {
   std::string damage_;
 };
 
+/// The rows, open, and how much room they need.
+struct OpenRows {
+  std::shared_ptr<rocksdb::DB> db;
+  std::shared_ptr<const RoomNeed> need;
+};
+
 /// Opens, or creates what never held an acknowledged row. All that is at or below the mark is
 /// there afterwards, or `rollback` knows why not. Fails as state_rolled_back or malformed when the
 /// files must be looked at, unavailable when another try may help.
-Result<std::shared_ptr<rocksdb::DB>> open_rows(const std::string& directory,
-                                               HighWaterFile& high_water, Rollback& rollback,
-                                               std::function<void(std::string_view)> warn);
+Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
+                           Rollback& rollback, std::function<void(std::string_view)> warn);
 
 /// Where logs begin that are still needed, for Mark::log_number.
 std::uint64_t needed_log(rocksdb::DB& db);

@@ -70,9 +70,11 @@ VAGUE_FOLDERS = {"util", "utils", "common", "helper", "helpers", "misc"}
 LOCKS_ALLOWED = [
     "store/group_commit.*",  # shard threads hand batches to the commit thread
     "store/mark_writer.*",   # the commit thread hands marks to the thread that writes them
+    "store/rocks_room.*",    # the commit thread asks the thread that makes room
     "client/*",              # trainer threads hand calls to the connection's thread
     "collectives/*",         # trainer threads hand work to the backend's thread
     "daemon/metrics.*",      # shards count, the scrape reads
+    "daemon/end_by.*",       # the end of the process waits for its last thread
     "ddp/elastic.*",         # the training waits for what the membership's thread is told
     "ddp/reducer.*",
     "examples/*",
@@ -101,7 +103,8 @@ BANNED = [
     Banned(r"\bsystem_clock\b", "system_clock in a core; pass now as an argument", CORES),
     Banned(r"::now\(|\b(?:clock_gettime|gettimeofday)\b|\bstd::time\(",
            "a clock is read; pass now as an argument", CORES + ("store/*",),
-           but=("store/group_commit.cc",)),  # tells how long its rounds took
+           # They tell how long rounds took, and wait between two attempts.
+           but=("store/group_commit.cc", "store/rocks_room.cc")),
     Banned(r"\brandom_device\b|\bs?rand\(|_distribution\b",
            "randomness in a core; pass a seed and use the engine's bits", CORES),
     Banned(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\(",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Preloaded into the servers of c10dd-bench --sync-delay: every fsync and fdatasync takes
-// SYNC_DELAY_US longer, as on a slower disk. A module of its own, without the C++ library.
+// SYNC_DELAY_US longer, as on a slower disk, and none returns while the file SYNC_HOLD_FILE is
+// there, as on one that hangs. A module of its own, without the C++ library.
 #include <dlfcn.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,6 +17,9 @@ void delay() {
   }();
   const timespec pause{us / 1'000'000, us % 1'000'000 * 1'000};
   nanosleep(&pause, nullptr);
+  static const char* const hold = std::getenv("SYNC_HOLD_FILE");
+  const timespec moment{0, 10'000'000};
+  while (hold != nullptr && access(hold, F_OK) == 0) nanosleep(&moment, nullptr);
 }
 
 int sync_and_delay(const char* name, int file) {

@@ -170,6 +170,61 @@ class DiskFull(unittest.TestCase):
         self.assertIn("event=engine_lost", self.daemon.errors(), "no write met a full disk")
 
 
+class SmallReserve(unittest.TestCase):
+    """Removed keys give their room back however small the reserve is."""
+
+    def setUp(self):
+        self.disk = SmallDisk(96 * 2**20)
+        self.daemon = Daemon("--disk-reserve", "4MiB", "--disk-minimum", "1MiB", "--disk-ballast",
+                             "1MiB", engine=f"rocksdb:{self.disk.folder}/state").start()
+        self.writer = Writer(self.daemon, "writer")
+        self.random = random.Random(1)
+
+    def tearDown(self):
+        self.writer.wire.close()
+        self.daemon.stop()
+        self.daemon.log.close()
+        self.disk.remove()
+
+    def pipeline(self, requests):
+        """The codes of the answers, in the order in which they come."""
+        for op, body in requests:
+            self.writer.request(op, body)
+            while len(self.writer.open) >= 16:
+                yield self.writer.answer()[1].code
+        while self.writer.open:
+            yield self.writer.answer()[1].code
+
+    def fill(self, number):
+        """How many keys fit before growth is refused for good."""
+        fit = 0
+        refused_since = None
+        while refused_since is None or time.monotonic() < refused_since + 3:
+            sets = [(wire.SET, text(f"{number}/{fit + n}") + text(self.random.randbytes(20_000)))
+                    for n in range(16)]
+            for code in self.pipeline(sets):
+                fit += code == "ok"
+                if code != "ok":
+                    self.assertEqual("disk_full", code)
+                    refused_since = refused_since or time.monotonic()
+        return fit
+
+    def test_each_fill_has_as_much_room_as_the_first(self):
+        fit = []
+        for number in range(3):
+            fit.append(self.fill(number))
+            for code in self.pipeline((wire.REMOVE, text(f"{number}/{n}"))
+                                      for n in range(fit[-1] + 64)):
+                self.assertIn(code, ("ok", "not_found"))
+            deadline = time.monotonic() + 30 * SLOWDOWN
+            while "note:" in (body := self.daemon.http("/readyz")[1]):
+                self.assertLess(time.monotonic(), deadline, f"{fit}: {body}")
+                time.sleep(0.1)
+        print(f"keys that fit: {fit}")
+        self.assertGreater(fit[0], 1000)
+        self.assertGreater(min(fit), 0.8 * max(fit))
+
+
 if __name__ == "__main__":
     missing = why_no_small_disk()
     if missing:

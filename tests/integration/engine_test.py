@@ -3,15 +3,16 @@
 """An engine that hangs, and one that is closed while a job is read from it."""
 import contextlib
 import os
+import re
 import signal
 import tempfile
 import time
 import unittest
 
 import wire
-from daemon import Daemon
+from daemon import BIN, SLOWDOWN, Daemon
 from redis_server import redis_server
-from wire import Wire, frame
+from wire import Wire, frame, text
 
 
 class Engine(unittest.TestCase):
@@ -65,6 +66,46 @@ class Engine(unittest.TestCase):
                     self.assertEqual(0, daemon.stop(), daemon.errors())
                 self.assertIn("event=stopped", daemon.errors().splitlines()[-1])
                 daemon.start()
+
+
+    @unittest.skipIf(SLOWDOWN > 1, "sanitizers load before the module that holds syncs")
+    def test_a_disk_that_hangs_is_reported_and_holds_nobody(self):
+        hold = os.path.join(self.folder.name, "hold")
+        environment = dict(os.environ, SYNC_HOLD_FILE=hold,
+                           LD_PRELOAD=os.path.join(BIN, "libc10dd_slow_sync.so"))
+        engine = f"rocksdb:{self.folder.name}/state"
+        with Daemon("--drain-timeout", "2", engine=engine, environment=environment) as daemon:
+            for goes_on in (True, False):
+                with contextlib.closing(Wire(daemon.address)) as writer:
+                    writer.hello()
+                    self.assertEqual("ok", writer.set("k", "v").code)
+                    open(hold, "w", encoding="ascii").close()
+                    writer.send(frame(wire.SET, text("k") + text("w"), sequence=9))
+                    begun = time.monotonic()
+                    while (status := daemon.http("/readyz"))[0] == 200:
+                        self.assertLess(time.monotonic(), begun + 20)
+                        time.sleep(0.1)
+                    self.assertGreater(time.monotonic(), begun + 4)
+                    self.assertRegex(status[1], "a commit has not ended for [5-9] s, limit 5 s")
+                    metrics = daemon.http("/metrics")[1]
+                    age = re.search(r"c10dd_engine_oldest_commit_seconds{.*} ([0-9.]+)", metrics)
+                    self.assertGreater(float(age.group(1)), 4)
+                    self.assertIn("c10dd_ready 0", metrics)
+                    if not goes_on:
+                        break
+                    os.unlink(hold)
+                    self.assertEqual("ok", writer.reply().code)
+                    self.assertEqual(200, daemon.http("/readyz")[0])
+            begun = time.monotonic()
+            self.assertEqual(75, daemon.stop())
+            self.assertLess(time.monotonic() - begun, 2.9)
+            self.assertIn("event=commit_stuck", daemon.errors())
+            self.assertIn("event=stopped_unfinished", daemon.errors())
+            os.unlink(hold)
+            daemon.start()
+            with contextlib.closing(Wire(daemon.address)) as reader:
+                reader.hello()
+                self.assertEqual("ok", reader.get("k").code)
 
 
 if __name__ == "__main__":

@@ -143,6 +143,24 @@ TEST_F(GroupCommitTest, GathersBehindACommitInFlight) {
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 20}));
 }
 
+TEST_F(GroupCommitTest, SaysHowLongTheOldestWaits) {
+  EXPECT_EQ(group_->oldest(), Duration{0});
+  script_.set_open(false);
+  submit(round_of(0, 1));
+  ASSERT_TRUE(script_.wait_until_committing());
+  submit(round_of(1, 1));
+  const Duration first = group_->oldest();
+  EXPECT_GT(first, Duration{0});
+  EXPECT_GT(group_->oldest(), first);
+  script_.set_open(true);
+  answers();
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (group_->oldest() != Duration{0}) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::yield();
+  }
+}
+
 TEST_F(GroupCommitTest, BoundsWhatOneCommitGathers) {
   script_.set_open(false);
   submit(round_of(0, 1));

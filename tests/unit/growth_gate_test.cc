@@ -84,6 +84,22 @@ TEST(GrowthGate, CountsWhatIsOnItsWayToTheDisk) {
   EXPECT_EQ(gate.room(), DiskRoom::enough) << "somebody has looked again";
 }
 
+TEST(GrowthGate, LeavesWhatTheEngineNeedsToLetGoOfWhatIsRemoved) {
+  GrowthGate gate(kMany);
+  gate.watch("disk of /srv", 1000, 100);
+  gate.set_free(3000, 3000);
+  EXPECT_EQ(gate.room(), DiskRoom::enough);
+  gate.add_written(1);
+  EXPECT_EQ(gate.room(), DiskRoom::little) << "that will have to be tidied up, too";
+  gate.set_free(2999, 3000);
+  EXPECT_EQ(gate.refuses(Set{})->detail,
+            "disk of /srv: 2999 bytes free, limit 3000 for growth; remove keys, or make room on "
+            "that disk");
+  EXPECT_FALSE(gate.refuses(Remove{}));
+  gate.set_free(2999, 500);
+  EXPECT_EQ(gate.room(), DiskRoom::enough);
+}
+
 TEST(GrowthGate, BoundsTheBytesOfAllJobs) {
   GrowthGate gate(1000);
   gate.add_bytes(999);
