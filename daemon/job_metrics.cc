@@ -2,6 +2,9 @@
 // Who shares series with whom, and sums over those who do.
 #include "daemon/job_metrics.h"
 
+#include <chrono>
+#include <variant>
+
 namespace c10dd::daemon {
 namespace {
 
@@ -17,6 +20,8 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       meetings_(registry, metric::kBarriersPending),
       members_(registry, metric::kMembers),
       missing_(registry, metric::kMembersMissing),
+      generations_(registry, metric::kGenerations),
+      spreads_(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)),
       durations_(registry, metric::kCollectiveDuration, bounds_of(metric::kCollectiveBounds)),
       payloads_(registry, metric::kCollectivePayload),
       buses_(registry, metric::kCollectiveBus),
@@ -36,6 +41,8 @@ JobMetrics::Series& JobMetrics::series_of(std::string label) {
     series.meetings = meetings_.with({label});
     series.members = members_.with({label});
     series.missing = missing_.with({label});
+    series.formed = generations_.with({label, "formed"});
+    series.ended = generations_.with({label, "ended"});
   }
   return series;
 }
@@ -88,9 +95,25 @@ JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveT
   return at->second;
 }
 
-void JobMetrics::measured(const std::string& train_job,
-                          const std::vector<CollectiveTotals>& differences) {
+void JobMetrics::event(const std::string& train_job, const core::Event& event) {
   Series& series = *job(train_job).series;
+  if (const auto* meeting = std::get_if<core::MeetingReleased>(&event)) {
+    released(series, meeting->spread);
+  } else if (std::holds_alternative<core::GenerationFormed>(event)) {
+    series.formed->Increment();
+  } else if (std::holds_alternative<core::GenerationEnded>(event)) {
+    series.ended->Increment();
+  } else if (const auto* report = std::get_if<core::CollectivesMeasured>(&event)) {
+    measured(series, report->differences);
+  }
+}
+
+void JobMetrics::released(Series& series, Duration spread) {
+  if (series.spread == nullptr) series.spread = spreads_.with({series.label});
+  series.spread->Observe(std::chrono::duration<double>(spread).count());
+}
+
+void JobMetrics::measured(Series& series, const std::vector<CollectiveTotals>& differences) {
   for (const CollectiveTotals& difference : differences) {
     C10DD_ASSERT(difference.buckets.size() == metric::kCollectiveBuckets);
     const Collective& to = collective(series, difference);
@@ -120,6 +143,9 @@ void JobMetrics::remove(const std::string& train_job) {
   meetings_.remove(series.meetings);
   members_.remove(series.members);
   missing_.remove(series.missing);
+  generations_.remove(series.formed);
+  generations_.remove(series.ended);
+  if (series.spread != nullptr) spreads_.remove(series.spread);
   for (const auto& [key, collective] : series.collectives) {
     durations_.remove(collective.duration);
     payloads_.remove(collective.payload);

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/core/effects.h"
 #include "daemon/core/job.h"
 #include "daemon/metric_family.h"
 
@@ -23,7 +24,8 @@ class JobMetrics {
   void add(const std::string& train_job);
   /// Of jobs that were added; others are ignored.
   void stats(const std::string& train_job, const core::JobStats& stats);
-  void measured(const std::string& train_job, const std::vector<CollectiveTotals>& differences);
+  /// What is counted by job: released meetings, generations, collectives.
+  void event(const std::string& train_job, const core::Event& event);
   void remove(const std::string& train_job);
 
  private:
@@ -45,6 +47,9 @@ class JobMetrics {
     Gauge* meetings;
     Gauge* members;
     Gauge* missing;
+    Counter* formed;
+    Counter* ended;
+    Histogram* spread = nullptr;  ///< made by the first release: most jobs have no meetings
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {
@@ -56,6 +61,8 @@ class JobMetrics {
   Job& job(const std::string& train_job);
   Series& series_of(std::string label);
   Collective& collective(Series& series, const CollectiveTotals& of);
+  void released(Series& series, Duration spread);
+  void measured(Series& series, const std::vector<CollectiveTotals>& differences);
   void replace(Job& job, const core::JobStats& stats);
 
   Family<Gauge> keys_;
@@ -65,6 +72,8 @@ class JobMetrics {
   Family<Gauge> meetings_;
   Family<Gauge> members_;
   Family<Gauge> missing_;
+  Family<Counter> generations_;
+  Family<Histogram> spreads_;
   Family<Histogram> durations_;
   Family<Counter> payloads_;
   Family<Counter> buses_;

@@ -124,11 +124,7 @@ class Metrics::Impl {
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
-  Counter& formed = *Family<Counter>(registry, metric::kGenerations).with({"formed"});
-  Counter& ended = *Family<Counter>(registry, metric::kGenerations).with({"ended"});
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
-  Histogram& spread =
-      *Family<Histogram>(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)).with({});
 
   std::mutex job_mutex;
   JobMetrics by_job{registry};
@@ -211,17 +207,11 @@ void Metrics::commit_failed(store::Outcome outcome) { impl_->commit_failures(out
 void Metrics::event(const std::string& train_job, const core::Event& event) {
   if (const auto* wait = std::get_if<core::WaitEnded>(&event)) {
     impl_->waited(wait->op, wait->outcome).Observe(seconds(wait->blocked));
-  } else if (const auto* released = std::get_if<core::MeetingReleased>(&event)) {
-    impl_->spread.Observe(seconds(released->spread));
   } else if (std::holds_alternative<core::ReplyReplayed>(event)) {
     impl_->replayed.Increment();
-  } else if (std::holds_alternative<core::GenerationFormed>(event)) {
-    impl_->formed.Increment();
-  } else if (std::holds_alternative<core::GenerationEnded>(event)) {
-    impl_->ended.Increment();
-  } else if (const auto* measured = std::get_if<core::CollectivesMeasured>(&event)) {
+  } else {
     const std::lock_guard lock(impl_->job_mutex);
-    impl_->by_job.measured(train_job, measured->differences);
+    impl_->by_job.event(train_job, event);
   }
 }
 

@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <thread>
@@ -65,12 +68,13 @@ std::uint64_t most_of_the_memory() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
 }
 
+/// Every field is a count: none is named here, so none can be left out.
 void add(core::JobStats& sum, const core::JobStats& stats) {
-  sum.keys += stats.keys;
-  sum.bytes += stats.bytes;
-  sum.waiters += stats.waiters;
-  sum.meetings_pending += stats.meetings_pending;
-  sum.sessions += stats.sessions;
+  using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
+  Counts total = std::bit_cast<Counts>(sum);
+  const Counts more = std::bit_cast<Counts>(stats);
+  std::transform(total.begin(), total.end(), more.begin(), total.begin(), std::plus<>());
+  sum = std::bit_cast<core::JobStats>(total);
 }
 
 /// Tells systemd, where it asked for that: one datagram to $NOTIFY_SOCKET.
@@ -140,7 +144,6 @@ int Server::run() {
   spdlog::info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
                kVersion, listener_->address(), host_->engine_name(), host_->durability(),
                shards_->size(), ::getpid());
-  metrics_->ready(true);
   notify("READY=1");
   shards_->start();
   while (!stopped_) {
@@ -164,7 +167,6 @@ void Server::close() {
 /// Takes nothing new, lets held answers leave, then stops. A second signal stops at once.
 void Server::drain() {
   draining_ = true;
-  metrics_->ready(false);
   notify("STOPPING=1");
   spdlog::info("event=draining");
   listener_->close();

@@ -55,14 +55,15 @@ inline constexpr Info kMembers{"c10dd_members", Kind::gauge, "train_job",
 inline constexpr Info kMembersMissing{
     "c10dd_members_missing", Kind::gauge, "train_job",
     "Members of newest generations that are lost or have left, and are not replaced"};
-inline constexpr Info kGenerations{"c10dd_generations_total", Kind::counter, "outcome",
+inline constexpr Info kGenerations{"c10dd_generations_total", Kind::counter, "train_job,outcome",
                                    "Generations of groups that have formed, and that have ended"};
 inline constexpr Info kReplayedReplies{
     "c10dd_replayed_replies_total", Kind::counter, "",
     "Repeated requests answered from their stored reply instead of being applied again"};
 inline constexpr Info kBarriersPending{"c10dd_barriers_pending", Kind::gauge, "train_job",
                                        "Barriers and exchanges with some but not all ranks"};
-inline constexpr Info kBarrierSpread{"c10dd_barrier_arrival_spread_seconds", Kind::histogram, "",
+inline constexpr Info kBarrierSpread{"c10dd_barrier_arrival_spread_seconds", Kind::histogram,
+                                     "train_job",
                                      "First to last arrival of a released barrier or exchange"};
 inline constexpr Info kCommitDuration{"c10dd_engine_commit_duration_seconds", Kind::histogram,
                                       "engine", "One group commit, handed over to durable"};

@@ -93,8 +93,9 @@ class ElasticTest(unittest.TestCase):
             self.assertEqual(len(re.findall("event=generation_formed", log)), 3, log)
             status, metrics = daemon.http("/metrics")
             self.assertEqual(status, 200)
-            self.assertIn('c10dd_generations_total{outcome="formed"} 3', metrics)
-            self.assertIn('c10dd_generations_total{outcome="ended"} 2', metrics)
+            for outcome, count in ("formed", 3), ("ended", 2):
+                self.assertIn(f'c10dd_generations_total{{outcome="{outcome}",'
+                              f'train_job="elastic"}} {count}', metrics)
 
     def test_the_daemon_may_die_in_between(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ import struct
 
 MAGIC = b"\xc1C10D"
 HELLO, PING, GOODBYE, SET, GET, WAIT, ADD, REMOVE = 1, 2, 3, 16, 17, 18, 20, 22
-REMOVE_PREFIX, QUEUE_PUSH, BARRIER, EXCHANGE = 28, 32, 48, 49
+REMOVE_PREFIX, QUEUE_PUSH, BARRIER, EXCHANGE, JOIN, REPORT = 28, 32, 48, 49, 50, 64
 CODES = ["ok", "malformed", "unknown_op", "version_unsupported", "too_large", "invalid_argument",
          "not_found", "timed_out", "quota_exceeded", "wrong_type", "out_of_range", "size_mismatch",
          "rank_taken", "sequence_reused", "window_exceeded", "session_unknown",
@@ -133,6 +133,20 @@ class Wire:
         body = text(group) + struct.pack("<QQIIBI", 0, 0, rank, world_size, shape, 0)
         body += struct.pack("<I", len(parts)) + b"".join(text(p) for p in parts)
         return self.call(EXCHANGE, body + struct.pack("<qQ", timeout_ns, 0))
+
+    def join(self, group, size, ttl_ns, timeout_ns):
+        """A place in a group of `size` members; what is not said of the caller is the default."""
+        policy = struct.pack("<IIqqq", size, size, 0, ttl_ns, 0)
+        body = text(group) + struct.pack("<Q", 0) + text(policy) + struct.pack("<qBi", -1, 0, -1)
+        body += text("") + text("") + struct.pack("<IQBq", 0, 0, 0, timeout_ns)
+        return self.call(JOIN, body)
+
+    def report(self, number, labels, totals, buckets):
+        """One collective's totals: labels are process group, collective and backend; totals are
+        count, failures, payload bytes, bus bytes and nanoseconds."""
+        row = b"".join(text(label) for label in labels) + struct.pack("<5Q", *totals)
+        row += struct.pack(f"<I{len(buckets)}Q", len(buckets), *buckets)
+        return self.call(REPORT, struct.pack("<QI", number, 1) + text(row))
 
     def close(self):
         self.socket.close()

@@ -103,6 +103,8 @@ class MetricsTest : public testing::Test {
     metrics_.event("digits", core::MeetingReleased{milliseconds(20)});
     metrics_.event("digits", core::ReplyReplayed{Set::op.code});
     metrics_.event("digits", core::MeetingTimedOut{"ranks 1"});
+    metrics_.event("digits", core::GenerationFormed{"world", 1, 2, "all are here"});
+    metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
     metrics_.event("digits", measured("all_reduce"));
     metrics_.disk(1000, true);
     metrics_.job_loaded("digits");
@@ -183,6 +185,12 @@ TEST_F(MetricsTest, CountsWhatItIsTold) {
   EXPECT_EQ(seen.at("c10dd_store_keys{train_job=\"digits\"}"), 5);
   EXPECT_EQ(seen.at("c10dd_store_value_bytes{train_job=\"digits\"}"), 99);
   EXPECT_EQ(seen.at("c10dd_barriers_pending{train_job=\"digits\"}"), 2);
+  for (const char* outcome : {"formed", "ended"}) {
+    EXPECT_EQ(seen.at("c10dd_generations_total{outcome=\"" + std::string(outcome) +
+                      "\",train_job=\"digits\"}"),
+              1);
+  }
+  EXPECT_DOUBLE_EQ(seen.at("c10dd_barrier_arrival_spread_seconds_sum{train_job=\"digits\"}"), 0.02);
   EXPECT_GT(seen.at("process_resident_memory_bytes"), 1e6);
   EXPECT_GT(seen.at("process_open_fds"), 2);
   EXPECT_GT(seen.at("process_max_fds"), seen.at("process_open_fds"));
