@@ -57,7 +57,7 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
   const auto number = parse_number<std::uint16_t>(port.substr(1));
   if (!number || *number == 0) {
     return bad_url(text, "the port \"" + printable(port.substr(1), kQuotedBytes) +
-                             "\" is no number from 1 to 65535");
+                             "\" is not a number from 1 to 65535");
   }
   url.port = *number;
   return {};

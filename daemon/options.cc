@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "daemon/option_table.h"
 #include "daemon/option_values.h"
 #include "daemon/version.h"
+#include "protocol/nearest.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::daemon {
@@ -51,30 +51,12 @@ Options default_options() {
 
 Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
 
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 /// What to look at after a word that is none of these.
 std::string hint(std::string_view word, const std::vector<std::string>& known) {
   std::string list;
-  const std::string* nearest = &known.front();
-  for (const std::string& name : known) {
-    list += (list.empty() ? "" : ", ") + name;
-    if (distance(word, name) < distance(word, *nearest)) nearest = &name;
-  }
-  const bool near = distance(word, *nearest) <= 1 + nearest->size() / 5;
-  return near ? "did you mean \"" + *nearest + "\"? known are " + list : "known are " + list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  const std::string meant = nearest(word, known);
+  return meant.empty() ? "known are " + list : "did you mean \"" + meant + "\"? known are " + list;
 }
 
 /// The options as far as they are read, and who set each.

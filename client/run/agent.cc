@@ -3,11 +3,13 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
+#include <ctime>
 #include <random>
 #include <sstream>
 
 #include "client/run/address.h"
 #include "client/run/plan.h"
+#include "client/run/shared_flags.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -28,16 +30,29 @@ std::string random_name() {
   return text.str();
 }
 
+/// When, for people, and something that nobody else has.
+std::string name_launch() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ-", &utc);
+  return text + random_name();
+}
+
 /// What the nodes tell each other once they know their ranks.
 struct Greeting {
   std::string port = "0";
   std::string nonce = "0";
-  std::int64_t base = -1;
+  std::int64_t base = -1;  ///< failures before this launch; -1: this agent is new
+  std::string launch;      ///< may be empty
 
-  std::string encode() const { return port + " " + nonce + " " + std::to_string(base); }
+  std::string encode() const {
+    return port + " " + nonce + " " + std::to_string(base) + " " + launch;
+  }
   static Greeting decode(const std::string& text) {
     Greeting greeting;
-    std::istringstream(text) >> greeting.port >> greeting.nonce >> greeting.base;
+    std::istringstream(text) >> greeting.port >> greeting.nonce >> greeting.base >> greeting.launch;
     return greeting;
   }
 };
@@ -132,8 +147,10 @@ void Agent::rendezvous() {
   join.domain = options_.domain;
   join.labels = member_labels(options_, options_.local_address);
   if (options_.max_nodes > 1) {
-    note("job " + options_.daemon.job + ": waiting for " + std::to_string(options_.min_nodes) +
-         " to " + plural(options_.max_nodes, "node") + " at " + options_.daemon.address());
+    const bool range = options_.min_nodes < options_.max_nodes;
+    note("job " + options_.daemon.job + ": waiting for " +
+         (range ? std::to_string(options_.min_nodes) + " to " : "") +
+         plural(options_.max_nodes, "node") + " at " + options_.daemon.address());
   }
   const auto patience = std::make_shared<boost::asio::steady_timer>(loop_, kPatience);
   patience->async_wait([this, patience](const boost::system::error_code& cancelled) {
@@ -141,13 +158,31 @@ void Agent::rendezvous() {
     note("job " + options_.daemon.job + ": no place yet; is another launch using this name?");
   });
   try {
-    membership_ = call([client = client_, join] { return client->rendezvous(join); });
+    const auto meet = [client = client_, join, flags = shared_flags(options_)] {
+      publish(*client->store(), flags);
+      return client->rendezvous(join);
+    };
+    membership_ = call(meet);
     patience->cancel();
   } catch (const Error& error) {
+    if (error.code() == Code::size_mismatch) refuse_disagreement();
     throw Fatal(code_of(error), error.what());
   }
   generation_ = membership_->generation();
   follow();
+}
+
+/// Names the flag and the node, if a node is there that says otherwise.
+void Agent::refuse_disagreement() {
+  const auto look = [client = client_, flags = shared_flags(options_)] {
+    return disagreement(*client->store(), flags);
+  };
+  std::string text;
+  try {
+    text = call(look);
+  } catch (const Error&) {  // the refusal itself says more
+  }
+  if (!text.empty()) throw Fatal(kUsage, text + "; give all nodes of the job the same");
 }
 
 /// The list, the port and the nonce; false when the generation ended meanwhile.
@@ -156,6 +191,7 @@ bool Agent::prepare() {
   if (generation_.rank == 0) own.port = free_port();
   if (generation_.rank == 0) own.nonce = random_name();
   if (base_) own.base = *base_;
+  own.launch = !base_ && generation_.rank == 0 ? name_launch() : plan_.launch;
   try {
     const auto meet = [membership = membership_, text = own.encode()] {
       std::vector<Member> members = membership->members();
@@ -164,18 +200,23 @@ bool Agent::prepare() {
     const auto met = call(meet, [this] { return over(); });
     if (!met) return false;
     plan_ = make_plan(generation_, met->first);
-    for (const std::string& text : met->second) {
-      const std::int64_t known = Greeting::decode(text).base;
-      if (known >= 0) base_ = static_cast<std::uint32_t>(known);
-    }
-    if (!base_) base_ = generation_.failures;  // none of them was here before: a new launch
     const Greeting first = Greeting::decode(met->second.at(0));
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
+    plan_.launch = first.launch;
+    for (const std::string& text : met->second) {
+      const Greeting greeting = Greeting::decode(text);
+      if (greeting.base < 0) continue;
+      base_ = static_cast<std::uint32_t>(greeting.base);
+      plan_.launch = greeting.launch;
+    }
+    if (!base_) base_ = generation_.failures;  // none of them was here before: a new launch
     plan_.restarts = generation_.failures - std::min(generation_.failures, *base_);
     return true;
   } catch (const Error& error) {
-    if (!over()) note("generation " + std::to_string(generation_.number) + ": " + error.what());
+    if (!over()) {
+      note("generation " + std::to_string(generation_.number) + ": " + of_nodes(error.what()));
+    }
     return false;
   }
 }
@@ -194,8 +235,12 @@ Agent::Outcome Agent::work() {
   note("generation " + std::to_string(plan_.generation) + ": node " +
        std::to_string(plan_.node_rank) + " of " + std::to_string(plan_.nodes) + ", " + ranks +
        " of " + std::to_string(plan_.world_size) + ", master " + plan_.master_address + ":" +
-       plan_.master_port + ", " + plural(plan_.restarts, "restart") + " of " +
-       std::to_string(options_.max_restarts));
+       plan_.master_port + ", run " + worker_run(options_.run, plan_) + ", " +
+       plural(plan_.restarts, "restart") + " of " + std::to_string(options_.max_restarts));
+  if (!options_.log_dir.empty()) {
+    note("logs in " + options_.log_dir + "/" + plan_.launch + "/" +
+         std::to_string(plan_.generation));
+  }
   crew_ = std::make_unique<Crew>(home_, options_, plan_);
   crew_->start();
   wait([this] { return crew_->failure() || crew_->running() == 0 || over() || newcomers(); });
@@ -231,13 +276,14 @@ Agent::Outcome Agent::report_failure() {
 /// What the end of a generation means, with the eyes of all agents.
 Agent::Outcome Agent::after_end() {
   if (!over()) return Outcome::again;
+  const std::optional<Verdict> verdict = verdict_of_news();
   if (!news_.reason.empty()) {
     note("generation " + std::to_string(generation_.number) +
-         " has ended: " + news_.reason.substr(0, news_.reason.find("; last lines: ")));
+         " has ended: " + (verdict ? verdict->text() : of_nodes(news_.reason)));
   }
   if (news_.fenced) note("the daemon was not heard for too long; this node may be given up");
-  if (const auto verdict = verdict_of_news()) verdict_ = verdict;
-  return verdict_of_news() && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
+  if (verdict) verdict_ = verdict;
+  return verdict && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
 
 /// False when the others end the job meanwhile.
@@ -255,9 +301,9 @@ bool Agent::meet_again() {
       take_news(membership_->state());
       return true;
     } catch (const Aborted& error) {
-      if (tried == kTries) throw Fatal(kUnreachable, error.what());
+      if (tried == kTries) throw Fatal(kUnreachable, of_nodes(error.what()));
     } catch (const Error& error) {
-      throw Fatal(code_of(error), error.what());
+      throw Fatal(code_of(error), of_nodes(error.what()));
     }
   }
 }
@@ -271,7 +317,7 @@ bool Agent::wait_for_others() {
   try {
     return call(meet, [this] { return over(); }).has_value();
   } catch (const Error& error) {
-    if (!over()) note(error.what());
+    if (!over()) note(of_nodes(error.what()));
     return false;
   }
 }

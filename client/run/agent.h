@@ -28,9 +28,13 @@ class Agent {
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
   /// Before the other members: the end of a daemon runs the loop, which has work that uses them.
+  /// And the client before the daemon, for it says goodbye.
   ~Agent() {
     following_.reset();
-    end_processes();
+    crew_.reset();
+    membership_.reset();
+    client_.reset();
+    daemon_.reset();
   }
   Agent(const Agent&) = delete;
 
@@ -52,6 +56,7 @@ class Agent {
   int go();
   void connect();
   void rendezvous();
+  void refuse_disagreement();
   Outcome work();
   bool prepare();
   Outcome report_failure();

@@ -37,7 +37,7 @@ int Agent::finish() {
 int Agent::give_up() {
   std::string text = "the job has failed";
   if (plan_.restarts > 0) text += " after " + plural(plan_.restarts, "restart");
-  text += ": " + (verdict_ ? verdict_->head : generation_.reason);
+  text += ": " + (verdict_ ? verdict_->text() : of_nodes(generation_.reason));
   for (const std::string& line : verdict_ ? verdict_->last : std::vector<std::string>()) {
     text += "\n    " + line;
   }

@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "client/run/agent.h"
+#include "protocol/wording.h"
 
 namespace c10dd::run {
 namespace {
@@ -21,7 +22,7 @@ void Agent::hear_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) return;
     ++signals_heard_;
-    note("heard " + signal_name(number) +
+    note("received " + signal_name(number) +
          (signals_heard_ > 1 ? " again; killing the workers" : "; stopping the workers"));
     if (signal_ == 0) signal_ = number;
     hear_signals();
@@ -99,7 +100,10 @@ void Agent::stop_crew(int signal) {
   if (!crew_->stopping()) crew_->pass_on(signal);
   const auto none_left = [this] { return crew_->running() == 0; };
   const bool in_time = wait(options_.grace, [&] { return none_left() || signals_heard_ > 1; });
-  if (!in_time) note(std::to_string(crew_->running()) + " workers did not stop in time; killing");
+  if (!in_time) {
+    note(plural(crew_->running(), "worker") + " did not stop within " + human(options_.grace) +
+         " and " + (crew_->running() == 1 ? "is" : "are") + " killed");
+  }
   if (!none_left()) crew_->kill();
   wait(none_left);
   crew_.reset();

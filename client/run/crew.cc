@@ -43,8 +43,6 @@ void Crew::start() {
   for (std::uint32_t local = 0; local < plan_.local_size; ++local) {
     const std::uint32_t rank = plan_.first_rank + local;
     make_folder(folder(rank));
-    std::error_code none_there;  // of an earlier launch with the same log folder
-    std::filesystem::remove(error_file(rank), none_there);
     LogFiles files;
     if (!options_.log_dir.empty()) {
       files = {open_log(folder(rank) + "/stdout.log"), open_log(folder(rank) + "/stderr.log")};
@@ -53,8 +51,9 @@ void Crew::start() {
         spawn(home_.program, options_.command,
               worker_environment(home_.inherited, options_, plan_, local, error_file(rank)));
     home_.warden.watch(child.pid);
-    workers_.push_back(std::make_shared<Worker>(home_.loop, home_.console, rank, std::move(child),
-                                                std::move(files)));
+    const bool shown = options_.console_ranks.empty() || options_.console_ranks.contains(local);
+    workers_.push_back(std::make_shared<Worker>(home_.loop, shown ? home_.console : home_.silence,
+                                                rank, std::move(child), std::move(files)));
     ++running_;
     Worker& worker = *workers_.back();
     worker.start([this, &worker] { home_.warden.forget(worker.pid()); },
@@ -63,7 +62,7 @@ void Crew::start() {
 }
 
 std::string Crew::folder(std::uint32_t rank) const {
-  return (options_.log_dir.empty() ? home_.scratch : options_.log_dir) + "/" +
+  return (options_.log_dir.empty() ? home_.scratch : options_.log_dir + "/" + plan_.launch) + "/" +
          std::to_string(plan_.generation) + "/" + std::to_string(rank);
 }
 

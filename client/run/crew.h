@@ -36,6 +36,7 @@ struct CrewHome {
   std::string program;
   std::map<std::string, std::string> inherited;  ///< environment
   std::string scratch;                           ///< a folder for error files
+  Console silence{false, false};                 ///< for workers whose lines are not printed
 };
 
 class Worker;

@@ -58,6 +58,7 @@ int launch(Options options) {
   const auto path = inherited.find("PATH");
   const std::string program =
       find_program(options.command.front(), path == inherited.end() ? "" : path->second);
+  if (!options.script.empty()) check_script(options.script);
   make_log_folder(options.log_dir);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string scratch = make_scratch();

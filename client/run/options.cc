@@ -3,12 +3,14 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <optional>
 
 #include "client/run/address.h"
+#include "client/run/command_line.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -19,22 +21,6 @@ namespace {
 constexpr std::size_t kQuotedBytes = 120;
 constexpr std::size_t kRunBytes = limits::kNameBytes - 24;  // a generation is added to it
 constexpr std::size_t kOurLabels = 2;
-
-/// What CLI11 reads before it is understood.
-struct Words {
-  std::string nproc = "1";
-  std::string nnodes = "1";
-  std::string max_restarts = "3";
-  std::string node_rank;
-  std::string job;
-  std::string run;
-  std::string daemon;
-  std::string grace = "15s";
-  std::string last_call = "30s";
-  std::string join_timeout = "10m";
-  std::string connect_timeout = "30s";
-  std::vector<std::string> labels;
-};
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
 
@@ -51,7 +37,7 @@ std::uint32_t parse_count(const std::string& option, std::string_view text, std:
 }
 
 std::uint32_t parse_nproc(const std::string& text) {
-  if (text == "gpu" || text == "auto" || text == "cpu") {
+  if (text == "gpu" || text == "auto" || text == "cpu" || text == "xpu") {
     refuse("--nproc " + text + ": c10drun does not count devices; give the number of workers");
   }
   return parse_count("--nproc", text, 1, kWorkersPerNode);
@@ -140,42 +126,29 @@ void find_daemon(const Words& words, const client::Environment& environment,
   o.daemon = std::move(*url);
 }
 
-void declare(CLI::App& app, Words& w, Options& o) {
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.add_option("--nproc,--nproc-per-node,--nproc_per_node", w.nproc, "workers on this node")
-      ->capture_default_str();
-  app.add_option("--nnodes", w.nnodes, "nodes, N or MIN:MAX")->capture_default_str();
-  app.add_option("--max-restarts,--max_restarts", w.max_restarts,
-                 "failures after which the workers start again; a node that comes or goes is none")
-      ->capture_default_str();
-  app.add_option("--job", w.job, "the name that all nodes of the job give");
-  app.add_option("--run", w.run, "this incarnation of the job");
-  auto* daemon = app.add_option("--daemon", w.daemon,
-                                "HOST:PORT or c10dd://HOST:PORT/JOB of the daemon; default: "
-                                "C10DD_URL, C10DD_ADDR or 127.0.0.1:29500");
-  app.add_flag("--standalone", o.standalone, "one node, with a daemon of its own")
-      ->excludes(daemon);
-  app.add_option("--node-rank,--node_rank", w.node_rank, "of this node; default: any");
-  app.add_option("--log-dir,--log_dir", o.log_dir,
-                 "also write DIR/GENERATION/RANK/stdout.log and stderr.log");
-  app.add_flag("--prefix,!--no-prefix", o.prefix, "put [rank] before each line (the default)");
-  app.add_flag("--console,!--no-console", o.console, "print what workers print (the default)");
-  app.add_option("--grace", w.grace, "from SIGTERM to SIGKILL")->capture_default_str();
-  app.add_option("--last-call,--last_call", w.last_call, "for more nodes, once MIN are there")
-      ->capture_default_str();
-  app.add_option("--join-timeout,--join_timeout", w.join_timeout, "for MIN nodes to come")
-      ->capture_default_str();
-  app.add_option("--connect-timeout,--connect_timeout", w.connect_timeout, "for the daemon")
-      ->capture_default_str();
-  app.add_option("--labels", w.labels, "NAME=VALUE that the other nodes can read; repeatable")
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--domain", o.domain, "topology: a rack, a switch, an NVLink domain");
-  app.add_option("--local-addr,--local_addr", o.local_address,
-                 "where the others reach this node; default: its way to the daemon");
-  app.set_version_flag("--version", "c10drun " C10DD_VERSION);
-  app.prefix_command();
-  app.footer("Example: c10drun --standalone --nproc 4 -- python3 train.py");
+/// Python has its way with scripts and modules, as under torchrun.
+void make_command(const Words& w, const client::Environment& environment,
+                  std::vector<std::string> program, Options& o) {
+  if (w.module && w.no_python) {
+    refuse("-m runs a module with python3, and --no-python forbids it; leave one of them out");
+  }
+  const char* python = environment("PYTHON_EXEC");
+  const bool script = !w.module && !w.no_python && program.front().ends_with(".py");
+  if (script) o.script = program.front();
+  if (script || w.module) {
+    o.command = {python == nullptr || *python == '\0' ? "python3" : python, "-u"};
+  }
+  if (w.module) o.command.emplace_back("-m");
+  std::move(program.begin(), program.end(), std::back_inserter(o.command));
+}
+
+void parse_local_ranks(const std::string& text, Options& o) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    o.console_ranks.insert(parse_count(
+        "--local-ranks-filter", std::string_view(text).substr(at, comma - at), 0, o.nproc - 1));
+    at = comma + 1;
+  }
 }
 
 void understand(const Words& w, const client::Environment& environment, Options& o) {
@@ -188,6 +161,10 @@ void understand(const Words& w, const client::Environment& environment, Options&
       refuse("--node-rank needs a fixed number of nodes, but --nnodes is " + w.nnodes);
     }
   }
+  o.standalone = w.standalone;
+  if (o.standalone && !w.daemon.empty()) {
+    refuse("--standalone brings a daemon of its own; leave out --daemon " + w.daemon);
+  }
   if (o.standalone && o.max_nodes > 1) {
     refuse("--standalone is for one node, but --nnodes is " + w.nnodes +
            "; start c10dd where all nodes reach it and give --daemon");
@@ -197,9 +174,17 @@ void understand(const Words& w, const client::Environment& environment, Options&
   o.join_timeout = parse_duration("--join-timeout", w.join_timeout);
   o.connect_timeout = parse_duration("--connect-timeout", w.connect_timeout);
   parse_labels(w.labels, o);
-  if (o.domain.size() > limits::kNameBytes || o.local_address.size() > limits::kNameBytes) {
-    refuse("--domain and --local-addr have at most " + std::to_string(limits::kNameBytes) +
-           " bytes");
+  parse_local_ranks(w.local_ranks, o);
+  o.log_dir = w.log_dir;
+  o.prefix = !w.no_prefix;
+  o.console = !w.no_console;
+  o.domain = w.domain;
+  o.local_address = w.local_address;
+  o.role = w.role;
+  for (const std::string& text : {o.domain, o.local_address, o.role}) {
+    if (text.size() <= limits::kNameBytes) continue;
+    refuse("--domain, --local-addr and --role have at most " + std::to_string(limits::kNameBytes) +
+           " bytes each, but one has " + std::to_string(text.size()));
   }
   // Ranks of an outer launcher do not matter here, and nor does it when they are wrong.
   const auto outer = client::read_launch_environment(environment);
@@ -238,37 +223,18 @@ Duration parse_duration(const std::string& option, const std::string& text) {
 ParsedOptions parse_options(int argc, const char* const* argv,
                             const client::Environment& environment) {
   ParsedOptions parsed;
-  Options& o = parsed.options;
-  Words words;
-  CLI::App app("Starts the workers of a training job on this node and keeps them running.",
-               "c10drun");
-  declare(app, words, o);
-  std::vector<std::string> before;
-  int at = 1;
-  while (at < argc && std::string_view(argv[at]) != "--") before.emplace_back(argv[at++]);
-  const bool marked = at < argc;
-  try {
-    app.parse(std::vector<std::string>(before.rbegin(), before.rend()));
-  } catch (const CLI::CallForHelp&) {
-    parsed.answer = app.help();
-    return parsed;
-  } catch (const CLI::CallForVersion& version) {
-    parsed.answer = std::string(version.what()) + "\n";
-    return parsed;
-  } catch (const CLI::ParseError& error) {
-    refuse(std::string(error.what()) + "; c10drun --help lists the options");
+  CommandLine line({argv + std::min(argc, 1), argv + argc});
+  const Words words = line.parse();
+  if (words.help) parsed.answer = help_text();
+  if (words.version) parsed.answer = "c10drun " C10DD_VERSION "\n";
+  if (!parsed.answer.empty()) return parsed;
+  std::vector<std::string> program = line.rest();
+  if (program.empty() || program.front().empty()) {
+    refuse(std::string("no program to run") + (line.marked() ? " after --" : "") +
+           "; for example: c10drun --standalone --nproc 4 train.py");
   }
-  o.command = app.remaining();
-  // A program would end our options, and `--` belongs to it then.
-  if (!o.command.empty() && o.command.front().starts_with('-')) {
-    refuse("unknown option " + in_quotes(o.command.front()) + "; c10drun --help lists the options");
-  }
-  for (int i = o.command.empty() ? at + 1 : at; i < argc; ++i) o.command.emplace_back(argv[i]);
-  if (o.command.empty() || o.command.front().empty()) {
-    refuse(std::string("no program to run") + (marked ? " after --" : "") +
-           "; for example: c10drun --standalone --nproc 4 -- python3 train.py");
-  }
-  understand(words, environment, o);
+  make_command(words, environment, std::move(program), parsed.options);
+  understand(words, environment, parsed.options);
   return parsed;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -53,13 +54,16 @@ struct Options {
   std::string local_address;  ///< told to the other nodes; empty: found out
   bool prefix = true;
   bool console = true;
+  std::set<std::uint32_t> console_ranks;  ///< local ranks whose lines are printed; empty: all
+  std::string role = "default";
   Duration grace = std::chrono::seconds(15);
   Duration last_call = std::chrono::seconds(30);
   Duration join_timeout = std::chrono::minutes(10);
   Duration connect_timeout = std::chrono::seconds(30);
   std::map<std::string, std::string> labels;
   std::string domain;
-  std::vector<std::string> command;
+  std::vector<std::string> command;  ///< with the interpreter, if it is a script or a module
+  std::string script;                ///< of Python, in the command; empty: none
 };
 
 /// 500ms, 15s, 10m, 2h; a number alone is seconds. Throws Fatal, naming the option.

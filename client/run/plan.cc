@@ -79,7 +79,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"GROUP_WORLD_SIZE", std::to_string(plan.nodes)},
       {"ROLE_RANK", rank},
       {"ROLE_WORLD_SIZE", size},
-      {"ROLE_NAME", "default"},
+      {"ROLE_NAME", options.role},
       {"MASTER_ADDR", plan.master_address},
       {"MASTER_PORT", plan.master_port},
       {"TORCHELASTIC_RESTART_COUNT", std::to_string(plan.restarts)},

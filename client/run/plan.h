@@ -24,10 +24,11 @@ struct Plan {
   std::uint32_t world_size = 1;
   std::string master_address;
   std::string master_port;
-  std::string nonce;  ///< chosen anew for each generation
+  std::string nonce;   ///< chosen anew for each generation
+  std::string launch;  ///< names this launch, the same on all nodes: a folder of the log files
 };
 
-/// Port, nonce and restarts are left open. members: by node rank; their labels are those of
+/// Port, nonce, restarts and launch are left open. members: by node rank; their labels are those of
 /// member_labels(). Throws Fatal naming the node that is wrong.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 

@@ -28,7 +28,7 @@ int why_not(const std::string& path) {
   const bool missing = error == ENOENT || error == ENOTDIR;
   std::string text = printable(path, kQuotedBytes) + ": " + client::error_text(error);
   if (error == EACCES && path.ends_with(".py")) {
-    text += "; to run a script of Python write: -- python3 " + printable(path, kQuotedBytes);
+    text += "; without --no-python it is run by python3";
   } else if (error == EACCES) {
     text += "; chmod +x makes a file a program";
   }
@@ -59,6 +59,16 @@ std::string find_program(const std::string& name, const std::string& search) {
                   " not found; searched PATH=" + printable(search, kQuotedBytes) +
                   (access(name.c_str(), F_OK) == 0 ? "; for the one in this folder write ./" + name
                                                    : std::string()));
+}
+
+void check_script(const std::string& path) {
+  struct stat about {};
+  int error = stat(path.c_str(), &about) != 0 ? errno : 0;
+  if (error == 0 && S_ISDIR(about.st_mode)) error = EISDIR;
+  if (error == 0 && access(path.c_str(), R_OK) != 0) error = errno;
+  if (error == 0) return;
+  throw Fatal(error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable,
+              "script " + printable(path, kQuotedBytes) + ": " + client::error_text(error));
 }
 
 }  // namespace c10dd::run

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/run/verdict.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "protocol/utf8.h"
@@ -12,6 +13,35 @@ constexpr std::size_t kHeadBytes = 512;
 constexpr std::string_view kMark = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";
+constexpr std::string_view kMember = "rank ";
+
+bool take_number(std::string_view& rest, std::string_view& number) {
+  number = rest.substr(0, rest.find_first_not_of("0123456789"));
+  rest.remove_prefix(number.size());
+  return !number.empty();
+}
+
+/// Takes what is before `mark`, and the mark.
+bool take_until(std::string_view& rest, std::string_view mark, std::string_view& before) {
+  const std::size_t at = rest.find(mark);
+  if (at == std::string_view::npos) return false;
+  before = rest.substr(0, at);
+  rest.remove_prefix(at + mark.size());
+  return true;
+}
+
+/// Takes "N on HOST (pid P)"; empty, and nothing taken, if it is not that.
+std::string take_member(std::string_view& rest) {
+  std::string_view left = rest, rank, host, pid;
+  if (!take_number(left, rank) || !left.starts_with(" on ")) return {};
+  left.remove_prefix(std::string_view(" on ").size());
+  if (!take_until(left, " (pid ", host) || !take_number(left, pid) || !left.starts_with(')')) {
+    return {};
+  }
+  rest = left.substr(1);
+  return "node " + std::string(rank) + " (" + std::string(host) + ", agent pid " +
+         std::string(pid) + ")";
+}
 
 }  // namespace
 
@@ -24,6 +54,10 @@ std::string Verdict::cause() const {
     lines.insert(0, lines.empty() ? *line : *line + std::string(kBetween));
   }
   return lines.empty() ? first : first + std::string(kLast) + lines;
+}
+
+std::string Verdict::text() const {
+  return reporter.empty() ? head : reporter + " reports: " + head;
 }
 
 Verdict make_verdict(const Casualty& casualty, const std::string& host) {
@@ -44,6 +78,10 @@ std::optional<Verdict> read_verdict(std::string_view reason) {
   if (mark == std::string_view::npos) return std::nullopt;
   std::string_view rest = reason.substr(mark + kMark.size());
   Verdict verdict;
+  if (const std::size_t member = reason.rfind(kMember, mark); member != std::string_view::npos) {
+    std::string_view from = reason.substr(member + kMember.size());
+    verdict.reporter = take_member(from);
+  }
   const char* end = rest.data() + rest.size();
   const auto [stop, error] = std::from_chars(rest.data(), end, verdict.exit_code);
   if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255) {
@@ -61,6 +99,17 @@ std::optional<Verdict> read_verdict(std::string_view reason) {
     verdict.last.emplace_back(rest.substr(0, next));
     if (next == std::string_view::npos) return verdict;
     rest.remove_prefix(next + kBetween.size());
+  }
+}
+
+std::string of_nodes(std::string_view text) {
+  const std::size_t cause = std::min(text.find(kMark), text.size());  // what follows is of a worker
+  std::string out;
+  for (std::string_view before, rest = text.substr(0, cause);;) {
+    if (!take_until(rest, kMember, before)) return out.append(rest).append(text.substr(cause));
+    out.append(before);
+    const std::string member = take_member(rest);
+    out.append(member.empty() ? kMember : std::string_view(member));
   }
 }
 

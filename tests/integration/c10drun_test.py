@@ -1,147 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """c10drun with the real daemon: what workers are told and print, who is named when they fail, and
 that nodes come, go and die without harm to the others."""
-import functools
 import os
 import re
 import shutil
 import signal
 import socket
 import struct
-import subprocess
 import tempfile
 import time
 import unittest
 
 from daemon import BIN, SLOWDOWN, Daemon
+from launcher import Case, Launcher, alive, passes_in_one_of_three
 from wire import Wire, text
 
 SOURCE = os.environ.get("C10DD_SOURCE", os.path.join(os.path.dirname(__file__), "../.."))
 DIGITS = os.path.join(BIN, "digits")
-C10DRUN = os.path.join(BIN, "c10drun")
 FOLLOW_GROUP, NOTIFY = 53, 54
-# What the surroundings of the test say must not matter.
-ENVIRONMENT = {name: value for name, value in os.environ.items()
-               if not re.match(r"C10DD_|SLURM_|OMPI_|PMI|RANK$|WORLD_SIZE$|TORCHELASTIC_", name)}
-
-
-def alive(pid):
-    """Whether the process runs; one that only waits to be reaped does not."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def passes_in_one_of_three(test):
-    """Of a case whose order holds only while the machine runs. Each try has a job of its own."""
-    @functools.wraps(test)
-    def tried(case):
-        for left in (2, 1, 0):
-            try:
-                return test(case)
-            except AssertionError as failure:
-                if left == 0:
-                    raise
-                print(f"once more, as this may be by chance: {failure}")
-                case.doCleanups()
-                case.setUp()
-    return tried
-
-
-class Launcher:
-    """One c10drun process; what it prints goes into files that can be read meanwhile."""
-
-    def __init__(self, case, *arguments, environment=None):
-        self.out = tempfile.NamedTemporaryFile(dir=case.folder)
-        self.error = tempfile.NamedTemporaryFile(dir=case.folder)
-        self.process = subprocess.Popen(
-            [C10DRUN, *arguments], stdin=subprocess.DEVNULL, stdout=self.out, stderr=self.error,
-            env={**ENVIRONMENT, "OUT": case.folder, "TMPDIR": case.scratch,
-                 **(environment or {})})
-        case.addCleanup(self.end)
-
-    @staticmethod
-    def _read(file):
-        with open(file.name, encoding="utf-8", errors="replace") as again:
-            return again.read()
-
-    def printed(self):
-        return self._read(self.out)
-
-    def said(self):
-        return self._read(self.error)
-
-    def wait(self, seconds=20):
-        try:
-            return self.process.wait(seconds * SLOWDOWN)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"c10drun does not end; it says:\n{self.said()}\nand prints:\n"
-                                 f"{self.printed()}") from None
-
-    def send(self, number):
-        self.process.send_signal(number)
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        self.out.close()
-        self.error.close()
-
-
-class Case(unittest.TestCase):
-    jobs = 0
-
-    @classmethod
-    def setUpClass(cls):
-        cls.daemon = Daemon().start()
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.daemon.stop() == 0, cls.daemon.errors()
-        cls.daemon.log.close()
-
-    def setUp(self):
-        self.folder = tempfile.mkdtemp(prefix="c10drun-test-")
-        self.scratch = os.path.join(self.folder, "scratch")
-        os.mkdir(self.scratch)
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        Case.jobs += 1
-        self.job = f"job-{os.getpid()}-{Case.jobs}"
-
-    def launch(self, script, *options, **more):
-        """An agent whose workers run a shell script."""
-        return self.launch_program(["sh", "-c", script], *options, **more)
-
-    def launch_program(self, command, *options, **more):
-        host, port = self.daemon.address
-        return Launcher(self, "--daemon", f"{host}:{port}", "--job", self.job, "--last-call", "1s",
-                        "--join-timeout", "20s", *options, "--", *command, **more)
-
-    def path(self, name):
-        return os.path.join(self.folder, name)
-
-    def read(self, name):
-        with open(self.path(name), encoding="utf-8") as file:
-            return file.read()
-
-    def until(self, condition, what, launcher=None, seconds=20):
-        end = time.monotonic() + seconds * SLOWDOWN
-        while time.monotonic() < end:
-            try:
-                value = condition()
-            except (FileNotFoundError, ValueError):
-                value = None
-            if value:
-                return value
-            time.sleep(0.02)
-        said = f"; the launcher says:\n{launcher.said()}" if launcher else ""
-        self.fail(f"{what}: not within {seconds} s{said}")
-
-    def lines(self, name):
-        return self.read(name).split("\n")[:-1]
+REPORTER = r"node \d \(\S+, agent pid \d+\)"
 
 
 class Workers(Case):
@@ -187,12 +64,61 @@ class Workers(Case):
         self.assertEqual(0, run.wait(), run.said())
         self.assertEqual(["[0] out 0", "[0] partial", "[1] out 1", "[1] partial"],
                          sorted(run.printed().split("\n")[:-1]))
+        folder = re.search(r"logs in (\S+)\n", run.said())[1]
+        self.assertRegex(folder, rf"^{logs}/\d{{8}}T\d{{6}}Z-[0-9a-f]+/\d+$")
         for rank in range(2):
             self.assertIn(f"[{rank}] err {rank}\n", run.said())
-            generation, = os.listdir(logs)
-            folder = os.path.join(logs, generation, str(rank))
-            self.assertEqual(f"out {rank}\npartial", self.read(os.path.join(folder, "stdout.log")))
-            self.assertEqual(f"err {rank}\n", self.read(os.path.join(folder, "stderr.log")))
+            for name, text in ("stdout", f"out {rank}\npartial"), ("stderr", f"err {rank}\n"):
+                self.assertEqual(text, self.read(os.path.join(folder, str(rank), f"{name}.log")))
+
+    def test_each_launch_has_a_log_folder_of_its_own_on_all_its_nodes(self):
+        logs = self.path("logs")
+        for launch in range(1, 3):
+            nodes = [self.launch(f"echo launch {launch} restart $TORCHELASTIC_RESTART_COUNT; "
+                                 "[ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 4", "--nnodes", "2",
+                                 "--no-console", "--log-dir", logs) for _ in range(2)]
+            for node in nodes:
+                self.assertEqual(0, node.wait(40), node.said())
+            self.assertEqual(launch, len(os.listdir(logs)), os.listdir(logs))
+        for launch, folder in enumerate(sorted(os.listdir(logs)), 1):
+            generations = sorted(os.listdir(os.path.join(logs, folder)), key=int)
+            self.assertEqual(2, len(generations))
+            for restart, generation in enumerate(generations):
+                ranks = os.path.join(logs, folder, generation)
+                self.assertEqual(["0", "1"], sorted(os.listdir(ranks)))
+                for rank in os.listdir(ranks):
+                    self.assertEqual(f"launch {launch} restart {restart}\n",
+                                     self.read(os.path.join(ranks, rank, "stdout.log")))
+
+    def test_run_of_the_workers_is_told(self):
+        run = self.launch("echo $C10DD_RUN", "--run", "mine", "--no-prefix")
+        self.assertEqual(0, run.wait(), run.said())
+        self.assertRegex(run.printed(), r"^mine\.g\d+-[0-9a-f]+\n$")
+        self.assertIn(f", run {run.printed().strip()}, 0 restarts of 3\n", run.said())
+
+    def test_scripts_and_modules_are_run_by_python(self):
+        script = self.path("train.py")
+        with open(script, "w", encoding="ascii") as file:
+            file.write("import os, sys\nprint(__name__, os.environ['RANK'], sys.argv[1:])\n")
+        for program in [script], ["-m", "train"]:
+            run = Launcher(self, "--standalone", "--nproc", "2", "--no-prefix", *program, "--lr", "1",
+                           environment={"PYTHONPATH": self.folder})
+            self.assertEqual(0, run.wait(), run.said())
+            self.assertEqual([f"__main__ {rank} ['--lr', '1']" for rank in range(2)],
+                             sorted(run.printed().split("\n")[:-1]))
+        with open(script, "w", encoding="ascii") as file:
+            file.write("#!/bin/sh\necho shell\n")
+        os.chmod(script, 0o755)
+        run = Launcher(self, "--standalone", "--no-prefix", "--no-python", script)
+        self.assertEqual(0, run.wait(), run.said())
+        self.assertEqual("shell\n", run.printed())
+
+    def test_only_chosen_local_ranks_are_printed(self):
+        run = self.launch("echo out $RANK; echo err $RANK >&2", "--nproc", "3",
+                          "--local-ranks-filter", "0,2", "--role", "any")
+        self.assertEqual(0, run.wait(), run.said())
+        self.assertEqual(["[0] out 0", "[2] out 2"], sorted(run.printed().split("\n")[:-1]))
+        self.assertNotIn("err 1", run.said())
 
     def test_without_prefix_lines_are_as_printed(self):
         run = self.launch("echo out; printf partial", "--no-prefix")
@@ -213,6 +139,23 @@ class Workers(Case):
             socket.create_connection(address, timeout=5)
         self.assertEqual([], os.listdir(self.scratch))
 
+    @passes_in_one_of_three
+    def test_it_ends_with_its_workers(self):
+        for number in None, signal.SIGTERM, signal.SIGINT:
+            run = Launcher(self, "--standalone", "--", "sh", "-c",
+                           "rm -f $OUT/go; echo $$ >$OUT/pid.new; mv $OUT/pid.new $OUT/pid; "
+                           "while [ ! -e $OUT/go ]; do sleep 0.02; done")
+            pid = int(self.until(lambda: self.read("pid"), "a worker", run))
+            os.remove(self.path("pid"))
+            if number is None:
+                open(self.path("go"), "w", encoding="ascii").close()
+            else:
+                run.send(number)
+            self.until(lambda pid=pid: not alive(pid), "the worker has ended", run)
+            ended = time.monotonic()
+            run.wait()
+            self.assertLess(time.monotonic() - ended, 0.7 * SLOWDOWN, number)
+
 
 class Failures(Case):
     def test_first_failing_rank_is_the_cause_everywhere(self):
@@ -222,8 +165,12 @@ class Failures(Case):
                  for _ in range(2)]
         for node in nodes:
             self.assertEqual(139, node.wait(), node.said())
-            self.assertRegex(node.said(), r"the job has failed: rank 1 on \S+ \(pid \d+\) was "
-                                          r"killed by SIGSEGV\n    the cause\n")
+            self.assertRegex(node.said(), rf"the job has failed: {REPORTER} reports: rank 1 on \S+ "
+                                          r"\(pid \d+\) was killed by SIGSEGV\n    the cause\n")
+            self.assertRegex(node.said(), rf"generation 1 has ended: {REPORTER} reports: rank 1 on ")
+            self.assertNotRegex(node.said(), "exit code|has failed: rank")
+        reporters = {re.search("agent pid (\\d+)", node.said())[1] for node in nodes}
+        self.assertLess(reporters, {str(node.process.pid) for node in nodes})
         self.assertEqual(1, sum("1 other worker of this node was stopped" in node.said()
                                 for node in nodes))
 
@@ -233,8 +180,9 @@ class Failures(Case):
         nodes = [self.launch(script, "--nnodes", "2", "--max-restarts", "0") for _ in range(2)]
         for node in nodes:
             self.assertEqual(3, node.wait(), node.said())
-            self.assertRegex(node.said(), r"the job has failed: rank 1 on \S+ \(pid \d+\) exited "
-                                          r"with code 3: ValueError: loss is nan\n")
+            self.assertRegex(node.said(), rf"the job has failed: {REPORTER} reports: rank 1 on \S+ "
+                                          r"\(pid \d+\) exited with code 3: ValueError: loss is "
+                                          r"nan\n")
 
     def test_workers_start_again_until_there_are_too_many_failures(self):
         run = self.launch("echo $TORCHELASTIC_RESTART_COUNT $C10DD_RUN >>$OUT/starts; exit 7",
@@ -243,7 +191,8 @@ class Failures(Case):
         starts = [line.split() for line in self.lines("starts")]
         self.assertEqual(["0", "1", "2"], [count for count, _ in starts])
         self.assertEqual(3, len({name for _, name in starts}))
-        self.assertIn("the job has failed after 2 restarts: rank 0 on ", run.said())
+        self.assertRegex(run.said(), rf"the job has failed after 2 restarts: {REPORTER} reports: "
+                                     r"rank 0 on ")
         self.assertIn(" exited with code 7", run.said())
 
         again = self.launch("echo $TORCHELASTIC_RESTART_COUNT >>$OUT/again; exit 8",
@@ -268,6 +217,7 @@ class Failures(Case):
         self.assertEqual(9, run.wait(), run.said())
         for pid in self.read("stubborn").split():
             self.assertFalse(alive(pid))
+        self.assertIn("1 worker did not stop within 0.3 s and is killed", run.said())
 
 
 class Nodes(Case):
@@ -306,7 +256,7 @@ class Nodes(Case):
                           "--grace", "60s")
         pid = int(self.until(lambda: self.read("pid"), "a worker", run))
         run.send(signal.SIGINT)
-        self.until(lambda: "heard SIGINT;" in run.said(), "the first is heard", run)
+        self.until(lambda: "received SIGINT;" in run.said(), "the first is heard", run)
         self.assertTrue(alive(pid))
         run.send(signal.SIGINT)
         self.assertEqual(130, run.wait(5), run.said())
@@ -314,7 +264,7 @@ class Nodes(Case):
 
     def test_signal_ends_a_launcher_that_waits_for_others(self):
         run = self.launch("true", "--nnodes", "2")
-        self.until(lambda: "waiting for 2 to 2 nodes" in run.said(), "it waits", run)
+        self.until(lambda: "waiting for 2 nodes at " in run.said(), "it waits", run)
         time.sleep(0.2)
         run.send(signal.SIGTERM)
         self.assertEqual(143, run.wait(5), run.said())
@@ -334,7 +284,7 @@ class Nodes(Case):
             self.until(lambda pid=pid: not alive(pid), f"process {pid} is gone", seconds=5)
         self.started("b", 1, second)
         self.go(second)
-        self.assertIn("is lost", second.said())
+        self.assertRegex(second.said(), r"node \d \(\S+, agent pid \d+\) is lost")
         self.until(lambda: not os.listdir(self.scratch), "the temporary folders are gone")
 
     def test_late_node_gets_in_without_using_up_a_restart(self):
@@ -425,7 +375,10 @@ class BadInput(Case):
                 (64, ["--standalone is for one node"], ["--standalone", "--nnodes", "2", "true"]),
                 (127, ["no-such-program not found", "searched PATH="], ["--", "no-such-program"]),
                 (127, ["/no/such: no such file"], ["--", "/no/such"]),
-                (126, ["permission denied", "-- python3 "], ["--", plain]),
+                (126, ["permission denied", "without --no-python"], ["--no-python", plain]),
+                (127, ["script /no/such.py: no such file"], ["/no/such.py"]),
+                (64, ["--rdzv-conf a=1 is an option of torchrun: say --join-timeout"],
+                 ["--rdzv_conf", "a=1", plain]),
                 (126, ["is a directory"], ["--", "/"]),
                 (73, ["--log-dir /proc/x"], ["--log-dir", "/proc/x", "true"])]:
             with self.subTest(arguments=arguments):
@@ -457,7 +410,8 @@ class BadInput(Case):
         self.until(lambda: wire.call(FOLLOW_GROUP, look).code == "ok", "the first waits", first)
         second = self.launch("true", "--nnodes", "2")
         self.assertEqual(64, second.wait(), second.said())
-        self.assertIn("all members must say the same", second.said())
+        self.assertRegex(second.said(), r"--nnodes is 2 here and 3 on \S+ "
+                                        rf"\(pid {first.process.pid}\); give all nodes")
 
 
 if __name__ == "__main__":

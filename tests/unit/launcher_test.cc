@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure parts of c10drun: options, the environment of workers, lines, verdicts.
+// The pure parts of c10drun: programs, the environment of workers, lines, verdicts.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -13,171 +14,11 @@
 #include "client/run/plan.h"
 #include "client/run/program.h"
 #include "client/run/verdict.h"
+#include "tests/unit/launcher_line.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::run {
 namespace {
-
-using namespace std::chrono_literals;
-using Variables = std::map<std::string, std::string>;
-
-Options parse(std::vector<const char*> arguments, const Variables& variables = {}) {
-  arguments.insert(arguments.begin(), "c10drun");
-  return parse_options(static_cast<int>(arguments.size()), arguments.data(),
-                       [&](const char* name) -> const char* {
-                         const auto it = variables.find(name);
-                         return it == variables.end() ? nullptr : it->second.c_str();
-                       })
-      .options;
-}
-
-// ---- options -----------------------------------------------------------------------------------
-
-TEST(LauncherOptions, HaveDefaults) {
-  const Options o = parse({"--", "true"});
-  EXPECT_EQ(o.nproc, 1u);
-  EXPECT_EQ(o.min_nodes, 1u);
-  EXPECT_EQ(o.max_nodes, 1u);
-  EXPECT_EQ(o.max_restarts, 3u);
-  EXPECT_EQ(o.node_rank, -1);
-  EXPECT_EQ(o.daemon.address(), "127.0.0.1:29500");
-  EXPECT_TRUE(o.daemon.job.starts_with("c10drun-")) << o.daemon.job;
-  EXPECT_EQ(o.grace, 15s);
-  EXPECT_EQ(o.last_call, 30s);
-  EXPECT_EQ(o.join_timeout, 10min);
-  EXPECT_TRUE(o.prefix);
-  EXPECT_EQ(o.command, std::vector<std::string>{"true"});
-}
-
-TEST(LauncherOptions, AreTaken) {
-  const Options o = parse({"--nproc",  "4",        "--nnodes",    "2:4",      "--max-restarts",
-                           "0",        "--job",    "j",           "--run",    "r",
-                           "--daemon", "h:5",      "--log-dir",   "/l",       "--no-prefix",
-                           "--grace",  "500ms",    "--last-call", "2m",       "--join-timeout",
-                           "1h",       "--labels", "a=b",         "--labels", "c=",
-                           "--domain", "rack1",    "--",          "prog",     "--nproc",
-                           "--",       "x"});
-  EXPECT_EQ(o.nproc, 4u);
-  EXPECT_EQ(o.min_nodes, 2u);
-  EXPECT_EQ(o.max_nodes, 4u);
-  EXPECT_EQ(o.max_restarts, 0u);
-  EXPECT_EQ(o.daemon.address(), "h:5");
-  EXPECT_EQ(o.daemon.job, "j");
-  EXPECT_EQ(o.run, "r");
-  EXPECT_EQ(o.log_dir, "/l");
-  EXPECT_FALSE(o.prefix);
-  EXPECT_EQ(o.grace, 500ms);
-  EXPECT_EQ(o.last_call, 2min);
-  EXPECT_EQ(o.join_timeout, 1h);
-  EXPECT_EQ(o.labels, (Variables{{"a", "b"}, {"c", ""}}));
-  EXPECT_EQ(o.domain, "rack1");
-  EXPECT_EQ(o.command, (std::vector<std::string>{"prog", "--nproc", "--", "x"}));
-}
-
-TEST(LauncherOptions, EndAtTheProgramAlsoWithoutAMark) {
-  const Options o = parse({"--nproc", "2", "python3", "train.py", "--nproc", "7", "--", "y"});
-  EXPECT_EQ(o.nproc, 2u);
-  EXPECT_EQ(o.command,
-            (std::vector<std::string>{"python3", "train.py", "--nproc", "7", "--", "y"}));
-}
-
-TEST(LauncherOptions, TakeTorchrunsSpelling) {
-  const Options o = parse(
-      {"--nproc_per_node=2", "--nnodes=3", "--node_rank=1", "--max_restarts=5", "--job=j", "true"});
-  EXPECT_EQ(o.nproc, 2u);
-  EXPECT_EQ(o.node_rank, 1);
-  EXPECT_EQ(o.max_restarts, 5u);
-}
-
-TEST(LauncherOptions, GivenTwiceTheLastCounts) {
-  EXPECT_EQ(parse({"--nproc", "2", "--nproc", "3", "true"}).nproc, 3u);
-}
-
-TEST(LauncherOptions, FindDaemonJobAndRun) {
-  const Variables url = {{"C10DD_URL", "c10dd://h:1/a"}};
-  EXPECT_EQ(parse({"true"}, url).daemon.address(), "h:1");
-  EXPECT_EQ(parse({"true"}, url).daemon.job, "a");
-  EXPECT_EQ(parse({"--job", "b", "true"}, url).daemon.job, "b");
-  EXPECT_EQ(parse({"--daemon", "g:2", "--job", "b", "true"}, url).daemon.address(), "g:2");
-  EXPECT_EQ(parse({"--daemon", "c10dd://g:2/c", "true"}, url).daemon.job, "c");
-  EXPECT_EQ(parse({"true"}, {{"C10DD_ADDR", "h:3"}, {"C10DD_JOB", "d"}}).daemon.job, "d");
-  EXPECT_EQ(parse({"--daemon", "[::1]:7", "--job", "j", "true"}).daemon.address(), "[::1]:7");
-  const Variables slurm = {{"SLURM_JOB_ID", "7"}, {"SLURM_RESTART_COUNT", "2"}};
-  EXPECT_EQ(parse({"--nnodes", "2", "true"}, slurm).daemon.job, "slurm-7");
-  EXPECT_EQ(parse({"--nnodes", "2", "true"}, slurm).run, "requeue-2");
-  EXPECT_EQ(parse({"--standalone", "--job", "s", "true"}, url).daemon.job, "s");
-}
-
-TEST(LauncherOptions, AreNotDisturbedByAnOuterLauncher) {
-  EXPECT_EQ(parse({"true"}, {{"RANK", "9"}, {"WORLD_SIZE", "2"}}).nproc, 1u);
-}
-
-struct BadOptions {
-  const char* name;
-  std::vector<const char*> arguments;
-  std::vector<const char*> says;
-};
-
-class LauncherOptionsError : public testing::TestWithParam<BadOptions> {};
-
-TEST_P(LauncherOptionsError, SaysWhatIsWrong) {
-  try {
-    parse(GetParam().arguments);
-    FAIL() << "accepted";
-  } catch (const Fatal& fatal) {
-    EXPECT_EQ(fatal.code(), 64);
-    for (const char* says : GetParam().says) {
-      EXPECT_NE(std::string(fatal.what()).find(says), std::string::npos) << fatal.what();
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Lines, LauncherOptionsError,
-    testing::Values(
-        BadOptions{"NoProgram", {}, {"no program", "c10drun --standalone"}},
-        BadOptions{"NoProgramAfterTheMark", {"--nproc", "2", "--"}, {"no program to run after --"}},
-        BadOptions{"NoWorkers", {"--nproc", "0", "true"}, {"--nproc is \"0\"", "1 to 1024"}},
-        BadOptions{"Devices", {"--nproc", "gpu", "true"}, {"does not count devices"}},
-        BadOptions{"Word", {"--nproc", "many", "true"}, {"--nproc is \"many\""}},
-        BadOptions{"NoNodes", {"--nnodes", "0", "true"}, {"--nnodes is \"0\"", "1 to 131072"}},
-        BadOptions{"MinMoreThanMax", {"--nnodes", "4:2", "true"}, {"4, is more than the most, 2"}},
-        BadOptions{"HalfARange", {"--nnodes", "2:", "true"}, {"--nnodes is \"\""}},
-        BadOptions{"Restarts", {"--max-restarts", "-1", "true"}, {"--max-restarts is \"-1\""}},
-        BadOptions{"NodeRank",
-                   {"--nnodes", "2", "--node-rank", "2", "--job", "j", "true"},
-                   {"--node-rank is \"2\"", "0 to 1"}},
-        BadOptions{"NodeRankOfARange",
-                   {"--nnodes", "1:2", "--node-rank", "0", "--job", "j", "true"},
-                   {"fixed number of nodes", "1:2"}},
-        BadOptions{"NoJob", {"--nnodes", "2", "true"}, {"no name for the job", "--job NAME"}},
-        BadOptions{"JobWithASlash", {"--job", "a/b", "true"}, {"job's name", "slash"}},
-        BadOptions{"TwoJobs",
-                   {"--job", "a", "--daemon", "c10dd://h:1/b", "true"},
-                   {"--job is \"a\"", "\"b\""}},
-        BadOptions{"Port", {"--daemon", "h:0", "true"}, {"--daemon: bad URL", "port \"0\""}},
-        BadOptions{"Duration", {"--grace", "soon", "true"}, {"--grace is \"soon\"", "500ms"}},
-        BadOptions{"NegativeDuration", {"--last-call", "-1s", "true"}, {"--last-call is \"-1s\""}},
-        BadOptions{"EndlessDuration", {"--join-timeout", "1e9h", "true"}, {"at most"}},
-        BadOptions{"Label", {"--labels", "rack", "true"}, {"--labels is \"rack\"", "NAME=VALUE"}},
-        BadOptions{"OurLabel", {"--labels", "nproc=2", "true"}, {"sets the label nproc itself"}},
-        BadOptions{"LoneAndMany",
-                   {"--standalone", "--nnodes", "2", "true"},
-                   {"--standalone is for one node"}},
-        BadOptions{"LoneAndDaemon", {"--standalone", "--daemon", "h:1", "true"}, {"--daemon"}},
-        BadOptions{"Unknown", {"--gpus", "3", "true"}, {"--gpus", "c10drun --help"}}),
-    [](const auto& bad) { return bad.param.name; });
-
-TEST(LauncherOptions, ReadDurations) {
-  EXPECT_EQ(parse_duration("x", "15"), 15s);
-  EXPECT_EQ(parse_duration("x", "1.5s"), 1500ms);
-  EXPECT_EQ(parse_duration("x", "0"), 0s);
-  EXPECT_EQ(parse_duration("x", "10m"), 10min);
-  EXPECT_THROW(parse_duration("x", ""), Fatal);
-  EXPECT_THROW(parse_duration("x", "3 s"), Fatal);
-  EXPECT_THROW(parse_duration("x", "nan"), Fatal);
-  EXPECT_THROW(parse_duration("x", "31d"), Fatal);
-}
 
 // ---- program -----------------------------------------------------------------------------------
 
@@ -198,6 +39,20 @@ TEST(LauncherProgram, IsFoundAsAShellFindsIt) {
   EXPECT_EQ(code_of_program("/etc/passwd", ""), 126);
   EXPECT_EQ(code_of_program("/etc", ""), 126);
   EXPECT_EQ(code_of_program("passwd", "/etc"), 126);
+}
+
+TEST(LauncherProgram, ScriptIsMissedBeforeAnythingIsStarted) {
+  const auto code_of_script = [](const std::string& path) {
+    try {
+      check_script(path);
+      return 0;
+    } catch (const Fatal& fatal) {
+      return fatal.code();
+    }
+  };
+  EXPECT_EQ(code_of_script("/etc/passwd"), 0);
+  EXPECT_EQ(code_of_script("/nowhere/train.py"), 127);
+  EXPECT_EQ(code_of_script("/etc"), 126);
 }
 
 // ---- environment -------------------------------------------------------------------------------
@@ -329,6 +184,7 @@ TEST(LauncherVerdict, ComesBackFromTheReasonOfTheGroup) {
     ASSERT_TRUE(read.has_value()) << text;
     EXPECT_EQ(read->exit_code, 139);
     EXPECT_EQ(read->head, "rank 3 on host-b (pid 123) was killed by SIGSEGV");
+    EXPECT_EQ(read->text(), "node 1 (host-b, agent pid 9) reports: " + read->head);
     EXPECT_EQ(read->last, (std::vector<std::string>{"Traceback", "boom: 7"}));
   }
 }
@@ -340,6 +196,21 @@ TEST(LauncherVerdict, IsBoundedAndKeepsTheNewestLines) {
   EXPECT_LE(made.cause().size(), kCauseBytes);
   EXPECT_NE(made.cause().find("19xxx"), std::string::npos);
   EXPECT_EQ(read_verdict("r has failed: " + made.cause())->last.size(), 4u);
+}
+
+TEST(LauncherVerdict, MembersOfTheGroupAreCalledNodes) {
+  EXPECT_EQ(of_nodes("rank 1 on h (pid 9) is lost: silent for 3 s"),
+            "node 1 (h, agent pid 9) is lost: silent for 3 s");
+  EXPECT_EQ(of_nodes("generation 4 of 2: ranks kept; before: rank 0 on a-b.c (pid 12) has left: "
+                     "drained; rank 10 on x (pid 1)"),
+            "generation 4 of 2: ranks kept; before: node 0 (a-b.c, agent pid 12) has left: "
+            "drained; node 10 (x, agent pid 1)");
+  EXPECT_EQ(of_nodes("rank 1 on h (pid 9) has failed: exit code 3: rank 7 on h (pid 8) exited"),
+            "node 1 (h, agent pid 9) has failed: exit code 3: rank 7 on h (pid 8) exited");
+  for (const char* other : {"", "rank", "rank x on h (pid 9)", "rank 1 in h (pid 9)",
+                            "rank 1 on h (pid x)", "rank 1 on h (pid 9"}) {
+    EXPECT_EQ(of_nodes(other), other);
+  }
 }
 
 TEST(LauncherVerdict, IsNotReadFromOtherReasons) {
