@@ -52,13 +52,12 @@ void check_keys(const char* op, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) check_key(key);
 }
 
-std::int64_t sum_of(const std::string& text, std::int64_t delta) {
+std::int64_t sum_of(const std::string& key, const std::string& text, std::int64_t delta) {
   std::int64_t value = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end) {
-    throw_failure(failure(Code::wrong_type, "add: the value of the key is no decimal integer (" +
-                                                std::to_string(text.size()) + " bytes)"));
+    throw_failure(not_a_counter(key, text.size()));
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(value, delta, &sum)) {
@@ -164,7 +163,7 @@ std::int64_t LocalStore::add(const std::string& key, std::int64_t delta) {
   std::int64_t sum = 0;
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
-    sum = it == state.keys().end() ? delta : sum_of(it->second, delta);
+    sum = it == state.keys().end() ? delta : sum_of(key, it->second, delta);
     changes.push_back({Kind::set, key, std::to_string(sum)});
     return true;
   });
@@ -243,8 +242,7 @@ std::vector<std::string> LocalStore::multi_get(const std::vector<std::string>& k
   });
   if (found) return values;
   if (timeout > kNow) throw_failure(missing_keys(missing, keys.size(), timeout));
-  throw_failure(failure(Code::not_found, std::to_string(missing.size()) + " of " +
-                                             std::to_string(keys.size()) + " keys not found"));
+  throw_failure(keys_not_found(missing, keys.size()));
 }
 
 void LocalStore::multi_set(const std::vector<std::string>& keys,

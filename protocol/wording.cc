@@ -13,6 +13,18 @@ namespace {
 constexpr std::size_t kKeysNamed = 8;
 constexpr std::size_t kKeyTextBytes = 80;
 
+std::string share(const std::vector<Bytes>& missing, std::size_t asked) {
+  return std::to_string(missing.size()) + " of " + std::to_string(asked) + " keys";
+}
+
+std::string names(const std::vector<Bytes>& keys) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(keys.size(), kKeysNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + printable(keys[i], kKeyTextBytes);
+  }
+  return text + (keys.size() > kKeysNamed ? ", ..." : "");
+}
+
 }  // namespace
 
 std::string quoted(std::string_view text) {
@@ -54,13 +66,18 @@ std::string human(Duration duration) {
 }
 
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout) {
-  std::string text = "timed out after " + human(timeout) + ": " + std::to_string(missing.size()) +
-                     " of " + std::to_string(asked) + " keys missing: ";
-  for (std::size_t i = 0; i < std::min(missing.size(), kKeysNamed); ++i) {
-    text += (i == 0 ? "" : ", ") + printable(missing[i], kKeyTextBytes);
-  }
-  if (missing.size() > kKeysNamed) text += ", ...";
-  return failure(Code::timed_out, std::move(text));
+  return failure(Code::timed_out, "timed out after " + human(timeout) + ": " +
+                                      share(missing, asked) + " missing: " + names(missing));
+}
+
+Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked) {
+  return failure(Code::not_found, share(missing, asked) + " not found: " + names(missing));
+}
+
+Failure not_a_counter(std::string_view key, std::size_t value_bytes) {
+  return failure(Code::wrong_type, "add: the value of key \"" + printable(key, kKeyTextBytes) +
+                                       "\" is no decimal integer (" + std::to_string(value_bytes) +
+                                       " bytes)");
 }
 
 }  // namespace c10dd

@@ -24,4 +24,10 @@ std::string fold(std::span<const Rank> ranks);
 /// timed_out of a wait for `asked` keys, naming the first missing ones.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 
+/// Likewise not_found, of a look that did not wait.
+Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
+
+/// wrong_type of an add: what the key has instead of a decimal integer.
+Failure not_a_counter(std::string_view key, std::size_t value_bytes);
+
 }  // namespace c10dd

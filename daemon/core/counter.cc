@@ -9,14 +9,13 @@
 
 namespace c10dd::core {
 
-Result<std::int64_t> add_to(const Bytes* text, std::int64_t delta) {
+Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta) {
   std::int64_t value = 0;
   if (text != nullptr) {
     const char* end = text->data() + text->size();
     const auto [stop, failed] = std::from_chars(text->data(), end, value);
     if (failed != std::errc() || stop != end || text->empty()) {
-      return failure(Code::wrong_type, "add: the value of the key is no decimal integer (" +
-                                           std::to_string(text->size()) + " bytes)");
+      return not_a_counter(key, text->size());
     }
   }
   std::int64_t sum = 0;

@@ -91,7 +91,8 @@ Job::Maybe Job::on(Step& step, const MultiSet& set) {
 Job::Maybe Job::on(Step& step, const Add& add) {
   const KeySpace::Entry* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
-  const Result<std::int64_t> sum = add_to(entry == nullptr ? nullptr : &entry->value, add.delta);
+  const Result<std::int64_t> sum =
+      add_to(add.key, entry == nullptr ? nullptr : &entry->value, add.delta);
   if (!sum) return sum.error();
   Bytes text = std::to_string(*sum);
   if (Result<void> good = keys_.check_put(add.key, text.size()); !good) return good.error();

@@ -111,7 +111,7 @@ Result<void> Job::plan(Plan& plan, const Action& action) const {
   std::optional<Bytes>& value = planned->second;
   std::optional<Life> life;
   if (action.kind == Action::Kind::add) {
-    const Result<std::int64_t> sum = add_to(value ? &*value : nullptr, action.delta);
+    const Result<std::int64_t> sum = add_to(action.key, value ? &*value : nullptr, action.delta);
     if (!sum) return sum.error();
     if (plan.sums.size() == limits::kSums) {
       return failure(Code::too_large,

@@ -285,12 +285,15 @@ Answer Job::overdue(const Pending::Waiter& waiter, Revision& observed, TimePoint
     observed = std::max({observed, keys_.observed(key), queues_.observed()});
     if (!present(waiter.request, key)) missing.push_back(key);
   }
-  Failure result = missing_keys(missing, keys.size(), waiter.timeout);
-  const bool reads_now = !std::holds_alternative<Wait>(waiter.request);
-  if (reads_now && waiter.timeout == Duration::zero()) {
-    result.code = Code::not_found;
-    result.detail =
-        std::to_string(missing.size()) + " of " + std::to_string(keys.size()) + " keys not found";
+  const bool reads = !std::holds_alternative<Wait>(waiter.request);
+  Failure result = reads && waiter.timeout == Duration::zero()
+                       ? keys_not_found(missing, keys.size())
+                       : missing_keys(missing, keys.size(), waiter.timeout);
+  const auto queue = std::find_if(missing.begin(), missing.end(),
+                                  [this](const Bytes& key) { return queues_.length(key) > 0; });
+  if (reads && queue != missing.end()) {
+    result.detail +=
+        "; \"" + printable(*queue, kNameShown) + "\" is a queue with items, which queue_pop takes";
   }
   return result;
 }
