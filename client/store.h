@@ -78,7 +78,8 @@ class Store {
   /// Takes the oldest item of a queue; waits for one. TimedOut when there is none; with a time-out
   /// of 0 an empty queue is NotFound. A call that throws has taken nothing. Each item goes to one
   /// caller (from a daemon to another one, too, if the first was cut off at that moment and for
-  /// longer than ClientOptions::session_expiry).
+  /// longer than ClientOptions::session_expiry). From a daemon that was away while a pop timed out,
+  /// an item may come after later ones.
   virtual std::string queue_pop(const std::string& key, Timeout timeout) = 0;
 
   /// How many items a queue has.

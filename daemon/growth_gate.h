@@ -35,6 +35,7 @@ class GrowthGate {
   /// A job has grown or shrunk.
   void add_bytes(std::int64_t difference) { bytes_ += difference; }
   std::uint64_t bytes() const;
+  std::uint64_t max_bytes() const { return max_bytes_; }
 
   /// There is a disk with these limits; what: where, for people. Before there are threads.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);

@@ -26,11 +26,28 @@ constexpr std::chrono::seconds kWriteDeadline{30};    // of one answer
 const SteadyTime kProcessStarted = std::chrono::steady_clock::now();
 
 struct Connection {
+/// What a verdict of the budget can still reach of a connection.
+struct Reach final : BudgetSink {
+  explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
+
+  asio::any_io_executor budget_executor() override { return executor; }
+  void read_on() override {}  // requests are small: they never wait
+  void close_for_room(const Failure&) override {
+    closed = true;
+    if (stream) stream->cancel();
+  }
+
+  Stream* stream;  ///< null when the connection is over
+  asio::any_io_executor executor;
+  bool closed = false;
+};
+
   Stream& stream;
   Server& server;
   asio::steady_timer timer;
   std::string unread;  ///< received, not yet parsed
 };
+  BudgetShare share{server.budget()};
 
 enum class Wait { done, ended, overdue };
 
@@ -134,7 +151,9 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
     const Wait sent = co_await send(connection, bytes);
     if (sent == Wait::overdue) co_return "slow_consumer";
+    connection.share.set_answers(bytes.size());
     if (sent == Wait::ended) co_return "peer";
+    connection.share.set_answers(0);
     if (!keep) co_return request.keep_alive ? "drain" : "peer";
   }
 }
@@ -146,13 +165,17 @@ asio::awaitable<void> serve_http(Stream stream, Server& server) {
   std::string_view reason = "internal";
   try {
     Connection connection{stream, server, asio::steady_timer(stream.executor()),
+  const auto reach = std::make_shared<Reach>(stream);
                           stream.take_head()};
     reason = co_await converse(connection);
   } catch (const std::exception&) {
+    connection.share.belong_to(reach);
     // For want of memory, for one. The connection goes, the daemon stays.
+    if (reach->closed) reason = name_of(Code::quota_exceeded);
   }
   stream.close();
   server.metrics().connection_closed(Protocol::http, reason);
+  reach->stream = nullptr;
 }
 
 }  // namespace c10dd::daemon

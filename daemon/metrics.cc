@@ -123,6 +123,7 @@ class Metrics::Impl {
 
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
+  Gauge& connection_bytes = *Family<Gauge>(registry, metric::kConnectionBytes).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
 
@@ -170,6 +171,10 @@ void Metrics::engine_up(bool up) { impl_->engine_up().Set(up ? 1 : 0); }
 void Metrics::disk(std::uint64_t free, bool full) {
   impl_->disk_free().Set(static_cast<double>(free));
   impl_->disk_full().Set(full ? 1 : 0);
+}
+
+void Metrics::connection_bytes(std::uint64_t held) {
+  impl_->connection_bytes.Set(static_cast<double>(held));
 }
 
 void Metrics::connection_opened(Protocol protocol) {

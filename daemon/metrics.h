@@ -36,6 +36,8 @@ class Metrics {
   /// Of the disk that the state is on; full: growth is refused.
   void disk(std::uint64_t free, bool full);
 
+  /// What core::ConnectionBudget counts.
+  void connection_bytes(std::uint64_t held);
   void connection_opened(Protocol protocol);
   /// reason: a closed set of words, e.g. "peer", "malformed", "slow_consumer", "drain".
   void connection_closed(Protocol protocol, std::string_view reason);

@@ -18,6 +18,7 @@
 
 #include "daemon/outbox.h"
 #include "daemon/server.h"
+#include "daemon/shared_budget.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
@@ -29,6 +30,7 @@ namespace {
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr std::size_t kFirstBytes = 384;  // that a connection keeps room for while it waits
 constexpr unsigned kSilentLooks = 4;      // in a row, then the peer is taken for gone
+constexpr const char* kNoRoom = "quota_exceeded";
 
 /// Names a connection in its jobs; never used again in this process.
 std::uint64_t next_connection() {
@@ -36,14 +38,17 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
-class NativeSession final : public AnswerSink, public std::enable_shared_from_this<NativeSession> {
+class NativeSession final : public AnswerSink,
+                            public BudgetSink,
+                            public std::enable_shared_from_this<NativeSession> {
  public:
   NativeSession(Stream stream, Server& server, Shard& shard)
       : stream_(std::make_shared<Stream>(std::move(stream))),
         server_(server),
         shard_(shard),
         wakeup_(stream_->executor()),
-        deadline_(stream_->executor()) {}
+        deadline_(stream_->executor()),
+        share_(server.budget()) {}
 
   asio::awaitable<void> run();
 
@@ -53,6 +58,10 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
     if (outbox_) outbox_->flush();
   }
 
+  asio::any_io_executor budget_executor() override { return stream_->executor(); }
+  void read_on() override;
+  void close_for_room(const Failure& reason) override;
+
  private:
   struct Channel {
     JobRef job;  ///< null while its hello is under way
@@ -60,16 +69,19 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
   };
 
   void look_for_silence();
+  bool stands() const;
   asio::awaitable<void> rest();
   bool must_rest() const;
   bool read();
   void take_in();
+  void expect_rest();
   std::size_t take_frames(std::string_view in);
   void take(const native::Frame<native::RequestHeader>& frame);
   void beat_for_others(const Channel& one);
   void open(const native::RequestHeader& header, Hello hello);
   void answer(const native::RequestHeader& header, const Answer& answer);
   void refuse_bytes(const native::RequestHeader& header, Failure reason);
+  void log_refusal(const Failure& reason);
   void end(const char* reason);
   void close_sessions();
 
@@ -77,13 +89,15 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
   Server& server_;
   Shard& shard_;
   const std::uint64_t number_ = next_connection();
-  asio::steady_timer wakeup_;    // the outbox has room again, or the next turn has come
+  asio::steady_timer wakeup_;    // what stood may go on, or the next turn has come
   asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
   ErrorCode read_failed_;
+  BudgetShare share_;
   Bytes in_;                      // of a frame that is not complete, or whose turn has not come
+  bool waits_for_room_ = false;   // for the rest of a large frame
   bool frames_left_ = false;      // in_ may begin with whole frames
   std::uint64_t taken_turn_ = 0;  // in which it last took frames
   std::uint64_t heard_turn_ = 0;  // taken_turn_ when last looked
@@ -97,8 +111,11 @@ class NativeSession final : public AnswerSink, public std::enable_shared_from_th
 
 asio::awaitable<void> NativeSession::run() {
   const auto self = shared_from_this();
+  share_.belong_to(weak_from_this());
   outbox_ = std::make_shared<Outbox>(
-      stream_, [this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); });
+      stream_,
+      Outbox::Callbacks{[this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); },
+                        [this](std::size_t bytes) { share_.set_answers(bytes); }});
   in_ = stream_->take_head();
   in_.erase(0, native::kMagic.size());
   deadline_.expires_after(limits::kHelloDeadline);
@@ -109,7 +126,7 @@ asio::awaitable<void> NativeSession::run() {
   });
   take_in();
   while (ended_ == nullptr) {
-    while (outbox_->over_soft_limit() && ended_ == nullptr) {
+    while (stands() && ended_ == nullptr) {
       wakeup_.expires_at(asio::steady_timer::time_point::max());
       co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
     }
@@ -127,9 +144,21 @@ asio::awaitable<void> NativeSession::run() {
   }
   outbox_->flush();
   outbox_->abandon();
+  Bytes().swap(in_);
+  share_.leave();
   close_sessions();
   server_.metrics().connection_closed(Protocol::native, ended_);
-  co_await stream_->finish();
+  if (ended_ == kNoRoom) {
+    co_await stream_->finish_unread();
+  } else {
+    co_await stream_->finish();
+  }
+}
+
+/// Reads nothing more for now: its answers are not read, or there is no room for its frame.
+bool NativeSession::stands() const {
+  return outbox_->over_soft_limit() || waits_for_room_ ||
+         (outbox_->over_small_limit() && share_.budget().scarce());
 }
 
 /// Counted in looks, of which a process that was paused makes one: it ends nobody.
@@ -165,11 +194,15 @@ bool NativeSession::read() {
   if (first_bytes_ == first_.size()) {
     bytes.copy(scratch.data(), bytes.size());
     ErrorCode failed;  // the next read fails, too
-    const std::size_t more = stream_->read_now(asio::buffer(scratch) + bytes.size(), failed);
+    const bool little = share_.budget().scarce() && !share_.has_frame();
+    const std::size_t most = little ? limits::kSmallFrameBytes : kReadBytes;
+    const std::size_t more =
+        stream_->read_now(asio::buffer(scratch.data(), most) + bytes.size(), failed);
     bytes = std::string_view(scratch).substr(0, bytes.size() + more);
   }
   if (in_.empty()) {
     in_ = bytes.substr(take_frames(bytes));
+    expect_rest();
   } else {
     in_.append(bytes);
     take_in();
@@ -178,8 +211,36 @@ bool NativeSession::read() {
 }
 
 void NativeSession::take_in() {
-  in_.erase(0, take_frames(in_));
-  if (in_.empty() && in_.capacity() > kReadBytes) Bytes().swap(in_);
+  const std::size_t used = take_frames(in_);
+  in_.erase(0, used);
+  if (used > 0) share_.end_frame();
+  expect_rest();
+  const bool small = in_.size() <= limits::kSmallFrameBytes && !share_.has_frame();
+  if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
+}
+
+/// Asks for room for the frame that has begun, if it is large.
+void NativeSession::expect_rest() {
+  if (frames_left_ || ended_ != nullptr) return;
+  const std::size_t size = native::request_size(in_);
+  if (size <= limits::kSmallFrameBytes || share_.has_frame()) return;
+  waits_for_room_ = !share_.begin_frame(size);
+  if (!waits_for_room_) in_.reserve(size);
+}
+
+void NativeSession::read_on() {
+  if (!std::exchange(waits_for_room_, false) || ended_ != nullptr) return;
+  in_.reserve(native::request_size(in_));
+  wakeup_.cancel();
+}
+
+void NativeSession::close_for_room(const Failure& reason) {
+  if (ended_ != nullptr) return;
+  log_refusal(reason);
+  native::RequestHeader header;
+  header.op = Hello::op.code;
+  if (outbox_->empty()) answer(header, reason);  // else half a frame may have left
+  end(kNoRoom);
 }
 
 /// Returns how many bytes the frames had that it took from the head of `in`: all whole ones, unless
@@ -312,11 +373,15 @@ void NativeSession::end_session(std::uint32_t channel, const Failure& reason) {
 
 /// Bytes that cannot be trusted: says why, then ends the connection.
 void NativeSession::refuse_bytes(const native::RequestHeader& header, Failure reason) {
-  server_.metrics().protocol_error(Protocol::native, reason.code);
-  spdlog::warn("event=refused protocol=native peer={} code={} detail={}", stream_->peer(),
-               name_of(reason.code), quoted(printable(reason.detail, 256)));
+  log_refusal(reason);
   answer(header, std::move(reason));
   end("refused");
+}
+
+void NativeSession::log_refusal(const Failure& reason) {
+  server_.metrics().protocol_error(Protocol::native, reason.code);
+  spdlog::warn("event=refused protocol=native peer={} code={} detail={}", stream_->peer(),
+               name_of(reason.code), quoted(printable(reason.detail, 512)));
 }
 
 void NativeSession::end(const char* reason) {

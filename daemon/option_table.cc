@@ -70,7 +70,9 @@ constexpr Option kOptions[] = {
      [](Options& o, Text text) { return set_count(o.max_jobs, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.max_jobs); }},
     {"max_bytes", "SIZE", Form::text,
-     "of all jobs together; auto: three quarters of this machine's memory",
+     "of all jobs together; auto: three quarters of this machine's memory.\n"
+     "Beside it connections hold an eighth as much, at least 64MiB, of\n"
+     "unfinished frames and unread answers",
      [](Options& o, Text text) { return set_auto_size(o.max_bytes, text); },
      [](const Options& o) { return auto_size_text(o.max_bytes); }},
     {"max_keys_per_job", "N", Form::number, "",

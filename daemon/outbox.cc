@@ -12,11 +12,8 @@ constexpr std::size_t kGather = 32;                // buffers in one write
 constexpr std::size_t kSegmentBytes = 256 * 1024;  // small frames gather up to this
 }  // namespace
 
-Outbox::Outbox(std::shared_ptr<Stream> stream, std::function<void()> on_drained,
-               std::function<void(const char*)> on_dead)
-    : stream_(std::move(stream)),
-      on_drained_(std::move(on_drained)),
-      on_dead_(std::move(on_dead)) {}
+Outbox::Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks)
+    : stream_(std::move(stream)), callbacks_(std::move(callbacks)) {}
 
 void Outbox::add(native::EncodedReply frame) {
   if (dead_) return;
@@ -30,6 +27,7 @@ void Outbox::add(native::EncodedReply frame) {
     segments_.push_back({std::move(frame.head), std::move(frame.tail)});
   }
   if (bytes_ > limits::kOutboxHardBytes) take_measures();
+  tell_size();
 }
 
 /// Many large answers at once are no fault of a peer that reads.
@@ -41,6 +39,14 @@ void Outbox::take_measures() {
 }
 
 bool Outbox::over_soft_limit() const { return bytes_ > limits::kOutboxSoftBytes; }
+
+bool Outbox::over_small_limit() const { return bytes_ > limits::kSmallFrameBytes; }
+
+void Outbox::tell_size() {
+  if (!over_small_limit() && !size_told_) return;
+  size_told_ = over_small_limit();
+  if (callbacks_.on_size) callbacks_.on_size(bytes_);
+}
 
 void Outbox::flush() {
   while (bytes_ > 0 && !waiting_) {
@@ -75,7 +81,8 @@ void Outbox::flush() {
 }
 
 void Outbox::drop(std::size_t written) {
-  const bool was_over = over_soft_limit();
+  const bool was_over_soft = over_soft_limit();
+  const bool was_over_small = over_small_limit();
   bytes_ -= written;
   offset_ += written;
   while (!segments_.empty()) {
@@ -85,19 +92,22 @@ void Outbox::drop(std::size_t written) {
     offset_ -= size;
     segments_.pop_front();
   }
-  if (was_over && !over_soft_limit() && on_drained_) on_drained_();
+  tell_size();
+  const bool drained = was_over_soft != over_soft_limit() || was_over_small != over_small_limit();
+  if (drained && callbacks_.on_drained) callbacks_.on_drained();
 }
 
 void Outbox::die(const char* reason) {
   dead_ = true;
   segments_.clear();
   bytes_ = offset_ = 0;
-  if (const auto tell = std::exchange(on_dead_, nullptr)) tell(reason);
+  tell_size();
+  if (const auto tell = std::exchange(callbacks_.on_dead, nullptr)) tell(reason);
 }
 
 void Outbox::abandon() {
-  on_drained_ = nullptr;
-  on_dead_ = nullptr;
+  callbacks_ = {};
+  die("abandoned");
 }
 
 }  // namespace c10dd::daemon

@@ -97,7 +97,9 @@ void notify(const char* state) {
 }  // namespace
 
 Server::Server(Options options)
-    : options_(std::move(options)), growth_(options_.max_bytes.value_or(most_of_the_memory())) {}
+    : options_(std::move(options)),
+      growth_(options_.max_bytes.value_or(most_of_the_memory())),
+      budget_(std::make_unique<SharedBudget>(loop_, growth_.max_bytes())) {}
 Server::~Server() { close(); }
 
 Result<void> Server::start() {
@@ -254,6 +256,7 @@ asio::awaitable<std::string> Server::metrics_text() {
   metrics_->jobs(reports.size());
   metrics_->commit_age(host_->commit_age());
   metrics_->ready(not_ready().empty());
+  metrics_->connection_bytes(budget_->held());
   std::string text = co_await asio::co_spawn(
       *renderer_,
       [metrics = metrics_.get()]() -> asio::awaitable<std::string> { co_return metrics->render(); },

@@ -17,6 +17,7 @@
 #include "daemon/metrics.h"
 #include "daemon/options.h"
 #include "daemon/shards.h"
+#include "daemon/shared_budget.h"
 
 namespace c10dd::daemon {
 
@@ -32,6 +33,7 @@ class Server {
   EngineHost& host() { return *host_; }
   Metrics& metrics() { return *metrics_; }  ///< from any thread
   const Options& options() const { return options_; }
+  SharedBudget& budget() { return *budget_; }  ///< of the connections, from any thread
 
   /// From any thread.
   bool draining() const { return draining_; }
@@ -69,6 +71,7 @@ class Server {
   asio::steady_timer drain_timer_{loop_};
   std::unique_ptr<Metrics> metrics_;
   GrowthGate growth_;
+  std::unique_ptr<SharedBudget> budget_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<DiskWatch> disk_;
   std::unique_ptr<Shards> shards_;

@@ -8,6 +8,9 @@
 #include <sstream>
 
 namespace c10dd::daemon {
+namespace {
+constexpr auto kLinger = std::chrono::seconds(1);
+}
 
 asio::awaitable<std::size_t> Stream::read_some(asio::mutable_buffer into, ErrorCode& failed) {
   if (!head_.empty()) {
@@ -35,8 +38,15 @@ void Stream::cancel() {
   socket_.cancel(ignored);
 }
 
+asio::awaitable<void> Stream::finish_unread() {
+  ErrorCode failed;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);
+  asio::steady_timer deadline(socket_.get_executor(), kLinger);
+  co_await deadline.async_wait(asio::redirect_error(asio::use_awaitable, failed));
+  close();
+}
+
 asio::awaitable<void> Stream::finish() {
-  constexpr auto kLinger = std::chrono::seconds(1);
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   ErrorCode failed;
   socket_.shutdown(asio::ip::tcp::socket::shutdown_send, failed);

@@ -63,6 +63,10 @@ class Stream {
   /// answer is not lost to a reset. Closes.
   asio::awaitable<void> finish();
 
+  /// Likewise, for a peer that sends more than there is time to read: gives it the same short time
+  /// to see the end. Closes.
+  asio::awaitable<void> finish_unread();
+
   /// Ends both directions; pending calls end with an error.
   void close();
 

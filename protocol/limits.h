@@ -46,6 +46,12 @@ inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;   // reading pa
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // a peer that does not read ends
 inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);  // after this
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;  // any connection ends above
+// What all connections together hold of unfinished frames and unread answers: a share of the
+// daemon's limit for all jobs. Up to the small frame a connection is not counted.
+inline constexpr std::uint64_t kConnectionShare = 8;
+inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
+inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // with its header
+inline constexpr std::chrono::milliseconds kBudgetLook{100};
 
 inline constexpr std::uint32_t kWorldSize = 131'072;
 inline constexpr std::size_t kMeetingsPerJob = 16'384;  // unfinished barriers and exchanges
@@ -91,7 +97,7 @@ inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;
 
 inline constexpr std::size_t kHttpHeaderBytes = 8 * 1024;
-inline constexpr std::size_t kHttpBodyBytes = 1024 * 1024;
+inline constexpr std::size_t kHttpBodyBytes = 64 * 1024;
 
 static_assert(kListElements >= kKeysPerRequest && kListElements >= kWorldSize, "a list fits");
 static_assert(kFrameBytes >= kValueBytes + kKeyBytes + 1024, "a frame fits a maximal value");
@@ -99,5 +105,8 @@ static_assert(kHelloFrameBytes >= kCredentialBytes + 4 * kNameBytes, "a hello fi
 static_assert(kExchangeChunkBytes < kFrameBytes, "a chunk fits a frame");
 static_assert(kOutboxSoftBytes + kFrameBytes < kOutboxHardBytes, "one reply never ends a reader");
 static_assert(kOutboxHardBytes < kOutboxMostBytes, "who reads may be sent more");
+static_assert(kFrameBytes + 1024 < kConnectionBytesMin,
+              "any frame fits when nobody holds anything");
+static_assert(kHttpHeaderBytes + kHttpBodyBytes < 2 * kSmallFrameBytes, "requests are small");
 
 }  // namespace c10dd::limits

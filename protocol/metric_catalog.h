@@ -31,6 +31,9 @@ inline constexpr Info kConnectionsAccepted{"c10dd_connections_accepted_total", K
                                            "protocol", "Connections whose protocol was recognised"};
 inline constexpr Info kConnectionsClosed{"c10dd_connections_closed_total", Kind::counter,
                                          "protocol,reason", "Connections ended, by reason"};
+inline constexpr Info kConnectionBytes{
+    "c10dd_connection_bytes", Kind::gauge, "",
+    "Bytes of unfinished frames and unread answers above 64 KiB, of all connections together"};
 inline constexpr Info kProtocolErrors{"c10dd_protocol_errors_total", Kind::counter, "protocol,code",
                                       "Frames and requests refused before apply"};
 inline constexpr Info kRequests{"c10dd_store_requests_total", Kind::counter, "protocol,op",
@@ -104,6 +107,7 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kConnections,
                                     kConnectionsAccepted,
                                     kConnectionsClosed,
+                                    kConnectionBytes,
                                     kProtocolErrors,
                                     kRequests,
                                     kRequestFailures,

@@ -92,6 +92,14 @@ Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::si
   return cut<ReplyHeader>(in, limit, read_reply_header);
 }
 
+std::size_t request_size(std::string_view in) {
+  if (in.size() < sizeof(RequestHeader::length)) return 0;
+  wire::Reader reader(in);
+  RequestHeader header;
+  reader.get(header.length);
+  return RequestHeader::kSize + header.length;
+}
+
 void encode_request(Bytes& out, RequestHeader header, const Request& request) {
   const std::size_t at = out.size();
   header.op = info_of(request).code;

@@ -49,6 +49,9 @@ struct Frame {
 Result<std::optional<Frame<RequestHeader>>> cut_request(std::string_view in, std::size_t limit);
 Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::size_t limit);
 
+/// The bytes of the request that `in` begins with; 0 while its length is not there.
+std::size_t request_size(std::string_view in);
+
 /// Appends one frame to `out`; header.length and header.op are filled in.
 void encode_request(Bytes& out, RequestHeader header, const Request& request);
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts, and chooses whom to close.
+#include "daemon/core/connection_budget.h"
+
+#include <string>
+
+namespace c10dd::core {
+
+ConnectionBudget::Holders::iterator ConnectionBudget::find(Connection connection) {
+  const auto [at, made] = holders_.try_emplace(connection);
+  if (made) at->second.since = looks_;
+  return at;
+}
+
+void ConnectionBudget::hold(Holders::iterator at, std::uint64_t Holder::*what,
+                            std::uint64_t bytes) {
+  Holder& holder = at->second;
+  by_size_.erase({holder.held(), at->first});
+  held_ -= holder.held();
+  holder.*what = bytes;
+  held_ += holder.held();
+  if (holder.held() > 0) by_size_.insert({holder.held(), at->first});
+}
+
+void ConnectionBudget::forget_empty(Holders::iterator at) {
+  if (at->second.held() == 0 && at->second.wanted == 0) holders_.erase(at);
+}
+
+void ConnectionBudget::remove(Holders::iterator at) {
+  by_size_.erase({at->second.held(), at->first});
+  held_ -= at->second.held();
+  if (at->second.wanted > 0) waiting_.erase({at->second.wanted, at->second.turn});
+  holders_.erase(at);
+}
+
+bool ConnectionBudget::begin_frame(Connection connection, std::uint64_t size) {
+  const auto at = find(connection);
+  if (held_ + size <= limit_) {
+    hold(at, &Holder::frame, size);
+    return true;
+  }
+  at->second.wanted = size;
+  at->second.turn = next_turn_--;
+  waiting_.emplace(std::pair(size, at->second.turn), connection);
+  return false;
+}
+
+ConnectionBudget::Verdicts ConnectionBudget::end_frame(Connection connection) {
+  Verdicts verdicts;
+  const auto at = holders_.find(connection);
+  if (at == holders_.end()) return verdicts;
+  hold(at, &Holder::frame, 0);
+  forget_empty(at);
+  grant(verdicts);
+  return verdicts;
+}
+
+ConnectionBudget::Verdicts ConnectionBudget::set_answers(Connection connection,
+                                                         std::uint64_t bytes) {
+  Verdicts verdicts;
+  const auto at = find(connection);
+  hold(at, &Holder::answers, bytes);
+  forget_empty(at);
+  while (held_ > 2 * limit_) close(holders_.find(by_size_.rbegin()->second), verdicts);
+  grant(verdicts);
+  return verdicts;
+}
+
+ConnectionBudget::Verdicts ConnectionBudget::leave(Connection connection) {
+  Verdicts verdicts;
+  const auto at = holders_.find(connection);
+  if (at == holders_.end()) return verdicts;
+  remove(at);
+  grant(verdicts);
+  return verdicts;
+}
+
+ConnectionBudget::Verdicts ConnectionBudget::look() {
+  Verdicts verdicts;
+  ++looks_;
+  std::vector<Connection> most_first;
+  for (auto at = by_size_.rbegin(); at != by_size_.rend(); ++at) most_first.push_back(at->second);
+  for (const Connection connection : most_first) {
+    if (!scarce()) return verdicts;
+    const auto at = holders_.find(connection);
+    if (patient(at->second)) continue;
+    close(at, verdicts);
+    grant(verdicts);
+  }
+  std::vector<Connection> too_late;
+  for (const auto& [order, connection] : waiting_) {
+    if (!patient(holders_.at(connection))) too_late.push_back(connection);
+  }
+  for (const Connection connection : too_late) close(holders_.find(connection), verdicts);
+  return verdicts;
+}
+
+void ConnectionBudget::close(Holders::iterator at, Verdicts& verdicts) {
+  const Holder& holder = at->second;
+  const std::string all = "all connections together hold " + std::to_string(held_) +
+                          " bytes of unfinished frames and unread answers, limit " +
+                          std::to_string(limit_) + " (see --max-bytes)";
+  const std::string own = holder.held() > 0
+                              ? "this one holds " + std::to_string(holder.held()) +
+                                    "; send whole frames, read the answers, or come again later"
+                              : "this one's frame of " + std::to_string(holder.wanted) +
+                                    " has found no room; come again later";
+  verdicts.close.push_back({at->first, failure(Code::quota_exceeded, all + ", " + own)});
+  remove(at);
+}
+
+/// Lets those read on whose frames fit now.
+void ConnectionBudget::grant(Verdicts& verdicts) {
+  while (!waiting_.empty()) {
+    const auto first = waiting_.begin();
+    const auto at = holders_.find(first->second);
+    Holder& holder = at->second;
+    if (held_ + holder.wanted > limit_) return;
+    waiting_.erase(first);
+    hold(at, &Holder::frame, std::exchange(holder.wanted, 0));
+    holder.since = looks_;
+    verdicts.read_on.push_back(at->first);
+  }
+}
+
+}  // namespace c10dd::core

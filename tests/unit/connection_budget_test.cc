@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who reads on, who waits and who is closed, look by look.
+#include "daemon/core/connection_budget.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace c10dd::core {
+namespace {
+
+using Connections = std::vector<ConnectionBudget::Connection>;
+using Verdicts = ConnectionBudget::Verdicts;
+
+Connections closed(const Verdicts& verdicts) {
+  Connections all;
+  for (const auto& closing : verdicts.close) all.push_back(closing.connection);
+  return all;
+}
+
+/// The verdicts of the looks until there is one, at most as many as patience has.
+std::pair<unsigned, Verdicts> first_verdict(ConnectionBudget& budget) {
+  for (unsigned look = 1; look <= 2 * ConnectionBudget::kPatience; ++look) {
+    Verdicts verdicts = budget.look();
+    if (!verdicts.close.empty() || !verdicts.read_on.empty()) return {look, std::move(verdicts)};
+  }
+  return {};
+}
+
+TEST(ConnectionBudget, FrameThatFitsIsCountedUntilItsEnd) {
+  ConnectionBudget budget(100);
+  EXPECT_TRUE(budget.begin_frame(1, 60));
+  EXPECT_TRUE(budget.begin_frame(2, 40));
+  EXPECT_EQ(budget.held(), 100u);
+  EXPECT_FALSE(budget.scarce());
+  budget.end_frame(1);
+  EXPECT_EQ(budget.held(), 40u);
+  budget.leave(2);
+  EXPECT_EQ(budget.held(), 0u);
+}
+
+TEST(ConnectionBudget, NobodyIsClosedWhileNobodyWaits) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 100));
+  EXPECT_EQ(first_verdict(budget).first, 0u);
+}
+
+TEST(ConnectionBudget, FrameWithoutRoomWaitsAndGoesOnWhenAnotherEnds) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 80));
+  EXPECT_FALSE(budget.begin_frame(2, 30));
+  EXPECT_TRUE(budget.scarce());
+  EXPECT_EQ(budget.held(), 80u) << "what waits holds nothing";
+  EXPECT_EQ(budget.end_frame(1).read_on, Connections{2});
+  EXPECT_EQ(budget.held(), 30u);
+  EXPECT_FALSE(budget.scarce());
+}
+
+TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 30));
+  ASSERT_TRUE(budget.begin_frame(2, 60));
+  ASSERT_FALSE(budget.begin_frame(3, 50));
+  ASSERT_FALSE(budget.begin_frame(4, 50));
+  const auto [look, verdicts] = first_verdict(budget);
+  EXPECT_EQ(look, ConnectionBudget::kPatience);
+  EXPECT_EQ(verdicts.read_on, (Connections{4, 3}));
+  EXPECT_EQ(closed(verdicts), (Connections{2, 1}));
+  const Failure& why = verdicts.close.front().reason;
+  EXPECT_EQ(why.code, Code::quota_exceeded);
+  EXPECT_EQ(
+      why.detail,
+      "all connections together hold 90 bytes of unfinished frames and unread answers, limit "
+      "100 (see --max-bytes), this one holds 60; send whole frames, read the answers, or come "
+      "again later");
+}
+
+TEST(ConnectionBudget, SmallestFrameThatWaitsIsReadFirst) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 100));
+  ASSERT_FALSE(budget.begin_frame(2, 60));
+  ASSERT_FALSE(budget.begin_frame(3, 50));
+  ASSERT_FALSE(budget.begin_frame(4, 70));
+  EXPECT_EQ(budget.end_frame(1).read_on, Connections{3});
+  EXPECT_EQ(budget.end_frame(3).read_on, Connections{2});
+}
+
+TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 50));
+  ASSERT_FALSE(budget.begin_frame(2, 60));
+  for (unsigned i = 1; i < ConnectionBudget::kPatience; ++i) budget.look();
+  ASSERT_TRUE(budget.begin_frame(3, 50)) << "smaller than what waits";
+  const Verdicts verdicts = budget.look();
+  EXPECT_EQ(closed(verdicts), (Connections{1, 2}));
+  EXPECT_EQ(verdicts.close.back().reason.detail,
+            "all connections together hold 50 bytes of unfinished frames and unread answers, limit "
+            "100 (see --max-bytes), this one's frame of 60 has found no room; come again later");
+  EXPECT_EQ(budget.held(), 50u);
+  EXPECT_FALSE(budget.scarce());
+}
+
+TEST(ConnectionBudget, UnreadAnswersKeepOthersWaitingUntilTheirReaderIsClosed) {
+  ConnectionBudget budget(100);
+  budget.set_answers(1, 150);
+  EXPECT_TRUE(budget.scarce());
+  EXPECT_FALSE(budget.begin_frame(2, 10));
+  const auto [look, verdicts] = first_verdict(budget);
+  EXPECT_EQ(look, ConnectionBudget::kPatience);
+  EXPECT_EQ(closed(verdicts), Connections{1});
+  EXPECT_EQ(verdicts.read_on, Connections{2});
+}
+
+TEST(ConnectionBudget, AnswersThatAreReadMakeRoom) {
+  ConnectionBudget budget(100);
+  budget.set_answers(1, 95);
+  ASSERT_FALSE(budget.begin_frame(2, 10));
+  EXPECT_TRUE(budget.set_answers(1, 91).read_on.empty());
+  EXPECT_EQ(budget.set_answers(1, 0).read_on, Connections{2});
+  EXPECT_EQ(budget.held(), 10u);
+}
+
+TEST(ConnectionBudget, AnswersAboveTwiceTheLimitCloseWhoHoldsMostAtOnce) {
+  ConnectionBudget budget(100);
+  budget.set_answers(1, 90);
+  budget.set_answers(2, 110);
+  const Verdicts verdicts = budget.set_answers(3, 1);
+  EXPECT_EQ(closed(verdicts), Connections{2});
+  EXPECT_EQ(budget.held(), 91u);
+}
+
+TEST(ConnectionBudget, WhoLeavesIsForgotten) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 100));
+  ASSERT_FALSE(budget.begin_frame(2, 100));
+  ASSERT_FALSE(budget.begin_frame(3, 100));
+  budget.leave(3);
+  EXPECT_EQ(budget.leave(1).read_on, Connections{2});
+  budget.leave(2);
+  budget.leave(2);
+  EXPECT_EQ(budget.held(), 0u);
+  EXPECT_FALSE(budget.scarce());
+}
+
+}  // namespace
+}  // namespace c10dd::core
