@@ -10,6 +10,7 @@
 #include <boost/asio/post.hpp>
 #include <random>
 
+#include "daemon/event_log.h"
 #include "daemon/shards.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -374,7 +375,8 @@ std::uint64_t EngineHost::room_to_tidy() const {
 
 void EngineHost::checkpoint(const std::string& path, std::function<void(Result<void>)> then) {
   if (!directory_) return then(unavailable(not_ready()));
-  engine_.commit->checkpoint(path, [this, then = std::move(then)](const Result<void>& done) {
+  engine_.commit->checkpoint(path, [this, path, then = std::move(then)](const Result<void>& done) {
+    log_checkpoint(path, done);
     asio::post(loop_, [then, done] { then(done); });
   });
 }

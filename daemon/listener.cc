@@ -28,6 +28,7 @@ namespace {
 using asio::ip::tcp;
 
 constexpr int kBacklog = 4096;
+constexpr unsigned char kLastOfTcpStore = 0x0B;  // its operations are its first bytes, from 0
 constexpr std::chrono::milliseconds kRetryMin{10};
 constexpr std::chrono::milliseconds kRetryMax{200};
 constexpr int kBufferBytes = 256 * 1024;  // of the kernel, per direction
@@ -47,6 +48,17 @@ void configure(tcp::socket& socket) {
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
   set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
+}
+
+Failure unknown_protocol(unsigned char first, const Options& options) {
+  const bool torch = first <= kLastOfTcpStore;
+  return failure(Code::malformed, "no protocol that is spoken here begins with byte " +
+                                      std::to_string(first) +
+                                      "; spoken are: " + protocols_text(options) +
+                                      (torch ? "; it looks like PyTorch's TCPStore, which is not "
+                                               "spoken here yet: give the trainer another "
+                                               "MASTER_PORT"
+                                             : ""));
 }
 
 bool may_be_native(std::string_view head) {
@@ -183,10 +195,7 @@ asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
   } else if (http && options.http) {
     asio::co_spawn(loop_, serve_http(std::move(stream), server_), asio::detached);
   } else {
-    Failure reason = failure(Code::malformed,
-                             "no protocol that is spoken here begins with byte " +
-                                 std::to_string(static_cast<unsigned char>(stream.head().front())) +
-                                 "; spoken are: " + protocols_text(options));
+    Failure reason = unknown_protocol(static_cast<unsigned char>(stream.head().front()), options);
     co_await refuse(std::move(stream), options.http ? Protocol::unknown : Protocol::native,
                     std::move(reason));
   }

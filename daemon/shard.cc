@@ -3,14 +3,10 @@
 // Opening and losing jobs is in shard_jobs.cc, loading them in shard_load.cc.
 #include "daemon/shard.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <boost/asio/post.hpp>
 
 #include "protocol/limits.h"
-#include "protocol/utf8.h"
-#include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -134,21 +130,7 @@ void Shard::perform(const JobRef& slot, core::Effects effects) {
   }
   for (const core::Event& event : effects.events) {
     metrics_.event(slot->name, event);
-    if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
-      spdlog::warn("event=meeting_timed_out job={} detail={}", slot->name,
-                   quoted(timed_out->detail));
-    } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
-      spdlog::warn("event={} job={} detail={}", contested->what, slot->name,
-                   quoted(contested->detail));
-    } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
-      spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}",
-                   slot->name, printable(formed->group, limits::kNameBytes), formed->generation,
-                   formed->size, quoted(formed->reason));
-    } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
-      spdlog::warn("event=generation_ended job={} group={} generation={} reason={}", slot->name,
-                   printable(ended->group, limits::kNameBytes), ended->generation,
-                   quoted(ended->reason));
-    }
+    log_.write(slot->name, event);
   }
   if (engine_.is_volatile) {
     slot->job->seal(slot->rows);

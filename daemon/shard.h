@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "daemon/engine_host.h"
+#include "daemon/event_log.h"
 #include "daemon/growth_gate.h"
 #include "daemon/job_report.h"
 #include "daemon/job_slot.h"
@@ -148,6 +149,7 @@ class Shard {
   EngineHost& host_;
   Metrics& metrics_;
   RequestTally tally_;
+  EventLog log_;
   GrowthGate& growth_;
   const core::Quotas quotas_;
   OpenEngine engine_;  ///< without a commit: there is none

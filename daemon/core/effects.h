@@ -67,8 +67,8 @@ struct MeetingTimedOut {
   std::string detail;
 };
 
-/// A rank of a barrier or exchange was asked for by another session than the one that had it:
-/// rank_taken, rank_restarted_alone or launch_replaced.
+/// A rank of a barrier or exchange went to another session than the one that had it:
+/// rank_restarted_alone or launch_replaced.
 struct RankContested {
   std::string_view what;
   std::string detail;
@@ -87,8 +87,23 @@ struct GenerationEnded {
   std::string reason;
 };
 
-using Event = std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured,
-                           MeetingTimedOut, RankContested, GenerationFormed, GenerationEnded>;
+/// Members that have broken their promise of progress; what the first of them does.
+struct MembersStalled {
+  std::string group;
+  std::uint64_t generation;
+  std::string ranks;
+  std::string detail;
+};
+/// A rank that is another's, or a place in a group that is refused.
+struct ClaimRefused {
+  std::uint8_t op;
+  Code code;
+  std::string detail;
+};
+
+using Event =
+    std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured, MeetingTimedOut,
+                 RankContested, GenerationFormed, GenerationEnded, MembersStalled, ClaimRefused>;
 
 struct Effects {
   std::vector<Row> rows;  ///< one atomic batch, up to `revision`

@@ -353,6 +353,7 @@ void Group::mark_stalled(Moment& at) {
     GroupMember& m = members_.at(id);
     m.stalls_at.reset();
     m.stalled = true;
+    newly_stalled.push_back(static_cast<Rank>(m.rank));
     tell(at);
   }
 }

@@ -195,9 +195,9 @@ std::vector<Groups::Change> Groups::settle(Moment& at) {
     touched_.erase(name);
     count(name, group);
     if (std::exchange(group.dirty, false)) at.rows.push_back(group.row());
-    const Change change{&group, std::exchange(group.decided, false),
-                        std::exchange(group.ended, false)};
-    if (std::exchange(group.told, false)) changed.push_back(change);
+    Change change{&group, std::exchange(group.decided, false), std::exchange(group.ended, false),
+                  std::exchange(group.newly_stalled, {})};
+    if (std::exchange(group.told, false)) changed.push_back(std::move(change));
     const auto old = deadlines_.find(name);
     const auto next = group.next_deadline();
     if (old != deadlines_.end()) {

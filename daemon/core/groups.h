@@ -38,6 +38,7 @@ class Groups {
     const Group* group;
     bool formed;  ///< a generation
     bool ended;   ///< one
+    std::vector<Rank> stalled;
   };
   /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
   std::vector<Change> settle(Moment& at);

@@ -20,6 +20,19 @@ constexpr const char* kEndings[] = {"its session said goodbye", "its session has
                                     "another launch has taken its place"};
 constexpr std::size_t kGarbageRows = 1'024;  // then they leave without waiting for a write
 
+/// Those that a person should hear of: a rank that is another's, a join that is in vain.
+void tell_refused_claims(Effects& out) {
+  for (const Reply& reply : out.replies) {
+    if (reply.answer) continue;
+    const Code code = reply.answer.error().code;
+    const bool in_vain =
+        reply.op == Join::op.code && (code == Code::size_mismatch || code == Code::quota_exceeded ||
+                                      code == Code::invalid_argument);
+    if (code != Code::rank_taken && !in_vain) continue;
+    out.events.push_back(ClaimRefused{reply.op, code, reply.answer.error().detail});
+  }
+}
+
 }  // namespace
 
 Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
@@ -55,6 +68,7 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                            step.observed, call.arrived_ns});
   }
   release(step);
+  tell_refused_claims(out);
   out.revision = revision_;
   return out;
 }

@@ -13,6 +13,13 @@
 namespace c10dd::core {
 namespace {
 
+std::string promise_broken(const MissingRank& stalled) {
+  return "rank " + std::to_string(stalled.rank) + " on " +
+         printable(stalled.host, limits::kNameBytes) + " (pid " + std::to_string(stalled.pid) +
+         ") has reported no progress in the time that it promised" +
+         (stalled.doing.empty() ? "" : ", in " + printable(stalled.doing, limits::kReasonBytes));
+}
+
 Result<void> check_names(std::string_view op, const std::string& group) {
   if (!group.empty() && group.size() <= limits::kNameBytes) return {};
   return failure(Code::invalid_argument, std::string(op) + ": the group's name has " +
@@ -149,6 +156,11 @@ void Job::settle_groups(Step& step) {
     const bool told = !step.fired.empty() && step.fired.back() == token;  // many may leave at once
     if (!untold && !told) step.fired.push_back(token);
     break_meetings(step, group);
+    if (!change.stalled.empty()) {
+      step.out.events.push_back(
+          MembersStalled{group.name(), facts.generation, fold(change.stalled),
+                         promise_broken(group.describe(change.stalled.front()))});
+    }
     if (change.ended) {
       step.out.events.push_back(GenerationEnded{group.name(), facts.generation, facts.reason});
     }

@@ -86,13 +86,12 @@ Job::Way Job::leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<
 Job::Way Job::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder) {
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
-    std::string detail = describe(key) + ": rank " + std::to_string(rank) +
-                         " has already arrived from " + process(sessions_.find(holder)) +
-                         ", which is connected; give each process its own rank and each process "
-                         "group its own name, or end that process; a launch beside it needs a run "
-                         "of its own (C10DD_RUN)";
-    step.out.events.push_back(RankContested{"rank_taken", detail});
-    return failure(Code::rank_taken, std::move(detail));
+    return failure(Code::rank_taken,
+                   describe(key) + ": rank " + std::to_string(rank) + " has already arrived from " +
+                       process(sessions_.find(holder)) +
+                       ", which is connected; give each process its own rank and each process "
+                       "group its own name, or end that process; a launch beside it needs a run "
+                       "of its own (C10DD_RUN)");
   }
   if (presence == Presence::away) return holder;
   std::vector<CohortRef> cohorts;
