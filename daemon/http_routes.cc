@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <iterator>
 
+#include "protocol/json_text.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
 #include "protocol/utf8.h"
@@ -42,7 +42,7 @@ HttpReply version(const HttpRequest&, const ServerFacts& facts) {
                                    {"engine", facts.engine},
                                    {"durability", facts.durability},
                                    {"uptime_seconds", facts.uptime.count()}};
-  return {200, kJson, boost::json::serialize(body) + "\n"};
+  return {200, kJson, json::text_of(body) + "\n"};
 }
 
 HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
@@ -59,7 +59,7 @@ HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
                     {"waiters", job.stats.waiters}});
   }
   const boost::json::value body = {{"jobs", std::move(list)}};
-  return {200, kJson, boost::json::serialize(body) + "\n"};
+  return {200, kJson, json::text_of(body) + "\n"};
 }
 
 HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
@@ -74,7 +74,7 @@ HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
     return http_error(describe(why.code).http_status, why.code, why.detail);
   }
   const boost::json::value body = {{"path", *path}};
-  return {200, kJson, boost::json::serialize(body) + "\n"};
+  return {200, kJson, json::text_of(body) + "\n"};
 }
 
 HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
@@ -90,7 +90,7 @@ HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
     return http_error(in_use ? 409 : describe(why.code).http_status, why.code, why.detail);
   }
   const boost::json::value body = {{"removed", printable(*job, limits::kNameBytes)}};
-  return {200, kJson, boost::json::serialize(body) + "\n"};
+  return {200, kJson, json::text_of(body) + "\n"};
 }
 
 struct Route {
@@ -160,7 +160,7 @@ bool is_json(std::string_view content_type) {
 
 Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   const Route* route = find_route(request);
-  if (!route || !fits(*route, request)) return Need::nothing;
+  if (!facts.host_known || !route || !fits(*route, request)) return Need::nothing;
   bool refused = false;
   if (route->need == Need::checkpoint) refused = !facts.local || !checkpoint_path(request);
   if (route->need == Need::removal) refused = !facts.local || !job_to_remove(request);
@@ -208,6 +208,13 @@ Result<std::string> job_to_remove(const HttpRequest& request) {
 }
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.host_known) {
+    return http_error(
+        403, Code::permission_denied,
+        "host \"" + printable(request.host, 128) +
+            "\" is no name of this loopback listener; ask for localhost or 127.0.0.1, "
+            "or allow the name with --http-hosts");
+  }
   const Route* route = find_route(request);
   if (!route) {
     return http_error(

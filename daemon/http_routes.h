@@ -19,7 +19,8 @@ struct ServerFacts {
   std::string not_ready;  ///< why requests are not served; empty when they are
   std::string note;       ///< what to know though they are served; empty when there is nothing
   std::chrono::duration<double> uptime{0};
-  bool local = false;  ///< the client is on this machine
+  bool local = false;      ///< the client is on this machine
+  bool host_known = true;  ///< the request is for a name that is answered to
 
   // What some routes need, see need_of().
   std::string metrics;

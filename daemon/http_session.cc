@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "daemon/http_routes.h"
+#include "daemon/option_values.h"
 #include "daemon/server.h"
 #include "daemon/sessions.h"
 #include "daemon/version.h"
@@ -25,7 +26,6 @@ constexpr std::chrono::seconds kWriteDeadline{30};    // of one answer
 
 const SteadyTime kProcessStarted = std::chrono::steady_clock::now();
 
-struct Connection {
 /// What a verdict of the budget can still reach of a connection.
 struct Reach final : BudgetSink {
   explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
@@ -42,12 +42,13 @@ struct Reach final : BudgetSink {
   bool closed = false;
 };
 
+struct Connection {
   Stream& stream;
   Server& server;
   asio::steady_timer timer;
   std::string unread;  ///< received, not yet parsed
-};
   BudgetShare share{server.budget()};
+};
 
 enum class Wait { done, ended, overdue };
 
@@ -112,6 +113,7 @@ asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& req
   facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
   facts.note = server.note();
   facts.local = connection.stream.is_local();
+  facts.host_known = !request.has_host || answers_to(server.options(), request.host);
   switch (need_of(request, facts)) {
     case Need::metrics:
       facts.metrics = co_await server.metrics_text();
@@ -149,11 +151,11 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
     const HttpReply reply = co_await answer(connection, request);
     const bool keep = request.keep_alive && !connection.server.draining();
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
-    const Wait sent = co_await send(connection, bytes);
-    if (sent == Wait::overdue) co_return "slow_consumer";
     connection.share.set_answers(bytes.size());
-    if (sent == Wait::ended) co_return "peer";
+    const Wait sent = co_await send(connection, bytes);
     connection.share.set_answers(0);
+    if (sent == Wait::overdue) co_return "slow_consumer";
+    if (sent == Wait::ended) co_return "peer";
     if (!keep) co_return request.keep_alive ? "drain" : "peer";
   }
 }
@@ -163,19 +165,19 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
 asio::awaitable<void> serve_http(Stream stream, Server& server) {
   server.metrics().connection_opened(Protocol::http);
   std::string_view reason = "internal";
+  const auto reach = std::make_shared<Reach>(stream);
   try {
     Connection connection{stream, server, asio::steady_timer(stream.executor()),
-  const auto reach = std::make_shared<Reach>(stream);
                           stream.take_head()};
-    reason = co_await converse(connection);
-  } catch (const std::exception&) {
     connection.share.belong_to(reach);
-    // For want of memory, for one. The connection goes, the daemon stays.
+    reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
+  } catch (const std::exception&) {
+    // For want of memory, for one. The connection goes, the daemon stays.
   }
+  reach->stream = nullptr;
   stream.close();
   server.metrics().connection_closed(Protocol::http, reason);
-  reach->stream = nullptr;
 }
 
 }  // namespace c10dd::daemon

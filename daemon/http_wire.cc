@@ -68,6 +68,14 @@ std::string_view ambiguity(const http::request<http::string_body>& request) {
   return {};
 }
 
+/// Of a target in absolute form, which beats the field.
+std::optional<std::string> host_of(std::string_view target) {
+  constexpr std::string_view kScheme = "http://";
+  if (!target.starts_with(kScheme)) return std::nullopt;
+  target.remove_prefix(kScheme.size());
+  return std::string(target.substr(0, target.find_first_of("/?#")));
+}
+
 }  // namespace
 
 struct HttpReader::Impl {
@@ -88,6 +96,9 @@ struct HttpReader::Impl {
     expects_continue = boost::beast::iequals(message[http::field::expect], "100-continue");
     header = HttpRequest{std::string(message.method_string()), std::string(message.target()),
                          message.keep_alive(), std::string(message[http::field::content_type])};
+    header.host = host_of(header.target).value_or(std::string(message[http::field::host]));
+    header.has_host = message.version() >= 11 || message.count(http::field::host) > 0 ||
+                      host_of(header.target).has_value();
   }
 
   void finish() {

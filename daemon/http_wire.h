@@ -18,6 +18,8 @@ struct HttpRequest {
   bool keep_alive = false;
   std::string content_type = {};
   std::string body = {};
+  std::string host = {};  ///< of an absolute target, else the field
+  bool has_host = false;  ///< HTTP/1.0 needs none
 };
 
 struct HttpReply {

@@ -26,6 +26,11 @@ constexpr Option kOptions[] = {
      [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
     {"protocols", "LIST", Form::text, "what is spoken there: native, http or both", set_protocols,
      protocols_text},
+    {"http_hosts", "LIST", Form::text,
+     "names beside localhost and loopback addresses that a loopback\n"
+     "listener answers to in Host, as of a tunnel; others get 403, for a web\n"
+     "page of another site could be asking",
+     set_http_hosts, [](const Options& o) { return o.http_hosts; }},
     {"engine", "URL", Form::text,
      "where state survives: memory: (nowhere), rocksdb:/path or\n"
      "redis://[[user]:password@]host:port[/prefix]; put a password into\n"
@@ -75,19 +80,21 @@ constexpr Option kOptions[] = {
      "unfinished frames and unread answers",
      [](Options& o, Text text) { return set_auto_size(o.max_bytes, text); },
      [](const Options& o) { return auto_size_text(o.max_bytes); }},
-    {"max_keys_per_job", "N", Form::number, "",
+    {"max_keys_per_job", "N", Form::number,
+     "more are refused with quota_exceeded, as with all limits",
      [](Options& o, Text text) { return set_count(o.quotas.keys, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.keys); }},
     {"max_bytes_per_job", "SIZE", Form::text, "of keys and their values",
      [](Options& o, Text text) { return set_size(o.quotas.bytes, text); },
      [](const Options& o) { return size_text(o.quotas.bytes); }},
-    {"max_sessions_per_job", "N", Form::number, "",
+    {"max_sessions_per_job", "N", Form::number,
+     "clients, also those that may come back until they expire",
      [](Options& o, Text text) { return set_count(o.quotas.sessions, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.sessions); }},
     {"max_waits_per_job", "N", Form::number, "requests that are blocked",
      [](Options& o, Text text) { return set_count(o.quotas.waits, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.waits); }},
-    {"max_queue_items_per_job", "N", Form::number, "",
+    {"max_queue_items_per_job", "N", Form::number, "in all of its queues",
      [](Options& o, Text text) { return set_count(o.quotas.queue_items, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.queue_items); }},
 
@@ -98,7 +105,8 @@ constexpr Option kOptions[] = {
      [](Options& o, Text text) { return set_auto_size(o.disk_reserve, text); },
      [](const Options& o) { return auto_size_text(o.disk_reserve); }},
     {"disk_minimum", "SIZE", Form::text,
-     "with less free, only reads, removals and goodbyes are taken",
+     "with less free, only reads, removals, pops, barriers, joins and what\n"
+     "opens or ends a session are taken",
      [](Options& o, Text text) { return set_size(o.disk_minimum, text); },
      [](const Options& o) { return size_text(o.disk_minimum); }},
     {"disk_ballast", "SIZE", Form::text,

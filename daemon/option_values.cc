@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace c10dd::daemon {
 namespace {
@@ -38,6 +39,29 @@ bool is_name(const std::string& host) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
            c == '.' || c == '_';
   });
+}
+
+std::string lower(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return small;
+}
+
+/// The parts between commas; none of an empty text.
+std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    names.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return names;
+}
+
+/// Of "name:port", "[::1]:port" or a bare name or address, in small letters and without brackets.
+std::string without_port(std::string_view host) {
+  if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
+  return lower(host.substr(0, host.find(':')));
 }
 
 std::optional<std::string> environment(const char* name) {
@@ -147,6 +171,24 @@ Result<void> set_protocols(Options& options, const std::string& text) {
   options.native = both || text == "native";
   options.http = both || text == "http";
   return {};
+}
+
+Result<void> set_http_hosts(Options& options, const std::string& text) {
+  for (const std::string& name : names_of(text)) {
+    if (is_name(name) || is_ipv6(name)) continue;
+    return refused(text, "is no list of host names; want names without port, as in head,head.lan");
+  }
+  options.http_hosts = text;
+  return {};
+}
+
+bool answers_to(const Options& options, std::string_view host) {
+  if (!is_loopback(options.listen_host)) return true;
+  const std::string name = without_port(host);
+  if (is_loopback(name)) return true;
+  const std::vector<std::string> names = names_of(options.http_hosts);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& known) { return lower(known) == name; });
 }
 
 std::string protocols_text(const Options& options) {

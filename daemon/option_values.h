@@ -17,9 +17,14 @@ Result<void> set_engine(Options& options, const std::string& text);
 Result<void> set_durability(Options& options, const std::string& text);
 Result<void> set_log_level(Options& options, const std::string& text);
 Result<void> set_protocols(Options& options, const std::string& text);
+Result<void> set_http_hosts(Options& options, const std::string& text);
 
 std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
+
+/// Whether HTTP requests for this Host, a name or address with or without port, are answered: where
+/// only this machine can connect, a page of another site that has its name point here is not.
+bool answers_to(const Options& options, std::string_view host);
 
 /// Whether only this machine can connect, as far as the text tells: a name other than localhost
 /// counts as reachable.

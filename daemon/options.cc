@@ -153,6 +153,23 @@ std::optional<std::string> variable(std::string_view name) {
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
+/// Variables that are nearly an option's: what is meant for others, as C10DD_URL, is not.
+void warn_of_misspelt_variables() {
+  const std::string prefix = variable_of("");
+  std::vector<std::string> known = {"CONFIG"};
+  for (const Option& option : kOptions)
+    known.push_back(variable_of(option.name).substr(prefix.size()));
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with(prefix)) continue;
+    const std::string name(text.substr(prefix.size(), text.find('=') - prefix.size()));
+    const std::string meant = nearest(name, known);
+    if (meant.empty() || meant == name) continue;
+    std::cerr << "c10dd: variable " << prefix << printable(name, 80)
+              << " is not known and not used; did you mean " << prefix << meant << "?\n";
+  }
+}
+
 Result<void> apply_all(Layers& layers, const CommandLine& line) {
   if (const auto extra = line.app.remaining(); !extra.empty()) return line.unknown(extra.front());
   std::optional<std::string> file = variable("config");
@@ -215,6 +232,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     std::cerr << "c10dd: " << error << "\n";
     return {true, kUsageError, {}, {}};
   }
+  warn_of_misspelt_variables();
   if (line.print_config->count() > 0) print(layers.options);
   layers.options.accept_rollback = line.accept_rollback->count() > 0;
   ParsedOptions parsed{line.print_config->count() > 0, 0, layers.options, {}};

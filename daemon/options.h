@@ -20,7 +20,8 @@ struct Options {
   bool allow_insecure_listen = false;      ///< listen may be more than loopback
   bool native = true;                      ///< spoken where it listens
   bool http = true;                        ///< likewise
-  std::string engine;                      ///< memory: | rocksdb:/path | redis://host:port
+  std::string http_hosts;  ///< names that a loopback listener answers to beside its own
+  std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
   /// Start on state that has lost acknowledged changes. A flag only: in a file or a variable it
   /// would accept the next loss too.

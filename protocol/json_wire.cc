@@ -10,6 +10,7 @@
 
 #include "protocol/base64.h"
 #include "protocol/fields.h"
+#include "protocol/json_text.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::json {
@@ -159,12 +160,12 @@ bool read(const bj::value& in, std::vector<T>& values) {
 }  // namespace
 
 std::string encode_request(const Request& request) {
-  return bj::serialize(std::visit([](const auto& r) { return write(r); }, request));
+  return text_of(std::visit([](const auto& r) { return write(r); }, request));
 }
 
 std::string encode_answer(const Answer& answer) {
-  if (!answer) return bj::serialize(bj::object{{"error", write(answer.error())}});
-  return bj::serialize(std::visit([](const auto& b) { return write(b); }, *answer));
+  if (!answer) return text_of(bj::object{{"error", write(answer.error())}});
+  return text_of(std::visit([](const auto& b) { return write(b); }, *answer));
 }
 
 Result<Request> decode_request(std::string_view op, std::string_view text) {

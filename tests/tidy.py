@@ -75,6 +75,7 @@ LOCKS_ALLOWED = [
     "collectives/*",         # trainer threads hand work to the backend's thread
     "daemon/metrics.*",      # shards count, the scrape reads
     "daemon/end_by.*",       # the end of the process waits for its last thread
+    "daemon/shared_budget.*",  # connections of all loops share it; small ones never ask
     "ddp/elastic.*",         # the training waits for what the membership's thread is told
     "ddp/reducer.*",
     "examples/*",

@@ -14,6 +14,8 @@
 #include <sstream>
 #include <thread>
 
+#include "protocol/json_text.h"
+
 namespace c10dd::bench {
 namespace {
 
@@ -217,7 +219,7 @@ void print_json(std::ostream& out, const std::vector<ScenarioResult>& results) {
                          {"time", now_text()},
                          {"machine", machine()},
                          {"scenarios", scenarios}};
-  out << all << "\n" << std::flush;
+  out << c10dd::json::text_of(all) << "\n" << std::flush;
 }
 
 }  // namespace c10dd::bench

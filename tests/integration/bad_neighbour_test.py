@@ -63,7 +63,7 @@ class Connections(unittest.TestCase):
             other = socket.socket()
             other.bind(("127.0.0.2", 0))
             other.connect(daemon.address)
-            other.sendall(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+            other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             self.assertIn(b"200 OK", other.recv(100))
             other.close()
             held.pop().close()

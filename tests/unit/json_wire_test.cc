@@ -44,9 +44,9 @@ TEST(JsonWire, WritesPlainTextPlainly) {
   EXPECT_EQ(encode_request(Append{"rank/0", "10.0.0.1"}), R"({"key":"rank/0","value":"10.0.0.1"})");
   EXPECT_EQ(encode_request(Append{"k", "\xFF\xFE"}), R"({"key":"k","value":{"base64":"//4="}})");
   EXPECT_EQ(encode_request(Set{"k", "v", std::chrono::seconds(2), true}),
-            R"({"key":"k","value":"v","ttl":2E0,"ephemeral":true})");
+            R"({"key":"k","value":"v","ttl":2,"ephemeral":true})");
   EXPECT_EQ(encode_request(Get{"k", std::chrono::milliseconds(1500)}),
-            R"({"key":"k","timeout":1.5E0})");
+            R"({"key":"k","timeout":1.5})");
   EXPECT_EQ(encode_answer(ReplyBody(Counter{-3})), R"({"value":-3})");
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How many lines a second go into the log, and that the rest is counted.
 #include <gtest/gtest.h>
 
 #include "daemon/event_log.h"

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <vector>
 
+#include "daemon/option_table.h"
+#include "daemon/option_values.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::daemon {
@@ -77,7 +79,8 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "known are listen, allow_insecure_listen, protocols, engine, durability, shards, log_level, "
+    "known are listen, allow_insecure_listen, protocols, http_hosts, engine, durability, shards, "
+    "log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
     "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "
@@ -125,6 +128,44 @@ TEST_F(OptionsTest, VariableNamesTheFileAndAFlagNamesAnother) {
   ::setenv("C10DD_CONFIG", config.c_str(), 1);
   EXPECT_EQ(accepted({}).drain_timeout, milliseconds(7000));
   EXPECT_EQ(accepted({"--config", "/dev/null"}).drain_timeout, milliseconds(5000));
+}
+
+TEST_F(OptionsTest, VariableThatIsNearlyAnOptionIsWarnedOf) {
+  ::setenv("C10DD_ENGIN", "memory:", 1);
+  const Ran ran = run({});
+  ::unsetenv("C10DD_ENGIN");
+  EXPECT_FALSE(ran.parsed.exit);
+  EXPECT_EQ(ran.error,
+            "c10dd: variable C10DD_ENGIN is not known and not used; did you mean C10DD_ENGINE?\n");
+  for (const char* others :
+       {"C10DD_URL", "C10DD_JOB", "C10DD_RUN", "C10DD_LOG", "C10DD_ADDR", "C10DD_WORLD_SIZE",
+        "C10DD_LOCAL_RANK", "C10DD_NODE_RANK", "C10DD_GENERATION", "C10DD_BACKEND_PATH"}) {
+    ::setenv(others, "1", 1);
+    EXPECT_EQ(run({}).error, "") << others;
+    ::unsetenv(others);
+  }
+}
+
+TEST_F(OptionsTest, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) {
+  Options options = accepted({"--http-hosts", "head,Tunnel.LAN"});
+  for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1:29500", "127.8.0.1", "[::1]:80",
+                           "head", "head:29500", "tunnel.lan"}) {
+    EXPECT_TRUE(answers_to(options, host)) << host;
+  }
+  for (const char* host :
+       {"", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1",
+        "[::2]", "[", "[::1", "head.lan", ":80"}) {
+    EXPECT_EQ(answers_to(options, host), std::string(host) == "[::1") << host;
+  }
+  options = accepted({"--listen", "0.0.0.0:1", "--allow-insecure-listen"});
+  EXPECT_TRUE(answers_to(options, "any.example"));
+  EXPECT_EQ(refused({"--http-hosts", "a b"}),
+            "c10dd: --http-hosts: \"a b\" is no list of host names; want names without port, as in "
+            "head,head.lan\n");
+}
+
+TEST_F(OptionsTest, EveryOptionHasASentence) {
+  for (const Option& option : all_options()) EXPECT_FALSE(option.sentence.empty()) << option.name;
 }
 
 TEST_F(OptionsTest, ForeignVariablesAreNotRead) {
