@@ -61,6 +61,7 @@ class Client::Impl {
   Impl(const client::Url& url, ClientOptions options)
       : job(url.job),
         address(url.address()),
+        host(options.host.empty() ? host_name() : options.host),
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
         connection(std::make_shared<client::Connection>(
@@ -82,6 +83,7 @@ class Client::Impl {
 
   const std::string job;
   const std::string address;
+  const std::string host;
   const Duration limit;
   const std::uint64_t owner = client::fork_count();
   std::shared_ptr<client::Recorder> recorder;
@@ -148,6 +150,7 @@ void Client::flush_report() {
 }
 
 const std::string& Client::job() const { return impl_->job; }
+const std::string& Client::host() const { return impl_->host; }
 const std::string& Client::address() const { return impl_->address; }
 
 ClientStats Client::stats() const {

@@ -115,6 +115,8 @@ class Client : public std::enable_shared_from_this<Client> {
   void flush_report();
 
   const std::string& job() const;
+  /// Of this process, as the daemon was told.
+  const std::string& host() const;
   /// host:port of the daemon.
   const std::string& address() const;
   ClientStats stats() const;

@@ -43,6 +43,7 @@ GroupState state_of(const GroupNews& news) {
   state.lost = ranks_of(news.lost);
   state.finished = ranks_of(news.finished);
   state.stalled = ranks_of(news.stalled);
+  state.missing = missing_of(news.details);
   state.waiting = news.waiting;
   for (const Notice& notice : news.notices) {
     state.notices.push_back({notice.number, notice.kind == Notice::Kind::preempt,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace c10dd {
 
-/// A rank that a timed-out barrier or exchange was waiting for.
+/// A rank that was waited for, or that a group has lost.
 struct Missing {
   Rank rank = 0;
   std::string host;  ///< empty when the rank never connected
@@ -22,6 +23,7 @@ struct Missing {
   std::string cause;
   std::string doing;  ///< where it is instead, its phase and step, or how it ended; may be empty
   std::chrono::nanoseconds silent_for{0};  ///< since its last sign of life
+  std::uint64_t pid = 0;                   ///< 0 when the rank never connected
 };
 
 /// Base of all errors of the SDK. what() is one sentence for people.
@@ -34,7 +36,8 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-/// A time-out passed. For barriers and exchanges missing() has the ranks that did not arrive.
+/// A time-out passed. For barriers, exchanges, rendezvous and collectives missing() has the ranks
+/// that did not arrive, as far as they are known.
 class TimedOut : public Error {
  public:
   TimedOut(const std::string& detail, std::vector<Missing> missing)
@@ -95,22 +98,40 @@ class QuotaExceeded : public Error {
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// The operation was given up by abort() or cancel(), or because its group failed. When members of
-/// a generation were lost, missing() has them.
-class Aborted : public Error {
+/// Somebody who is needed cannot be reached: a peer of a process group without a membership was
+/// lost (missing() has it), or no address of this machine leads to the daemon. The daemon's own
+/// absence is waited for, and ends as TimedOut.
+class Unavailable : public Error {
  public:
-  explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})
-      : Error(Code::aborted, detail), missing_(std::move(missing)) {}
+  explicit Unavailable(const std::string& detail, std::vector<Missing> missing = {})
+      : Error(Code::unavailable, detail), missing_(std::move(missing)) {}
   const std::vector<Missing>& missing() const { return missing_; }
 
  private:
   std::vector<Missing> missing_;
 };
 
-/// The group has a newer generation than the one that the operation was bound to: join it.
-class StaleGeneration : public Error {
+/// The operation was given up by abort() or cancel(), or because its group failed. When members of
+/// a generation were lost, missing() has them.
+class Aborted : public Error {
  public:
-  explicit StaleGeneration(const std::string& detail) : Error(Code::stale_generation, detail) {}
+  explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})
+      : Aborted(Code::aborted, detail, std::move(missing)) {}
+  const std::vector<Missing>& missing() const { return missing_; }
+
+ protected:
+  Aborted(Code code, const std::string& detail, std::vector<Missing> missing = {})
+      : Error(code, detail), missing_(std::move(missing)) {}
+
+ private:
+  std::vector<Missing> missing_;
+};
+
+/// The group has a newer generation than the one that the operation was bound to: join it, as after
+/// every Aborted of a membership.
+class StaleGeneration : public Aborted {
+ public:
+  explicit StaleGeneration(const std::string& detail) : Aborted(Code::stale_generation, detail) {}
 };
 
 }  // namespace c10dd

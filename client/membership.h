@@ -84,6 +84,7 @@ struct GroupState {
   std::vector<std::uint32_t> lost;
   std::vector<std::uint32_t> finished;
   std::vector<std::uint32_t> stalled;
+  std::vector<Missing> missing;  ///< what the daemon knows of the first that are lost or stalled
   std::uint32_t waiting = 0;  ///< newcomers; they get in when the members call next()
   std::vector<DrainNotice> notices;
   /// The daemon has not been heard for so long that it may have given this process up. It must not

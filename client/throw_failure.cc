@@ -2,34 +2,47 @@
 // Which failure becomes which exception.
 #include "client/throw_failure.h"
 
+#include <algorithm>
 #include <iterator>
-
-#include "client/errors.h"
 
 namespace c10dd::client {
 namespace {
 
+constexpr const char* kCauses[] = {
+    "never_connected", "not_arrived", "disconnected", "elsewhere", "silent", "dead", "absent"};
+
 std::string name_of_cause(MissingRank::Cause cause) {
-  static constexpr const char* kNames[] = {
-      "never_connected", "not_arrived", "disconnected", "elsewhere", "silent", "dead", "absent"};
   const auto index = static_cast<std::size_t>(cause);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+  return index < std::size(kCauses) ? kCauses[index] : "unknown";
 }
 
-std::vector<Missing> missing_of(const Failure& reason) {
-  std::vector<Missing> missing;
-  for (const MissingRank& m : reason.missing) {
-    missing.push_back({m.rank, m.host, name_of_cause(m.cause), m.doing, m.silent_for});
-  }
-  return missing;
+MissingRank::Cause cause_named(const std::string& name) {
+  const auto found = std::find(std::begin(kCauses), std::end(kCauses), name);
+  return static_cast<MissingRank::Cause>(found - std::begin(kCauses));
 }
 
 }  // namespace
 
+std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks) {
+  std::vector<Missing> missing;
+  for (const MissingRank& m : ranks) {
+    missing.push_back({m.rank, m.host, name_of_cause(m.cause), m.doing, m.silent_for, m.pid});
+  }
+  return missing;
+}
+
+std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing) {
+  std::vector<MissingRank> ranks;
+  for (const Missing& m : missing) {
+    ranks.push_back({m.rank, cause_named(m.cause), m.host, m.pid, m.silent_for, m.doing});
+  }
+  return ranks;
+}
+
 void throw_failure(const Failure& reason) {
   switch (reason.code) {
     case Code::timed_out:
-      throw TimedOut(reason.detail, missing_of(reason));
+      throw TimedOut(reason.detail, missing_of(reason.missing));
     case Code::not_found:
       throw NotFound(reason.detail);
     case Code::invalid_argument:
@@ -37,7 +50,9 @@ void throw_failure(const Failure& reason) {
     case Code::state_rolled_back:
       throw StateRolledBack(reason.detail);
     case Code::aborted:
-      throw Aborted(reason.detail, missing_of(reason));
+      throw Aborted(reason.detail, missing_of(reason.missing));
+    case Code::unavailable:
+      throw Unavailable(reason.detail, missing_of(reason.missing));
     case Code::stale_generation:
       throw StaleGeneration(reason.detail);
     case Code::outcome_unknown:
@@ -66,7 +81,6 @@ void throw_failure(const Failure& reason) {
     case Code::session_superseded:
     case Code::session_expired:
     case Code::not_owner:
-    case Code::unavailable:
     case Code::permission_denied:
     case Code::unsupported:
     case Code::closed:

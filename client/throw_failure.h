@@ -3,10 +3,16 @@
 #pragma once
 
 #include <utility>
+#include <vector>
 
+#include "client/errors.h"
 #include "protocol/ops.h"
 
 namespace c10dd::client {
+
+/// Between the ranks of a Failure and those that exceptions carry.
+std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks);
+std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing);
 
 /// Throws the type of client/errors.h that fits the code.
 [[noreturn]] void throw_failure(const Failure& reason);

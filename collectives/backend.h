@@ -31,7 +31,8 @@ class Backend {
   virtual ~Backend() = default;
 
   /// When any of these returns, the backend has let go of the tensors. Failures name the ranks that
-  /// are to blame where that can be known.
+  /// are to blame where that can be known, in the text and in Failure::missing. `unavailable`: a
+  /// peer was lost.
   virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const Ticket& ticket) = 0;
   virtual Result<void> broadcast(const Tensor& tensor, Rank root, const Ticket& ticket) = 0;
   virtual Result<void> all_gather(const Tensor& output, const Tensor& input,
@@ -74,7 +75,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
 /// What the shared object of a backend exports as `c10dd_backend_module`. The number changes with
 /// any type that crosses; a module and its loader must come from one build.
-inline constexpr std::uint32_t kBackendAbi = 1;
+inline constexpr std::uint32_t kBackendAbi = 2;
 
 struct BackendModule {
   std::uint32_t abi = kBackendAbi;

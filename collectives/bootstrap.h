@@ -20,6 +20,12 @@ struct World {
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
 };
 
+/// Where a member runs, as error texts say it.
+struct Place {
+  std::string host;  ///< empty: not known
+  std::uint64_t pid = 0;
+};
+
 /// Introduces the members of one group to each other. Implementations are bound to one World.
 class Bootstrap {
  public:
@@ -29,6 +35,9 @@ class Bootstrap {
   /// to rank i; part i of the answer is what rank i meant for the caller. Blocks until every rank
   /// has called. Throws TimedOut with the names of the missing.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
+
+  /// Where each rank runs, by rank; asked for once transpose() has returned. Empty: not known.
+  virtual std::vector<Place> places() const { return {}; }
 
   /// Name or address of this machine under which the other members reach it.
   virtual std::string local_address() const = 0;

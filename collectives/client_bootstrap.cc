@@ -4,15 +4,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <boost/describe/class.hpp>
+#include <optional>
 #include <utility>
 
 #include "client/client.h"
 #include "client/membership.h"
+#include "client/throw_failure.h"
+#include "collectives/abortable_group.h"
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
+#include "collectives/verdict.h"
+#include "protocol/fields.h"
 
 namespace c10dd {
 namespace {
+
+/// A part with where it comes from.
+struct Introduction {
+  Bytes part;
+  std::string host;
+  std::uint64_t pid = 0;
+};
+BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid))
 
 /// The own address on the way to `daemon` (host:port): loopback for a daemon on this machine, else
 /// that of the interface which leads there. Sends nothing.
@@ -49,12 +63,43 @@ std::string address_towards(const std::string& daemon) {
   return own;
 }
 
-class ClientBootstrap final : public Bootstrap {
+/// Each rank adds to its parts where it runs, so that a lost one can be named.
+class IntroducingBootstrap : public Bootstrap {
+ public:
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) final {
+    const std::uint64_t pid = static_cast<std::uint64_t>(getpid());
+    for (std::string& part : parts) {
+      part = wire::encode(Introduction{std::move(part), client().host(), pid});
+    }
+    std::vector<std::string> answer = exchange(std::move(parts), timeout);
+    places_.clear();
+    for (std::string& part : answer) {
+      Result<Introduction> one = wire::decode<Introduction>(part);
+      if (!one) client::throw_failure(one.error());
+      part = std::move(one->part);
+      places_.push_back({std::move(one->host), one->pid});
+    }
+    return answer;
+  }
+
+  std::vector<Place> places() const final { return places_; }
+  std::string local_address() const final { return address_towards(client().address()); }
+
+ private:
+  virtual const Client& client() const = 0;
+  virtual std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) = 0;
+
+  std::vector<Place> places_;
+};
+
+class ClientBootstrap final : public IntroducingBootstrap {
  public:
   ClientBootstrap(std::shared_ptr<Client> client, World world)
       : client_(std::move(client)), world_(std::move(world)) {}
 
-  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
+ private:
+  const Client& client() const override { return *client_; }
+  std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
     return client_->exchange("process_group/" + world_.name, std::move(parts),
                              {.rank = world_.rank,
                               .world_size = world_.size,
@@ -63,28 +108,23 @@ class ClientBootstrap final : public Bootstrap {
                               .timeout = timeout});
   }
 
-  std::string local_address() const override { return address_towards(client_->address()); }
-
- private:
   const std::shared_ptr<Client> client_;
   const World world_;
 };
 
 /// The exchange is bound to the generation: it fails at once when a member is lost.
-class MemberBootstrap final : public Bootstrap {
+class MemberBootstrap final : public IntroducingBootstrap {
  public:
   explicit MemberBootstrap(std::shared_ptr<Membership> membership)
       : membership_(std::move(membership)) {}
 
-  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
+ private:
+  const Client& client() const override { return *membership_->client(); }
+  std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
     return membership_->exchange("process_group/" + membership_->group(), std::move(parts),
                                  {.shape = ExchangeShape::transpose, .timeout = timeout});
   }
-  std::string local_address() const override {
-    return address_towards(membership_->client()->address());
-  }
 
- private:
   const std::shared_ptr<Membership> membership_;
 };
 
@@ -95,17 +135,34 @@ class AbortAtEnd final : public Hook {
   void after(const CollectiveCall&) noexcept override {}
 
   void watch(Membership& membership, std::uint64_t generation,
-             const std::shared_ptr<ProcessGroup>& group) {
+             const std::shared_ptr<collectives::AbortableGroup>& group) {
     subscription_ =
         membership.on_change([weak = std::weak_ptr(group), generation](const GroupState& state) {
           const auto watched = weak.lock();
-          if (watched && state.ended(generation)) watched->abort(state.reason);
+          if (watched && state.ended(generation)) watched->abort(collectives::verdict_of(state));
         });
   }
 
  private:
   std::shared_ptr<void> subscription_;
 };
+
+/// A member that dies while the group is opened is `aborted`, too, with the daemon's reason if that
+/// comes soon. Nothing: nobody was lost.
+std::optional<Failure> verdict_on(const Unavailable& lost, Membership& membership,
+                                  std::uint64_t generation) {
+  const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
+  if (const auto end =
+          collectives::await_end(membership, generation, collectives::kVerdictPatience)) {
+    Failure verdict = collectives::verdict_of(*end);
+    verdict.detail = opening + verdict.detail;
+    return verdict;
+  }
+  if (lost.missing().empty()) return std::nullopt;
+  Failure verdict = failure(Code::aborted, opening + lost.what() + ", not confirmed yet");
+  verdict.missing = client::ranks_of(lost.missing());
+  return verdict;
+}
 
 class ClientRecorder final : public CollectiveRecorder {
  public:
@@ -140,9 +197,17 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> mem
   options.hooks.push_back(measure_into(recorder, world.kind, options.backend, world.size));
   const auto guard = std::make_shared<AbortAtEnd>();
   options.hooks.push_back(guard);
-  auto group = open(std::make_shared<MemberBootstrap>(membership), world, std::move(options));
-  guard->watch(*membership, now.number, group);
-  return group;
+  try {
+    auto group = collectives::open_group(std::make_shared<MemberBootstrap>(membership), world,
+                                         std::move(options), collectives::kVerdictPatience);
+    guard->watch(*membership, now.number, group);
+    return group;
+  } catch (const Unavailable& lost) {
+    if (const auto verdict = verdict_on(lost, *membership, now.number)) {
+      client::throw_failure(*verdict);
+    }
+    throw;
+  }
 }
 
 }  // namespace c10dd

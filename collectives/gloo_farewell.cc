@@ -19,6 +19,8 @@ constexpr std::uint64_t kOpenSlot = std::uint64_t{0x7f} << 56;
 
 constexpr auto kPatience = std::chrono::milliseconds(50);
 
+constexpr std::size_t kLostNamed = 16;
+
 }  // namespace
 
 Farewells::Farewells(::gloo::transport::Context& context)
@@ -37,6 +39,33 @@ void Farewells::listen() {
   }
 }
 
+Farewells::Message Farewells::encode(const Failure& words) {
+  Message message{};
+  const std::size_t lost = std::min(words.missing.size(), kLostNamed);
+  message[0] = static_cast<char>(words.code);
+  message[1] = static_cast<char>(lost);
+  char* to = message.data() + 2;
+  for (std::size_t i = 0; i < lost; ++i, to += sizeof(Rank)) {
+    std::memcpy(to, &words.missing[i].rank, sizeof(Rank));
+  }
+  const std::size_t room = static_cast<std::size_t>(message.data() + message.size() - 1 - to);
+  std::memcpy(to, words.detail.data(), std::min(words.detail.size(), room));
+  return message;
+}
+
+Failure Farewells::decode(Message& message) {
+  message.back() = '\0';
+  const std::size_t lost =
+      std::min<std::size_t>(static_cast<unsigned char>(message[1]), kLostNamed);
+  const char* from = message.data() + 2;
+  Failure words = failure(static_cast<Code>(message[0]), from + lost * sizeof(Rank));
+  for (std::size_t i = 0; i < lost; ++i, from += sizeof(Rank)) {
+    MissingRank& one = words.missing.emplace_back();
+    std::memcpy(&one.rank, from, sizeof(Rank));
+  }
+  return words;
+}
+
 // The connection has ended: either the words are here, or the wait fails at once.
 std::optional<Failure> Farewells::last_words(Peer& peer) {
   try {
@@ -44,8 +73,7 @@ std::optional<Failure> Farewells::last_words(Peer& peer) {
   } catch (const std::exception&) {
     return std::nullopt;
   }
-  peer.message.back() = '\0';
-  return failure(static_cast<Code>(peer.message[0]), peer.message.data() + 1);
+  return decode(peer.message);
 }
 
 std::vector<Farewells::Ended> Farewells::ended() {
@@ -69,10 +97,7 @@ std::vector<Farewells::Ended> Farewells::ended() {
 }
 
 void Farewells::tell(const Failure& words) {
-  Message message{};
-  message[0] = static_cast<char>(words.code);
-  std::memcpy(message.data() + 1, words.detail.data(),
-              std::min(words.detail.size(), message.size() - 2));
+  Message message = encode(words);
   std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>> sending;
   for (int rank = 0; rank < context_.size; ++rank) {
     if (rank == context_.rank) continue;

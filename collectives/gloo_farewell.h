@@ -19,7 +19,8 @@ namespace c10dd::collectives {
 
 class Farewells {
  public:
-  /// `closed`: left in order. Everything else: gave the group up, and why.
+  /// `closed`: left in order. Everything else: gave the group up, and why; Failure::missing has the
+  /// ranks that it has lost.
   struct Ended {
     Rank rank = 0;
     std::optional<Failure> words;  ///< none: died
@@ -37,7 +38,8 @@ class Farewells {
   void tell(const Failure& words);
 
  private:
-  // One fixed size, so that a receive can be posted long before there is anything to receive.
+  // Code, number of lost ranks, these ranks, text. One fixed size, so that a receive can be posted
+  // long before there is anything to receive.
   using Message = std::array<char, 512>;
 
   struct Peer {
@@ -47,6 +49,8 @@ class Farewells {
     std::optional<Ended> ended;
   };
 
+  static Message encode(const Failure& words);
+  static Failure decode(Message& message);
   static std::optional<Failure> last_words(Peer& peer);
 
   ::gloo::transport::Context& context_;

@@ -162,17 +162,24 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
     for_each_of(clients, connect);
     for_each_of(servers, connect);
     if (absent.empty()) {
-      mesh.transport->watch();
+      mesh.transport->watch(setup.bootstrap->places());
       return mesh;
     }
   } catch (const std::exception& error) {
     return failure(Code::unavailable,
                    "gloo: cannot open process group \"" + setup.world.name + "\": " + error.what());
   }
-  return failure(Code::unavailable, "gloo: no connection with " + named(absent) + " of " +
-                                        std::to_string(size) + " within " +
-                                        human(setup.options.open_timeout) + ", the last at " + why +
-                                        "; look for a firewall or a rank that died");
+  std::vector<MissingRank> missing;
+  for (const Rank peer : absent) {
+    missing.push_back(missing_rank(peer, setup.bootstrap->places(),
+                                   MissingRank::Cause::disconnected, "no connection was made"));
+  }
+  Failure reason = failure(
+      Code::unavailable, "gloo: no connection with " + described(missing) + " of " +
+                             std::to_string(size) + " within " + human(setup.options.open_timeout) +
+                             ", the last at " + why + "; look for a firewall or a rank that died");
+  reason.missing = std::move(missing);
+  return reason;
 }
 
 }  // namespace c10dd::collectives

@@ -58,7 +58,8 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
   return std::make_unique<StoppableBuffer>(*this, inner_->createUnboundBuffer(data, bytes));
 }
 
-void Transport::watch() {
+void Transport::watch(std::vector<Place> places) {
+  places_ = std::move(places);
   farewells_.listen();
   guard_ = std::thread([this] { attend(); });
 }
@@ -179,34 +180,55 @@ std::vector<Rank> Transport::awaited_locked() const {
 void Transport::stop_late_locked() {
   std::string text = what_ + " timed out after " + human(ticket_.timeout);
   const std::vector<Rank> awaited = awaited_locked();
-  if (!awaited.empty()) text += " waiting for " + named(awaited);
+  Failure late = failure(Code::timed_out, "");
+  for (const Rank peer : awaited) {
+    late.missing.push_back(missing_rank(peer, places_, MissingRank::Cause::not_arrived));
+  }
+  if (!awaited.empty()) text += " waiting for " + described(late.missing);
   const Failure words =
       failure(Code::timed_out, "rank " + std::to_string(rank) + " gave up: " + text);
-  if (!awaited.empty()) text += "; look at what it does instead, or waits for";
-  stop_locked(failure(Code::timed_out, std::move(text)), words, Closing::at_destruction);
+  if (awaited.size() == 1) text += "; look at what it does instead, or waits for";
+  if (awaited.size() > 1) text += "; look at what they do instead, or wait for";
+  late.detail = std::move(text);
+  stop_locked(std::move(late), words, Closing::at_destruction);
+}
+
+MissingRank Transport::lost_peer(Rank peer, std::string how) const {
+  return missing_rank(peer, places_, MissingRank::Cause::disconnected, std::move(how));
 }
 
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
-  std::vector<Rank> dead;
-  const Failure* told = nullptr;
+  std::vector<MissingRank> dead;
+  const Farewells::Ended* told = nullptr;
   for (const Farewells::Ended& peer : ended) {
     if (!peer.words) {
-      dead.push_back(peer.rank);
-    } else if (told == nullptr || told->code == Code::closed) {
-      told = &*peer.words;  // who merely left explains less
+      dead.push_back(lost_peer(peer.rank, "connection lost"));
+    } else if (told == nullptr || told->words->code == Code::closed) {
+      told = &peer;  // who merely left explains less
     }
   }
-  if (told != nullptr && (told->code != Code::closed || dead.empty())) {
-    stop_locked(failure(told->code == Code::closed ? Code::unavailable : told->code,
-                        what_ + " failed: " + told->detail),
-                *told, Closing::now);
-    return;
+  if (told != nullptr && (told->words->code != Code::closed || dead.empty())) {
+    return stop_told_locked(*told);
   }
-  const std::string lost = dead.empty() ? message : "lost the connection to " + named(dead);
-  stop_locked(failure(Code::unavailable,
-                      what_ + " failed: " + lost + "; look at the end of the log over there"),
-              failure(Code::unavailable, "rank " + std::to_string(rank) + " gave up: " + lost),
-              Closing::now);
+  const std::string lost = dead.empty() ? message : "lost the connection to " + described(dead);
+  Failure reason =
+      failure(Code::unavailable, what_ + " failed: " + lost + "; look at the end of its log");
+  Failure words = failure(Code::unavailable, "rank " + std::to_string(rank) + " gave up: " + lost);
+  reason.missing = words.missing = std::move(dead);
+  stop_locked(std::move(reason), std::move(words), Closing::now);
+}
+
+/// A peer has said why it gave the group up, or that it left.
+void Transport::stop_told_locked(const Farewells::Ended& peer) {
+  const Failure& words = *peer.words;
+  const bool left = words.code == Code::closed;
+  Failure reason =
+      failure(left ? Code::unavailable : words.code, what_ + " failed: " + words.detail);
+  for (const MissingRank& lost : words.missing) {
+    reason.missing.push_back(lost_peer(lost.rank, "connection lost"));
+  }
+  if (left) reason.missing.push_back(lost_peer(peer.rank, "it closed its process group"));
+  stop_locked(std::move(reason), words, Closing::now);
 }
 
 // On the guard, while a collective may still be on its way out: the pairs themselves stay.

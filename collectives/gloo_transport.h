@@ -44,8 +44,8 @@ class Transport final : public ::gloo::transport::Context {
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t bytes) override;
 
-  /// After all pairs are connected: begins to watch the peers.
-  void watch();
+  /// After all pairs are connected: begins to watch the peers. `places` is where they run.
+  void watch(std::vector<Place> places);
 
   /// Around each collective, from one thread. `what` names it in messages.
   Result<void> begin(const Ticket& ticket, std::string what);
@@ -69,13 +69,16 @@ class Transport final : public ::gloo::transport::Context {
   void attend();  // the guard thread
   void guard_collective(std::unique_lock<std::mutex>& lock);
   std::vector<Rank> awaited_locked() const;
+  MissingRank lost_peer(Rank rank, std::string how) const;
   void stop_locked(Failure reason, Failure words, Closing closing);
   void stop_late_locked();
   void stop_lost_locked(const Ended& ended, const std::string& message);
+  void stop_told_locked(const Farewells::Ended& peer);
   void leave();
 
   const std::shared_ptr<::gloo::transport::Context> inner_;
   Farewells farewells_;
+  std::vector<Place> places_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "client/throw_failure.h"
+#include "collectives/abortable_group.h"
 #include "collectives/backend.h"
 #include "collectives/call.h"
+#include "collectives/wording.h"
 
 namespace c10dd {
 
@@ -24,10 +26,14 @@ namespace {
 
 using Clock = CollectiveCall::Clock;
 
-class Group final : public ProcessGroup {
+class Group final : public collectives::AbortableGroup {
  public:
-  Group(World world, GroupOptions options, std::unique_ptr<Backend> backend)
-      : world_(std::move(world)), options_(std::move(options)), backend_(std::move(backend)) {
+  Group(World world, GroupOptions options, std::unique_ptr<Backend> backend,
+        Duration verdict_patience)
+      : world_(std::move(world)),
+        options_(std::move(options)),
+        verdict_patience_(verdict_patience),
+        backend_(std::move(backend)) {
     worker_ = std::thread([this] { work(); });
   }
 
@@ -84,14 +90,19 @@ class Group final : public ProcessGroup {
   const World& world() const override { return world_; }
   std::string_view backend() const override { return options_.backend; }
 
-  void abort(const std::string& reason) override {
+  void abort(const std::string& reason) override { abort(failure(Code::aborted, reason)); }
+
+  void abort(Failure reason) override {
+    const std::string words = reason.detail;
     {
       const std::lock_guard lock(mutex_);
       if (dead_) return;
-      dead_ = failure(Code::aborted, "process group \"" + world_.name + "\" aborted: " + reason);
+      dead_ = std::move(reason);
+      dead_->detail = "process group \"" + world_.name + "\" aborted: " + words;
     }
+    died_.notify_all();
     // Outside the lock: a backend may take its time, and issuing must not wait for it.
-    backend_->abort(reason);
+    backend_->abort(words);
   }
 
   void shutdown() override { close(); }
@@ -169,15 +180,33 @@ class Group final : public ProcessGroup {
     Result<void> result = execute(call);
     call.info.finished = Clock::now();
     Failure why = failure(Code::ok, "");
-    if (!result) {
-      why = result.error();
-      const std::lock_guard lock(mutex_);
-      if (!dead_) dead_ = why;
-      why = *dead_;
-    }
+    if (!result) why = die(call.info, result.error());
     call.info.outcome = why.code;
     for (const auto& hook : options_.hooks) hook->after(call.info);
     call.end(result ? Work::Status::done : Work::Status::failed, why);
+  }
+
+  /// Why the group is dead, now that a collective has failed.
+  Failure die(const CollectiveCall& call, Failure seen) {
+    std::unique_lock lock(mutex_);
+    const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
+    if (lost && verdict_patience_ > Duration{0} &&
+        !died_.wait_for(lock, verdict_patience_, [this] { return dead_.has_value(); })) {
+      seen = unconfirmed(call, std::move(seen));
+    }
+    if (!dead_) dead_ = std::move(seen);
+    return *dead_;
+  }
+
+  static Failure unconfirmed(const CollectiveCall& call, Failure seen) {
+    seen.code = Code::aborted;
+    if (!seen.missing.empty()) {
+      seen.detail = std::string(name_of(call.collective)) + " " + std::to_string(call.sequence) +
+                    " failed: " + collectives::described(seen.missing) + ": " +
+                    seen.missing.front().doing;
+    }
+    seen.detail += ", not confirmed yet";
+    return seen;
   }
 
   Result<void> execute(Call& call) {
@@ -210,10 +239,12 @@ class Group final : public ProcessGroup {
 
   const World world_;
   const GroupOptions options_;
+  const Duration verdict_patience_;
   const std::unique_ptr<Backend> backend_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::condition_variable died_;  ///< dead_ was set from outside
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::optional<Failure> dead_;  ///< set once: why no further collective can run
@@ -228,6 +259,12 @@ class Group final : public ProcessGroup {
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {
+  return collectives::open_group(std::move(bootstrap), std::move(world), std::move(options));
+}
+
+std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
+    std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options,
+    Duration verdict_patience) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument, "process group \"" + world.name + "\": rank " +
                                                       std::to_string(world.rank) +
@@ -246,7 +283,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> boot
   auto backend = collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
-  return std::make_shared<Group>(std::move(world), std::move(options), std::move(*backend));
+  return std::make_shared<Group>(std::move(world), std::move(options), std::move(*backend),
+                                 verdict_patience);
 }
 
 }  // namespace c10dd

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How messages of the collectives name ranks: `rank 3`, `ranks [17,512-519]`.
+// How messages of the collectives name ranks: `rank 3`, `ranks [17,512-519]`, `rank 3 on host-b
+// (pid 7857)`.
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "collectives/bootstrap.h"
+#include "protocol/error.h"
 #include "protocol/wording.h"
 
 namespace c10dd::collectives {
@@ -19,6 +23,29 @@ inline std::string folded(std::vector<Rank> ranks) {
 /// "rank 3" or "ranks [3,5-7]".
 inline std::string named(const std::vector<Rank>& ranks) {
   return ranks.size() == 1 ? "rank " + std::to_string(ranks.front()) : "ranks " + folded(ranks);
+}
+
+/// The rank with its place, if that is known.
+inline MissingRank missing_rank(Rank rank, const std::vector<Place>& places,
+                                MissingRank::Cause cause, std::string doing = {}) {
+  const Place place = rank < places.size() ? places[rank] : Place{};
+  return {rank, cause, place.host, place.pid, Duration{0}, std::move(doing)};
+}
+
+/// As named(), with hosts and pids of the first few.
+inline std::string described(const std::vector<MissingRank>& missing) {
+  constexpr std::size_t kPlaces = 4;
+  std::vector<Rank> ranks;
+  std::string places;
+  for (const MissingRank& one : missing) {
+    ranks.push_back(one.rank);
+    if (one.host.empty() || ranks.size() > kPlaces) continue;
+    places += (places.empty() ? "" : ", ") + ("rank " + std::to_string(one.rank)) + " on " +
+              one.host + " (pid " + std::to_string(one.pid) + ")";
+  }
+  if (places.empty()) return named(ranks);
+  if (ranks.size() == 1) return places;
+  return named(ranks) + " (" + places + (ranks.size() > kPlaces ? ", ..." : "") + ")";
 }
 
 }  // namespace c10dd::collectives

@@ -2,9 +2,8 @@
 #include "ddp/elastic.h"
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
-#include <optional>
+
+#include "collectives/verdict.h"
 
 namespace c10dd::ddp {
 namespace {
@@ -12,19 +11,6 @@ namespace {
 /// A collective fails as soon as a peer's connection breaks, which is before the daemon can say
 /// who was lost. So long is waited for the reason.
 constexpr std::chrono::seconds kReasonPatience{5};
-
-bool ended_within(Membership& membership, std::uint64_t generation, Duration patience) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool ended = false;
-  const auto subscription = membership.on_change([&](const GroupState& state) {
-    const std::lock_guard lock(mutex);
-    ended = ended || state.ended(generation);
-    changed.notify_all();
-  });
-  std::unique_lock lock(mutex);
-  return changed.wait_for(lock, patience, [&] { return ended; });
-}
 
 void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
   const std::uint32_t source = state_source(members);
@@ -72,8 +58,9 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
       }
       regroup = true;
     } catch (const std::exception& error) {
-      const bool ended = ended_within(*membership, generation.number,
-                                      is_end(error) ? kReasonPatience : std::chrono::seconds(0));
+      const Duration patience = is_end(error) ? kReasonPatience : std::chrono::seconds(0);
+      const bool ended =
+          collectives::await_end(*membership, generation.number, patience).has_value();
       fruitless = state.step > before ? 0 : fruitless + 1;
       if ((!ended && !is_end(error)) || fruitless >= options.fruitless_max) {
         membership->fail(error.what());

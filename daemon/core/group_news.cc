@@ -205,6 +205,12 @@ Failure Group::shortage() const {
       result.detail += "; " + sentence(result.missing.back());
     }
   }
+  if (!result.missing.empty() || facts_.phase == GroupPhase::formed) return result;
+  // Nobody has a rank yet: so many more would make the smallest generation.
+  for (std::size_t rank = usable();
+       rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
+    result.missing.push_back(unknown(static_cast<Rank>(rank)));
+  }
   return result;
 }
 

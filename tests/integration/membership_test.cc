@@ -396,9 +396,19 @@ TEST_F(MembershipTest, BadOptionsAreRefused) {
   RendezvousOptions options = size(1, 1);
   options.labels["k"] = std::string(5000, 'x');
   EXPECT_THROW(client->rendezvous(options), Error);
-  options = size(2, 2);
+}
+
+TEST_F(MembershipTest, ARendezvousThatTimedOutSaysHowManyAreMissing) {
+  RendezvousOptions options = size(3, 4);
   options.timeout = 200ms;
-  EXPECT_THROW(client->rendezvous(options), TimedOut);
+  try {
+    connect()->rendezvous(options);
+    FAIL() << "there are no others";
+  } catch (const TimedOut& error) {
+    ASSERT_EQ(error.missing().size(), 2u) << error.what();
+    EXPECT_EQ(error.missing()[0].rank, 1u);
+    EXPECT_EQ(error.missing()[1].cause, "never_connected");
+  }
 }
 
 }  // namespace

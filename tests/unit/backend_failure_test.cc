@@ -154,7 +154,14 @@ TEST_P(BackendFailure, TimeOutNamesTheRankThatIsMissing) {
   std::vector<float> values(100);
   const auto begin = Clock::now();
   const WorkPtr work = groups[0]->all_reduce(tensor_of(values), ReduceOp::sum, 120ms);
-  EXPECT_THROW(work->wait(), TimedOut);
+  try {
+    work->wait();
+    ADD_FAILURE() << "rank 1 has not come";
+  } catch (const TimedOut& error) {
+    ASSERT_EQ(error.missing().size(), 1u) << error.what();
+    EXPECT_EQ(error.missing()[0].rank, 1u);
+    EXPECT_EQ(error.missing()[0].cause, "not_arrived");
+  }
   EXPECT_GE(Clock::now() - begin, 120ms);
   EXPECT_TRUE(contains(work->error(), "all_reduce 0")) << work->error();
   EXPECT_TRUE(contains(work->error(), "0.12 s")) << work->error();

@@ -85,6 +85,11 @@ class LineBootstrap final : public Bootstrap {
     return parts;
   }
   std::string local_address() const override { return "127.0.0.1"; }
+  std::vector<Place> places() const override {
+    std::vector<Place> all;
+    for (Rank rank = 0; rank < kSize; ++rank) all.push_back({"host-" + std::to_string(rank), 7});
+    return all;
+  }
 
  private:
   Line line_;
@@ -99,10 +104,11 @@ void live(Rank rank, Line line, std::size_t count) {
     const WorkPtr work = group->all_reduce(tensor_of(values));
     try {
       work->wait();
-    } catch (const std::exception& error) {
+    } catch (const Unavailable& error) {
       line.send("failed");
       line.send(std::to_string(Clock::now().time_since_epoch() / 1us));
       line.send(error.what());
+      line.send(error.missing().empty() ? "" : error.missing()[0].host);
       return;  // keeps the group until the end, as a trainer that writes its log would
     }
     line.send("ok");
@@ -157,7 +163,9 @@ long kill_one_of_four(std::size_t count, int after) {
     const std::string text = line.receive();
     EXPECT_LT(took, kPatienceUs) << "microseconds, rank " << rank << ", " << text;
     last = std::max(last, took);
-    EXPECT_NE(text.find("lost the connection to rank 2"), std::string::npos) << text;
+    EXPECT_NE(text.find("lost the connection to rank 2 on host-2 (pid 7)"), std::string::npos)
+        << text;
+    EXPECT_EQ(line.receive(), "host-2") << text;
   }
   for (const Child& child : children) waitpid(child.pid, nullptr, 0);
   return last;

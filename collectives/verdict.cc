@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/verdict.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+#include "client/throw_failure.h"
+
+namespace c10dd::collectives {
+
+std::optional<GroupState> await_end(Membership& membership, std::uint64_t generation,
+                                    Duration patience) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<GroupState> end;
+  const auto subscription = membership.on_change([&](const GroupState& state) {
+    const std::lock_guard lock(mutex);
+    if (!end && state.ended(generation)) end = state;
+    changed.notify_all();
+  });
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, patience, [&] { return end.has_value(); });
+  return end;
+}
+
+Failure verdict_of(const GroupState& state) {
+  Failure verdict = failure(Code::aborted, state.reason);
+  for (const MissingRank& one : client::ranks_of(state.missing)) {
+    if (std::ranges::count(state.lost, one.rank) > 0) verdict.missing.push_back(one);
+  }
+  return verdict;
+}
+
+}  // namespace c10dd::collectives
