@@ -10,6 +10,7 @@
 #include "client/connection.h"
 #include "client/daemon_membership.h"
 #include "client/daemon_store.h"
+#include "client/fork_guard.h"
 #include "client/meeting.h"
 #include "client/recorder.h"
 #include "client/throw_failure.h"
@@ -73,6 +74,8 @@ class Client::Impl {
         meetings(connection),
         store(client::make_daemon_store(connection, limit)) {}
 
+  void require_home() const { home.require("client", "connect again"); }
+
   /// The last report and goodbye, as far as they get within a short time.
   void close() {
     std::vector<Request> last_calls;
@@ -85,7 +88,7 @@ class Client::Impl {
   const std::string address;
   const std::string host;
   const Duration limit;
-  const std::uint64_t owner = client::fork_count();
+  const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
   std::shared_ptr<client::Connection> connection;
   client::MeetingPoint meetings;
@@ -116,36 +119,40 @@ std::shared_ptr<Client> Client::from_environment() {
 }
 
 Client::~Client() {
-  if (impl_->owner != client::fork_count()) return;  // the session belongs to another process
+  if (impl_->home.forked()) return;  // the session belongs to another process
   impl_->close();
 }
 
 std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 
 std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
+  impl_->require_home();
   return client::join_group(shared_from_this(), impl_->connection, options);
 }
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {
+  impl_->require_home();
   impl_->meetings.barrier(name, options);
 }
 
 std::vector<std::string> Client::exchange(const std::string& name, std::vector<std::string> parts,
                                           const ExchangeOptions& options) {
+  impl_->require_home();
   return impl_->meetings.exchange(name, std::move(parts), options);
 }
 
 void Client::record(const CollectiveSample& sample) {
-  if (impl_->owner != client::fork_count()) return;  // its lock may be held for ever here
+  if (impl_->home.forked()) return;
   impl_->recorder->record(sample);
 }
 
 std::vector<CollectiveCount> Client::recorded() const {
-  if (impl_->owner != client::fork_count()) return {};
+  impl_->require_home();
   return impl_->recorder->counts();
 }
 
 void Client::flush_report() {
+  impl_->require_home();
   expect<Done>(impl_->connection->call(impl_->recorder->report(), impl_->limit));
 }
 
@@ -154,6 +161,7 @@ const std::string& Client::host() const { return impl_->host; }
 const std::string& Client::address() const { return impl_->address; }
 
 ClientStats Client::stats() const {
+  impl_->require_home();
   const client::CoreStats core = impl_->connection->stats();
   return {core.connects, core.reissued, core.calls, core.failures, core.away, core.sessions_lost};
 }

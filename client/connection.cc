@@ -4,12 +4,10 @@
 #include "client/connection.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
 #include <ctime>
@@ -17,6 +15,7 @@
 #include <mutex>
 #include <thread>
 
+#include "client/fork_guard.h"
 #include "client/socket.h"
 #include "protocol/wording.h"
 
@@ -34,20 +33,9 @@ TimePoint boot_time() {
   return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
 }
 
-std::atomic<std::uint64_t> forks{0};
-
-std::uint64_t watch_forks() {
-  static const int registered =
-      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
-  C10DD_ASSERT(registered == 0);
-  return forks.load(std::memory_order_relaxed);
-}
-
 Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
 
 }  // namespace
-
-std::uint64_t fork_count() { return forks.load(std::memory_order_relaxed); }
 
 struct Connection::State {
   /// A caller that waits; lives on its stack.
@@ -60,14 +48,12 @@ struct Connection::State {
   State(CoreOptions options, Periodic periodic)
       : core(std::move(options), boot_time()),
         each_second(std::move(periodic)),
-        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        owner(watch_forks()),
-        owner_pid(getpid()) {
+        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     C10DD_ASSERT(static_cast<bool>(wake_fd));
   }
 
-  bool forked() const { return fork_count() != owner; }
-  Failure forked_failure() const;
+  bool forked() const { return home.forked(); }
+  void require_home() const { home.require("client", "connect again"); }
   void wake();
   void drain_wake();
   void settle();
@@ -93,15 +79,9 @@ struct Connection::State {
   std::optional<std::uint64_t> posted;  // the periodic request that has no answer yet
   std::uint64_t posted_in = 0;          // which session it went to
   Bytes buffer = Bytes(kReadBytes, '\0');
-  const std::uint64_t owner;
-  const pid_t owner_pid;
+  const HomeProcess home;
   std::thread thread;
 };
-
-Failure Connection::State::forked_failure() const {
-  return failure(Code::closed, "this client belongs to process " + std::to_string(owner_pid) +
-                                   ", from which this one was forked; connect again after fork");
-}
 
 void Connection::State::wake() {
   const std::uint64_t one = 1;
@@ -279,7 +259,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
 }
 
 Result<void> Connection::wait_open(Duration patience) {
-  if (state_->forked()) return state_->forked_failure();
+  state_->require_home();
   State& s = *state_;
   State::Lock lock(s.mutex);
   const auto settled = [&] { return s.core.open() || s.core.over(); };
@@ -292,7 +272,7 @@ Result<void> Connection::wait_open(Duration patience) {
 }
 
 Answer Connection::call(Request request, Duration limit, Recall* recall) {
-  if (state_->forked()) return state_->forked_failure();
+  state_->require_home();
   State::Lock lock(state_->mutex);
   if (state_->closing) return closed_failure();
   if (recall == nullptr) return state_->call(lock, std::move(request), limit);

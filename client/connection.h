@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shell around client/core: one thread, one socket, real time. Callers write their own
 // requests when the socket has room and wait for their answer; the thread reads, reconnects and
-// keeps deadlines. Thread-safe. In a process forked from its owner it answers closed.
+// keeps deadlines. Thread-safe. In a process forked from its owner its calls throw Forked.
 #pragma once
 
 #include <functional>
@@ -64,8 +64,5 @@ class Connection {
 
   std::unique_ptr<State> state_;
 };
-
-/// How often this process was forked from another since it loaded the library. Only compared.
-std::uint64_t fork_count();
 
 }  // namespace c10dd::client

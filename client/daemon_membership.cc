@@ -8,6 +8,7 @@
 #include <mutex>
 #include <thread>
 
+#include "client/fork_guard.h"
 #include "client/meeting.h"
 #include "client/throw_failure.h"
 #include "protocol/fields.h"
@@ -84,35 +85,30 @@ class DaemonMembership final : public Membership,
     connection_->beat_every(ttl / kBeatsOfTtl);
     next(options.step);
     try {
-      threads_->follower = std::thread([this] { follow(); });
-      threads_->watchdog = std::thread([this] { watch_over(); });
+      follower_ = std::thread([this] { follow(); });
+      watchdog_ = std::thread([this] { watch_over(); });
     } catch (...) {
       shut();
       throw;
     }
   }
 
-  ~DaemonMembership() override {
-    if (forked()) {
-      static_cast<void>(threads_.release());
-    } else {
-      shut();
-    }
-  }
+  ~DaemonMembership() override { shut(); }
 
   Generation generation() const override {
+    require_home();
     const std::lock_guard lock(mutex_);
     return now_;
   }
 
   bool on_own_thread() const {
     const std::thread::id self = std::this_thread::get_id();
-    return !forked() &&
-           (self == threads_->follower.get_id() || self == threads_->watchdog.get_id());
+    return self == follower_.get_id() || self == watchdog_.get_id();
   }
 
   std::vector<Member> members() override;
   GroupState state() const override {
+    require_home();
     const std::lock_guard lock(mutex_);
     return state_;
   }
@@ -163,15 +159,7 @@ class DaemonMembership final : public Membership,
   };
   using Listener = std::function<void(const GroupState&)>;
 
-  /// They are of one process: in one that was forked from it they can be neither joined nor
-  /// destroyed.
-  struct Threads {
-    std::condition_variable stopped;
-    std::thread follower;
-    std::thread watchdog;
-  };
-
-  bool forked() const { return owner_ != fork_count(); }
+  void require_home() const { home_.require("membership", "connect and join again"); }
   void shut();
   Place place_among(const std::vector<std::uint32_t>& participants, const std::string& what) const;
   Leave leaving(Leave::Kind kind, const std::string& detail) const {
@@ -187,7 +175,7 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Connection> connection_;
   MeetingPoint meetings_;
   Join join_;  ///< its round and step belong to next()
-  const std::uint64_t owner_ = fork_count();
+  const HomeProcess home_;
 
   std::mutex joining_;            // one next() at a time
   std::recursive_mutex telling_;  // listeners are told one state after the other
@@ -201,7 +189,9 @@ class DaemonMembership final : public Membership,
   bool left_ = false;
   bool stop_ = false;
   Recall following_;
-  std::unique_ptr<Threads> threads_ = std::make_unique<Threads>();
+  std::condition_variable stopped_;
+  std::thread follower_;
+  std::thread watchdog_;
 };
 
 /// Ends the threads, and the membership if it has not ended.
@@ -210,9 +200,9 @@ void DaemonMembership::shut() {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
-  threads_->stopped.notify_all();
+  stopped_.notify_all();
   connection_->recall(following_, failure(Code::closed, "the membership has ended"));
-  for (std::thread* thread : {&threads_->follower, &threads_->watchdog}) {
+  for (std::thread* thread : {&follower_, &watchdog_}) {
     if (thread->joinable()) thread->join();
   }
   if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kFarewell));
@@ -221,6 +211,7 @@ void DaemonMembership::shut() {
 // ---- joining and leaving -----------------------------------------------------------------------
 
 Generation DaemonMembership::next(std::uint64_t step) {
+  require_home();
   const std::lock_guard one(joining_);
   join_.step = step;
   {
@@ -251,6 +242,7 @@ Generation DaemonMembership::next(std::uint64_t step) {
 }
 
 void DaemonMembership::end(Leave::Kind kind, const std::string& detail) {
+  require_home();
   bool before = false;
   {
     const std::lock_guard lock(mutex_);
@@ -278,6 +270,7 @@ DaemonMembership::Place DaemonMembership::place_among(
 }
 
 std::vector<Member> DaemonMembership::members() {
+  require_home();
   const Generation now = generation();
   {
     const std::lock_guard lock(mutex_);
@@ -307,6 +300,7 @@ std::vector<Member> DaemonMembership::members() {
 // ---- news --------------------------------------------------------------------------------------
 
 std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
+  require_home();
   auto kept = std::make_shared<Listener>(std::move(listener));
   const std::lock_guard one(telling_);
   GroupState state;
@@ -319,7 +313,7 @@ std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
   // Whoever lets go waits until the listener has returned.
   return {kept.get(), [kept, weak = weak_from_this()](void*) mutable {
             const auto self = weak.lock();
-            if (!self || self->forked()) return;
+            if (!self || self->home_.forked()) return;
             const std::lock_guard last(self->telling_);
             kept.reset();
           }};
@@ -360,7 +354,7 @@ void DaemonMembership::follow() {
     const Answer answer = connection_->call(follow, kFollow, &following_);
     if (answer) take(std::get<GroupNews>(*answer));
     lock.lock();
-    if (!answer) threads_->stopped.wait_for(lock, kRetry, [this] { return stop_; });
+    if (!answer) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }
 
@@ -374,7 +368,7 @@ void DaemonMembership::watch_over() {
     const Duration fence_after = connection_->beat_limit() * (kBeatsOfTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
-      threads_->stopped.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });
+      stopped_.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });
       continue;
     }
     state_.fenced = true;
@@ -392,7 +386,8 @@ std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options) {
   // A listener may hold the last reference, on a thread that the destructor would join.
-  const auto end = [](DaemonMembership* membership) {
+  const auto end = [home = HomeProcess()](DaemonMembership* membership) {
+    if (home.forked()) return;
     if (!membership->on_own_thread()) {
       delete membership;
     } else {

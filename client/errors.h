@@ -127,6 +127,13 @@ class Aborted : public Error {
   std::vector<Missing> missing_;
 };
 
+/// The object belongs to the process from which this one was forked: connect, join or open again
+/// here. What the parent has is not touched.
+class Forked : public Error {
+ public:
+  explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
+};
+
 /// The group has a newer generation than the one that the operation was bound to: join it, as after
 /// every Aborted of a membership.
 class StaleGeneration : public Aborted {

@@ -6,18 +6,24 @@
 #include "collectives/wording.h"
 
 namespace c10dd::collectives {
+
+void Call::require_home() const { home_.require("work", "open another process group"); }
+
 Work::Status Call::status() const {
+  require_home();
   const std::lock_guard lock(mutex_);
   return status_;
 }
 
 void Call::wait() {
+  require_home();
   std::unique_lock lock(mutex_);
   ended_.wait(lock, [&] { return status_ != Status::pending; });
   throw_unless_done();
 }
 
 void Call::wait(Duration limit) {
+  require_home();
   std::unique_lock lock(mutex_);
   if (!ended_.wait_for(lock, limit, [&] { return status_ != Status::pending; })) {
     throw TimedOut("waited " + human(limit) + " for " + std::string(name_of(info.collective)) +
@@ -29,16 +35,19 @@ void Call::wait(Duration limit) {
 }
 
 Code Call::code() const {
+  require_home();
   const std::lock_guard lock(mutex_);
   return failure_.code;
 }
 
 std::string Call::error() const {
+  require_home();
   const std::lock_guard lock(mutex_);
   return failure_.detail;
 }
 
 Duration Call::duration() const {
+  require_home();
   const std::lock_guard lock(mutex_);
   if (status_ == Status::pending || status_ == Status::abandoned) return Duration{0};
   return info.finished - info.started;

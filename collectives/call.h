@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "client/fork_guard.h"
 #include "collectives/hooks.h"
 #include "collectives/tensor.h"
 #include "collectives/work.h"
@@ -16,6 +17,9 @@ namespace c10dd::collectives {
 
 class Call final : public Work {
  public:
+  /// To be kept by client::owned_by_this_process.
+  explicit Call(client::HomeProcess home) : home_(home) {}
+
   CollectiveCall info;  ///< written by the issuer before the queue, then by the worker only
   Tensor output;        ///< the only tensor of in-place collectives
   Tensor input;         ///< of all_gather
@@ -34,7 +38,9 @@ class Call final : public Work {
 
  private:
   void throw_unless_done() const;
+  void require_home() const;
 
+  const client::HomeProcess home_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   Status status_ = Status::pending;

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/fork_guard.h"
 #include "client/throw_failure.h"
 #include "collectives/abortable_group.h"
 #include "collectives/backend.h"
@@ -93,6 +94,7 @@ class Group final : public collectives::AbortableGroup {
   void abort(const std::string& reason) override { abort(failure(Code::aborted, reason)); }
 
   void abort(Failure reason) override {
+    require_home();
     const std::string words = reason.detail;
     {
       const std::lock_guard lock(mutex_);
@@ -105,9 +107,14 @@ class Group final : public collectives::AbortableGroup {
     backend_->abort(words);
   }
 
-  void shutdown() override { close(); }
+  void shutdown() override {
+    require_home();
+    close();
+  }
 
  private:
+  void require_home() const { home_.require("process group", "open another one"); }
+
   [[noreturn]] static void refuse(std::string text) {
     throw_failure(failure(Code::invalid_argument, std::move(text)));
   }
@@ -123,7 +130,8 @@ class Group final : public collectives::AbortableGroup {
 
   std::shared_ptr<Call> prepare(Collective collective, const Tensor& tensor,
                                 std::optional<Duration> timeout) const {
-    auto call = std::make_shared<Call>();
+    require_home();
+    auto call = client::owned_by_this_process(new Call(home_));
     call->info.collective = collective;
     call->info.dtype = tensor.dtype;
     call->info.count = tensor.count;
@@ -237,6 +245,7 @@ class Group final : public collectives::AbortableGroup {
     if (worker_.joinable()) worker_.join();
   }
 
+  const client::HomeProcess home_;
   const World world_;
   const GroupOptions options_;
   const Duration verdict_patience_;
@@ -283,8 +292,8 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
   auto backend = collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
-  return std::make_shared<Group>(std::move(world), std::move(options), std::move(*backend),
-                                 verdict_patience);
+  return client::owned_by_this_process(
+      new Group(std::move(world), std::move(options), std::move(*backend), verdict_patience));
 }
 
 }  // namespace c10dd

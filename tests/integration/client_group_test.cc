@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Process groups through the real daemon: of the launcher's ranks, and in forked processes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <future>
+#include <thread>
+#include <vector>
+
+#include "client/client.h"
+#include "client/membership.h"
+#include "collectives/process_group.h"
+#include "tests/integration/daemon_process.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+class ClientGroup : public testing::Test {
+ protected:
+  void SetUp() override { daemon_.start(); }
+
+  std::shared_ptr<Client> launched(std::int64_t rank, std::int64_t world_size) {
+    ClientOptions options;
+    options.rank = rank;
+    options.world_size = world_size;
+    return Client::connect("c10dd://" + daemon_.address() + "/job", options);
+  }
+
+  test::DaemonProcess daemon_{"memory:"};
+};
+
+#if C10DD_WITH_GLOO
+
+template <class F>
+bool says_forked(F call) {
+  try {
+    call();
+  } catch (const Forked&) {
+    return true;
+  }
+  return false;
+}
+
+/// All that a rank has; used by other threads until `stop`, so that locks are held at any moment.
+struct Possessions {
+  std::shared_ptr<Client> client;
+  std::shared_ptr<Membership> membership;
+  std::shared_ptr<ProcessGroup> group;
+  std::vector<float> values = std::vector<float>(1000);
+  WorkPtr pending;
+};
+
+/// What the child sees; the number of its first wrong answer, or 0.
+int use_in_child(Possessions& own) {
+  int number = 0;
+  const auto wrong = [&](auto call) { return ++number, !says_forked(call); };
+  if (wrong([&] { own.group->all_reduce(tensor_of(own.values)); })) return number;
+  if (wrong([&] { own.group->abort("over"); })) return number;
+  if (wrong([&] { own.group->shutdown(); })) return number;
+  if (wrong([&] { own.pending->wait(); })) return number;
+  if (wrong([&] { own.pending->wait(1s); })) return number;
+  if (wrong([&] { own.pending->status(); })) return number;
+  if (wrong([&] { own.membership->state(); })) return number;
+  if (wrong([&] { own.membership->barrier("b"); })) return number;
+  if (wrong([&] { own.membership->next(); })) return number;
+  if (wrong([&] { own.membership->finish(); })) return number;
+  if (wrong([&] { own.client->barrier("b"); })) return number;
+  if (wrong([&] { own.client->store()->set("k", "v"); })) return number;
+  own = {};  // every destructor
+  return 0;
+}
+
+/// The child's exit code; -1 when it was still there after 20 s.
+int exit_code_of(pid_t child) {
+  const auto end = Clock::now() + 20s;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (Clock::now() > end) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST_F(ClientGroup, AForkedChildLeavesAllAloneAndTheParentGoesOn) {
+  RendezvousOptions options;
+  options.min = options.max = 2;
+  options.ttl = 30s;
+  std::vector<Possessions> ranks(2);
+  const auto open = [&](std::size_t rank) {
+    ranks[rank].client = launched(static_cast<std::int64_t>(rank), 2);
+    ranks[rank].membership = ranks[rank].client->rendezvous(options);
+    ranks[rank].group = ProcessGroup::open(ranks[rank].membership);
+  };
+  auto other = std::async(std::launch::async, open, 1);
+  open(0);
+  other.get();
+  ranks[0].pending = ranks[0].group->all_reduce(tensor_of(ranks[0].values));
+  std::atomic<bool> stop = false;
+  std::thread busy([&] {
+    while (!stop) {
+      static_cast<void>(ranks[0].membership->state());
+      static_cast<void>(ranks[0].pending->status());
+      static_cast<void>(ranks[0].client->stats());
+    }
+  });
+  for (int round = 0; round < 10; ++round) {
+    const pid_t child = fork();
+    // To return from main runs the destructors of what is static, too.
+    if (child == 0) std::exit(use_in_child(ranks[0]));
+    EXPECT_EQ(exit_code_of(child), 0) << "round " << round;
+  }
+  stop = true;
+  busy.join();
+  ranks[1].group->all_reduce(tensor_of(ranks[1].values))->wait();
+  EXPECT_NO_THROW(ranks[0].pending->wait());
+  EXPECT_FALSE(ranks[0].membership->state().ended(1));
+}
+
+#endif  // C10DD_WITH_GLOO
+
+}  // namespace
+}  // namespace c10dd
