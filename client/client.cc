@@ -8,6 +8,7 @@
 #include <random>
 
 #include "client/connection.h"
+#include "client/core/seat.h"
 #include "client/daemon_membership.h"
 #include "client/daemon_store.h"
 #include "client/fork_guard.h"
@@ -36,7 +37,7 @@ std::string host_name() {
   return name;
 }
 
-client::CoreOptions core_options(const client::Url& url, ClientOptions options) {
+client::CoreOptions core_options(const client::Url& url, const ClientOptions& options) {
   client::CoreOptions core;
   core.addresses = {url.address()};
   core.seed = random_number();
@@ -44,8 +45,8 @@ client::CoreOptions core_options(const client::Url& url, ClientOptions options) 
   core.hello.version_max = kProtocolVersion;
   core.hello.session = {random_number(), random_number()};
   core.hello.job = url.job;
-  core.hello.run = std::move(options.run);
-  core.hello.host = options.host.empty() ? host_name() : std::move(options.host);
+  core.hello.run = options.run;
+  core.hello.host = options.host.empty() ? host_name() : options.host;
   core.hello.pid = static_cast<std::uint64_t>(getpid());
   core.hello.rank = options.rank;
   core.hello.expiry = options.session_expiry;
@@ -59,14 +60,16 @@ client::CoreOptions core_options(const client::Url& url, ClientOptions options) 
 
 class Client::Impl {
  public:
-  Impl(const client::Url& url, ClientOptions options)
+  Impl(const client::Url& url, const ClientOptions& options)
       : job(url.job),
         address(url.address()),
         host(options.host.empty() ? host_name() : options.host),
+        run(options.run),
+        seat{options.rank, options.world_size},
         limit(std::clamp<Duration>(options.timeout, Duration::zero(), limits::kTimeoutMax)),
         recorder(std::make_shared<client::Recorder>()),
         connection(std::make_shared<client::Connection>(
-            core_options(url, std::move(options)),
+            core_options(url, options),
             [counts = recorder](bool again) -> std::optional<Request> {
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
@@ -75,6 +78,22 @@ class Client::Impl {
         store(client::make_daemon_store(connection, limit)) {}
 
   void require_home() const { home.require("client", "connect again"); }
+
+  client::SeatInMeeting known_seat(const std::string& what) const {
+    const Result<client::SeatInMeeting> known = client::known_seat(seat, what);
+    if (!known) client::throw_failure(known.error());
+    return *known;
+  }
+
+  /// Fills in rank and world size where they are not given.
+  template <class Options>
+  void seat_in(const char* what, const std::string& name, Options& options) const {
+    const Result<client::SeatInMeeting> found = client::seat_in_meeting(
+        seat, what + (" \"" + name + "\""), options.rank, options.world_size);
+    if (!found) client::throw_failure(found.error());
+    options.rank = found->rank;
+    options.world_size = found->world_size;
+  }
 
   /// The last report and goodbye, as far as they get within a short time.
   void close() {
@@ -87,6 +106,8 @@ class Client::Impl {
   const std::string job;
   const std::string address;
   const std::string host;
+  const std::string run;
+  const client::Seat seat;
   const Duration limit;
   const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
@@ -105,7 +126,7 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
   }
   const Result<client::Url> parsed = client::parse_url(url);
   if (!parsed) client::throw_failure(parsed.error());
-  auto impl = std::make_shared<Impl>(*parsed, std::move(options));
+  auto impl = std::make_shared<Impl>(*parsed, options);
   if (Result<void> good = impl->connection->wait_open(impl->limit); !good) {
     client::throw_failure(good.error());
   }
@@ -127,18 +148,24 @@ std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 
 std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
   impl_->require_home();
-  return client::join_group(shared_from_this(), impl_->connection, options);
+  RendezvousOptions claiming = options;
+  claiming.rank = client::claimed_rank(impl_->seat, options.rank, options.min, options.max);
+  return client::join_group(shared_from_this(), impl_->connection, claiming);
 }
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {
   impl_->require_home();
-  impl_->meetings.barrier(name, options);
+  BarrierOptions seated = options;
+  impl_->seat_in("barrier", name, seated);
+  impl_->meetings.barrier(name, seated);
 }
 
 std::vector<std::string> Client::exchange(const std::string& name, std::vector<std::string> parts,
                                           const ExchangeOptions& options) {
   impl_->require_home();
-  return impl_->meetings.exchange(name, std::move(parts), options);
+  ExchangeOptions seated = options;
+  impl_->seat_in("exchange", name, seated);
+  return impl_->meetings.exchange(name, std::move(parts), seated);
 }
 
 void Client::record(const CollectiveSample& sample) {
@@ -157,6 +184,9 @@ void Client::flush_report() {
 }
 
 const std::string& Client::job() const { return impl_->job; }
+const std::string& Client::run() const { return impl_->run; }
+std::uint32_t Client::rank() const { return impl_->known_seat("rank()").rank; }
+std::uint32_t Client::world_size() const { return impl_->known_seat("world_size()").world_size; }
 const std::string& Client::host() const { return impl_->host; }
 const std::string& Client::address() const { return impl_->address; }
 

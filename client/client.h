@@ -44,7 +44,7 @@ struct ClientStats {
 
 struct BarrierOptions {
   std::uint32_t rank = 0;
-  std::uint32_t world_size = 0;
+  std::uint32_t world_size = 0;  ///< 0: rank and world size are the client's
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
 };
@@ -97,7 +97,7 @@ class Client : public std::enable_shared_from_this<Client> {
   /// Returns when all ranks of the group have called it as often as this one, or throws with the
   /// same reason for all of them: the first time-out ends it for everybody. Counts the calls per
   /// (name, generation).
-  void barrier(const std::string& name, const BarrierOptions& options);
+  void barrier(const std::string& name, const BarrierOptions& options = {});
 
   /// A barrier that carries data: what to bring and what comes back is decided by the shape.
   ///   all        bring 1 part, get all world_size parts by rank
@@ -105,7 +105,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ///   from_root  the root brings world_size parts or 1, the others none; each gets 1
   ///   transpose  bring world_size parts, get the part that each rank meant for this one
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
-                                    const ExchangeOptions& options);
+                                    const ExchangeOptions& options = {});
 
   /// Counts a collective; costs a short lock. Reported to the daemon once a second and at the end.
   void record(const CollectiveSample& sample);
@@ -115,6 +115,12 @@ class Client : public std::enable_shared_from_this<Client> {
   void flush_report();
 
   const std::string& job() const;
+  /// The incarnation of the job; empty: its permanent name space.
+  const std::string& run() const;
+  /// What the launcher, or ClientOptions, have said of this process. Throw InvalidArgument when
+  /// they have not.
+  std::uint32_t rank() const;
+  std::uint32_t world_size() const;
   /// Of this process, as the daemon was told.
   const std::string& host() const;
   /// host:port of the daemon.

@@ -13,7 +13,7 @@ enum class ExchangeShape { all, to_root, from_root, transpose };
 
 struct ExchangeOptions {
   std::uint32_t rank = 0;
-  std::uint32_t world_size = 0;
+  std::uint32_t world_size = 0;  ///< 0: rank and world size are the client's
   std::uint64_t generation = 0;
   ExchangeShape shape = ExchangeShape::all;
   std::uint32_t root = 0;

@@ -32,8 +32,10 @@ struct RendezvousOptions {
   std::chrono::nanoseconds grace{0};  ///< lost this long after its connection closed (0.25 s)
 
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);  ///< of one join
-  std::int64_t rank = -1;  ///< that it must get: then all members must say, and min is max
-  bool spare = false;      ///< takes a place only when somebody is lost
+  /// That it must get: then all members must say, and min is max. -1: the launcher's
+  /// (Client::rank()) if min and max are its world size; else the daemon assigns one.
+  std::int64_t rank = -1;
+  bool spare = false;  ///< takes a place only when somebody is lost
   std::int32_t local_rank = -1;
   std::string device = {};
   std::string domain = {};  ///< topology: a rack, a switch, an NVLink domain
@@ -85,7 +87,7 @@ struct GroupState {
   std::vector<std::uint32_t> finished;
   std::vector<std::uint32_t> stalled;
   std::vector<Missing> missing;  ///< what the daemon knows of the first that are lost or stalled
-  std::uint32_t waiting = 0;  ///< newcomers; they get in when the members call next()
+  std::uint32_t waiting = 0;     ///< newcomers; they get in when the members call next()
   std::vector<DrainNotice> notices;
   /// The daemon has not been heard for so long that it may have given this process up. It must not
   /// act as a member any more (write checkpoints, for one) before next().

@@ -184,6 +184,14 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
               std::move(options));
 }
 
+std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
+                                                 GroupOptions options, std::string kind) {
+  if (!client) throw InvalidArgument("process group: client is null");
+  const World world = {
+      .rank = client->rank(), .size = client->world_size(), .kind = std::move(kind)};
+  return open(std::move(client), world, std::move(options));
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> membership,
                                                  GroupOptions options, std::string kind) {
   if (!membership) throw InvalidArgument("process group: membership is null");

@@ -44,6 +44,11 @@ class ProcessGroup {
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client, World world,
                                             GroupOptions options = {});
 
+  /// The same for all processes that the launcher has started: rank and world size are the
+  /// client's. Throws InvalidArgument when it has none. `kind` as in World.
+  static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client,
+                                            GroupOptions options = {}, std::string kind = "dp");
+
   /// The members of a rendezvous, in its newest generation. As soon as that generation ends (a
   /// member is lost, leaves or asks for the next one, or this process is cut off from the daemon)
   /// the group is aborted with the reason, which names ranks and hosts: nobody waits for a

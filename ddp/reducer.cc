@@ -73,8 +73,9 @@ struct Reducer::State {
     return std::to_string(index) + " \"" + parameters[index].name + "\"";
   }
 
-  void check_gradients() const {
+  void check_parameters() const {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
+      check_value(i);
       const Tensor& gradient = parameters[i].gradient;
       const Tensor& value = parameters[i].value;
       if (gradient.data == nullptr) continue;
@@ -85,6 +86,25 @@ struct Reducer::State {
             std::to_string(value.count) + " x " + std::string(name_of(value.dtype)));
       }
     }
+  }
+
+  void check_value(std::size_t index) const {
+    const auto& [name, value, shape, gradient] = parameters[index];
+    if (value.dtype != DType::float32 && value.dtype != DType::float64) {
+      throw InvalidArgument("parameter " + named(index) + " is of " +
+                            std::string(name_of(value.dtype)) +
+                            ": its average would be cut off; give float32 or float64");
+    }
+    std::string extents;
+    std::size_t elements = 1;
+    for (const std::size_t extent : shape) {
+      extents += (extents.empty() ? "" : ",") + std::to_string(extent);
+      if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
+    }
+    if (elements == value.count) return;
+    throw InvalidArgument("parameter " + named(index) + " has shape [" + extents +
+                          "], its value has " + std::to_string(value.count) +
+                          " elements; their number is the product of the shape");
   }
 
   void build(const BucketLimits& limits) {
@@ -182,7 +202,7 @@ struct Reducer::State {
 Reducer::Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options)
     : state_(std::make_unique<State>(group, std::move(parameters))) {
   const BucketLimits limits{to_bytes(options.first_bucket_cap_mb), to_bytes(options.bucket_cap_mb)};
-  state_->check_gradients();
+  state_->check_parameters();
   require_equal_parameters(group, state_->parameters);
   state_->build(limits);
   if (options.broadcast_parameters) state_->broadcast_parameters();

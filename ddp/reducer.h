@@ -19,8 +19,9 @@ namespace c10dd::ddp {
 
 struct Parameter {
   std::string name;
-  Tensor value;                    ///< the weights; written at construction only
-  std::vector<std::size_t> shape;  ///< compared between ranks
+  Tensor value;  ///< the weights, float32 or float64; written at construction only
+  /// Its product is the number of elements; compared between ranks. None: one element.
+  std::vector<std::size_t> shape = {};
   /// Where backward leaves the gradient. By default (no data) that is the parameter's place in its
   /// bucket, Reducer::gradient(), which saves both copies. Otherwise mark_ready() copies it into
   /// the bucket and finish() copies the average back.
@@ -47,9 +48,10 @@ struct ReducerStats {
 
 class Reducer {
  public:
-  /// All ranks construct together. Compares the parameters of all ranks and throws InvalidArgument
-  /// that names the differing ranks and the first differing parameter, on every rank; then
-  /// broadcasts the values of rank 0. The group must outlive the reducer.
+  /// All ranks construct together. Throws InvalidArgument for a parameter of integers, or whose
+  /// shape or gradient does not fit its value. Compares the parameters of all ranks and throws
+  /// InvalidArgument that names the differing ranks and the first differing parameter, on every
+  /// rank; then broadcasts the values of rank 0. The group must outlive the reducer.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
   ~Reducer();  ///< waits for what is under way
 

@@ -201,6 +201,31 @@ TEST_F(ClientDaemon, PendingCallsEndWhenTheClientIsClosed) {
   EXPECT_THROW(store->set("k", "v"), Error);
 }
 
+TEST_F(ClientDaemon, WhatTheLauncherHasSaidNeedsNotBeSaidAgain) {
+  const auto launched = [&](std::int64_t rank) {
+    ClientOptions options;
+    options.rank = rank;
+    options.world_size = 2;
+    options.run = "r1";
+    return Client::connect("c10dd://" + daemon_.address() + "/job", options);
+  };
+  const auto first = launched(0);
+  const auto second = launched(1);
+  EXPECT_EQ(second->rank(), 1u);
+  EXPECT_EQ(second->world_size(), 2u);
+  EXPECT_EQ(second->run(), "r1");
+  auto other = std::async(std::launch::async, [&] {
+    second->barrier("b");
+    return second->exchange("e", {"two"});
+  });
+  first->barrier("b");
+  EXPECT_EQ(first->exchange("e", {"one"}), (Parts{"one", "two"}));
+  EXPECT_EQ(other.get(), (Parts{"one", "two"}));
+  EXPECT_THROW(first->barrier("b", {.rank = 1}), InvalidArgument);
+  EXPECT_THROW(connect()->rank(), InvalidArgument);
+  EXPECT_THROW(connect()->barrier("b"), InvalidArgument);
+}
+
 TEST_F(ClientDaemon, AForkedChildIsToldToConnectAgain) {
   auto client = connect();
   client->store()->set("k", "v");

@@ -35,6 +35,23 @@ class ClientGroup : public testing::Test {
   test::DaemonProcess daemon_{"memory:"};
 };
 
+TEST_F(ClientGroup, TheLaunchersRanksNeedNotBeSaidAgain) {
+  const auto reduce = [&](std::int64_t rank) {
+    const auto group =
+        ProcessGroup::open(launched(rank, 2), GroupOptions{.backend = "loopback"}, "tp");
+    EXPECT_EQ(group->rank(), static_cast<Rank>(rank));
+    EXPECT_EQ(group->kind(), "tp");
+    std::vector<float> values(3, static_cast<float>(rank + 1));
+    group->all_reduce(tensor_of(values))->wait();
+    return values[0];
+  };
+  auto other = std::async(std::launch::async, reduce, 1);
+  EXPECT_EQ(reduce(0), 3.0F);
+  EXPECT_EQ(other.get(), 3.0F);
+  EXPECT_THROW(ProcessGroup::open(Client::connect("c10dd://" + daemon_.address() + "/job")),
+               InvalidArgument);
+}
+
 #if C10DD_WITH_GLOO
 
 template <class F>

@@ -411,5 +411,24 @@ TEST_F(MembershipTest, ARendezvousThatTimedOutSaysHowManyAreMissing) {
   }
 }
 
+TEST_F(MembershipTest, TheLaunchersRankIsClaimedWhereTheGroupIsItsWorld) {
+  const auto join = [&](std::int64_t rank, std::uint32_t min) {
+    return std::async(std::launch::async, [=, this] {
+      ClientOptions options;
+      options.rank = rank;
+      options.world_size = 3;
+      options.host = "host-" + std::to_string(2 - rank);  // by host the ranks would be others
+      return Client::connect(url(), options)->rendezvous(size(min, 3));
+    });
+  };
+  std::vector<std::future<MembershipPtr>> joining;
+  for (const std::int64_t rank : {2, 0, 1}) joining.push_back(join(rank, 3));
+  for (auto& one : joining) {
+    const MembershipPtr member = one.get();
+    EXPECT_EQ(member->rank(), member->client()->rank());
+    EXPECT_EQ(member->size(), 3u);
+  }
+}
+
 }  // namespace
 }  // namespace c10dd

@@ -267,6 +267,16 @@ TEST(Reducer, BadOptionsAreRefused) {
   Model model({5}, 0);
   EXPECT_THROW(Reducer(*groups[0], model.parameters, {.bucket_cap_mb = 0}), InvalidArgument);
   EXPECT_THROW(Reducer(*groups[0], model.parameters, {.bucket_cap_mb = -1}), InvalidArgument);
+  for (const auto& shape : std::vector<std::vector<std::size_t>>{{}, {7}, {5, 2}, {0}}) {
+    model.parameters[0].shape = shape;
+    EXPECT_THROW(Reducer(*groups[0], model.parameters), InvalidArgument) << shape.size();
+  }
+  model.parameters[0].shape = {5, ~std::size_t{0}, ~std::size_t{0}};
+  EXPECT_THROW(Reducer(*groups[0], model.parameters), InvalidArgument);
+  model.parameters[0].shape = {1, 5};
+  EXPECT_NO_THROW(Reducer(*groups[0], model.parameters));
+  std::vector<std::int32_t> integers(5);
+  EXPECT_THROW(Reducer(*groups[0], {{"w", tensor_of(integers), {5}}}), InvalidArgument);
   std::vector<float> small(3);
   model.parameters[0].gradient = tensor_of(small);
   EXPECT_THROW(Reducer(*groups[0], model.parameters), InvalidArgument);

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/core/seat.h"
+
+namespace c10dd::client {
+
+Result<SeatInMeeting> known_seat(const Seat& seat, const std::string& what) {
+  if (seat.rank >= 0 && seat.world_size > 0) {
+    return SeatInMeeting{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};
+  }
+  return failure(Code::invalid_argument,
+                 what + ": this client has no " + (seat.rank < 0 ? "rank" : "world size") +
+                     "; connect with Client::from_environment() under a launcher, or set rank and "
+                     "world_size in ClientOptions or in this call");
+}
+
+Result<SeatInMeeting> seat_in_meeting(const Seat& seat, const std::string& what, Rank asked,
+                                      std::uint32_t asked_size) {
+  if (asked_size > 0) return SeatInMeeting{asked, asked_size};
+  if (asked == 0) return known_seat(seat, what);
+  return failure(Code::invalid_argument, what + ": rank " + std::to_string(asked) +
+                                             " without a world size; give both or neither");
+}
+
+std::int64_t claimed_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
+                          std::uint32_t max) {
+  const bool whole_world = min == max && static_cast<std::int64_t>(max) == seat.world_size;
+  return asked < 0 && whole_world ? seat.rank : asked;
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is taken from the launcher when the caller does not say it.
+#include "client/core/seat.h"
+
+#include <gtest/gtest.h>
+
+namespace c10dd::client {
+namespace {
+
+constexpr Seat kThirdOfFour{2, 4};
+
+TEST(Seat, AMeetingWithoutASizeIsOfTheLaunchersWorld) {
+  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 0, 0);
+  ASSERT_TRUE(seat.has_value());
+  EXPECT_EQ(seat->rank, 2u);
+  EXPECT_EQ(seat->world_size, 4u);
+}
+
+TEST(Seat, WhatTheCallerSaysCounts) {
+  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 0, 2);
+  ASSERT_TRUE(seat.has_value());
+  EXPECT_EQ(seat->rank, 0u);
+  EXPECT_EQ(seat->world_size, 2u);
+}
+
+TEST(Seat, ARankWithoutASizeIsRefused) {
+  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 1, 0);
+  ASSERT_FALSE(seat.has_value());
+  EXPECT_EQ(seat.error().detail,
+            "barrier \"b\": rank 1 without a world size; give both or neither");
+}
+
+TEST(Seat, WithoutALauncherTheWayIsNamed) {
+  const auto no_rank = known_seat({}, "rank()");
+  ASSERT_FALSE(no_rank.has_value());
+  EXPECT_EQ(no_rank.error().code, Code::invalid_argument);
+  EXPECT_TRUE(no_rank.error().detail.starts_with("rank(): this client has no rank; connect with"))
+      << no_rank.error().detail;
+  const auto no_size = known_seat({1, -1}, "rank()");
+  ASSERT_FALSE(no_size.has_value());
+  EXPECT_TRUE(no_size.error().detail.starts_with("rank(): this client has no world size;"));
+}
+
+TEST(Seat, AJoinClaimsTheLaunchersRankOnlyInAGroupOfItsWholeWorld) {
+  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 4, 4), 2);
+  EXPECT_EQ(claimed_rank(kThirdOfFour, 1, 4, 4), 1);
+  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 2, 4), -1);
+  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 3, 3), -1);
+  EXPECT_EQ(claimed_rank({}, -1, 1, 1), -1);
+}
+
+}  // namespace
+}  // namespace c10dd::client
