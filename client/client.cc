@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 
+#include "client/announcer.h"
 #include "client/connection.h"
 #include "client/core/seat.h"
 #include "client/daemon_membership.h"
@@ -60,7 +61,7 @@ client::CoreOptions core_options(const client::Url& url, const ClientOptions& op
 
 class Client::Impl {
  public:
-  Impl(const client::Url& url, const ClientOptions& options)
+  Impl(const client::Url& url, ClientOptions options)
       : job(url.job),
         address(url.address()),
         host(options.host.empty() ? host_name() : options.host),
@@ -73,7 +74,9 @@ class Client::Impl {
             [counts = recorder](bool again) -> std::optional<Request> {
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
-            })),
+            },
+            client::announcer(address, client::process_environment(),
+                              std::move(options.on_connection)))),
         meetings(connection),
         store(client::make_daemon_store(connection, limit)) {}
 
@@ -126,7 +129,7 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
   }
   const Result<client::Url> parsed = client::parse_url(url);
   if (!parsed) client::throw_failure(parsed.error());
-  auto impl = std::make_shared<Impl>(*parsed, options);
+  auto impl = std::make_shared<Impl>(*parsed, std::move(options));
   if (Result<void> good = impl->connection->wait_open(impl->limit); !good) {
     client::throw_failure(good.error());
   }

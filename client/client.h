@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,14 @@
 #include <c10dd/store.h>
 
 namespace c10dd {
+
+/// What has become of a client's connection.
+struct ConnectionChange {
+  bool connected = false;
+  std::string daemon;                ///< host:port
+  std::string reason;                ///< why there is none, for people; empty when connected
+  std::chrono::nanoseconds away{0};  ///< how long there was none
+};
 
 struct ClientOptions {
   std::string run = {};    ///< incarnation of the job; empty: its permanent name space
@@ -30,6 +39,11 @@ struct ClientOptions {
   /// what makes changes happen exactly once. 0: the daemon's default; else 1 s to 24 h, and less or
   /// more is taken as these.
   std::chrono::nanoseconds session_expiry{0};
+  /// Called when there is a connection, when it is lost, and while there is none after 2 s and
+  /// again every 30 s; on a thread of the client, so it must not block, throw or call the client.
+  /// The last two, and the end of such an absence, also write one line to stderr, unless the
+  /// environment has C10DD_LOG=off.
+  std::function<void(const ConnectionChange&)> on_connection = {};
 };
 
 /// What the connection has gone through.

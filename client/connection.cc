@@ -23,6 +23,8 @@ namespace c10dd::client {
 namespace {
 
 constexpr Duration kDialPatience = std::chrono::milliseconds(2500);
+constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
+constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kPeriod = std::chrono::seconds(1);
 constexpr std::size_t kReadBytes = 256 * 1024;
 
@@ -45,9 +47,11 @@ struct Connection::State {
   };
   using Lock = std::unique_lock<std::mutex>;
 
-  State(CoreOptions options, Periodic periodic)
+  State(CoreOptions options, Periodic periodic, Announce announces)
       : core(std::move(options), boot_time()),
+        announcements(boot_time()),
         each_second(std::move(periodic)),
+        announce(std::move(announces)),
         wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     C10DD_ASSERT(static_cast<bool>(wake_fd));
   }
@@ -62,12 +66,16 @@ struct Connection::State {
   void make_connection(Lock& lock);
   void wait_for_events(Lock& lock);
   void post_periodic(TimePoint now);
+  void say_what_is_due(Lock& lock, TimePoint now);
+  void probe_server(Lock& lock, std::string_view words);
   Answer call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
   void run();
 
   mutable std::mutex mutex;
   Core core;
+  Announcements announcements;
   Periodic each_second;
+  Announce announce;
   Descriptor wake_fd;
   Descriptor socket;
   std::map<std::uint64_t, Slot*> slots;
@@ -136,11 +144,14 @@ void Connection::State::read_some(Lock& lock) {
 
 void Connection::State::make_connection(Lock& lock) {
   const std::string address = core.address();
+  // People hear in time that there is no daemon, also if its machine swallows what is sent to it.
+  const Duration to_say = announcements.due().value_or(TimePoint::max()) - boot_time();
+  const Duration patience = std::clamp(to_say, kDialPatienceMin, kDialPatience);
   core.dialling();
   drain_wake();  // from here on it means stop
   if (stop) return;
   lock.unlock();
-  Result<Descriptor> made = dial(address, wake_fd.get(), kDialPatience);
+  Result<Descriptor> made = dial(address, wake_fd.get(), patience);
   lock.lock();
   if (made) {
     socket = std::move(*made);
@@ -154,6 +165,8 @@ void Connection::State::wait_for_events(Lock& lock) {
   const TimePoint now = boot_time();
   TimePoint until = core.next_deadline().value_or(now + kPeriod);
   if (core.open()) until = std::min(until, next_period);
+  for (const auto& due : {announcements.due(), core.probe_at()})
+    until = std::min(until, due.value_or(until));
   const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
   const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
   waits_for_room = socket && !core.output().empty();
@@ -178,6 +191,25 @@ void Connection::State::post_periodic(TimePoint now) {
   posted_in = session;
 }
 
+void Connection::State::say_what_is_due(Lock& lock, TimePoint now) {
+  const bool over = core.over().has_value();
+  if (closing || (over && !announcements.connected())) return;
+  const auto due = announcements.next(core.open(), now);
+  if (!due || !announce) return;
+  const std::string absence = core.open() ? "" : over ? core.over()->detail : core.absence(now);
+  lock.unlock();
+  announce(*due, absence);
+  lock.lock();
+}
+
+void Connection::State::probe_server(Lock& lock, std::string_view words) {
+  const std::string address = core.address();
+  lock.unlock();
+  const std::string answer = first_words(address, words, wake_fd.get(), kProbePatience);
+  lock.lock();
+  core.probed(answer);
+}
+
 void Connection::State::run() {
   Lock lock(mutex);
   while (!stop) {
@@ -187,8 +219,11 @@ void Connection::State::run() {
     if (!core.wants_socket()) socket = Descriptor();
     flush();
     settle();
+    say_what_is_due(lock, now);
     const std::optional<TimePoint> dial_at = core.dial_at();
-    if (dial_at && *dial_at <= now) {
+    if (const std::string_view words = core.probe(now); !words.empty()) {
+      probe_server(lock, words);
+    } else if (dial_at && *dial_at <= now) {
       make_connection(lock);
     } else {
       wait_for_events(lock);
@@ -225,8 +260,9 @@ Answer Connection::State::call(Lock& lock, Request request, Duration limit,
 
 // ---- the public half ---------------------------------------------------------------------------
 
-Connection::Connection(CoreOptions options, Periodic each_second)
-    : state_(std::make_unique<State>(std::move(options), std::move(each_second))) {
+Connection::Connection(CoreOptions options, Periodic each_second, Announce announce)
+    : state_(std::make_unique<State>(std::move(options), std::move(each_second),
+                                     std::move(announce))) {
   state_->thread = std::thread([state = state_.get()] { state->run(); });
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "client/core/announcements.h"
 #include "client/core/core.h"
 
 namespace c10dd::client {
@@ -27,7 +28,11 @@ class Connection {
   /// It must not call the connection.
   using Periodic = std::function<std::optional<Request>(bool again)>;
 
-  Connection(CoreOptions options, Periodic each_second);
+  /// Called on the connection's thread when there is something to announce; `absence`: why there is
+  /// no session, for people. It must not call the connection.
+  using Announce = std::function<void(const Announcement&, const std::string& absence)>;
+
+  Connection(CoreOptions options, Periodic each_second, Announce announce = {});
   ~Connection();
 
   /// Waits for the first session. timed_out with the reason, or the daemon's refusal.

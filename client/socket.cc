@@ -111,4 +111,17 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
   return failure(nobody ? Code::not_found : Code::unavailable, "connect: " + error_text(error));
 }
 
+std::string first_words(const std::string& address, std::string_view words, int interrupt,
+                        Duration patience) {
+  const Result<Descriptor> socket = dial(address, interrupt, patience);
+  if (!socket) return "";
+  if (send(socket->get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return "";
+  pollfd polled[] = {{socket->get(), POLLIN, 0}, {interrupt, POLLIN, 0}};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  if (poll(polled, 2, static_cast<int>(ms)) <= 0) return "";
+  char buffer[512];
+  const ssize_t n = recv(socket->get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  return {buffer, n > 0 ? static_cast<std::size_t>(n) : 0};
+}
+
 }  // namespace c10dd::client

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "protocol/error.h"
@@ -32,6 +33,11 @@ class Descriptor {
 /// tried in turn, each for at most `patience`. Returns early when `interrupt` becomes readable.
 /// not_found: the machine is there and nobody listens.
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
+
+/// What the server at the address says to `words`, its first packet only; empty: nothing within
+/// `patience`, which the connection and the answer have each.
+std::string first_words(const std::string& address, std::string_view words, int interrupt,
+                        Duration patience);
 
 /// The text of an errno, as error texts are written here.
 std::string error_text(int number);

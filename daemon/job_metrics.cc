@@ -96,7 +96,9 @@ JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveT
 }
 
 void JobMetrics::event(const std::string& train_job, const core::Event& event) {
-  Series& series = *job(train_job).series;
+  const auto found = jobs_.find(train_job);
+  if (found == jobs_.end()) return;
+  Series& series = *found->second.series;
   if (const auto* meeting = std::get_if<core::MeetingReleased>(&event)) {
     released(series, meeting->spread);
   } else if (std::holds_alternative<core::GenerationFormed>(event)) {

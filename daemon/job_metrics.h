@@ -24,7 +24,8 @@ class JobMetrics {
   void add(const std::string& train_job);
   /// Of jobs that were added; others are ignored.
   void stats(const std::string& train_job, const core::JobStats& stats);
-  /// What is counted by job: released meetings, generations, collectives.
+  /// What is counted by job: released meetings, generations, collectives. As stats(): of an idle
+  /// job, whose series have ended, members may still be given up.
   void event(const std::string& train_job, const core::Event& event);
   void remove(const std::string& train_job);
 

@@ -76,7 +76,6 @@ LOCKS_ALLOWED = [
     "daemon/metrics.*",      # shards count, the scrape reads
     "daemon/end_by.*",       # the end of the process waits for its last thread
     "daemon/shared_budget.*",  # connections of all loops share it; small ones never ask
-    "ddp/elastic.*",         # the training waits for what the membership's thread is told
     "ddp/reducer.*",
     "examples/*",
     "tests/*",

@@ -3,8 +3,10 @@
 #include "client/core/core.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "client/core/foreign.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -21,6 +23,9 @@ constexpr Duration kTtlMax = std::chrono::hours(24);
 constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
 constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
 constexpr std::size_t kRedirectsMax = 16;
+constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without an answer
+std::string_view text_probe() { return kTextProbe; }
+constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
 /// Whether a refused hello would be refused again, however often it is sent. Who has been let in
@@ -106,8 +111,42 @@ void Core::beat_every(Duration limit, TimePoint now) {
 }
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
-  if (refused) vouched_ = now;
+  if (refused) {
+    vouched_ = now;
+    foreign_.clear();
+    probes_ = 0;
+  }
+  if (state_ == State::greeting) {
+    hello_ignored_ = true;
+    recognise(input_);
+  }
   if (wants_socket()) lose(why, now);
+}
+
+void Core::recognise(std::string_view first_bytes) {
+  if (std::string protocol = foreign_protocol(first_bytes); !protocol.empty()) {
+    foreign_ = std::move(protocol);
+  }
+}
+
+// ---- who is it, if no daemon -------------------------------------------------------------------
+
+std::optional<TimePoint> Core::probe_at() const {
+  if (stats_.connects > 0 || !foreign_.empty() || probes_ == std::size(kProbes)) return {};
+  if (state_ == State::greeting) return greeted_at_ + kProbeAfter;
+  if (state_ == State::away && hello_ignored_) return greeted_at_;
+  return std::nullopt;
+}
+
+std::string_view Core::probe(TimePoint now) const {
+  const std::optional<TimePoint> at = probe_at();
+  return at && now >= *at ? kProbes[probes_]() : std::string_view();
+}
+
+void Core::probed(std::string_view first_bytes) {
+  ++probes_;
+  recognise(first_bytes);
+  if (first_bytes.find("c10dd") != first_bytes.npos) probes_ = std::size(kProbes);  // only slow
 }
 
 void Core::received(std::string_view bytes, TimePoint now) {
@@ -119,7 +158,10 @@ void Core::received(std::string_view bytes, TimePoint now) {
   if (!buffer.empty()) rest = buffer.append(bytes);
   while (state_ == State::greeting || state_ == State::open) {
     const auto cut = native::cut_reply(rest, limits::kFrameBytes);
-    if (!cut) return lose("it sent bytes that are no answer: " + cut.error().detail, now);
+    if (!cut) {
+      if (state_ == State::greeting) recognise(rest);
+      return lose("it sent bytes that are no answer: " + cut.error().detail, now);
+    }
     if (!*cut) break;
     rest.remove_prefix((*cut)->size);
     on_reply(**cut, now);
@@ -240,6 +282,7 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   }
   if (state_ != State::greeting) return;
   const Welcome& welcome = std::get<Welcome>(*answer);
+  foreign_.clear();
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
   state_ = State::open;
@@ -416,7 +459,10 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 
 std::string Core::absence(TimePoint now) const {
   return "the daemon at " + address() + " has not been reachable for " +
-         human(now - absent_since_) + " (" + why_ + ")";
+         human(now - absent_since_) + " (" +
+         (foreign_.empty() ? why_
+                           : "what listens there speaks " + foreign_ + "; look at the port") +
+         ")";
 }
 
 Failure Core::given_up(const Call& call, TimePoint now) const {

@@ -54,6 +54,8 @@ class Core {
   void received(std::string_view bytes, TimePoint now);
   /// The socket took so many bytes of output().
   void written(std::size_t bytes, TimePoint now);
+  /// What the server has said to the probe(), on another connection; empty: nothing.
+  void probed(std::string_view first_bytes);
   void tick(TimePoint now);
   /// Heartbeats come at least so often, whatever the daemon asks for.
   void beat_every(Duration limit, TimePoint now);
@@ -71,6 +73,11 @@ class Core {
   /// When to make a connection, if none is there or being made.
   std::optional<TimePoint> dial_at() const;
   const std::string& address() const;
+  /// What to send to address() on another connection, to see who listens there; empty: nothing.
+  /// Asked for while a server that has never been a daemon leaves the hello unanswered.
+  std::string_view probe(TimePoint now) const;
+  /// From when on it is asked for.
+  std::optional<TimePoint> probe_at() const;
   /// False: close the socket if there is one.
   bool wants_socket() const { return state_ != State::away && state_ != State::over; }
   std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
@@ -109,6 +116,7 @@ class Core {
   std::size_t frame(std::uint64_t sequence, const Request& request);
   void complete(std::uint64_t call, Answer answer);
   void note(const Stamp& stamp);
+  void recognise(std::string_view first_bytes);
   Failure given_up(const Call& call, TimePoint now) const;
 
   CoreOptions options_;
@@ -130,6 +138,9 @@ class Core {
   std::vector<std::string> redirects_;  // of not_owner; tried before our own addresses
   std::size_t address_ = 0;
   std::string why_ = "no attempt was finished";
+  std::string foreign_;         // what listens there instead of a daemon
+  std::size_t probes_ = 0;      // made since the server was new to us
+  bool hello_ignored_ = false;  // a connection ended before the hello was answered
   TimePoint absent_since_;
   TimePoint dial_at_;
   TimePoint greeted_at_;

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -305,6 +307,37 @@ TEST_F(ClientRestart, NothingPendingFailsWhenTheDaemonIsKilledAndComesBack) {
   EXPECT_LE(stats.reissued, 3u);
   EXPECT_EQ(stats.failures, 0u);
   EXPECT_GE(stats.away, 300ms);
+}
+
+TEST_F(ClientRestart, TheProgramIsToldOfEveryChangeOfTheConnection) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<ConnectionChange> told;
+  ClientOptions options;
+  options.on_connection = [&](const ConnectionChange& change) {
+    const std::lock_guard lock(mutex);
+    told.push_back(change);
+    changed.notify_all();
+  };
+  const auto wait_for = [&](std::size_t count) {
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(changed.wait_for(lock, 30s, [&] { return told.size() >= count; }));
+  };
+  const auto client = connect(options);
+  wait_for(1);
+  daemon_.stop(SIGKILL);
+  wait_for(3);  // lost, and still lost after 2 s
+  daemon_.start();
+  wait_for(4);
+  const std::lock_guard lock(mutex);
+  EXPECT_TRUE(told[0].connected);
+  EXPECT_FALSE(told[1].connected);
+  EXPECT_EQ(told[1].daemon, daemon_.address());
+  EXPECT_FALSE(told[2].connected);
+  EXPECT_GE(told[2].away, 2s);
+  EXPECT_NE(told[2].reason.find("connection refused"), std::string::npos) << told[2].reason;
+  EXPECT_TRUE(told[3].connected);
+  EXPECT_GE(told[3].away, 2s);
 }
 
 TEST_F(ClientRestart, ACallSaysThatTheDaemonIsAwayWhenItsTimeIsOver) {

@@ -99,6 +99,7 @@ class MetricsTest : public testing::Test {
     tally.flush();  // nothing twice
     metrics_.committed(12, milliseconds(3));
     metrics_.commit_failed(store::Outcome::fenced);
+    metrics_.job_loaded("digits");
     metrics_.event("digits", core::WaitEnded{Barrier::op.code, Code::ok, milliseconds(40)});
     metrics_.event("digits", core::MeetingReleased{milliseconds(20)});
     metrics_.event("digits", core::ReplyReplayed{Set::op.code});
@@ -107,7 +108,6 @@ class MetricsTest : public testing::Test {
     metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
     metrics_.event("digits", measured("all_reduce"));
     metrics_.disk(1000, true);
-    metrics_.job_loaded("digits");
     metrics_.job_stats(
         "digits", {.keys = 5, .bytes = 99, .waiters = 1, .meetings_pending = 2, .sessions = 3});
     metrics_.jobs(1);
@@ -208,6 +208,7 @@ TEST_F(MetricsTest, KnownSeriesExistBeforeTheirFirstEvent) {
 }
 
 TEST_F(MetricsTest, CollectiveDifferencesLandInTheirBuckets) {
+  metrics_.job_loaded("digits");
   metrics_.event("digits", measured("all_reduce", 3, 1));
   metrics_.event("digits", measured("all_reduce", 4, 0));
   const Exposition seen(metrics_);
@@ -270,6 +271,7 @@ TEST_F(MetricsTest, JobsBeyondTheCapAreCountedTogether) {
 }
 
 TEST_F(MetricsTest, SeriesOfAJobAreBounded) {
+  metrics_.job_loaded("digits");
   for (std::size_t i = 0; i < limits::kSeriesPerReport + 10; ++i) {
     metrics_.event("digits", measured("op" + std::to_string(i)));
   }
@@ -284,6 +286,15 @@ TEST_F(MetricsTest, SeriesGoWithTheirJob) {
   ASSERT_NE(metrics_.render().find("train_job=\"digits\""), std::string::npos);
   metrics_.remove_job("digits");
   metrics_.remove_job("digits");
+  EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
+}
+
+TEST_F(MetricsTest, WhatHappensInAJobWithoutSeriesMakesNone) {
+  use_everything();
+  metrics_.remove_job("digits");
+  metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
+  metrics_.event("digits", core::MeetingReleased{milliseconds(20)});
+  metrics_.event("digits", measured("all_reduce"));
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
 }
 
@@ -338,6 +349,7 @@ TEST_F(MetricsTest, PromtoolFindsNothingToSay) {
     GTEST_SKIP() << "no promtool; it comes with Debian's package prometheus";
   }
   use_everything();
+  metrics_.job_loaded("a\"b\\c\nd\xff");
   metrics_.event("a\"b\\c\nd\xff", measured("\xff"));
   const TemporaryDirectory directory;
   const std::string file = directory.path() + "/metrics";
