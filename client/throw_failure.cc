@@ -8,8 +8,8 @@
 namespace c10dd::client {
 namespace {
 
-constexpr const char* kCauses[] = {
-    "never_connected", "not_arrived", "disconnected", "elsewhere", "silent", "dead", "absent"};
+constexpr const char* kCauses[] = {"never_connected", "not_arrived", "disconnected", "elsewhere",
+                                   "silent",          "dead",        "absent"};
 
 std::string name_of_cause(MissingRank::Cause cause) {
   const auto index = static_cast<std::size_t>(cause);

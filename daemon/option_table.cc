@@ -52,7 +52,8 @@ constexpr Option kOptions[] = {
      [](Options& o, Text text) { return set_seconds(o.drain_timeout, text, 0, 3600); },
      [](const Options& o) { return seconds_text(o.drain_timeout); }},
 
-    {"run_grace", "SECONDS", Form::number, "how long a run, or an empty job, stays when its last session has ended",
+    {"run_grace", "SECONDS", Form::number,
+     "how long a run, or an empty job, stays when its last session has ended",
      [](Options& o, Text text) { return set_seconds(o.run_grace, text, 0, kDay); },
      [](const Options& o) { return seconds_text(o.run_grace); }},
     {"session_expiry", "SECONDS", Form::number,

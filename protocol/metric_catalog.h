@@ -74,8 +74,9 @@ inline constexpr Info kCommitRows{"c10dd_engine_commit_rows", Kind::histogram, "
                                   "Rows in one group commit"};
 inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind::counter,
                                       "engine,outcome", "Commits that were fenced or unknown"};
-inline constexpr Info kOldestCommit{"c10dd_engine_oldest_commit_seconds", Kind::gauge, "engine",
-                                    "Age of the oldest commit that has not ended; 0 when there is none"};
+inline constexpr Info kOldestCommit{
+    "c10dd_engine_oldest_commit_seconds", Kind::gauge, "engine",
+    "Age of the oldest commit that has not ended; 0 when there is none"};
 inline constexpr Info kEngineUp{"c10dd_engine_up", Kind::gauge, "engine",
                                 "1 when the engine is open"};
 inline constexpr Info kDiskFree{"c10dd_disk_free_bytes", Kind::gauge, "",

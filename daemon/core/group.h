@@ -183,10 +183,10 @@ class Group {
   /// After the last row of a job of this revision. Nobody is present, every time starts in full.
   Result<void> resume(Revision newest, TimePoint now);
 
-  bool dirty = false;         ///< its row must be written
-  bool decided = false;       ///< a generation was formed since this was last cleared
-  bool ended = false;         ///< a generation has ended since this was last cleared
-  bool told = false;          ///< the news changed since this was last cleared
+  bool dirty = false;               ///< its row must be written
+  bool decided = false;             ///< a generation was formed since this was last cleared
+  bool ended = false;               ///< a generation has ended since this was last cleared
+  bool told = false;                ///< the news changed since this was last cleared
   std::vector<Rank> newly_stalled;  ///< since this was last cleared
 
  private:

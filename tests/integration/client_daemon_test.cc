@@ -179,8 +179,8 @@ TEST_F(ClientDaemon, ReportsReachTheMetricsOnceAndAreNotCountedTwice) {
   EXPECT_EQ(client->recorded().at(0).count, 7u);
   client->flush_report();
   client->flush_report();
-  const std::string metrics =
-      ask(daemon_.address(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  const std::string metrics = ask(
+      daemon_.address(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   const std::size_t at = metrics.find("c10dd_collective_duration_seconds_count{");
   ASSERT_NE(at, std::string::npos) << metrics.substr(0, 400);
   const std::string line = metrics.substr(at, metrics.find('\n', at) - at);

@@ -72,7 +72,7 @@ class Engine(unittest.TestCase):
     def test_a_disk_that_hangs_is_reported_and_holds_nobody(self):
         hold = os.path.join(self.folder.name, "hold")
         environment = dict(os.environ, SYNC_HOLD_FILE=hold,
-                           LD_PRELOAD=os.path.join(BIN, "libc10dd_slow_sync.so"))
+                           LD_PRELOAD=os.path.join(BIN, "../libexec/c10dd/libc10dd_slow_sync.so"))
         engine = f"rocksdb:{self.folder.name}/state"
         with Daemon("--drain-timeout", "2", engine=engine, environment=environment) as daemon:
             for goes_on in (True, False):

@@ -20,7 +20,7 @@ import urllib.request
 
 from daemon import SLOWDOWN, Daemon, reserve_port
 from redis_server import redis_server
-from wire import BARRIER, HELLO, Wire, frame, text
+from wire import BARRIER, HELLO, SET, Wire, frame, text
 
 SOURCE = os.environ["C10DD_SOURCE"]
 ALL_JOBS = "All jobs"
@@ -29,6 +29,7 @@ VARIABLES = {"$__rate_interval": "10s", "$__range": "5m", "$instance": ".+", "$j
              "$process_group": ".+", "$collective": ".+"}
 SECOND = 1_000_000_000
 ROUNDS = 4
+HALF_FRAME = 1 << 20  # bytes that it announces
 BUCKETS = 23  # of the histogram of collectives
 HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
 
@@ -299,6 +300,8 @@ class Truths(Case):
             of("c10dd_disk_full"): 0,
             of("c10dd_disk_full", daemon=self.full): 1,
             of("c10dd_disk_free_bytes"): (free * 0.5, free * 1.5),
+            of("c10dd_engine_oldest_commit_seconds"): 0,
+            of("c10dd_connection_bytes"): (HALF_FRAME, HALF_FRAME + 65_536),
             of("c10dd_jobs"): 1,
             of("c10dd_connections", 'protocol="native"'): 4,
             of("c10dd_connections_accepted_total", 'protocol="native"'): self.native,
@@ -364,6 +367,7 @@ class Truths(Case):
         waiting = self.connect(self.sound)
         waiting.send(frame(BARRIER, text("lonely") + struct.pack("<QQIIq", 0, 0, 0, 2, 600 * SECOND),
                            sequence=1))
+        waiting.send(frame(SET, b"half", sequence=2, length=HALF_FRAME))
         truths = self.truths()
         self.assertEqual({metric for query in queries() for metric in metrics_in(query.expression)},
                          {metric for truth in truths for metric in metrics_in(truth)})
