@@ -116,11 +116,14 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
     foreign_.clear();
     probes_ = 0;
   }
-  if (state_ == State::greeting) {
-    hello_ignored_ = true;
-    recognise(input_);
-  }
+  if (state_ == State::greeting) ignored(input_);
   if (wants_socket()) lose(why, now);
+}
+
+/// The hello was answered by something else than a daemon, or by nothing.
+void Core::ignored(std::string_view first_bytes) {
+  hello_ignored_ = true;
+  recognise(first_bytes);
 }
 
 void Core::recognise(std::string_view first_bytes) {
@@ -159,7 +162,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
   while (state_ == State::greeting || state_ == State::open) {
     const auto cut = native::cut_reply(rest, limits::kFrameBytes);
     if (!cut) {
-      if (state_ == State::greeting) recognise(rest);
+      if (state_ == State::greeting) ignored(rest);
       return lose("it sent bytes that are no answer: " + cut.error().detail, now);
     }
     if (!*cut) break;

@@ -116,6 +116,7 @@ class Core {
   std::size_t frame(std::uint64_t sequence, const Request& request);
   void complete(std::uint64_t call, Answer answer);
   void note(const Stamp& stamp);
+  void ignored(std::string_view first_bytes);
   void recognise(std::string_view first_bytes);
   Failure given_up(const Call& call, TimePoint now) const;
 

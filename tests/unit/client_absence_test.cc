@@ -77,6 +77,18 @@ TEST(ClientProbe, AnAnswerToTheHelloThatIsHttpIsNamed) {
       << absence_of(w);
 }
 
+TEST(ClientProbe, AnAnswerThatSaysNothingOfItsProtocolIsAskedAgainAtOnce) {
+  World w;
+  w.dial();
+  // HTTP 0.9, in answer to bytes that are no request.
+  w.core.received("<!DOCTYPE HTML>\n<html lang=\"en\">\n<head><title>Error response</title>\n",
+                  w.now);
+  EXPECT_EQ(w.core.probe(w.now), kTextProbe);
+  w.core.probed("HTTP/1.0 200 OK\r\n\r\n");
+  EXPECT_NE(absence_of(w).find("speaks HTTP (\"HTTP/1.0 200 OK\")"), std::string::npos)
+      << absence_of(w);
+}
+
 TEST(ClientProbe, AShortAnswerCountsWhenItIsAll) {
   World w;
   w.dial();
