@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that starts again finds what its earlier processes left at barriers and exchanges that are
-// bound to no group. Whether a rank that another session held is free depends on whether that
-// session is present, away or gone (limits::kAbsence), and on those that share kept released
-// outcomes of the series with it: is one of them present, the rank was started again alone, and
-// cannot join the others; are all gone, a new launch takes their place, and they are ended.
+// Decides what happens when a new session asks for a rank that an earlier session held at a barrier
+// or exchange without a group. If the holder is present, the request is refused; if it is away, the
+// request waits (limits::kAbsence). If it is gone, the sessions that were released together with it
+// decide: while one of them is present, the rank was restarted alone, and the request fails; when
+// all are gone, they are ended, and the new launch takes their ranks.
 #include <algorithm>
 
 #include "daemon/core/job_step.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sessions take part in which barriers and exchanges of a job: for each session the
-// unfinished ones where it has arrived, and the cohorts of the outcomes that it shares.
+// Records which sessions take part in which barriers and exchanges of a job: for each session, the
+// unfinished ones where it has arrived, and the cohorts of the outcomes that name it.
 #pragma once
 
 #include <compare>

@@ -56,7 +56,7 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::dead_arrival_counts, "dead_arrival_counts", "released with a dead process"},
     {core::Planted::away_is_gone, "away_is_gone", "a lost connection is taken for a death"},
     {core::Planted::early_after_restart, "early_after_restart", "nobody has time to come back"},
-    {core::Planted::replaced_goes_on, "replaced_goes_on", "whose rank was taken goes on"},
+    {core::Planted::replaced_goes_on, "replaced_goes_on", "a replaced session continues"},
     {core::Planted::old_failure_told, "old_failure_told", "a launch fails as the last one did"},
 };
 
