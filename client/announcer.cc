@@ -16,7 +16,7 @@ constexpr char kVariable[] = "C10DD_LOG";
 
 void write_line(const std::string& text) {
   const std::string line = "c10dd: " + text + "\n";
-  // Where nobody reads, nobody is told.
+  // A closed stderr is no error of the program.
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 

@@ -119,6 +119,10 @@ class Client::Impl {
   std::shared_ptr<JobStore> store;
 };
 
+std::shared_ptr<client::Connection> client::connection_of(const Client& client) {
+  return client.impl_->connection;
+}
+
 Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions options) {

@@ -19,6 +19,12 @@
 
 namespace c10dd {
 
+class Client;
+namespace client {
+class Connection;
+std::shared_ptr<Connection> connection_of(const Client& client);
+}  // namespace client
+
 /// What has become of a client's connection.
 struct ConnectionChange {
   bool connected = false;
@@ -143,6 +149,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
  private:
   class Impl;
+  friend std::shared_ptr<client::Connection> client::connection_of(const Client& client);
   explicit Client(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };

@@ -11,6 +11,10 @@
 #include "client/core/announcements.h"
 #include "client/core/core.h"
 
+namespace c10dd {
+class Client;
+}
+
 namespace c10dd::client {
 
 /// Lets one thread call back what another one waits for; it must outlive the call. Its state
@@ -69,5 +73,8 @@ class Connection {
 
   std::unique_ptr<State> state_;
 };
+
+/// What the client talks through, for the layers above it.
+std::shared_ptr<Connection> connection_of(const Client& client);
 
 }  // namespace c10dd::client

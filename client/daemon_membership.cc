@@ -25,16 +25,6 @@ constexpr Duration kFarewell = std::chrono::seconds(1);
 constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
 constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;  // another group may shorten the ttl
 
-std::vector<std::uint32_t> ranks_of(const std::vector<RankRange>& ranges) {
-  std::vector<std::uint32_t> ranks;
-  for (const RankRange& range : ranges) {
-    for (Rank rank = range.first; rank <= range.last && ranks.size() < limits::kWorldSize; ++rank) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
-}
-
 GroupState state_of(const GroupNews& news) {
   GroupState state;
   state.phase = static_cast<GroupState::Phase>(news.phase);

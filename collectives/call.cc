@@ -28,7 +28,7 @@ void Call::wait(Duration limit) {
   if (!ended_.wait_for(lock, limit, [&] { return status_ != Status::pending; })) {
     throw TimedOut("waited " + human(limit) + " for " + std::string(name_of(info.collective)) +
                        " " + std::to_string(info.sequence) + ": it goes on, its own limit is " +
-                       human(timeout),
+                       human(info.timeout),
                    {});
   }
   throw_unless_done();

@@ -23,7 +23,6 @@ class Call final : public Work {
   CollectiveCall info;  ///< written by the issuer before the queue, then by the worker only
   Tensor output;        ///< the only tensor of in-place collectives
   Tensor input;         ///< of all_gather
-  Duration timeout{0};
 
   Status status() const override;
   void wait() override;

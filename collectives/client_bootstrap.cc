@@ -6,12 +6,14 @@
 
 #include <boost/describe/class.hpp>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "client/client.h"
 #include "client/membership.h"
 #include "client/throw_failure.h"
 #include "collectives/abortable_group.h"
+#include "collectives/call_watch.h"
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
 #include "collectives/verdict.h"
@@ -25,8 +27,9 @@ struct Introduction {
   Bytes part;
   std::string host;
   std::uint64_t pid = 0;
+  std::uint64_t number = 0;  ///< drawn by its rank; that of rank 0 names the process group
 };
-BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid))
+BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 
 /// The own address on the way to `daemon` (host:port): loopback for a daemon on this machine, else
 /// that of the interface which leads there. Sends nothing.
@@ -68,8 +71,10 @@ class IntroducingBootstrap : public Bootstrap {
  public:
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) final {
     const std::uint64_t pid = static_cast<std::uint64_t>(getpid());
+    std::random_device device;
+    const std::uint64_t number = (std::uint64_t{device()} << 32) | device();
     for (std::string& part : parts) {
-      part = wire::encode(Introduction{std::move(part), client().host(), pid});
+      part = wire::encode(Introduction{std::move(part), client()->host(), pid, number});
     }
     std::vector<std::string> answer = exchange(std::move(parts), timeout);
     places_.clear();
@@ -77,19 +82,24 @@ class IntroducingBootstrap : public Bootstrap {
       Result<Introduction> one = wire::decode<Introduction>(part);
       if (!one) client::throw_failure(one.error());
       part = std::move(one->part);
+      if (places_.empty()) process_group_ = one->number;
       places_.push_back({std::move(one->host), one->pid});
     }
     return answer;
   }
 
   std::vector<Place> places() const final { return places_; }
-  std::string local_address() const final { return address_towards(client().address()); }
+  std::string local_address() const final { return address_towards(client()->address()); }
+
+  virtual std::shared_ptr<Client> client() const = 0;
+  /// A random number that the ranks share, once they have met.
+  std::uint64_t process_group() const { return process_group_; }
 
  private:
-  virtual const Client& client() const = 0;
   virtual std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) = 0;
 
   std::vector<Place> places_;
+  std::uint64_t process_group_ = 0;
 };
 
 class ClientBootstrap final : public IntroducingBootstrap {
@@ -97,8 +107,9 @@ class ClientBootstrap final : public IntroducingBootstrap {
   ClientBootstrap(std::shared_ptr<Client> client, World world)
       : client_(std::move(client)), world_(std::move(world)) {}
 
+  std::shared_ptr<Client> client() const override { return client_; }
+
  private:
-  const Client& client() const override { return *client_; }
   std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
     return client_->exchange("process_group/" + world_.name, std::move(parts),
                              {.rank = world_.rank,
@@ -118,8 +129,10 @@ class MemberBootstrap final : public IntroducingBootstrap {
   explicit MemberBootstrap(std::shared_ptr<Membership> membership)
       : membership_(std::move(membership)) {}
 
+  std::shared_ptr<Client> client() const override { return membership_->client(); }
+  Membership& membership() const { return *membership_; }
+
  private:
-  const Client& client() const override { return *membership_->client(); }
   std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
     return membership_->exchange("process_group/" + membership_->group(), std::move(parts),
                                  {.shape = ExchangeShape::transpose, .timeout = timeout});
@@ -173,15 +186,32 @@ class ClientRecorder final : public CollectiveRecorder {
   const std::shared_ptr<Client> client_;
 };
 
+/// The group, with what all groups of a client have: its collectives are counted, and those that
+/// wait long are published.
+std::shared_ptr<collectives::AbortableGroup> open_watched(
+    const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
+    Duration verdict_patience = Duration{0}) {
+  const std::shared_ptr<Client> client = bootstrap->client();
+  options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), world.kind,
+                                       options.backend, world.size));
+  const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
+                                                              world.rank, world.size);
+  options.hooks.push_back(watch);
+  auto group = collectives::open_group(
+      bootstrap, std::move(world), std::move(options),
+      {verdict_patience,
+       [watch](const CollectiveCall& call, Failure& failure) { watch->explain(call, failure); }});
+  watch->identify(bootstrap->process_group(), bootstrap->places());
+  return group;
+}
+
 }  // namespace
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client, World world,
                                                  GroupOptions options) {
   if (!client) throw InvalidArgument("process group \"" + world.name + "\": client is null");
-  options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), world.kind,
-                                       options.backend, world.size));
-  return open(std::make_shared<ClientBootstrap>(std::move(client), world), world,
-              std::move(options));
+  const auto bootstrap = std::make_shared<ClientBootstrap>(std::move(client), world);
+  return open_watched(bootstrap, std::move(world), std::move(options));
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
@@ -195,23 +225,22 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> membership,
                                                  GroupOptions options, std::string kind) {
   if (!membership) throw InvalidArgument("process group: membership is null");
-  const Generation now = membership->generation();
+  const auto bootstrap = std::make_shared<MemberBootstrap>(std::move(membership));
+  Membership& team = bootstrap->membership();
+  const Generation now = team.generation();
   const World world = {.rank = now.rank,
                        .size = now.size,
                        .generation = now.number,
-                       .name = membership->group(),
+                       .name = team.group(),
                        .kind = std::move(kind)};
-  const auto recorder = std::make_shared<ClientRecorder>(membership->client());
-  options.hooks.push_back(measure_into(recorder, world.kind, options.backend, world.size));
   const auto guard = std::make_shared<AbortAtEnd>();
   options.hooks.push_back(guard);
   try {
-    auto group = collectives::open_group(std::make_shared<MemberBootstrap>(membership), world,
-                                         std::move(options), collectives::kVerdictPatience);
-    guard->watch(*membership, now.number, group);
+    auto group = open_watched(bootstrap, world, std::move(options), collectives::kVerdictPatience);
+    guard->watch(team, now.number, group);
     return group;
   } catch (const Unavailable& lost) {
-    if (const auto verdict = verdict_on(lost, *membership, now.number)) {
+    if (const auto verdict = verdict_on(lost, team, now.number)) {
       client::throw_failure(*verdict);
     }
     throw;

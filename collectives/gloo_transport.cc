@@ -187,8 +187,6 @@ void Transport::stop_late_locked() {
   if (!awaited.empty()) text += " waiting for " + described(late.missing);
   const Failure words =
       failure(Code::timed_out, "rank " + std::to_string(rank) + " gave up: " + text);
-  if (awaited.size() == 1) text += "; look at what it does instead, or waits for";
-  if (awaited.size() > 1) text += "; look at what they do instead, or wait for";
   late.detail = std::move(text);
   stop_locked(std::move(late), words, Closing::at_destruction);
 }

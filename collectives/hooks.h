@@ -32,6 +32,7 @@ struct CollectiveCall {
   Rank root = 0;                    ///< of broadcast
   std::size_t count = 0;            ///< elements per rank
   std::size_t bytes = 0;            ///< payload as nccl-tests counts it
+  Duration timeout{0};              ///< from `started`
   Clock::time_point enqueued{};
   Clock::time_point started{};
   Clock::time_point finished{};

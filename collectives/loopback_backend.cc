@@ -13,6 +13,7 @@
 
 #include "collectives/backend.h"
 #include "collectives/reduce.h"
+#include "collectives/who_waits.h"
 #include "collectives/wording.h"
 
 namespace c10dd::collectives {
@@ -28,13 +29,13 @@ struct Arrival {
   Tensor input;
 
   std::string signature() const {
-    std::string text = std::string(name_of(collective)) + " " + std::to_string(sequence);
-    if (collective == Collective::barrier) return text;
     const Tensor& shape = collective == Collective::all_gather ? input : output;
-    text += " of " + std::to_string(shape.count) + " " + std::string(name_of(shape.dtype));
-    if (collective == Collective::all_reduce) text += " " + std::string(name_of(reduce));
-    if (collective == Collective::broadcast) text += " from rank " + std::to_string(root);
-    return text;
+    return words(published({.sequence = sequence,
+                            .collective = collective,
+                            .dtype = shape.dtype,
+                            .reduce = reduce,
+                            .root = root,
+                            .count = shape.count}));
   }
 };
 

@@ -30,10 +30,10 @@ using Clock = CollectiveCall::Clock;
 class Group final : public collectives::AbortableGroup {
  public:
   Group(World world, GroupOptions options, std::unique_ptr<Backend> backend,
-        Duration verdict_patience)
+        collectives::Informants informants)
       : world_(std::move(world)),
         options_(std::move(options)),
-        verdict_patience_(verdict_patience),
+        informants_(std::move(informants)),
         backend_(std::move(backend)) {
     worker_ = std::thread([this] { work(); });
   }
@@ -91,21 +91,9 @@ class Group final : public collectives::AbortableGroup {
   const World& world() const override { return world_; }
   std::string_view backend() const override { return options_.backend; }
 
-  void abort(const std::string& reason) override { abort(failure(Code::aborted, reason)); }
+  void abort(const std::string& reason) override { abort(failure(Code::aborted, reason), true); }
 
-  void abort(Failure reason) override {
-    require_home();
-    const std::string words = reason.detail;
-    {
-      const std::lock_guard lock(mutex_);
-      if (dead_) return;
-      dead_ = std::move(reason);
-      dead_->detail = "process group \"" + world_.name + "\" aborted: " + words;
-    }
-    died_.notify_all();
-    // Outside the lock: a backend may take its time, and issuing must not wait for it.
-    backend_->abort(words);
-  }
+  void abort(Failure reason) override { abort(std::move(reason), false); }
 
   void shutdown() override {
     require_home();
@@ -114,6 +102,21 @@ class Group final : public collectives::AbortableGroup {
 
  private:
   void require_home() const { home_.require("process group", "open another one"); }
+
+  void abort(Failure reason, bool by_owner) {
+    require_home();
+    const std::string words = reason.detail;
+    {
+      const std::lock_guard lock(mutex_);
+      if (dead_) return;
+      given_up_ = by_owner;
+      dead_ = std::move(reason);
+      dead_->detail = "process group \"" + world_.name + "\" aborted: " + words;
+    }
+    died_.notify_all();
+    // Outside the lock: a backend may take its time, and issuing must not wait for it.
+    backend_->abort(words);
+  }
 
   [[noreturn]] static void refuse(std::string text) {
     throw_failure(failure(Code::invalid_argument, std::move(text)));
@@ -136,8 +139,8 @@ class Group final : public collectives::AbortableGroup {
     call->info.dtype = tensor.dtype;
     call->info.count = tensor.count;
     call->info.bytes = tensor.bytes();
-    call->timeout = timeout.value_or(options_.timeout);
-    if (call->timeout <= Duration{0}) refuse("time-out of a collective must be positive");
+    call->info.timeout = timeout.value_or(options_.timeout);
+    if (call->info.timeout <= Duration{0}) refuse("time-out of a collective must be positive");
     return call;
   }
 
@@ -188,7 +191,7 @@ class Group final : public collectives::AbortableGroup {
     Result<void> result = execute(call);
     call.info.finished = Clock::now();
     Failure why = failure(Code::ok, "");
-    if (!result) why = die(call.info, result.error());
+    if (!result) why = explained(call.info, die(call.info, result.error()));
     call.info.outcome = why.code;
     for (const auto& hook : options_.hooks) hook->after(call.info);
     call.end(result ? Work::Status::done : Work::Status::failed, why);
@@ -198,8 +201,9 @@ class Group final : public collectives::AbortableGroup {
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
-    if (lost && verdict_patience_ > Duration{0} &&
-        !died_.wait_for(lock, verdict_patience_, [this] { return dead_.has_value(); })) {
+    const Duration patience = informants_.verdict_patience;
+    if (lost && patience > Duration{0} &&
+        !died_.wait_for(lock, patience, [this] { return dead_.has_value(); })) {
       seen = unconfirmed(call, std::move(seen));
     }
     if (!dead_) dead_ = std::move(seen);
@@ -217,11 +221,27 @@ class Group final : public collectives::AbortableGroup {
     return seen;
   }
 
+  /// With what the others are doing, unless the owner of the group has ended it.
+  Failure explained(const CollectiveCall& call, Failure why) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (given_up_) return why;
+    }
+    const std::size_t known = why.detail.size();
+    if (informants_.explain) informants_.explain(call, why);
+    if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
+      why.detail += "; look at what they are doing: their logs, or a stack trace";
+    }
+    const std::lock_guard lock(mutex_);
+    dead_ = why;
+    return why;
+  }
+
   Result<void> execute(Call& call) {
     // A collective of nothing moves no data and meets nobody.
     if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
-    const collectives::Ticket ticket{call.info.sequence, call.timeout,
-                                     call.info.started + call.timeout};
+    const collectives::Ticket ticket{call.info.sequence, call.info.timeout,
+                                     call.info.started + call.info.timeout};
     switch (call.info.collective) {
       case Collective::all_reduce:
         return backend_->all_reduce(call.output, call.info.reduce, ticket);
@@ -248,7 +268,7 @@ class Group final : public collectives::AbortableGroup {
   const client::HomeProcess home_;
   const World world_;
   const GroupOptions options_;
-  const Duration verdict_patience_;
+  const collectives::Informants informants_;
   const std::unique_ptr<Backend> backend_;
 
   mutable std::mutex mutex_;
@@ -257,6 +277,7 @@ class Group final : public collectives::AbortableGroup {
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::optional<Failure> dead_;  ///< set once: why no further collective can run
+  bool given_up_ = false;        ///< the owner has aborted the group
   bool closed_ = false;
   bool running_ = false;
 
@@ -273,7 +294,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> boot
 
 std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options,
-    Duration verdict_patience) {
+    Informants informants) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument, "process group \"" + world.name + "\": rank " +
                                                       std::to_string(world.rank) +
@@ -293,7 +314,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
   return client::owned_by_this_process(
-      new Group(std::move(world), std::move(options), std::move(*backend), verdict_patience));
+      new Group(std::move(world), std::move(options), std::move(*backend), std::move(informants)));
 }
 
 }  // namespace c10dd

@@ -52,7 +52,7 @@ class ProcessGroup {
   /// The members of a rendezvous, in its newest generation. As soon as that generation ends (a
   /// member is lost, leaves or asks for the next one, or this process is cut off from the daemon)
   /// the group is aborted with the reason, which names ranks and hosts: nobody waits for a
-  /// time-out. `kind` as in World.
+  /// time-out. Keep the membership: its end leaves the group. `kind` as in World.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
                                             GroupOptions options = {}, std::string kind = "dp");
 

@@ -72,6 +72,12 @@ inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(1
 
 inline constexpr std::chrono::seconds kAbsence{2};  // then a session without connection is gone
 
+inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
+inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // different ones
+inline constexpr std::chrono::seconds kPublishedCallLife{30};
+inline constexpr std::size_t kCallsRead = 16;      // different calls in one answer
+inline constexpr std::size_t kCallNameBytes = 63;  // of a collective, a type, a reduction
+
 inline constexpr std::size_t kSeriesPerReport = 512;
 inline constexpr std::size_t kProcessGroupKinds = 16;  // per job, then "other"
 inline constexpr std::size_t kCollectiveNames = 32;    // likewise

@@ -15,6 +15,7 @@
 
 #include "protocol/error.h"
 #include "protocol/op_info.h"
+#include "protocol/rank_ranges.h"
 #include "protocol/shared_bytes.h"
 #include "protocol/types.h"
 
@@ -63,15 +64,6 @@ BOOST_DESCRIBE_STRUCT(MemberPage, (), (generation, size, digest, first, count, l
 
 enum class GroupPhase : std::uint8_t { forming, formed, broken, finished };
 BOOST_DESCRIBE_ENUM(GroupPhase, forming, formed, broken, finished)
-
-/// Ranks first .. last.
-struct RankRange {
-  Rank first = 0;
-  Rank last = 0;
-
-  bool operator==(const RankRange&) const = default;
-};
-BOOST_DESCRIBE_STRUCT(RankRange, (), (first, last))
 
 /// Somebody is to leave in good order.
 struct Notice {

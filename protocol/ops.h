@@ -18,6 +18,7 @@
 #include "protocol/error.h"
 #include "protocol/membership.h"
 #include "protocol/op_info.h"
+#include "protocol/published_calls.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -392,11 +393,11 @@ using Request =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, QueuePush,
                  QueuePop, QueueLength, Barrier, Exchange, Join, ReadMembers, Leave, FollowGroup,
-                 Notify, Acknowledge, Progress, Report>;
+                 Notify, Acknowledge, Progress, Report, PublishCall, ReadCalls>;
 
 using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
                                Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
-                               Exchanged, Joined, MemberPage, GroupNews>;
+                               Exchanged, Joined, MemberPage, GroupNews, PublishedCalls>;
 
 /// What a request comes to: the body that its Reply names, or why not.
 using Answer = Result<ReplyBody>;

@@ -57,6 +57,7 @@ std::string fold(std::span<const Rank> ranks) {
 std::string human(Duration duration) {
   const double seconds = std::chrono::duration<double>(duration).count();
   char text[32];
+  if (seconds > 0 && seconds < 0.001) return "less than 1 ms";
   if (seconds >= 600) {
     std::snprintf(text, sizeof text, "%.0f min", seconds / 60);
   } else {

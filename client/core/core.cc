@@ -463,8 +463,7 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 std::string Core::absence(TimePoint now) const {
   return "the daemon at " + address() + " has not been reachable for " +
          human(now - absent_since_) + " (" +
-         (foreign_.empty() ? why_
-                           : "what listens there speaks " + foreign_ + "; look at the port") +
+         (foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; look at the port") +
          ")";
 }
 

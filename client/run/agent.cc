@@ -123,11 +123,9 @@ void Agent::connect() {
   try {
     client_ = call([url, own] { return Client::connect(url, own); });
   } catch (const TimedOut& late) {
-    throw Fatal(kUnreachable, "no daemon at " + address + " (tried for " +
-                                  human(options_.connect_timeout) + "): " + late.what() +
-                                  "; start one there with: c10dd --listen " + address +
-                                  " --engine memory:, give another one with --daemon, or use "
-                                  "--standalone");
+    throw Fatal(kUnreachable, "no daemon at " + address + ": " + late.what() +
+                                  "; start one with: c10dd --listen HOST:PORT --engine memory:, "
+                                  "name it with --daemon HOST:PORT, or use --standalone");
   } catch (const Error& error) {
     throw Fatal(kUnreachable, "the daemon at " + address + " refuses: " + error.what());
   }

@@ -106,6 +106,9 @@ void find_daemon(const Words& words, const client::Environment& environment,
     from = "--job";
     text = "127.0.0.1:" + std::to_string(client::kDefaultPort);
   }
+  if (!text.starts_with(kScheme) && text.find("://") != std::string::npos) {
+    refuse(from + " is " + in_quotes(text) + ": write HOST:PORT, or c10dd://HOST:PORT/JOB");
+  }
   if (!text.starts_with(kScheme)) text = std::string(kScheme) + text;
   const bool has_job = text.find('/', kScheme.size()) + 1 < text.size() &&
                        text.find('/', kScheme.size()) != std::string::npos;
@@ -156,7 +159,11 @@ void understand(const Words& w, const client::Environment& environment, Options&
   parse_nodes(w.nnodes, o);
   o.max_restarts = parse_count("--max-restarts", w.max_restarts, 0, kRestarts);
   if (!w.node_rank.empty()) {
-    o.node_rank = parse_count("--node-rank", w.node_rank, 0, o.max_nodes - 1);
+    o.node_rank = parse_count("--node-rank", w.node_rank, 0, limits::kWorldSize - 1);
+    if (o.node_rank >= o.max_nodes) {
+      refuse("--node-rank is " + w.node_rank + ", but --nnodes is " + w.nnodes +
+             ": nodes are numbered from 0 to " + std::to_string(o.max_nodes - 1));
+    }
     if (o.min_nodes != o.max_nodes) {
       refuse("--node-rank needs a fixed number of nodes, but --nnodes is " + w.nnodes);
     }

@@ -106,8 +106,8 @@ using Event =
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, ClaimRefused>;
 
 struct Effects {
-  std::vector<Row> rows;  ///< one atomic batch, up to `revision`
-  std::vector<Reply> replies;
+  std::vector<Row> rows;       ///< one atomic batch, up to `revision`
+  std::vector<Reply> replies;  ///< of a hello, its own answer is the first
   std::vector<Event> events;
   Revision revision = 0;  ///< of the job after this step
 };

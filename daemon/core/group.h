@@ -211,6 +211,7 @@ class Group {
   void break_up(std::string reason, bool failed, Moment& at);
   void tell(Moment& at);
   void finish_if_done(Moment& at);
+  bool whole_launch_waits() const;
   bool closes_elastic(TimePoint now);
   bool closes_quorum(TimePoint now);
   bool last_call_over(TimePoint now);

@@ -36,10 +36,17 @@ bool Group::last_call_over(TimePoint now) {
   return now >= *last_call_;
 }
 
+/// Members that wait beside a generation until it has finished would do its work again, unless they
+/// are as many as a generation may have: then they are another launch.
+bool Group::whole_launch_waits() const {
+  return counts_.asking - counts_.asking_spares >= facts_.policy.max;
+}
+
 bool Group::closes_elastic(TimePoint now) {
   const RendezvousPolicy& policy = facts_.policy;
   const std::size_t needed = planted(Planted::below_min) ? 1 : policy.min;
-  const bool gathers = facts_.phase == GroupPhase::forming || facts_.phase == GroupPhase::broken;
+  const bool gathers = facts_.phase == GroupPhase::forming || facts_.phase == GroupPhase::broken ||
+                       (facts_.phase == GroupPhase::finished && whole_launch_waits());
   if (!gathers || usable() < needed) {
     last_call_.reset();
     return false;

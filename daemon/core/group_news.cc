@@ -14,18 +14,9 @@ namespace {
 constexpr std::size_t kPageMembers = 1'024;
 constexpr std::size_t kDescribed = 8;  // members in one text
 
-/// Ascending ranks as ranges.
 std::vector<RankRange> ranges(std::vector<Rank> ranks) {
   std::ranges::sort(ranks);
-  std::vector<RankRange> folded;
-  for (const Rank rank : ranks) {
-    if (!folded.empty() && folded.back().last + 1 == rank) {
-      folded.back().last = rank;
-    } else {
-      folded.push_back({rank, rank});
-    }
-  }
-  return folded;
+  return ranges_of(ranks);
 }
 
 MissingRank unknown(Rank rank) {
@@ -197,7 +188,7 @@ Failure Group::shortage() const {
                      std::to_string(policy.max) + ": a newcomer gets in when they join again";
   } else if (facts_.phase == GroupPhase::finished) {
     result.detail += "; generation " + std::to_string(facts_.generation) +
-                     " has finished its work: the next forms when as many have joined again";
+                     " has finished its work: the next forms when another member joins";
   }
   for (const Rank rank : awaited()) {
     result.missing.push_back(counts_.claims > 0 ? unknown(rank) : describe(rank));

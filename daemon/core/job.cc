@@ -64,8 +64,11 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
   const OpKind kind = op.kind == OpKind::write && !changed ? OpKind::read : op.kind;
   settle(step, op, done);
   if (done) {
-    out.replies.push_back({from.session, call.sequence, op.code, kind, std::move(*done),
-                           step.observed, call.arrived_ns});
+    // Other answers follow a hello: the shell looks at the first one. They come before a goodbye,
+    // which closes the channel.
+    out.replies.insert(opens ? out.replies.begin() : out.replies.end(),
+                       {from.session, call.sequence, op.code, kind, std::move(*done), step.observed,
+                        call.arrived_ns});
   }
   release(step);
   tell_refused_claims(out);
@@ -288,6 +291,18 @@ Job::Maybe Job::on(Step& step, const Report& report) {
   return answer(Done{});
 }
 
+Job::Maybe Job::on(Step& step, const PublishCall& publish) {
+  const Result<void> good = call_board_.publish(publish, step.now);
+  if (!good) return good.error();
+  return answer(Done{});
+}
+
+Job::Maybe Job::on(Step&, const ReadCalls& read) {
+  Result<PublishedCalls> calls = call_board_.read(read);
+  if (!calls) return calls.error();
+  return answer(std::move(*calls));
+}
+
 Effects Job::disconnect(const SessionId& session, TimePoint now) {
   pending_.drop(session);
   sessions_.disconnect(session, now);
@@ -313,6 +328,7 @@ Effects Job::tick(TimePoint now) {
   settle_presence(step);
   for (const Bytes& key : lifetimes_.due(now, limits::kExpiriesPerTick)) remove(step, key);
   forget_watches(step);
+  call_board_.tick(now);
   Moment at = step.moment();
   groups_.tick(sessions_, at);
   settle_groups(step);
@@ -358,7 +374,7 @@ std::optional<TimePoint> Job::next_deadline() const {
   std::optional<TimePoint> next = pending_.next_deadline();
   for (const auto& other :
        {lifetimes_.next_deadline(), sessions_.next_deadline(), history_.next_deadline(),
-        groups_.next_deadline(), absences_.next_deadline()}) {
+        groups_.next_deadline(), absences_.next_deadline(), call_board_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "daemon/core/absences.h"
+#include "daemon/core/call_board.h"
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
 #include "daemon/core/groups.h"
@@ -88,6 +89,8 @@ class Job {
   Maybe on(Step&, const Goodbye&);
   Maybe on(Step&, const Cancel&);
   Maybe on(Step&, const Report&);
+  Maybe on(Step&, const PublishCall&);
+  Maybe on(Step&, const ReadCalls&);
   void acknowledge(Step& step, const SessionId& id, Session& session, std::uint64_t below);
   void end_session(Step& step, const SessionId& id, Ending ending);
   void settle(Step& step, const OpInfo& op, const Maybe& done);
@@ -202,6 +205,7 @@ class Job {
   Meetings meetings_;
   Groups groups_;
   CollectiveLedger ledger_;
+  CallBoard call_board_;
   Absences absences_;
   std::uint64_t presence_changes_ = 1;  ///< of sessions that take part in meetings
 };

@@ -151,6 +151,10 @@ std::vector<std::pair<std::uint8_t, Request>> story() {
           {2, Remove{"b/1"}},
           {0, RemovePrefix{"b"}},
           {2, Report{1, {}}},
+          {0, PublishCall{7, 0, {0, "all_reduce", "float32", 8, "sum", -1}, false}},
+          {1, PublishCall{7, 1, {0, "broadcast", "float32", 8, "", 1}, false}},
+          {2, ReadCalls{7, 3}},
+          {1, PublishCall{7, 1, {}, true}},
           {1, Goodbye{}}};
 }
 

@@ -81,14 +81,14 @@ class AbsenceTest(unittest.TestCase):
 
     def test_http_is_named(self):
         with Program(self.serve()) as program:
-            self.wait_for(program, "what listens there speaks HTTP (\"HTTP/1.0 200 OK\"); look at "
+            self.wait_for(program, "the server there speaks HTTP (\"HTTP/1.0 200 OK\"); look at "
                           "the port")
 
     def test_redis_is_named(self):
         for password in ("", "secret"):
             with tempfile.TemporaryDirectory() as folder, redis_server(folder, password) as (port, _), \
                     Program(port) as program:
-                self.wait_for(program, "what listens there speaks Redis (\"-")
+                self.wait_for(program, "the server there speaks Redis (\"-")
 
     def test_tls_is_named(self):
         if shutil.which("openssl") is None:
@@ -101,7 +101,7 @@ class AbsenceTest(unittest.TestCase):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate, key)
             with Program(self.serve(context)) as program:
-                self.wait_for(program, "what listens there speaks TLS")
+                self.wait_for(program, "the server there speaks TLS")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ TEST(ClientProbe, AnAnswerToTheHelloThatIsHttpIsNamed) {
   World w;
   w.dial();
   w.core.received("HTTP/1.1 400 Bad Request\r\nServer: nginx/1.22.1\r\n\r\n", w.now);
-  EXPECT_NE(absence_of(w).find("what listens there speaks HTTP (\"HTTP/1.1 400 Bad Request\")"),
+  EXPECT_NE(absence_of(w).find("the server there speaks HTTP (\"HTTP/1.1 400 Bad Request\")"),
             std::string::npos)
       << absence_of(w);
 }

@@ -61,6 +61,33 @@ class Launches {
   Job job_{1, {1, 1, 0}, {}};
 };
 
+TEST(JobRelaunch, TheAnswerToAHelloComesBeforeThoseThatItReleases) {
+  Job job{1, {1, 1, 0}, {}};
+  TimePoint now{};
+  const auto apply = [&](std::uint64_t launch, std::uint64_t sequence, const Request& request) {
+    return job.apply({{launch, 1}, "", Access::admin, 0, launch}, {sequence, 0, sequence, 0},
+                     request, now);
+  };
+  const auto hello = [&](std::uint64_t launch) {
+    Hello greeting;
+    greeting.session = {launch, 1};
+    return apply(launch, 0, greeting);
+  };
+  const Barrier barrier{"start", 0, 0, 0, 2, std::chrono::hours(1), "", {}};
+  hello(1);
+  apply(1, 1, barrier);
+  job.disconnect({1, 1}, now);
+  now += milliseconds(100);
+  hello(2);
+  ASSERT_TRUE(apply(2, 1, barrier).replies.empty()) << "it waits whether rank 0 comes back";
+  const Effects back = hello(1);
+  ASSERT_EQ(back.replies.size(), 2u);
+  EXPECT_EQ(back.replies[0].op, Hello::op.code);
+  EXPECT_EQ(back.replies[0].to, (SessionId{1, 1}));
+  EXPECT_EQ(back.replies[1].op, Barrier::op.code);
+  EXPECT_EQ(back.replies[1].answer.error().code, Code::rank_taken);
+}
+
 TEST(JobRelaunch, OfThousandsOfRanksTakesNoQuadraticTime) {
   Launches job;
   for (Rank rank = 0; rank < kRanks; ++rank) job.hello(1, rank);

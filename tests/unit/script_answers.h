@@ -67,6 +67,17 @@ inline std::string news_text(const GroupNews& news) {
   return text;
 }
 
+/// RANKS:COLLECTIVE/SEQUENCE of each call, and silent=RANKS.
+inline std::string calls_text(const PublishedCalls& calls) {
+  std::string text;
+  for (const SharedCall& one : calls.calls) {
+    text += ' ' + ranges_text(one.ranks.ranges) + ':' + one.call.collective + '/' +
+            std::to_string(one.call.sequence);
+  }
+  if (calls.silent.count > 0) text += " silent=" + ranges_text(calls.silent.ranges);
+  return text;
+}
+
 inline std::string members_text(const MemberPage& page) {
   std::string text = " gen " + std::to_string(page.generation);
   wire::Reader reader(page.list.view());
@@ -110,6 +121,7 @@ inline std::string text_of(const Answer& answer) {
         }
         if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
         if constexpr (std::is_same_v<Body, GroupNews>) text += news_text(body);
+        if constexpr (std::is_same_v<Body, PublishedCalls>) text += calls_text(body);
         if constexpr (std::is_same_v<Body, MemberPage>) text += members_text(body);
         if constexpr (std::is_same_v<Body, Joined>) {
           text += " gen " + std::to_string(body.generation) + " rank " + std::to_string(body.rank) +

@@ -255,6 +255,21 @@ inline MultiSet multi_set(Arguments& in) {
   return op;
 }
 
+/// PROCESS_GROUP RANK SEQUENCE COLLECTIVE [DTYPE COUNT [REDUCE_OP]] [root=R] [ended]
+inline PublishCall publish_call(Arguments& in) {
+  PublishCall op;
+  op.ended = in.flag("ended");
+  op.call.root = in.number_option<std::int64_t>("root", -1);
+  op.process_group = static_cast<std::uint64_t>(number(in.next()));
+  op.rank = static_cast<Rank>(number(in.next()));
+  op.call.sequence = static_cast<std::uint64_t>(number(in.next()));
+  op.call.collective = in.bytes();
+  op.call.dtype = in.next();
+  op.call.count = static_cast<std::uint64_t>(number(in.next("0")));
+  op.call.reduce_op = in.next();
+  return op;
+}
+
 inline Request request(const std::string& op, Words words, const SessionId& session) {
   if (op == "transact") return transact(words);
   Arguments in(std::move(words));
@@ -286,6 +301,11 @@ inline Request request(const std::string& op, Words words, const SessionId& sess
   if (op == "barrier") return meeting<Barrier>(in);
   if (op == "exchange") return exchange(in);
   if (op == "report") return report(in);
+  if (op == "publish_call") return publish_call(in);
+  if (op == "read_calls") {
+    const auto size = in.number_option<std::uint32_t>("size", 1);
+    return ReadCalls{static_cast<std::uint64_t>(number(in.next())), size};
+  }
   throw std::invalid_argument("no operation: " + op);
 }
 

@@ -21,9 +21,9 @@ std::vector<std::shared_ptr<AbortableGroup>> open_pair(Duration patience) {
   const auto point = std::make_shared<testing::MeetingPoint>(2);
   std::vector<std::shared_ptr<AbortableGroup>> groups(2);
   run_ranks(2, [&](Rank rank) {
-    groups[rank] = collectives::open_group(std::make_shared<testing::ThreadBootstrap>(point, rank),
-                                           World{.rank = rank, .size = 2},
-                                           {.backend = "loopback", .timeout = 60s}, patience);
+    groups[rank] = collectives::open_group(
+        std::make_shared<testing::ThreadBootstrap>(point, rank), World{.rank = rank, .size = 2},
+        {.backend = "loopback", .timeout = 60s}, {.verdict_patience = patience});
   });
   return groups;
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/call_watch.h"
+
+#include "collectives/who_waits.h"
+#include "protocol/limits.h"
+
+namespace c10dd::collectives {
+namespace {
+
+constexpr Duration kAgain = Duration(limits::kPublishedCallLife) / 3;
+constexpr Duration kLook = std::chrono::milliseconds(250);  // at the connection, while one waits
+constexpr Duration kAnswer = std::chrono::milliseconds(250);
+constexpr Duration kUnheard = std::chrono::milliseconds(1500);  // three heartbeats
+constexpr Duration kPost = std::chrono::seconds(5);
+
+}  // namespace
+
+CallWatch::CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size)
+    : connection_(std::move(connection)), rank_(rank), world_size_(world_size) {
+  if (world_size_ > 1) thread_ = std::thread([this] { run(); });
+}
+
+CallWatch::~CallWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void CallWatch::identify(std::uint64_t process_group, std::vector<Place> places) {
+  process_group_ = process_group;
+  places_ = std::move(places);
+}
+
+void CallWatch::before(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  running_ = call;
+  published_ = false;
+  due_ = call.started + call.timeout / 2;
+  // The thread mostly sleeps towards an earlier moment: no system call here.
+  if (wakes_ > due_) changed_.notify_all();
+}
+
+void CallWatch::after(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  running_.reset();
+  // A call that has failed stays for the others, who may fail a moment later.
+  if (published_ && call.outcome == Code::ok) publish_locked(published(call), true);
+}
+
+void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
+  if (world_size_ < 2 || !process_group_) return;
+  if (!connection_->open() || connection_->unvouched() > kUnheard) return;
+  // When a rank was lost, mostly nobody has waited long: then nobody needs to hear of this call.
+  bool published = failure.code == Code::timed_out;
+  for (;;) {
+    if (published) {
+      const std::lock_guard lock(mutex_);
+      publish_locked(collectives::published(call), false);
+    }
+    const Answer answer = connection_->call(ReadCalls{*process_group_, world_size_}, kAnswer);
+    if (!answer) return;
+    const auto& calls = std::get<PublishedCalls>(*answer);
+    if (published) return collectives::explain(failure, call, calls, places_);
+    if (calls.calls.empty()) return;
+    published = true;
+  }
+}
+
+void CallWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const auto now = Clock::now();
+    wakes_ = running_ ? due_ : Clock::time_point::max();
+    if (running_ && published_) {
+      // A daemon that was restarted has forgotten it.
+      if (connection_->stats().connects != published_in_) due_ = now;
+      wakes_ = std::min(due_, now + kLook);
+    }
+    if (running_ && due_ <= now && connection_->open()) {
+      publish_locked(published(*running_), false);
+      due_ = now + kAgain;
+    } else if (running_ && due_ <= now) {
+      wakes_ = now + kLook;
+      changed_.wait_until(lock, wakes_);
+    } else if (wakes_ == Clock::time_point::max()) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_until(lock, wakes_);
+    }
+  }
+}
+
+void CallWatch::publish_locked(const PublishedCall& call, bool ended) {
+  if (!process_group_) return;
+  published_ = !ended;
+  published_in_ = connection_->stats().connects;
+  connection_->post(PublishCall{*process_group_, rank_, call, ended}, kPost);
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/who_waits.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+
+#include "collectives/wording.h"
+
+namespace c10dd::collectives {
+namespace {
+
+std::vector<MissingRank> missing(const SomeRanks& ranks, const std::vector<Place>& places,
+                                 MissingRank::Cause cause, const std::string& doing) {
+  std::vector<MissingRank> all;
+  for (const Rank rank : ranks_of(ranks.ranges)) {
+    all.push_back(missing_rank(rank, places, cause, doing));
+  }
+  return all;
+}
+
+/// "rank 1 on host-b (pid 7) is", "ranks [0,2-5] are".
+std::string subject(const SomeRanks& ranks, const std::vector<Place>& places) {
+  const auto named = missing(ranks, places, MissingRank::Cause::elsewhere, "");
+  std::string text = described(named);
+  if (ranks.count > named.size()) {
+    text += " and " + std::to_string(ranks.count - named.size()) + " more";
+  }
+  return text + (ranks.count == 1 ? " is" : " are");
+}
+
+/// Different calls of one sequence, the fewest ranks first.
+using Mismatch = std::vector<const SharedCall*>;
+
+/// Of the lowest sequence that has one; empty: there is none.
+Mismatch mismatch_in(const PublishedCalls& calls) {
+  std::map<std::uint64_t, Mismatch> by_sequence;
+  for (const SharedCall& one : calls.calls) by_sequence[one.call.sequence].push_back(&one);
+  for (auto& [sequence, shared] : by_sequence) {
+    if (shared.size() > 1) return std::move(shared);
+  }
+  return {};
+}
+
+/// Who is in another call than most, or than this rank if there is a tie.
+std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
+                                   const std::vector<Place>& places) {
+  const SharedCall& last = *mismatch.back();
+  const bool tie = mismatch[mismatch.size() - 2]->ranks.count == last.ranks.count;
+  const PublishedCall& expected = tie ? own : last.call;
+  std::vector<MissingRank> odd;
+  for (const SharedCall* one : mismatch) {
+    if (one->call == expected) continue;
+    std::ranges::move(missing(one->ranks, places, MissingRank::Cause::elsewhere, words(one->call)),
+                      std::back_inserter(odd));
+  }
+  std::ranges::sort(odd, {}, &MissingRank::rank);
+  return odd;
+}
+
+constexpr const char* kNoCall =
+    "in no call of this group, or in one for less than half its time-out";
+
+/// Those of the silent ranks that the backend has waited for, or all of them.
+std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
+                                    const PublishedCalls& calls, const std::vector<Place>& places) {
+  auto silent = missing(calls.silent, places, MissingRank::Cause::not_arrived, kNoCall);
+  std::vector<MissingRank> both;
+  for (const MissingRank& one : awaited) {
+    const auto found = std::ranges::lower_bound(silent, one.rank, {}, &MissingRank::rank);
+    if (found != silent.end() && found->rank == one.rank) both.push_back(*found);
+  }
+  return both.empty() ? silent : both;
+}
+
+std::string who_is_in(const SharedCall& one, const std::vector<Place>& places) {
+  return "; " + subject(one.ranks, places) + " in " + words(one.call);
+}
+
+std::string who_is_where(const PublishedCalls& calls, const std::vector<Place>& places) {
+  if (calls.calls.size() == 1 && calls.silent.count == 0) {
+    return "; every rank is in " + words(calls.calls.front().call);
+  }
+  std::string text;
+  for (const SharedCall& one : calls.calls) text += who_is_in(one, places);
+  if (calls.left_out > 0) text += "; others in " + std::to_string(calls.left_out) + " more calls";
+  if (calls.silent.count > 0) text += "; " + subject(calls.silent, places) + " " + kNoCall;
+  return text;
+}
+
+}  // namespace
+
+PublishedCall published(const CollectiveCall& call) {
+  PublishedCall all;
+  all.sequence = call.sequence;
+  all.collective = name_of(call.collective);
+  if (call.collective == Collective::barrier) return all;
+  all.dtype = name_of(call.dtype);
+  all.count = call.count;
+  if (call.collective == Collective::all_reduce) all.reduce_op = name_of(call.reduce);
+  if (call.collective == Collective::broadcast) all.root = call.root;
+  return all;
+}
+
+std::string words(const PublishedCall& call) {
+  std::string text = call.collective + " " + std::to_string(call.sequence);
+  if (!call.dtype.empty()) text += " of " + std::to_string(call.count) + " " + call.dtype;
+  if (!call.reduce_op.empty()) text += " " + call.reduce_op;
+  if (call.root >= 0) text += " from rank " + std::to_string(call.root);
+  return text;
+}
+
+void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& calls,
+             const std::vector<Place>& places) {
+  const Mismatch mismatch = mismatch_in(calls);
+  if (failure.code != Code::timed_out) {
+    for (const SharedCall* one : mismatch) failure.detail += who_is_in(*one, places);
+    return;
+  }
+  if (calls.calls.empty()) return;
+  failure.detail += who_is_where(calls, places);
+  if (!mismatch.empty()) {
+    failure.missing = odd_ranks(mismatch, published(own), places);
+    return;
+  }
+  if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, places);
+  // Another rank has given up, and this one has heard of it.
+  const Duration waited = own.finished - own.started;
+  if (waited < own.timeout) {
+    failure.detail += "; this rank came to its call only " + human(waited) + " ago";
+  }
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/call_board.h"
+
+#include <algorithm>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+Result<void> check(const PublishCall& publish) {
+  if (publish.rank >= limits::kWorldSize) {
+    return failure(Code::invalid_argument, "publish_call: rank " + std::to_string(publish.rank) +
+                                               ", ranks are below " +
+                                               std::to_string(limits::kWorldSize));
+  }
+  const PublishedCall& call = publish.call;
+  for (const std::string* name : {&call.collective, &call.dtype, &call.reduce_op}) {
+    if (name->size() > limits::kCallNameBytes) {
+      return failure(Code::too_large, "publish_call: a name of " + std::to_string(name->size()) +
+                                          " bytes, limit " +
+                                          std::to_string(limits::kCallNameBytes));
+    }
+    // The names end in the error texts of others.
+    if (printable(*name, limits::kCallNameBytes) != *name) {
+      return failure(Code::invalid_argument, "publish_call: the name \"" +
+                                                 printable(*name, limits::kCallNameBytes) +
+                                                 "\" is not printable text");
+    }
+  }
+  return {};
+}
+
+SomeRanks some(const RankSet& ranks) { return {ranks.size(), ranks.ranges(limits::kMissingNamed)}; }
+
+}  // namespace
+
+Result<void> CallBoard::has_room(const PublishCall& publish) const {
+  const auto group = groups_.find(publish.process_group);
+  const bool known = group != groups_.end() && group->second.entries.contains(publish.rank);
+  if (!known && by_time_.size() >= limits::kPublishedCallsPerJob) {
+    return failure(Code::quota_exceeded, "publish_call: " + std::to_string(by_time_.size()) +
+                                             " ranks of this job have published a call, limit " +
+                                             std::to_string(limits::kPublishedCallsPerJob) +
+                                             "; each is forgotten " +
+                                             std::to_string(limits::kPublishedCallLife.count()) +
+                                             " s after it was published last");
+  }
+  if (group == groups_.end() || group->second.calls.size() < limits::kCallsPerProcessGroup ||
+      group->second.calls.contains(publish.call)) {
+    return {};
+  }
+  return failure(Code::quota_exceeded, "publish_call: the ranks of this process group are in " +
+                                           std::to_string(group->second.calls.size()) +
+                                           " different calls, limit " +
+                                           std::to_string(limits::kCallsPerProcessGroup));
+}
+
+Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
+  if (Result<void> good = check(publish); !good) return good;
+  if (publish.ended) {
+    forget(publish.process_group, publish.rank);
+    return {};
+  }
+  if (Result<void> good = has_room(publish); !good) return good;
+  const TimePoint until = now + limits::kPublishedCallLife;
+  ProcessGroup& group = groups_[publish.process_group];
+  const auto known = group.entries.find(publish.rank);
+  if (known != group.entries.end() && known->second.call->first == publish.call) {
+    by_time_.erase({known->second.until, publish.process_group, publish.rank});
+    known->second.until = until;
+  } else {
+    const auto call = group.calls.try_emplace(publish.call).first;
+    call->second.insert(publish.rank);
+    if (known != group.entries.end()) {
+      forget(publish.process_group, publish.rank);  // the group stays: it has the new call
+    }
+    group.published.insert(publish.rank);
+    group.entries.emplace(publish.rank, Entry{call, until});
+  }
+  by_time_.emplace(until, publish.process_group, publish.rank);
+  return {};
+}
+
+Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
+  if (read.world_size == 0 || read.world_size > limits::kWorldSize) {
+    return failure(Code::invalid_argument, "read_calls: world size " +
+                                               std::to_string(read.world_size) + ", limit " +
+                                               std::to_string(limits::kWorldSize));
+  }
+  static const ProcessGroup kNone;
+  const auto found = groups_.find(read.process_group);
+  const ProcessGroup& group = found == groups_.end() ? kNone : found->second;
+  PublishedCalls answer;
+  for (const auto& [call, ranks] : group.calls) answer.calls.push_back({call, some(ranks)});
+  std::ranges::stable_sort(answer.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
+  if (answer.calls.size() > limits::kCallsRead) {
+    // The last two show what most ranks do, and whether that is a tie.
+    answer.left_out = static_cast<std::uint32_t>(answer.calls.size() - limits::kCallsRead);
+    answer.calls.erase(answer.calls.end() - 2 - answer.left_out, answer.calls.end() - 2);
+  }
+  answer.silent = {read.world_size - group.published.size_below(read.world_size),
+                   group.published.gaps(read.world_size, limits::kMissingNamed)};
+  return answer;
+}
+
+void CallBoard::tick(TimePoint now) {
+  for (std::size_t n = 0; n < limits::kExpiriesPerTick; ++n) {
+    if (by_time_.empty() || std::get<0>(*by_time_.begin()) > now) return;
+    const auto [until, process_group, rank] = *by_time_.begin();
+    forget(process_group, rank);
+  }
+}
+
+std::optional<TimePoint> CallBoard::next_deadline() const {
+  if (by_time_.empty()) return std::nullopt;
+  return std::get<0>(*by_time_.begin());
+}
+
+void CallBoard::forget(std::uint64_t process_group, Rank rank) {
+  const auto found = groups_.find(process_group);
+  if (found == groups_.end()) return;
+  ProcessGroup& group = found->second;
+  const auto entry = group.entries.find(rank);
+  if (entry == group.entries.end()) return;
+  by_time_.erase({entry->second.until, process_group, rank});
+  RankSet& ranks = entry->second.call->second;
+  ranks.erase(rank);
+  if (ranks.empty()) group.calls.erase(entry->second.call);
+  group.published.erase(rank);
+  group.entries.erase(entry);
+  if (group.calls.empty()) groups_.erase(found);
+}
+
+}  // namespace c10dd::core
