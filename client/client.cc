@@ -7,16 +7,16 @@
 #include <algorithm>
 #include <random>
 
-#include "client/announcer.h"
-#include "client/connection.h"
 #include "client/core/seat.h"
-#include "client/daemon_membership.h"
-#include "client/daemon_store.h"
-#include "client/fork_guard.h"
-#include "client/meeting.h"
-#include "client/recorder.h"
-#include "client/throw_failure.h"
-#include "client/url.h"
+#include "client/internal/announcer.h"
+#include "client/internal/connection.h"
+#include "client/internal/daemon_membership.h"
+#include "client/internal/fork_guard.h"
+#include "client/internal/meeting.h"
+#include "client/internal/recorder.h"
+#include "client/internal/throw_failure.h"
+#include "client/internal/url.h"
+#include "client/stores/daemon_store.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 

@@ -98,8 +98,8 @@ class Client : public std::enable_shared_from_this<Client> {
 
   /// From C10DD_URL (or C10DD_ADDR and C10DD_JOB), C10DD_RUN, and rank and world size of the
   /// launcher: C10DD_RANK and C10DD_WORLD_SIZE, RANK and WORLD_SIZE, or those of Slurm, MPI or
-  /// Kubernetes (client/launch_environment.h). Throws InvalidArgument naming the variable that is
-  /// wrong.
+  /// Kubernetes (client/internal/launch_environment.h). Throws InvalidArgument naming the variable
+  /// that is wrong.
   static std::shared_ptr<Client> from_environment();
 
   /// Sends the last report and goodbye within a short time, then closes.

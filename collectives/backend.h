@@ -3,7 +3,7 @@
 // in issue order and have valid arguments (cpu tensors, count > 0, root < size); only abort() may
 // come from any thread at any time. After the first failure or abort() every call fails.
 // To add a backend: derive in collectives/<name>_backend.cc, add it to open_process_group.cc, run
-// tests/unit/backend_contract_test.cc over it.
+// tests/unit/collectives/backend_contract_test.cc over it.
 #pragma once
 
 #include <chrono>

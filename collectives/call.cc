@@ -2,7 +2,7 @@
 // How a collective ends, and how its waiters learn of it.
 #include "collectives/call.h"
 
-#include "client/throw_failure.h"
+#include "client/internal/throw_failure.h"
 #include "collectives/wording.h"
 
 namespace c10dd::collectives {

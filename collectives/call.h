@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "client/fork_guard.h"
+#include "client/internal/fork_guard.h"
 #include "collectives/hooks.h"
 #include "collectives/tensor.h"
 #include "collectives/work.h"

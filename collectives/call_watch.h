@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/connection.h"
+#include "client/internal/connection.h"
 #include "collectives/bootstrap.h"
 #include "collectives/hooks.h"
 #include "protocol/error.h"

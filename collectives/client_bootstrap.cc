@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "client/client.h"
+#include "client/internal/throw_failure.h"
 #include "client/membership.h"
-#include "client/throw_failure.h"
 #include "collectives/abortable_group.h"
 #include "collectives/call_watch.h"
 #include "collectives/measure.h"

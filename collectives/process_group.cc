@@ -9,8 +9,8 @@
 #include <thread>
 #include <utility>
 
-#include "client/fork_guard.h"
-#include "client/throw_failure.h"
+#include "client/internal/fork_guard.h"
+#include "client/internal/throw_failure.h"
 #include "collectives/abortable_group.h"
 #include "collectives/backend.h"
 #include "collectives/call.h"

@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "client/throw_failure.h"
+#include "client/internal/throw_failure.h"
 
 namespace c10dd::collectives {
 

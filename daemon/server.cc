@@ -21,7 +21,7 @@
 #include <map>
 #include <thread>
 
-#include "daemon/version.h"
+#include "daemon/config/version.h"
 #include "protocol/limits.h"
 
 namespace c10dd::daemon {

@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "daemon/disk_watch.h"
+#include "daemon/config/options.h"
 #include "daemon/end_by.h"
-#include "daemon/growth_gate.h"
-#include "daemon/listener.h"
-#include "daemon/metrics.h"
-#include "daemon/options.h"
-#include "daemon/shards.h"
-#include "daemon/shared_budget.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/listener.h"
+#include "daemon/net/shared_budget.h"
+#include "daemon/shard/disk_watch.h"
+#include "daemon/shard/growth_gate.h"
+#include "daemon/shard/shards.h"
 
 namespace c10dd::daemon {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every metric of the service, once: name, kind, labels, help. Dashboards, alerts and docs are
 // tested against this table; no other source spells a metric name.
-// To add a metric: a line here, one increment in daemon/metrics.cc, one panel.
+// To add a metric: a line here, one increment in daemon/metrics/metrics.cc, one panel.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the rows of all jobs across restarts.
-// Contract, run against every engine by tests/unit/engine_contract_test.cc:
+// Contract, run against every engine by tests/unit/store/engine_contract_test.cc:
 //  - a batch is all or nothing, and durable once commit() reports it durable;
 //  - batches of one job form a chain: from_rev is the revision that the engine has, to_rev is the
 //    one it has afterwards. Committing the same (job, epoch, from, to) again is success for every

@@ -45,15 +45,15 @@ class Tidy(unittest.TestCase):
     # ---- arrows ----
 
     def test_arrows_point_down(self):
-        self.assert_clean("daemon/shard.cc", '#include "daemon/core/job.h"\n')
+        self.assert_clean("daemon/shard/shard.cc", '#include "daemon/core/job.h"\n')
         self.assert_clean("daemon/proxy_link.cc", '#include "client/client.h"\n')
         self.assert_clean("tests/unit/x_test.cc", '#include "daemon/core/job.h"\n')
 
     def test_an_arrow_that_points_up_is_found(self):
         for path, include in [
             ("protocol/x.cc", "store/engine.h"),
-            ("store/x.cc", "daemon/shard.h"),
-            ("daemon/core/x.cc", "daemon/shard.h"),
+            ("store/x.cc", "daemon/shard/shard.h"),
+            ("daemon/core/x.cc", "daemon/shard/shard.h"),
             ("daemon/core/x.cc", "store/engine.h"),
             ("daemon/x.cc", "client/client.h"),
             ("client/core/x.cc", "client/client.h"),
@@ -91,7 +91,7 @@ class Tidy(unittest.TestCase):
         self.assert_clean("protocol/x.cc", '// #include "store/engine.h"\n')
 
     def test_vendor_headers_stay_in_their_file(self):
-        self.assert_clean("store/rocks_engine.cc", "#include <rocksdb/db.h>\n")
+        self.assert_clean("store/rocks/engine.cc", "#include <rocksdb/db.h>\n")
         self.assert_found("store/x.cc", "#include <rocksdb/db.h>\n", 3, "rocks_*.cc")
 
     def test_a_pure_folder_does_no_io(self):
@@ -107,8 +107,8 @@ class Tidy(unittest.TestCase):
             ("tests/unit/x_test.cc", "std::this_thread::sleep_for(a);\n", "advance time"),
             ("daemon/x.cc", "std::regex r;\n", "std::regex"),
             ("daemon/x.cc", "using namespace std;\n", "using namespace"),
-            ("daemon/shard.cc", "std::mutex m;\n", "LOCKS_ALLOWED"),
-            ("daemon/shard.cc", "std::condition_variable c;\n", "LOCKS_ALLOWED"),
+            ("daemon/shard/shard.cc", "std::mutex m;\n", "LOCKS_ALLOWED"),
+            ("daemon/shard/shard.cc", "std::condition_variable c;\n", "LOCKS_ALLOWED"),
             ("daemon/x.cc", 'auto n = "c10dd_requests_total";\n', "metric_catalog.h"),
             ("daemon/x.cc", "// FIXME: later\n", "left for later"),
             ("docs/x.md", "see /work/notes\n", "somebody's machine"),
@@ -122,7 +122,7 @@ class Tidy(unittest.TestCase):
         for path, body in [
             ("daemon/core/x.cc", "// never the system_clock\n"),
             ("daemon/core/x.cc", 'auto text = "steady_clock::now()";\n'),
-            ("daemon/shard.cc", "auto t = std::chrono::steady_clock::now();\n"),
+            ("daemon/shard/shard.cc", "auto t = std::chrono::steady_clock::now();\n"),
             ("store/group_commit.cc", "std::mutex m;\n"),
             ("tests/integration/x.cc", "std::this_thread::sleep_for(a);\n"),
             ("daemon/x.cc", "using namespace std::chrono_literals;\n"),

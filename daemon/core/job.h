@@ -13,7 +13,7 @@
 #include "daemon/core/call_board.h"
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/effects.h"
-#include "daemon/core/groups.h"
+#include "daemon/core/group/groups.h"
 #include "daemon/core/history.h"
 #include "daemon/core/key_space.h"
 #include "daemon/core/lifetimes.h"

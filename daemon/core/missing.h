@@ -2,7 +2,7 @@
 // Says whom a barrier or exchange was waiting for, with what is known of each.
 #pragma once
 
-#include "daemon/core/groups.h"
+#include "daemon/core/group/groups.h"
 #include "daemon/core/meetings.h"
 #include "daemon/core/sessions.h"
 #include "protocol/error.h"

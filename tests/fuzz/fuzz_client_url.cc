@@ -3,9 +3,9 @@
 // that is accepted again with the same meaning.
 #include <map>
 
-#include "client/url.h"
+#include "client/internal/url.h"
 #include "protocol/limits.h"
-#include "store/redis_commands.h"
+#include "store/redis/commands.h"
 #include "tests/fuzz/input.h"
 
 namespace {

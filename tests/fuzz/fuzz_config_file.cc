@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a configuration file: entries or a refusal with its line; and any text written as a
 // TOML string is read back as the same.
-#include "daemon/config_file.h"
+#include "daemon/config/config_file.h"
 #include "protocol/utf8.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/scratch_file.h"

@@ -3,7 +3,7 @@
 // that is accepted can be applied, and is what a writer writes.
 #include <boost/crc.hpp>
 
-#include "client/file_format.h"
+#include "client/stores/file_format.h"
 #include "protocol/fields.h"
 #include "tests/fuzz/input.h"
 

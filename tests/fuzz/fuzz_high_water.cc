@@ -4,7 +4,7 @@
 #include <boost/crc.hpp>
 
 #include "protocol/fields.h"
-#include "store/high_water.h"
+#include "store/rocks/high_water.h"
 #include "tests/fuzz/input.h"
 
 namespace {

@@ -3,8 +3,8 @@
 // are read, every answer is framed as it says, and what is called JSON is JSON.
 #include <boost/json/parse.hpp>
 
-#include "daemon/http_routes.h"
-#include "daemon/http_wire.h"
+#include "daemon/http/http_wire.h"
+#include "daemon/http/routes.h"
 #include "protocol/limits.h"
 #include "tests/fuzz/input.h"
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-#include "daemon/options.h"
+#include "daemon/config/options.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/scratch_file.h"
 

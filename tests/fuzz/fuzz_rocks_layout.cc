@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys and chains as RocksDB holds them: a key leads back to its job, stands between the borders
 // of that job, and a chain moves only forward whatever batches come.
-#include "store/rocks_layout.h"
+#include "store/rocks/layout.h"
 #include "tests/fuzz/draw.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

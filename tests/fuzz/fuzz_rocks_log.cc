@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as a log: what is found behind the damage is a later change within the window, is the
 // same again, and is still found in a longer log.
-#include "store/rocks_log.h"
+#include "store/rocks/log.h"
 #include "tests/fuzz/input.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

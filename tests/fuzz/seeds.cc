@@ -6,13 +6,13 @@
 #include <fstream>
 #include <random>
 
-#include "client/file_format.h"
+#include "client/stores/file_format.h"
 #include "protocol/json_wire.h"
 #include "protocol/native_wire.h"
 #include "store/chain.h"
-#include "store/high_water.h"
+#include "store/rocks/high_water.h"
 #include "tests/fuzz/group_stories.h"
-#include "tests/unit/wire_samples.h"
+#include "tests/unit/protocol/wire_samples.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <random>
 #include <thread>
 
-#include "store/high_water.h"
-#include "tests/unit/state_home.h"
+#include "store/rocks/high_water.h"
+#include "tests/unit/store/state_home.h"
 
 namespace c10dd::store {
 namespace {

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "client/run/crew.h"
-#include "client/run/options.h"
+#include "client/launcher/crew.h"
+#include "client/launcher/options.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::run {

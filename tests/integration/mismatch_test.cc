@@ -12,8 +12,8 @@
 #include "client/membership.h"
 #include "collectives/process_group.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/unit/collectives/thread_ranks.h"
 #include "tests/unit/temporary_directory.h"
-#include "tests/unit/thread_ranks.h"
 
 namespace c10dd {
 namespace {

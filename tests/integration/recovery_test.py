@@ -94,7 +94,7 @@ class Recovery(unittest.TestCase):
             self.assertEqual("ok", self.greeting(daemon, self.seen))
 
     def mark(self):
-        """The sequence of the newer slot; see store/high_water.cc."""
+        """The sequence of the newer slot; see store/rocks/high_water.cc."""
         with open(os.path.join(self.state, "highwater"), "rb") as file:
             data = file.read()
         slots = [struct.unpack_from("<8sIIQQ", data, at) for at in (0, 4096)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A turn in the order of client/connection.cc: time, calls, socket, bytes out, answers, dialling.
+// A turn in the order of client/internal/connection.cc: time, calls, socket, bytes out, answers,
+// dialling.
 #include "tests/sim/client.h"
 
 #include "tests/sim/plants.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client process: the product's client core, driven as client/connection.cc drives it, with a
-// workload that asks for something new when an answer came.
+// A client process: the product's client core, driven as client/internal/connection.cc drives it,
+// with a workload that asks for something new when an answer came.
 #pragma once
 
 #include <map>

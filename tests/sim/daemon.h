@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A daemon process: the product's Directory, Job, CommitGate and codecs in a shell that takes the
-// steps of daemon/shard*.cc, native_session.cc and server.cc in their order, over the simulated
+// steps of daemon/shard/shard*.cc, native_session.cc and server.cc in their order, over the simulated
 // disk and network. Turns are in daemon.cc, the rest in daemon_frames.cc, _jobs.cc, _load.cc,
 // _drain.cc.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to frames and back, as daemon/native_session.cc does.
+// Bytes to frames and back, as daemon/net/native_session.cc does.
 #include "protocol/limits.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/plants.h"

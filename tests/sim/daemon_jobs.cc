@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon gets jobs and loses them, as daemon/shard_jobs.cc does. Loading is in
+// How the daemon gets jobs and loses them, as daemon/shard/shard_jobs.cc does. Loading is in
 // daemon_load.cc.
 #include "tests/sim/daemon.h"
 #include "tests/sim/plants.h"

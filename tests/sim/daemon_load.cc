@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the daemon loads a job, as daemon/shard_load.cc does: pieces of a few rows, between which the
-// engine serves others, and other daemons.
+// How the daemon loads a job, as daemon/shard/shard_load.cc does: pieces of a few rows, between
+// which the engine serves others, and other daemons.
 #include "tests/sim/daemon.h"
 #include "tests/sim/plants.h"
 

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# The Debian 12 packages that each command needs, and how those that are missing are installed.
+# A script sources this file after steps.sh.
+# shellcheck shell=bash
+
+packages_to_demo=(
+    ccache cmake g++ ninja-build python3
+    libboost1.81-dev libboost-json1.81-dev libcli11-dev libeigen3-dev libgloo-dev libjemalloc-dev
+    librocksdb-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev prometheus-cpp-dev)
+packages_to_build=("${packages_to_demo[@]}" git libhiredis-dev libnghttp2-dev)
+packages_to_test=(curl etcd-server iproute2 libgtest-dev prometheus redis-server systemd)
+packages_to_check=(clang-format-14 clang-tidy-14)
+packages_to_fuzz=(clang-14 libclang-rt-14-dev)
+# Packages that bring a service, and its name; the tests and the demo start servers of their own, on
+# free ports.
+declare -A services=([etcd-server]=etcd [prometheus]=prometheus [redis-server]=redis-server)
+
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+missing_of() {
+    local package
+    for package in "$@"; do installed "$package" || printf '%s\n' "$package"; done
+}
+
+# What apt-get says about the size of these and what they depend on; nothing if it has no lists yet.
+say_size() {
+    apt-get -o Debug::NoLocking=1 --assume-no install --no-install-recommends "$@" 2>/dev/null |
+        grep -E '^(Need to get|After this operation)' || true
+}
+
+# Runs as root: apt-get under a policy that starts no service, then disables the services that
+# were not there before. Puts an earlier policy back, also when it is interrupted.
+install_packages() {
+    local policy=/usr/sbin/policy-rc.d saved=/usr/sbin/policy-rc.d.before-c10dd package
+    local -a new_services=()
+    for package in "${!services[@]}"; do installed "$package" || new_services+=("$package"); done
+    restore() {
+        rm -f "$policy"
+        [ ! -e "$saved" ] || mv "$saved" "$policy"
+    }
+    if [ -e "$saved" ]; then restore; fi
+    if [ -e "$policy" ]; then mv "$policy" "$saved"; fi
+    trap restore EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get -q update || say "apt-get update failed; trying with the lists that are here"
+    say_size "$@"
+    apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
+    restore
+    trap - EXIT
+    for package in "${new_services[@]}"; do
+        if installed "$package" && command -v systemctl >/dev/null; then
+            systemctl --quiet disable "${services[$package]}"
+            say "service ${services[$package]}: installed, not started, disabled"
+        fi
+    done
+}
+
+setup() {
+    command -v dpkg-query >/dev/null ||
+        fail "setup knows Debian 12 only; install the equivalents of: $*"
+    local -a missing=()
+    mapfile -t missing < <(missing_of "$@")
+    if [ ${#missing[@]} -eq 0 ]; then
+        echo "all $# packages are installed"
+        return 0
+    fi
+    echo "installing ${#missing[@]} of $# packages: ${missing[*]}"
+    if installed libboost1.74-dev; then
+        echo "libboost1.74-dev conflicts with libboost1.81-dev: apt will replace it"
+    fi
+    if [ "$(id -u)" -eq 0 ]; then
+        (install_packages "${missing[@]}")
+    elif command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [ -t 0 ] && sudo -v; }; }; then
+        sudo "$root/.dev/install-as-root" "${missing[@]}"
+    else
+        say_size "${missing[@]}"
+        fail "neither root nor sudo; ask for: apt-get install --no-install-recommends ${missing[*]}"
+    fi
+    mapfile -t missing < <(missing_of "$@")
+    [ ${#missing[@]} -eq 0 ] || fail "still missing after apt-get: ${missing[*]}"
+}
+
+setup_to_run() { setup "${packages_to_build[@]}" "${packages_to_test[@]}"; }
+setup_to_fuzz() { setup "${packages_to_build[@]}" "${packages_to_test[@]}" "${packages_to_fuzz[@]}"; }
+setup_all() { setup "${packages_to_build[@]}" "${packages_to_test[@]}" "${packages_to_check[@]}"; }

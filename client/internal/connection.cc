@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real time and real I/O around Core. Everything is under one mutex, which is never held while
+// anything blocks; the socket is opened, read and closed by the thread alone.
+#include "client/internal/connection.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "client/internal/fork_guard.h"
+#include "client/internal/socket.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr Duration kDialPatience = std::chrono::milliseconds(2500);
+constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
+constexpr Duration kProbePatience = std::chrono::milliseconds(300);
+constexpr Duration kPeriod = std::chrono::seconds(1);
+constexpr std::size_t kReadBytes = 256 * 1024;
+
+/// Time that also counts while the machine is suspended.
+TimePoint boot_time() {
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return TimePoint(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+Failure closed_failure() { return failure(Code::closed, "the client was closed"); }
+
+}  // namespace
+
+struct Connection::State {
+  /// A caller that waits; lives on its stack.
+  struct Slot {
+    std::condition_variable answered;
+    std::optional<Answer> answer;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  State(CoreOptions options, Periodic periodic, Announce announces)
+      : core(std::move(options), boot_time()),
+        announcements(boot_time()),
+        each_second(std::move(periodic)),
+        announce(std::move(announces)),
+        wake_fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    C10DD_ASSERT(static_cast<bool>(wake_fd));
+  }
+
+  bool forked() const { return home.forked(); }
+  void require_home() const { home.require("client", "connect again"); }
+  void wake();
+  void drain_wake();
+  void settle();
+  void flush();
+  void read_some(Lock& lock);
+  void make_connection(Lock& lock);
+  void wait_for_events(Lock& lock);
+  void post_periodic(TimePoint now);
+  void say_what_is_due(Lock& lock, TimePoint now);
+  void probe_server(Lock& lock, std::string_view words);
+  Answer call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
+  void run();
+
+  mutable std::mutex mutex;
+  Core core;
+  Announcements announcements;
+  Periodic each_second;
+  Announce announce;
+  Descriptor wake_fd;
+  Descriptor socket;
+  std::map<std::uint64_t, Slot*> slots;
+  std::condition_variable changed;  // open or over
+  bool closing = false;             // no more calls from outside
+  bool stop = false;                // the thread ends
+  bool waits_for_room = false;      // the thread polls for output
+  TimePoint next_period;
+  std::optional<std::uint64_t> posted;  // the periodic request that has no answer yet
+  std::uint64_t posted_in = 0;          // which session it went to
+  Bytes buffer = Bytes(kReadBytes, '\0');
+  const HomeProcess home;
+  std::thread thread;
+};
+
+void Connection::State::wake() {
+  const std::uint64_t one = 1;
+  // It fails only when the counter is full, and then it is readable already.
+  static_cast<void>(!write(wake_fd.get(), &one, sizeof one));
+}
+
+void Connection::State::drain_wake() {
+  std::uint64_t count = 0;
+  static_cast<void>(!read(wake_fd.get(), &count, sizeof count));
+}
+
+/// Hands answers to their callers.
+void Connection::State::settle() {
+  for (Completion& done : core.take_completions()) {
+    if (posted == done.call) posted.reset();
+    const auto it = slots.find(done.call);
+    if (it == slots.end()) continue;
+    it->second->answer = std::move(done.answer);
+    it->second->answered.notify_one();
+    slots.erase(it);
+  }
+  if (core.open() || core.over()) changed.notify_all();
+}
+
+/// Writes what the socket takes now; the thread sees to the rest.
+void Connection::State::flush() {
+  while (socket && core.wants_socket() && !core.output().empty()) {
+    const std::string_view out = core.output();
+    const ssize_t n = send(socket.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno != EAGAIN) return;  // the thread reads the same error
+    core.written(n < 0 ? 0 : static_cast<std::size_t>(n), boot_time());
+    if (n < 0) break;
+  }
+  if (socket && !core.output().empty() && !waits_for_room) wake();
+}
+
+void Connection::State::read_some(Lock& lock) {
+  lock.unlock();
+  const ssize_t n = recv(socket.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
+  const int error = errno;
+  lock.lock();
+  if (n > 0) {
+    core.received({buffer.data(), static_cast<std::size_t>(n)}, boot_time());
+  } else if (n == 0) {
+    core.closed("it closed the connection", boot_time());
+  } else if (error != EAGAIN && error != EINTR) {
+    core.closed("connection lost: " + error_text(error), boot_time());
+  }
+}
+
+void Connection::State::make_connection(Lock& lock) {
+  const std::string address = core.address();
+  // People hear in time that there is no daemon, also if its machine swallows what is sent to it.
+  const Duration to_say = announcements.due().value_or(TimePoint::max()) - boot_time();
+  const Duration patience = std::clamp(to_say, kDialPatienceMin, kDialPatience);
+  core.dialling();
+  drain_wake();  // from here on it means stop
+  if (stop) return;
+  lock.unlock();
+  Result<Descriptor> made = dial(address, wake_fd.get(), patience);
+  lock.lock();
+  if (made) {
+    socket = std::move(*made);
+    core.connected(boot_time());
+  } else {
+    core.closed(made.error().detail, boot_time(), made.error().code == Code::not_found);
+  }
+}
+
+void Connection::State::wait_for_events(Lock& lock) {
+  const TimePoint now = boot_time();
+  TimePoint until = core.next_deadline().value_or(now + kPeriod);
+  if (core.open()) until = std::min(until, next_period);
+  for (const auto& due : {announcements.due(), core.probe_at()})
+    until = std::min(until, due.value_or(until));
+  const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
+  const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
+  waits_for_room = socket && !core.output().empty();
+  const short events = waits_for_room ? POLLIN | POLLOUT : POLLIN;
+  pollfd polled[] = {{wake_fd.get(), POLLIN, 0}, {socket.get(), events, 0}};
+  lock.unlock();
+  ppoll(polled, socket ? 2 : 1, &limit, nullptr);
+  lock.lock();
+  waits_for_room = false;
+  if (polled[0].revents != 0) drain_wake();
+  if (polled[1].revents & (POLLIN | POLLERR | POLLHUP)) read_some(lock);
+}
+
+void Connection::State::post_periodic(TimePoint now) {
+  if (!core.open() || closing || now < next_period) return;
+  next_period = now + kPeriod;
+  if (posted) return;
+  const std::uint64_t session = core.stats(now).connects;
+  if (auto request = each_second(session != posted_in)) {
+    posted = core.call(std::move(*request), kPeriod * 60, now);
+  }
+  posted_in = session;
+}
+
+void Connection::State::say_what_is_due(Lock& lock, TimePoint now) {
+  const bool over = core.over().has_value();
+  if (closing || (over && !announcements.connected())) return;
+  const auto due = announcements.next(core.open(), now);
+  if (!due || !announce) return;
+  const std::string absence = core.open() ? "" : over ? core.over()->detail : core.absence(now);
+  lock.unlock();
+  announce(*due, absence);
+  lock.lock();
+}
+
+void Connection::State::probe_server(Lock& lock, std::string_view words) {
+  const std::string address = core.address();
+  lock.unlock();
+  const std::string answer = first_words(address, words, wake_fd.get(), kProbePatience);
+  lock.lock();
+  core.probed(answer);
+}
+
+void Connection::State::run() {
+  Lock lock(mutex);
+  while (!stop) {
+    const TimePoint now = boot_time();
+    core.tick(now);
+    post_periodic(now);
+    if (!core.wants_socket()) socket = Descriptor();
+    flush();
+    settle();
+    say_what_is_due(lock, now);
+    const std::optional<TimePoint> dial_at = core.dial_at();
+    if (const std::string_view words = core.probe(now); !words.empty()) {
+      probe_server(lock, words);
+    } else if (dial_at && *dial_at <= now) {
+      make_connection(lock);
+    } else {
+      wait_for_events(lock);
+    }
+  }
+  socket = Descriptor();
+}
+
+/// Notes the call's number in `running`.
+Answer Connection::State::call(Lock& lock, Request request, Duration limit,
+                               std::uint64_t* running) {
+  Slot slot;
+  const std::uint64_t id = core.call(std::move(request), limit, boot_time());
+  slots.emplace(id, &slot);
+  if (running != nullptr) *running = id;
+  flush();
+  settle();
+  while (!slot.answer) {
+    // Keeps its own deadline: the thread may be inside a slow look-up of a name.
+    const std::optional<TimePoint> deadline = core.deadline_of(id);
+    C10DD_ASSERT(deadline.has_value());
+    const TimePoint now = boot_time();
+    if (*deadline > now) {
+      slot.answered.wait_for(lock, *deadline - now);
+      continue;
+    }
+    const bool had_socket = core.wants_socket();
+    core.tick(now);
+    settle();
+    if (had_socket && !core.wants_socket()) wake();
+  }
+  return std::move(*slot.answer);
+}
+
+// ---- the public half ---------------------------------------------------------------------------
+
+Connection::Connection(CoreOptions options, Periodic each_second, Announce announce)
+    : state_(std::make_unique<State>(std::move(options), std::move(each_second),
+                                     std::move(announce))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+Connection::~Connection() {
+  if (state_->forked()) {
+    // The thread and whoever held the mutex do not exist here: nothing of it may be destroyed.
+    static_cast<void>(state_.release());
+    return;
+  }
+  close({}, Duration::zero());
+}
+
+void Connection::close(std::vector<Request> last_calls, Duration patience) {
+  if (state_->forked()) return;
+  State& s = *state_;
+  {
+    State::Lock lock(s.mutex);
+    if (std::exchange(s.closing, true)) return;
+    s.core.give_up(closed_failure());
+    s.settle();
+    if (s.core.stats(boot_time()).connects == 0) last_calls.clear();
+    for (Request& request : last_calls)
+      static_cast<void>(s.call(lock, std::move(request), patience));
+    s.core.finish(closed_failure(), boot_time());
+    s.settle();
+    s.stop = true;
+    s.wake();
+  }
+  s.thread.join();
+}
+
+Result<void> Connection::wait_open(Duration patience) {
+  state_->require_home();
+  State& s = *state_;
+  State::Lock lock(s.mutex);
+  const auto settled = [&] { return s.core.open() || s.core.over(); };
+  s.changed.wait_for(lock, patience, settled);
+  if (s.core.open()) return {};
+  if (s.core.over()) return *s.core.over();
+  return failure(Code::timed_out, "no session within " + human(patience) + ": " +
+                                      s.core.absence(boot_time()) +
+                                      "; look at the daemon and the URL");
+}
+
+Answer Connection::call(Request request, Duration limit, Recall* recall) {
+  state_->require_home();
+  State::Lock lock(state_->mutex);
+  if (state_->closing) return closed_failure();
+  if (recall == nullptr) return state_->call(lock, std::move(request), limit);
+  if (recall->reason_) return *recall->reason_;
+  return state_->call(lock, std::move(request), limit, &recall->call_);
+}
+
+void Connection::post(Request request, Duration limit) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  if (state_->closing) return;
+  state_->core.call(std::move(request), limit, boot_time());
+  state_->flush();
+  state_->settle();
+}
+
+void Connection::beat_every(Duration limit) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  state_->core.beat_every(limit, boot_time());
+  state_->wake();
+}
+
+Duration Connection::beat_limit() const {
+  if (state_->forked()) return Duration::max();
+  const State::Lock lock(state_->mutex);
+  return state_->core.beat_limit();
+}
+
+Duration Connection::unvouched() const {
+  if (state_->forked()) return Duration::zero();
+  const State::Lock lock(state_->mutex);
+  return boot_time() - state_->core.vouched();
+}
+
+void Connection::recall(Recall& recall, Failure reason) {
+  if (state_->forked()) return;
+  const State::Lock lock(state_->mutex);
+  if (recall.reason_) return;
+  recall.reason_ = std::move(reason);
+  state_->core.give_up(recall.call_, *recall.reason_, boot_time());
+  state_->flush();
+  state_->settle();
+}
+
+bool Connection::open() const {
+  if (state_->forked()) return false;
+  const State::Lock lock(state_->mutex);
+  return state_->core.open();
+}
+
+std::string Connection::address() const {
+  if (state_->forked()) return {};
+  const State::Lock lock(state_->mutex);
+  return state_->core.address();
+}
+
+CoreStats Connection::stats() const {
+  if (state_->forked()) return {};
+  const State::Lock lock(state_->mutex);
+  return state_->core.stats(boot_time());
+}
+
+}  // namespace c10dd::client

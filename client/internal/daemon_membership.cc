@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+// A membership has two threads: one follows the group, one looks whether the daemon may have given
+// this process up. Both tell the listeners.
+#include "client/internal/daemon_membership.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "client/internal/fork_guard.h"
+#include "client/internal/meeting.h"
+#include "client/internal/throw_failure.h"
+#include "protocol/fields.h"
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr Duration kFollow = std::chrono::hours(1);
+constexpr Duration kCallLimit = std::chrono::minutes(5);
+constexpr Duration kRetry = std::chrono::milliseconds(100);
+constexpr Duration kFarewell = std::chrono::seconds(1);
+constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
+constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;  // another group may shorten the ttl
+
+GroupState state_of(const GroupNews& news) {
+  GroupState state;
+  state.phase = static_cast<GroupState::Phase>(news.phase);
+  state.round = news.round;
+  state.generation = news.generation;
+  state.reason = news.reason;
+  state.lost = ranks_of(news.lost);
+  state.finished = ranks_of(news.finished);
+  state.stalled = ranks_of(news.stalled);
+  state.missing = missing_of(news.details);
+  state.waiting = news.waiting;
+  for (const Notice& notice : news.notices) {
+    state.notices.push_back({notice.number, notice.kind == Notice::Kind::preempt,
+                             ranks_of(notice.ranks), notice.left, notice.reason});
+  }
+  return state;
+}
+
+Join join_of(const RendezvousOptions& options) {
+  Join join;
+  join.group = options.group;
+  join.policy = {options.min, options.max,   options.last_call,
+                 options.ttl, options.grace, options.quorum};
+  join.rank = options.rank;
+  join.spare = options.spare;
+  join.local_rank = options.local_rank;
+  join.device = options.device;
+  join.domain = options.domain;
+  join.labels = options.labels;
+  join.step = options.step;
+  join.timeout = options.timeout;
+  return join;
+}
+
+class DaemonMembership final : public Membership,
+                               public std::enable_shared_from_this<DaemonMembership> {
+ public:
+  DaemonMembership(std::shared_ptr<Client> client, std::shared_ptr<Connection> connection,
+                   const RendezvousOptions& options)
+      : client_(std::move(client)),
+        connection_(std::move(connection)),
+        meetings_(connection_),
+        join_(join_of(options)) {
+    const Duration ttl =
+        options.ttl > Duration::zero()
+            ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
+            : Duration(limits::kSessionTtl);
+    connection_->beat_every(ttl / kBeatsOfTtl);
+    next(options.step);
+    try {
+      follower_ = std::thread([this] { follow(); });
+      watchdog_ = std::thread([this] { watch_over(); });
+    } catch (...) {
+      shut();
+      throw;
+    }
+  }
+
+  ~DaemonMembership() override { shut(); }
+
+  Generation generation() const override {
+    require_home();
+    const std::lock_guard lock(mutex_);
+    return now_;
+  }
+
+  bool on_own_thread() const {
+    const std::thread::id self = std::this_thread::get_id();
+    return self == follower_.get_id() || self == watchdog_.get_id();
+  }
+
+  std::vector<Member> members() override;
+  GroupState state() const override {
+    require_home();
+    const std::lock_guard lock(mutex_);
+    return state_;
+  }
+
+  std::shared_ptr<void> on_change(std::function<void(const GroupState&)> listener) override;
+  Generation next(std::uint64_t step) override;
+  void leave(const std::string& detail) override { end(Leave::Kind::leave, detail); }
+  void finish(const std::string& detail) override { end(Leave::Kind::finish, detail); }
+  void fail(const std::string& detail) override { end(Leave::Kind::fail, detail); }
+
+  void progress(const std::string& phase, std::uint64_t step, Duration limit) override {
+    connection_->post(Progress{group(), generation().number, phase, step, limit}, kCallLimit);
+  }
+  std::uint64_t notify(const DrainNotice& notice, const std::string& host) override {
+    Notify request{group(),      notice.preempt ? Notice::Kind::preempt : Notice::Kind::drain,
+                   notice.ranks, host,
+                   notice.left,  notice.reason};
+    return expect<Counted>(connection_->call(std::move(request), kCallLimit)).count;
+  }
+  void acknowledge(std::uint64_t notice) override {
+    expect<Done>(connection_->call(Acknowledge{group(), notice}, kCallLimit));
+  }
+
+  void barrier(const std::string& name, Duration timeout,
+               std::vector<std::uint32_t> participants) override {
+    const Place place = place_among(participants, "barrier \"" + name + "\"");
+    meetings_.barrier(name, {place.rank, place.size, place.generation, timeout},
+                      {group(), std::move(participants)});
+  }
+  std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
+                                    ExchangeOptions options,
+                                    std::vector<std::uint32_t> participants) override {
+    const Place place = place_among(participants, "exchange \"" + name + "\"");
+    options.rank = place.rank;
+    options.world_size = place.size;
+    options.generation = place.generation;
+    return meetings_.exchange(name, std::move(parts), options, {group(), std::move(participants)});
+  }
+
+  const std::string& group() const override { return join_.group; }
+  const std::shared_ptr<Client>& client() const override { return client_; }
+
+ private:
+  struct Place {
+    std::uint32_t rank;
+    std::uint32_t size;
+    std::uint64_t generation;
+  };
+  using Listener = std::function<void(const GroupState&)>;
+
+  void require_home() const { home_.require("membership", "connect and join again"); }
+  void shut();
+  Place place_among(const std::vector<std::uint32_t>& participants, const std::string& what) const;
+  Leave leaving(Leave::Kind kind, const std::string& detail) const {
+    return {join_.group, 0, kind, detail.substr(0, limits::kReasonBytes)};
+  }
+  void end(Leave::Kind kind, const std::string& detail);
+  void follow();
+  void watch_over();
+  void take(const GroupNews& news);
+  void tell();
+
+  const std::shared_ptr<Client> client_;
+  const std::shared_ptr<Connection> connection_;
+  MeetingPoint meetings_;
+  Join join_;  ///< its round and step belong to next()
+  const HomeProcess home_;
+
+  std::mutex joining_;            // one next() at a time
+  std::recursive_mutex telling_;  // listeners are told one state after the other
+  mutable std::mutex mutex_;      // of all that follows; never held while something blocks
+  Generation now_;
+  GroupState state_;
+  std::uint64_t seen_ = 0;  // number of the newest news
+  std::vector<Member> members_;
+  std::uint64_t members_of_ = 0;  // the generation that members_ is of
+  std::vector<std::weak_ptr<Listener>> listeners_;
+  bool left_ = false;
+  bool stop_ = false;
+  Recall following_;
+  std::condition_variable stopped_;
+  std::thread follower_;
+  std::thread watchdog_;
+};
+
+/// Ends the threads, and the membership if it has not ended.
+void DaemonMembership::shut() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  connection_->recall(following_, failure(Code::closed, "the membership has ended"));
+  for (std::thread* thread : {&follower_, &watchdog_}) {
+    if (thread->joinable()) thread->join();
+  }
+  if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kFarewell));
+}
+
+// ---- joining and leaving -----------------------------------------------------------------------
+
+Generation DaemonMembership::next(std::uint64_t step) {
+  require_home();
+  const std::lock_guard one(joining_);
+  join_.step = step;
+  {
+    const std::lock_guard lock(mutex_);
+    join_.round = now_.round;
+  }
+  const Answer answer = connection_->call(join_, kCallLimit);
+  // Away from the daemon it cannot be taken back: the place would be dealt when the client is back.
+  const bool left_behind = !answer && !connection_->open();
+  if (left_behind) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
+  const Joined joined = expect<Joined>(answer);
+  {
+    const std::lock_guard lock(mutex_);
+    now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
+            joined.digest, joined.failures,   joined.reason};
+    left_ = false;
+    if (joined.news > seen_) {
+      seen_ = joined.news;
+      state_ = {};
+      state_.round = joined.round;
+      state_.generation = joined.generation;
+      state_.reason = joined.reason;
+    }
+    state_.fenced = false;
+  }
+  tell();
+  return generation();
+}
+
+void DaemonMembership::end(Leave::Kind kind, const std::string& detail) {
+  require_home();
+  bool before = false;
+  {
+    const std::lock_guard lock(mutex_);
+    before = std::exchange(left_, true);  // from now on silence is no reason to fence
+  }
+  const Answer answer = connection_->call(leaving(kind, detail), kCallLimit);
+  if (!answer) {
+    const std::lock_guard lock(mutex_);
+    left_ = before;
+  }
+  expect<Done>(answer);
+}
+
+DaemonMembership::Place DaemonMembership::place_among(
+    const std::vector<std::uint32_t>& participants, const std::string& what) const {
+  const Generation now = generation();
+  if (participants.empty()) return {now.rank, now.size, now.number};
+  const auto own = std::ranges::find(participants, now.rank);
+  if (own == participants.end()) {
+    throw InvalidArgument(what + ": this is rank " + std::to_string(now.rank) +
+                          ", which is not among the participants " + fold(participants));
+  }
+  return {static_cast<std::uint32_t>(own - participants.begin()),
+          static_cast<std::uint32_t>(participants.size()), now.number};
+}
+
+std::vector<Member> DaemonMembership::members() {
+  require_home();
+  const Generation now = generation();
+  {
+    const std::lock_guard lock(mutex_);
+    if (members_of_ == now.round) return members_;
+  }
+  std::vector<Member> all;
+  while (all.size() < now.size) {
+    const ReadMembers read{group(), now.number, static_cast<Rank>(all.size())};
+    const MemberPage page = expect<MemberPage>(connection_->call(read, kCallLimit));
+    wire::Reader reader(page.list.view());
+    for (std::uint32_t i = 0; i < page.count && reader.ok(); ++i) {
+      MemberInfo m;
+      reader.get(m);
+      all.push_back({m.rank, std::move(m.host), m.pid, m.local_rank, std::move(m.device),
+                     std::move(m.domain), std::move(m.labels), m.step, m.previous_rank});
+    }
+    if (!reader.ok() || page.count == 0) {
+      throw_failure(failure(Code::malformed, "the daemon's member list is damaged"));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  members_ = all;
+  members_of_ = now.round;
+  return all;
+}
+
+// ---- news --------------------------------------------------------------------------------------
+
+std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
+  require_home();
+  auto kept = std::make_shared<Listener>(std::move(listener));
+  const std::lock_guard one(telling_);
+  GroupState state;
+  {
+    const std::lock_guard lock(mutex_);
+    listeners_.push_back(kept);
+    state = state_;
+  }
+  (*kept)(state);
+  // Whoever lets go waits until the listener has returned.
+  return {kept.get(), [kept, weak = weak_from_this()](void*) mutable {
+            const auto self = weak.lock();
+            if (!self || self->home_.forked()) return;
+            const std::lock_guard last(self->telling_);
+            kept.reset();
+          }};
+}
+
+void DaemonMembership::tell() {
+  const std::lock_guard one(telling_);
+  std::vector<std::shared_ptr<Listener>> told;
+  GroupState state;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(listeners_, [](const auto& listener) { return listener.expired(); });
+    for (const auto& listener : listeners_) told.push_back(listener.lock());
+    state = state_;
+  }
+  for (const auto& listener : told) {
+    if (listener) (*listener)(state);
+  }
+}
+
+void DaemonMembership::take(const GroupNews& news) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (news.number <= seen_) return;
+    seen_ = news.number;
+    const bool fenced = state_.fenced;
+    state_ = state_of(news);
+    state_.fenced = fenced;
+  }
+  tell();
+}
+
+void DaemonMembership::follow() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    const FollowGroup follow{group(), seen_, kFollow};
+    lock.unlock();
+    const Answer answer = connection_->call(follow, kFollow, &following_);
+    if (answer) take(std::get<GroupNews>(*answer));
+    lock.lock();
+    if (!answer) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
+  }
+}
+
+/// Before the daemon gives this process up, it gives itself up: two would act as one rank else.
+void DaemonMembership::watch_over() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    // With the lock: a next() that has just been answered must not be taken for unanswered.
+    const Duration since = connection_->unvouched();
+    // The daemon holds all groups of a session to the shortest ttl among them.
+    const Duration fence_after = connection_->beat_limit() * (kBeatsOfTtl - 1);
+    if (since < fence_after || state_.fenced || left_) {
+      const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
+      stopped_.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });
+      continue;
+    }
+    state_.fenced = true;
+    state_.reason =
+        "the daemon has not answered for " + human(since) + ": it may have given this process up";
+    lock.unlock();
+    tell();
+    lock.lock();
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
+                                       std::shared_ptr<Connection> connection,
+                                       const RendezvousOptions& options) {
+  // A listener may hold the last reference, on a thread that the destructor would join.
+  const auto end = [home = HomeProcess()](DaemonMembership* membership) {
+    if (home.forked()) return;
+    if (!membership->on_own_thread()) {
+      delete membership;
+    } else {
+      std::thread([membership] { delete membership; }).detach();
+    }
+  };
+  return std::shared_ptr<DaemonMembership>(
+      new DaemonMembership(std::move(client), std::move(connection), options), end);
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/internal/launch_environment.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr std::size_t kQuotedBytes = 120;
+
+enum class When : std::uint8_t {
+  by_hand,    ///< half of it is an error
+  whole,      ///< half of it is no source
+  shell,      ///< likewise, and not in an interactive shell nor above an MPI launcher
+  size_apart  ///< likewise; the size is found elsewhere
+};
+
+/// A line of the table. nullptr: the launcher has no such variable.
+struct Source {
+  const char* name;
+  When when;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+  const char* node_rank;
+};
+
+constexpr std::array kSources = {
+    Source{"c10dd", When::by_hand, "C10DD_RANK", "C10DD_WORLD_SIZE", "C10DD_LOCAL_RANK",
+           "C10DD_LOCAL_WORLD_SIZE", "C10DD_NODE_RANK"},
+    Source{"torchrun", When::by_hand, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+           "GROUP_RANK"},
+    Source{"slurm", When::shell, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr,
+           "SLURM_NODEID"},
+    Source{"openmpi", When::whole, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", nullptr},
+    Source{"pmi", When::whole, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+           nullptr},
+    Source{"pmix", When::size_apart, "PMIX_RANK", nullptr, nullptr, nullptr, nullptr},
+    Source{"kubernetes", When::size_apart, "JOB_COMPLETION_INDEX", nullptr, nullptr, nullptr,
+           nullptr},
+};
+constexpr const char* kSizesApart[] = {"C10DD_WORLD_SIZE", "WORLD_SIZE"};
+
+std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
+
+std::string what_to_do(const Source& source) {
+  if (source.when == When::by_hand && std::string_view(source.name) == "c10dd") {
+    return "; correct it, or unset C10DD_RANK and C10DD_WORLD_SIZE to believe the launcher";
+  }
+  return "; correct it where " + std::string(source.name) +
+         " was started, or set C10DD_RANK and C10DD_WORLD_SIZE instead";
+}
+
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  Result<LaunchEnvironment> read();
+
+ private:
+  /// Empty when it is not set.
+  std::string_view get(const char* name) const {
+    const char* text = name == nullptr ? nullptr : environment_(name);
+    return text == nullptr ? std::string_view() : std::string_view(text);
+  }
+  void use(const char* name) {
+    const std::string pair = std::string(name) + "=" + printable(get(name), kQuotedBytes);
+    if (std::find(found_.used.begin(), found_.used.end(), pair) == found_.used.end()) {
+      found_.used.push_back(pair);
+    }
+  }
+  Result<std::int64_t> number(const Source& source, const char* name, std::int64_t least,
+                              std::int64_t most);
+  const char* size_of(const Source& source) const;
+  bool present(const Source& source) const;
+  bool overruled_by_mpi() const;
+  Result<void> take(const Source& source);
+  Result<void> check_half(const Source& source);
+  Result<void> check_agreement(const Source& source) const;
+  void list_overruled(const Source* winner);
+  void name_job();
+  void name_run();
+
+  const Environment& environment_;
+  LaunchEnvironment found_;
+};
+
+/// -1 when it is not set.
+Result<std::int64_t> Reader::number(const Source& source, const char* name, std::int64_t least,
+                                    std::int64_t most) {
+  const std::string_view text = get(name);
+  if (text.empty()) return std::int64_t{-1};
+  std::int64_t value = -1;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end && value >= least && value <= most) {
+    use(name);
+    return value;
+  }
+  return failure(Code::invalid_argument, std::string(name) + " is " + in_quotes(text) +
+                                             ": expected a number from " + std::to_string(least) +
+                                             " to " + std::to_string(most) + what_to_do(source));
+}
+
+const char* Reader::size_of(const Source& source) const {
+  if (source.when != When::size_apart) return source.size;
+  for (const char* name : kSizesApart) {
+    if (!get(name).empty()) return name;
+  }
+  return nullptr;
+}
+
+bool Reader::present(const Source& source) const {
+  if (get(source.rank).empty() || get(size_of(source)).empty()) return false;
+  if (source.when != When::shell) return true;
+  const std::string_view shell = get("SLURM_JOB_NAME");
+  return shell != "bash" && shell != "interactive" && !overruled_by_mpi();
+}
+
+/// Under mpirun in an allocation all ranks of a node have the SLURM_PROCID of the one Slurm task
+/// that mpirun runs in. Where MPI was started by srun itself, both say the same.
+bool Reader::overruled_by_mpi() const {
+  return std::any_of(kSources.begin(), kSources.end(), [this](const Source& mpi) {
+    if (mpi.when != When::whole || !present(mpi)) return false;
+    return get(mpi.rank) != get("SLURM_PROCID") || get(mpi.size) != get("SLURM_NTASKS");
+  });
+}
+
+/// A rank without a size was forgotten by somebody; a size alone is checked and kept.
+Result<void> Reader::check_half(const Source& source) {
+  if (source.when != When::by_hand) return {};
+  const Result<std::int64_t> rank = number(source, source.rank, 0, limits::kWorldSize - 1);
+  if (!rank) return rank.error();
+  const Result<std::int64_t> size = number(source, source.size, 1, limits::kWorldSize);
+  if (!size) return size.error();
+  if (*rank >= 0) {
+    return failure(Code::invalid_argument,
+                   std::string(source.rank) + " is " + std::to_string(*rank) + ", but " +
+                       source.size + " is not set; set it to the number of ranks, at most " +
+                       std::to_string(limits::kWorldSize) + ", or unset " + source.rank);
+  }
+  if (found_.world_size < 0) found_.world_size = *size;
+  return {};
+}
+
+Result<void> Reader::take(const Source& source) {
+  struct Field {
+    const char* name;
+    std::int64_t least;
+    std::int64_t& into;
+  };
+  const Field fields[] = {{source.rank, 0, found_.rank},
+                          {size_of(source), 1, found_.world_size},
+                          {source.local_rank, 0, found_.local_rank},
+                          {source.local_size, 1, found_.local_world_size},
+                          {source.node_rank, 0, found_.node_rank}};
+  found_.used.clear();
+  found_.source = source.name;
+  for (const Field& field : fields) {
+    const auto most = static_cast<std::int64_t>(limits::kWorldSize) - 1 + field.least;
+    const Result<std::int64_t> value = number(source, field.name, field.least, most);
+    if (!value) return value.error();
+    field.into = *value;
+  }
+  return check_agreement(source);
+}
+
+Result<void> Reader::check_agreement(const Source& source) const {
+  struct Below {
+    const char* small;
+    std::int64_t value;
+    const char* big;
+    std::int64_t limit;
+    bool inclusive;
+    const char* rule;
+  };
+  const char* size = size_of(source);
+  const Below rules[] = {
+      {source.rank, found_.rank, size, found_.world_size, false,
+       "ranks go from 0 to the world size - 1"},
+      {source.local_rank, found_.local_rank, source.local_size, found_.local_world_size, false,
+       "local ranks go from 0 to the local world size - 1"},
+      {source.local_rank, found_.local_rank, size, found_.world_size, false,
+       "a node has no more ranks than the world"},
+      {source.local_size, found_.local_world_size, size, found_.world_size, true,
+       "a node has no more ranks than the world"},
+  };
+  for (const Below& rule : rules) {
+    if (rule.value < 0 || rule.limit < 0) continue;
+    if (rule.value < rule.limit || (rule.inclusive && rule.value == rule.limit)) continue;
+    return failure(Code::invalid_argument, std::string(rule.small) + " is " +
+                                               std::to_string(rule.value) + ", but " + rule.big +
+                                               " is " + std::to_string(rule.limit) + "; " +
+                                               rule.rule + what_to_do(source));
+  }
+  return {};
+}
+
+/// Of every other source, what differs from the answer.
+void Reader::list_overruled(const Source* winner) {
+  if (winner == nullptr) return;
+  for (const Source& source : kSources) {
+    if (&source == winner) continue;
+    if (source.when != When::by_hand && get(source.rank).empty()) continue;
+    const std::pair<const char*, std::int64_t> said[] = {{source.rank, found_.rank},
+                                                         {source.size, found_.world_size}};
+    for (const auto& [name, value] : said) {
+      if (get(name).empty() || get(name) == std::to_string(value)) continue;
+      found_.overruled.push_back(std::string(name) + "=" + printable(get(name), kQuotedBytes));
+    }
+  }
+}
+
+void Reader::name_job() {
+  const auto taken = [&](const std::string& job, std::initializer_list<const char*> from) {
+    found_.job = job;
+    for (const char* name : from) use(name);
+  };
+  const std::string torch(get("TORCHELASTIC_RUN_ID"));
+  const std::string slurm(get("SLURM_JOB_ID"));
+  const std::string job(get("JOB_NAME"));
+  const char* space = get("POD_NAMESPACE").empty() ? "NAMESPACE" : "POD_NAMESPACE";
+  if (const std::string own(get("C10DD_JOB")); !own.empty()) return taken(own, {"C10DD_JOB"});
+  if (!torch.empty() && torch != "none") return taken(torch, {"TORCHELASTIC_RUN_ID"});
+  if (!slurm.empty()) return taken("slurm-" + slurm, {"SLURM_JOB_ID"});
+  if (job.empty() || get("JOB_COMPLETION_INDEX").empty()) return;
+  if (get(space).empty()) return taken("k8s-" + job, {"JOB_NAME"});
+  taken("k8s-" + std::string(get(space)) + "-" + job, {space, "JOB_NAME"});
+}
+
+void Reader::name_run() {
+  if (const std::string own(get("C10DD_RUN")); !own.empty()) {
+    found_.run = own;
+    return use("C10DD_RUN");
+  }
+  const auto add = [&](bool applies, const char* prefix, const char* name) {
+    if (!applies || get(name).empty()) return;
+    found_.run += (found_.run.empty() ? "" : ".") + std::string(prefix) + std::string(get(name));
+    use(name);
+  };
+  add(true, "requeue-", "SLURM_RESTART_COUNT");
+  add(found_.source == "slurm", "step-", "SLURM_STEP_ID");
+  add(found_.source == "torchrun", "restart-", "TORCHELASTIC_RESTART_COUNT");
+  add(found_.source == "kubernetes", "uid-", "JOB_UID");
+}
+
+Result<LaunchEnvironment> Reader::read() {
+  const Source* winner = nullptr;
+  for (const Source& source : kSources) {
+    if (!present(source)) {
+      if (auto good = check_half(source); !good) return good.error();
+      continue;
+    }
+    winner = &source;
+    if (auto good = take(source); !good) return good.error();
+    break;
+  }
+  list_overruled(winner);
+  name_job();
+  name_run();
+  for (const char* name : {"C10DD_JOB", "C10DD_RUN"}) {
+    if (get(name).size() <= limits::kNameBytes) continue;
+    return failure(Code::invalid_argument, std::string(name) + " has " +
+                                               std::to_string(get(name).size()) + " bytes, limit " +
+                                               std::to_string(limits::kNameBytes) + "; shorten it");
+  }
+  return found_;
+}
+
+std::string joined(const std::vector<std::string>& list) {
+  std::string text;
+  for (const std::string& item : list) text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const char* name) -> const char* { return std::getenv(name); };
+}
+
+std::string LaunchEnvironment::summary() const {
+  std::string text = source.empty() ? "no launcher gives a rank"
+                                    : "rank " + std::to_string(rank) + " of " +
+                                          std::to_string(world_size) + " from " + source;
+  if (!used.empty()) text += " (" + joined(used) + ")";
+  if (!overruled.empty()) text += "; overruled: " + joined(overruled);
+  return text;
+}
+
+Result<LaunchEnvironment> read_launch_environment(const Environment& environment) {
+  return Reader(environment).read();
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrives, and fetches what is longer than one chunk.
+#include "client/internal/meeting.h"
+
+#include <algorithm>
+
+#include "client/internal/throw_failure.h"
+#include "protocol/fields.h"
+
+namespace c10dd::client {
+
+Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
+  wire::Reader reader(bytes);
+  std::vector<std::string> parts;
+  reader.get(parts);
+  if (reader.ok() && reader.at_end()) return parts;
+  return failure(Code::malformed,
+                 "the answer of the exchange is no list of parts: " + std::to_string(bytes.size()) +
+                     " bytes, wrong at byte " + std::to_string(reader.offset()));
+}
+
+std::uint64_t MeetingPoint::sequence_of(const Place& place) {
+  const std::lock_guard lock(mutex_);
+  return next_[place];
+}
+
+void MeetingPoint::passed(const Place& place, std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t& next = next_[place];
+  next = std::max(next, sequence + 1);
+}
+
+Answer MeetingPoint::meet(const Place& place, std::uint64_t sequence, Request request,
+                          Duration timeout) {
+  Answer answer = connection_->call(std::move(request), timeout);
+  if (!answer && answer.error().recorded) passed(place, sequence);
+  return answer;
+}
+
+void MeetingPoint::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
+  const Place place(Barrier::op.code, name, options.generation, options.rank);
+  Barrier request;
+  request.group = name;
+  request.generation = options.generation;
+  request.sequence = sequence_of(place);
+  request.rank = options.rank;
+  request.world_size = options.world_size;
+  request.timeout = options.timeout;
+  request.world = std::move(bound.world);
+  request.participants = std::move(bound.participants);
+  const std::uint64_t sequence = request.sequence;
+  expect<Done>(meet(place, sequence, std::move(request), options.timeout));
+  passed(place, sequence);
+}
+
+std::vector<std::string> MeetingPoint::exchange(const std::string& name,
+                                                std::vector<std::string> parts,
+                                                const ExchangeOptions& options, Bound bound) {
+  const Place place(Exchange::op.code, name, options.generation, options.rank);
+  Exchange request;
+  request.group = name;
+  request.generation = options.generation;
+  request.sequence = sequence_of(place);
+  request.rank = options.rank;
+  request.world_size = options.world_size;
+  request.shape = static_cast<Shape>(options.shape);
+  request.root = options.root;
+  request.parts = std::move(parts);
+  request.timeout = options.timeout;
+  request.world = std::move(bound.world);
+  request.participants = std::move(bound.participants);
+  const std::uint64_t sequence = request.sequence;
+  const auto fetch = [&](Exchange what) {
+    return expect<Exchanged>(meet(place, sequence, std::move(what), options.timeout));
+  };
+  Exchange rest = request;
+  rest.parts.clear();
+  Exchanged chunk = fetch(std::move(request));
+  Bytes bytes(chunk.chunk.view());
+  while (bytes.size() < chunk.total) {
+    rest.offset = bytes.size();
+    chunk = fetch(rest);
+    if (chunk.chunk.length == 0 || chunk.offset != rest.offset) {
+      throw_failure(failure(Code::malformed, "exchange \"" + name + "\": asked for byte " +
+                                                 std::to_string(rest.offset) + " of " +
+                                                 std::to_string(chunk.total) + ", got " +
+                                                 std::to_string(chunk.chunk.length) +
+                                                 " bytes from " + std::to_string(chunk.offset)));
+    }
+    bytes += chunk.chunk.view();
+  }
+  Result<std::vector<std::string>> list = decode_parts(bytes);
+  if (!list) throw_failure(list.error());
+  passed(place, sequence);
+  return std::move(*list);
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Resolves and connects. A dead peer that is not noticed by heartbeats is noticed by the kernel:
+// keepalive probes and a bound on unacknowledged data.
+#include "client/internal/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <system_error>
+
+namespace c10dd::client {
+namespace {
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Result<Addresses> resolve(const std::string& host, const std::string& port) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (error != 0) {  // AI_ADDRCONFIG knows no loopback: a machine may have nothing else
+    hints.ai_flags = AI_NUMERICSERV;
+    error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  }
+  if (error == 0) return Addresses(found, &freeaddrinfo);
+  const std::string text = error == EAI_SYSTEM ? error_text(errno) : gai_strerror(error);
+  return failure(Code::unavailable, "host name " + host + " cannot be resolved: " + text);
+}
+
+/// The error number of the attempt, 0 for a connection.
+int connect_to(const Descriptor& socket, const addrinfo& to, int interrupt, Duration patience) {
+  if (connect(socket.get(), to.ai_addr, to.ai_addrlen) == 0) return 0;
+  if (errno != EINPROGRESS) return errno;
+  pollfd polled[] = {{socket.get(), POLLOUT, 0}, {interrupt, POLLIN, 0}};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  const int ready = poll(polled, 2, static_cast<int>(ms));
+  if (ready < 0 || polled[1].revents != 0) return EINTR;
+  if (ready == 0) return ETIMEDOUT;
+  int error = 0;
+  socklen_t size = sizeof error;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error;
+}
+
+void set_options(const Descriptor& socket) {
+  const auto set = [&](int level, int name, int value) {
+    // Each is a refinement; a kernel without it still carries the connection.
+    static_cast<void>(setsockopt(socket.get(), level, name, &value, sizeof value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
+  // What the socket takes is what the peer takes: progress of a large value is a sign of life.
+  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string error_text(int number) {
+  std::string text = std::generic_category().message(number);
+  if (!text.empty()) text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));
+  return text;
+}
+
+Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return failure(Code::invalid_argument, "address without a port: " + address);
+  }
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  Result<Addresses> found = resolve(host, address.substr(colon + 1));
+  if (!found) return found.error();
+  int error = 0;
+  bool refused = false;
+  bool silent = false;
+  for (const addrinfo* to = found->get(); to != nullptr; to = to->ai_next) {
+    Descriptor socket(
+        ::socket(to->ai_family, to->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, to->ai_protocol));
+    if (!socket) {
+      error = errno;
+      continue;
+    }
+    set_options(socket);
+    error = connect_to(socket, *to, interrupt, patience);
+    if (error == 0) return socket;
+    if (error == EINTR) break;
+    const bool none_here = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
+    refused = refused || error == ECONNREFUSED;
+    silent = silent || (error != ECONNREFUSED && !none_here);
+  }
+  // Not found: nobody listens at any address. Behind one that is silent there may be a daemon.
+  const bool nobody = refused && !silent && error != EINTR;
+  return failure(nobody ? Code::not_found : Code::unavailable, "connect: " + error_text(error));
+}
+
+std::string first_words(const std::string& address, std::string_view words, int interrupt,
+                        Duration patience) {
+  const Result<Descriptor> socket = dial(address, interrupt, patience);
+  if (!socket) return "";
+  if (send(socket->get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return "";
+  pollfd polled[] = {{socket->get(), POLLIN, 0}, {interrupt, POLLIN, 0}};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
+  if (poll(polled, 2, static_cast<int>(ms)) <= 0) return "";
+  char buffer[512];
+  const ssize_t n = recv(socket->get(), buffer, sizeof buffer, MSG_DONTWAIT);
+  return {buffer, n > 0 ? static_cast<std::size_t>(n) : 0};
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parses by hand: five rules, each with its own error.
+#include "client/internal/url.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::client {
+namespace {
+
+constexpr std::string_view kScheme = "c10dd://";
+constexpr std::size_t kQuotedBytes = 120;
+
+template <class Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+Failure bad_url(std::string_view text, const std::string& what) {
+  return failure(Code::invalid_argument, "bad URL \"" + printable(text, kQuotedBytes) +
+                                             "\": " + what + "; expected c10dd://host:port/job");
+}
+
+Result<void> parse_authority(std::string_view text, std::string_view authority, Url& url) {
+  std::string_view port;
+  if (authority.starts_with('[')) {
+    const std::size_t close = authority.find(']');
+    if (close == std::string_view::npos) return bad_url(text, "the host has no closing bracket");
+    url.host = authority.substr(1, close - 1);
+    port = authority.substr(close + 1);
+    if (!port.empty() && port.front() != ':') {
+      return bad_url(text, "after the host's bracket comes neither a port nor a slash");
+    }
+  } else {
+    const std::size_t colon = authority.find(':');
+    url.host = authority.substr(0, colon);
+    if (colon != std::string_view::npos) port = authority.substr(colon);
+    if (std::count(port.begin(), port.end(), ':') > 1) {
+      return bad_url(text, "an IPv6 host needs brackets, [" + std::string(authority) + "]");
+    }
+  }
+  if (url.host.empty()) return bad_url(text, "the host is empty");
+  if (url.host.find_first_of("@?#[] ") != std::string::npos ||
+      printable(url.host, url.host.size()) != url.host) {
+    return bad_url(text, "the host \"" + printable(url.host, kQuotedBytes) +
+                             "\" has a character that no host has");
+  }
+  if (port.empty()) return {};
+  const auto number = parse_number<std::uint16_t>(port.substr(1));
+  if (!number || *number == 0) {
+    return bad_url(text, "the port \"" + printable(port.substr(1), kQuotedBytes) +
+                             "\" is not a number from 1 to 65535");
+  }
+  url.port = *number;
+  return {};
+}
+
+/// job: what the launcher calls it; may be empty.
+Result<std::string> read_url(const Environment& environment, const std::string& job) {
+  const auto get = [&](const char* name) {
+    const char* text = environment(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  const auto checked = [](const char* name, const std::string& url) -> Result<std::string> {
+    if (const Result<Url> good = parse_url(url); !good) {
+      return failure(Code::invalid_argument, std::string(name) + ": " + good.error().detail);
+    }
+    return url;
+  };
+  if (const std::string url = get("C10DD_URL"); !url.empty()) return checked("C10DD_URL", url);
+  const std::string address = get("C10DD_ADDR");
+  if (address.empty()) {
+    return failure(Code::invalid_argument,
+                   "C10DD_URL is not set, and C10DD_ADDR is not either; set C10DD_URL to "
+                   "c10dd://host:port/job");
+  }
+  if (job.empty()) {
+    return failure(Code::invalid_argument,
+                   "C10DD_JOB is not set, and no launcher names the job; with C10DD_ADDR it does");
+  }
+  return checked(
+      get("C10DD_JOB").empty() ? "C10DD_ADDR and the launcher's job" : "C10DD_ADDR and C10DD_JOB",
+      std::string(kScheme) + address + "/" + job);
+}
+
+}  // namespace
+
+std::string Url::address() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<Url> parse_url(std::string_view text) {
+  if (!text.starts_with(kScheme)) return bad_url(text, "the scheme is not c10dd://");
+  const std::string_view rest = text.substr(kScheme.size());
+  const std::size_t slash = rest.find('/');
+  Url url;
+  if (Result<void> good = parse_authority(text, rest.substr(0, slash), url); !good) {
+    return good.error();
+  }
+  if (slash == std::string_view::npos || slash + 1 == rest.size()) {
+    return bad_url(text, "the job is missing");
+  }
+  url.job = rest.substr(slash + 1);
+  if (url.job.size() > limits::kNameBytes) {
+    return bad_url(text, "the job's name has " + std::to_string(url.job.size()) + " bytes, limit " +
+                             std::to_string(limits::kNameBytes));
+  }
+  if (url.job.find_first_of("/?#") != std::string::npos ||
+      printable(url.job, url.job.size()) != url.job) {
+    return bad_url(text, "the job's name has a slash, '?', '#' or an unprintable character");
+  }
+  return url;
+}
+
+Result<Launch> read_environment(const Environment& environment) {
+  const auto is_set = [&](const char* name) {
+    const char* text = environment(name);
+    return text != nullptr && *text != '\0';
+  };
+  Result<LaunchEnvironment> found = read_launch_environment(environment);
+  if (!found) return found.error();
+  Result<std::string> url = read_url(environment, found->job);
+  if (!url) return url.error();
+  Launch launch;
+  launch.url = std::move(*url);
+  // Who names the job names the run, or means that there is none.
+  const bool named_by_hand = is_set("C10DD_URL") || is_set("C10DD_JOB");
+  if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
+  launch.options.rank = found->rank;
+  launch.options.world_size = found->world_size;
+  return launch;
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent hears of signals and of the group, and how it waits: always on the loop.
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <csignal>
+
+#include "client/launcher/agent.h"
+#include "protocol/wording.h"
+
+namespace c10dd::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool names(const DrainNotice& notice, std::uint32_t rank) {
+  return std::find(notice.ranks.begin(), notice.ranks.end(), rank) != notice.ranks.end();
+}
+
+}  // namespace
+
+void Agent::hear_signals() {
+  signals_.async_wait([this](const boost::system::error_code& error, int number) {
+    if (error) return;
+    ++signals_heard_;
+    note("received " + signal_name(number) +
+         (signals_heard_ > 1 ? " again; killing the workers" : "; stopping the workers"));
+    if (signal_ == 0) signal_ = number;
+    hear_signals();
+  });
+}
+
+/// News come on a thread of the membership.
+void Agent::follow() {
+  following_ = membership_->on_change([this](const GroupState& news) {
+    boost::asio::post(loop_, [this, news] { take_news(news); });
+  });
+}
+
+void Agent::take_news(const GroupState& news) {
+  news_ = news;
+  if (news.generation != generation_.number || signal_ != 0) return;
+  for (const DrainNotice& notice : news.notices) {
+    if (!names(notice, generation_.rank)) continue;
+    notice_ = notice;
+    signal_ = SIGTERM;
+    return note("asked to leave: " + notice.reason + "; stopping the workers");
+  }
+}
+
+/// Whether the generation can no longer be worked in. Older news are of no matter: a place in a
+/// generation may be known before its news.
+bool Agent::over() const {
+  if (news_.fenced || news_.generation > generation_.number) return true;
+  return news_.generation == generation_.number &&
+         (news_.phase == GroupState::Phase::broken || news_.phase == GroupState::Phase::forming);
+}
+
+bool Agent::newcomers() const {
+  return news_.generation == generation_.number && news_.waiting > 0 &&
+         generation_.size < options_.max_nodes;
+}
+
+bool Agent::others_drain() const {
+  return news_.generation == generation_.number &&
+         std::any_of(news_.notices.begin(), news_.notices.end(), [this](const DrainNotice& notice) {
+           return !notice.ranks.empty() && !names(notice, generation_.rank);
+         });
+}
+
+std::optional<Verdict> Agent::verdict_of_news() const {
+  if (news_.generation != generation_.number || !over()) return std::nullopt;
+  return read_verdict(news_.reason);
+}
+
+bool Agent::too_many(std::uint32_t failures) const {
+  return failures - std::min(failures, base_.value_or(0)) > options_.max_restarts;
+}
+
+void Agent::look_around() const {
+  if (signal_ != 0 && !leaving_) throw Stopped{};
+  if (daemon_ended()) throw Fatal(kUnreachable, "the daemon of --standalone: " + daemon_->end());
+}
+
+void Agent::wait(const Condition& until) {
+  for (look_around(); !until(); look_around()) loop_.run_one();
+}
+
+/// Whether it holds in the end.
+bool Agent::wait(Duration limit, const Condition& until) {
+  const auto deadline = Clock::now() + limit;
+  for (look_around(); !until() && Clock::now() < deadline; look_around()) {
+    loop_.run_one_until(deadline);
+  }
+  return until();
+}
+
+/// Returns when no worker is left.
+void Agent::stop_crew(int signal) {
+  if (!crew_) return;
+  if (!crew_->stopping()) crew_->pass_on(signal);
+  const auto none_left = [this] { return crew_->running() == 0; };
+  const bool in_time = wait(options_.grace, [&] { return none_left() || signals_heard_ > 1; });
+  if (!in_time) {
+    note(plural(crew_->running(), "worker") + " did not stop within " + human(options_.grace) +
+         " and " + (crew_->running() == 1 ? "is" : "are") + " killed");
+  }
+  if (!none_left()) crew_->kill();
+  wait(none_left);
+  crew_.reset();
+}
+
+}  // namespace c10dd::run

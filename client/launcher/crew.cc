@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/launcher/crew.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <system_error>
+
+#include "client/launcher/error_file.h"
+#include "client/launcher/worker.h"
+
+namespace c10dd::run {
+namespace {
+
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw Fatal(kCannotCreate, "folder " + path + ": " + error.message());
+}
+
+client::Descriptor open_log(const std::string& path) {
+  client::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file) throw Fatal(kCannotCreate, path + ": " + client::error_text(errno));
+  return file;
+}
+
+}  // namespace
+
+Crew::Crew(CrewHome& home, const Options& options, const Plan& plan)
+    : home_(home), options_(options), plan_(plan) {}
+
+Crew::~Crew() {
+  for (const auto& worker : workers_) {
+    if (worker->running()) home_.warden.forget(worker->pid());
+    worker->abandon();
+  }
+}
+
+void Crew::start() {
+  for (std::uint32_t local = 0; local < plan_.local_size; ++local) {
+    const std::uint32_t rank = plan_.first_rank + local;
+    make_folder(folder(rank));
+    LogFiles files;
+    if (!options_.log_dir.empty()) {
+      files = {open_log(folder(rank) + "/stdout.log"), open_log(folder(rank) + "/stderr.log")};
+    }
+    Child child =
+        spawn(home_.program, options_.command,
+              worker_environment(home_.inherited, options_, plan_, local, error_file(rank)));
+    home_.warden.watch(child.pid);
+    const bool shown = options_.console_ranks.empty() || options_.console_ranks.contains(local);
+    workers_.push_back(std::make_shared<Worker>(home_.loop, shown ? home_.console : home_.silence,
+                                                rank, std::move(child), std::move(files)));
+    ++running_;
+    Worker& worker = *workers_.back();
+    worker.start([this, &worker] { home_.warden.forget(worker.pid()); },
+                 [this, &worker] { ended(worker); });
+  }
+}
+
+std::string Crew::folder(std::uint32_t rank) const {
+  return (options_.log_dir.empty() ? home_.scratch : options_.log_dir + "/" + plan_.launch) + "/" +
+         std::to_string(plan_.generation) + "/" + std::to_string(rank);
+}
+
+void Crew::ended(const Worker& worker) {
+  --running_;
+  if (stopping_ || failure_ || worker.exit().well()) return;
+  failure_ = Casualty{worker.rank(), worker.pid(), worker.exit(), worker.last(),
+                      read_error_file(error_file(worker.rank()))};
+}
+
+void Crew::pass_on(int signal) {
+  if (!stopping_) stopped_ = running_;
+  stopping_ = true;
+  for (const auto& worker : workers_) worker->signal(signal);
+}
+
+}  // namespace c10dd::run

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/launcher/plan.h"
+
+#include <charconv>
+
+#include "protocol/limits.h"
+
+namespace c10dd::run {
+namespace {
+
+std::uint32_t nproc_of(const Member& member) {
+  std::uint32_t nproc = 0;
+  if (const auto label = member.labels.find("nproc"); label != member.labels.end()) {
+    const std::string& text = label->second;
+    std::from_chars(text.data(), text.data() + text.size(), nproc);
+  }
+  if (nproc >= 1 && nproc <= kWorkersPerNode) return nproc;
+  throw Fatal(kBug,
+              "node " + std::to_string(member.rank) + " (" + member.host +
+                  ") does not say how many workers it has; is it another version of c10drun?");
+}
+
+}  // namespace
+
+Plan make_plan(const Generation& generation, const std::vector<Member>& members) {
+  Plan plan;
+  plan.generation = generation.number;
+  plan.node_rank = generation.rank;
+  plan.nodes = generation.size;
+  std::uint64_t sum = 0;
+  for (const Member& member : members) {
+    const std::uint32_t nproc = nproc_of(member);
+    if (member.rank == generation.rank) {
+      plan.first_rank = static_cast<std::uint32_t>(sum);
+      plan.local_size = nproc;
+    }
+    if (member.rank == 0) {
+      const auto address = member.labels.find("address");
+      plan.master_address = address == member.labels.end() ? member.host : address->second;
+    }
+    sum += nproc;
+    if (sum > limits::kWorldSize) {
+      throw Fatal(kUsage, "the nodes have more than " + std::to_string(limits::kWorldSize) +
+                              " workers together; start fewer with --nproc");
+    }
+  }
+  plan.world_size = static_cast<std::uint32_t>(sum);
+  return plan;
+}
+
+std::map<std::string, std::string> member_labels(const Options& options,
+                                                 const std::string& address) {
+  std::map<std::string, std::string> labels = options.labels;
+  labels["nproc"] = std::to_string(options.nproc);
+  labels["address"] = address;
+  return labels;
+}
+
+std::string worker_run(const std::string& run, const Plan& plan) {
+  return (run.empty() ? "g" : run + ".g") + std::to_string(plan.generation) + "-" + plan.nonce;
+}
+
+std::vector<std::string> worker_environment(const std::map<std::string, std::string>& inherited,
+                                            const Options& options, const Plan& plan,
+                                            std::uint32_t local_rank,
+                                            const std::string& error_file) {
+  std::map<std::string, std::string> all = inherited;
+  const std::string rank = std::to_string(plan.first_rank + local_rank);
+  const std::string size = std::to_string(plan.world_size);
+  const std::string local = std::to_string(local_rank);
+  const std::string local_size = std::to_string(plan.local_size);
+  const std::string node = std::to_string(plan.node_rank);
+  const std::map<std::string, std::string> ours = {
+      {"RANK", rank},
+      {"WORLD_SIZE", size},
+      {"LOCAL_RANK", local},
+      {"LOCAL_WORLD_SIZE", local_size},
+      {"GROUP_RANK", node},
+      {"GROUP_WORLD_SIZE", std::to_string(plan.nodes)},
+      {"ROLE_RANK", rank},
+      {"ROLE_WORLD_SIZE", size},
+      {"ROLE_NAME", options.role},
+      {"MASTER_ADDR", plan.master_address},
+      {"MASTER_PORT", plan.master_port},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(plan.restarts)},
+      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", options.daemon.job},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", error_file},
+      {"C10DD_URL", "c10dd://" + options.daemon.address() + "/" + options.daemon.job},
+      {"C10DD_JOB", options.daemon.job},
+      {"C10DD_RUN", worker_run(options.run, plan)},
+      {"C10DD_RANK", rank},
+      {"C10DD_WORLD_SIZE", size},
+      {"C10DD_LOCAL_RANK", local},
+      {"C10DD_LOCAL_WORLD_SIZE", local_size},
+      {"C10DD_NODE_RANK", node},
+      {"C10DD_GENERATION", std::to_string(plan.generation)},
+  };
+  for (const auto& [name, value] : ours) all[name] = value;
+  all.emplace("OMP_NUM_THREADS", "1");  // else every worker would take all cores
+  std::vector<std::string> pairs;
+  pairs.reserve(all.size());
+  for (const auto& [name, value] : all) pairs.emplace_back(name).append("=").append(value);
+  return pairs;
+}
+
+}  // namespace c10dd::run

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/launcher/spawn.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <system_error>
+
+namespace c10dd::run {
+namespace {
+
+using client::Descriptor;
+
+rlimit former_file_limit{0, 0};  // 0: it was not raised
+
+/// The wrapper of glibc 2.36 cannot be called from C++.
+int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+[[noreturn]] void throw_errno(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+struct Pipe {
+  Descriptor read;
+  Descriptor write;
+};
+
+Pipe make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw_errno("pipe");
+  Pipe made{Descriptor(ends[0]), Descriptor(ends[1])};
+  if (fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0) throw_errno("pipe");
+  return made;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  list.reserve(texts.size() + 1);
+  for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+/// Everything that the child needs, made before the fork: after it, it may call only what is safe
+/// in a signal handler, for this process has threads.
+struct Prepared {
+  const char* program;
+  char* const* arguments;
+  char* const* environment;
+  int null;
+  int out;
+  int error;
+  pid_t parent;
+};
+
+void complain(const char* program, int error) {
+  const char* texts[] = {"c10drun: ", program, ": cannot be executed: ", strerrordesc_np(error),
+                         error == ENOENT ? " (the interpreter in its first line?)\n" : "\n"};
+  for (const char* text : texts) {
+    if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+  }
+}
+
+[[noreturn]] void become(const Prepared& child) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != child.parent) _exit(128 + SIGKILL);  // it died before the line above
+  // A handler of the launcher that ran here would tell the launcher of a signal that is not its
+  // own.
+  for (int number = 1; number < NSIG; ++number) {
+    struct sigaction now {};
+    if (sigaction(number, nullptr, &now) != 0) continue;
+    if (now.sa_handler == SIG_IGN && number != SIGPIPE) continue;
+    struct sigaction normal {};
+    normal.sa_handler = SIG_DFL;
+    sigaction(number, &normal, nullptr);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (former_file_limit.rlim_cur != 0) setrlimit(RLIMIT_NOFILE, &former_file_limit);
+  dup2(child.null, STDIN_FILENO);
+  dup2(child.out, STDOUT_FILENO);
+  dup2(child.error, STDERR_FILENO);
+  execve(child.program, child.arguments, child.environment);
+  const int error = errno;
+  complain(child.program, error);
+  _exit(error == ENOENT ? 127 : 126);
+}
+
+/// The child begins with all signals blocked.
+pid_t fork_blocked() {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = fork();
+  const int why = errno;
+  if (pid != 0) pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = why;
+  return pid;
+}
+
+}  // namespace
+
+std::string signal_name(int number) {
+  const char* name = sigabbrev_np(number);
+  return name == nullptr ? "signal " + std::to_string(number) : std::string("SIG") + name;
+}
+
+std::string Exit::text() const {
+  return signal != 0 ? "was killed by " + signal_name(signal)
+                     : "exited with code " + std::to_string(code);
+}
+
+Child spawn(const std::string& program, const std::vector<std::string>& arguments,
+            const std::vector<std::string>& environment) {
+  const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null) throw_errno("/dev/null");
+  Pipe out = make_pipe();
+  Pipe error = make_pipe();
+  const std::vector<char*> argument_list = pointers(arguments);
+  const std::vector<char*> environment_list = pointers(environment);
+  const Prepared prepared{program.c_str(), argument_list.data(), environment_list.data(),
+                          null.get(),      out.write.get(),      error.write.get(),
+                          getpid()};
+  Child child;
+  child.pid = fork_blocked();
+  if (child.pid < 0) throw_errno("fork");
+  if (child.pid == 0) become(prepared);
+  setpgid(child.pid, child.pid);  // whoever of the two is first
+  child.process = Descriptor(open_process(child.pid));
+  if (!child.process) {
+    const int why = errno;
+    kill(child.pid, SIGKILL);
+    waitpid(child.pid, nullptr, 0);
+    errno = why;
+    throw_errno("pidfd_open");
+  }
+  child.out = std::move(out.read);
+  child.error = std::move(error.read);
+  return child;
+}
+
+Exit reap(const Child& child) {
+  kill(-child.pid, SIGKILL);  // while the child is not reaped, the group's number is its own
+  int status = 0;
+  while (waitpid(child.pid, &status, 0) < 0) {
+    if (errno != EINTR) throw_errno("waitpid");
+  }
+  return WIFSIGNALED(status) ? Exit{0, WTERMSIG(status)} : Exit{WEXITSTATUS(status), 0};
+}
+
+void raise_file_limit(std::size_t files) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files) return;
+  former_file_limit = limit;
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, files);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) former_file_limit = {0, 0};
+}
+
+}  // namespace c10dd::run

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "client/launcher/warden.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+namespace c10dd::run {
+namespace {
+
+void detach_from_terminal() {
+  setsid();  // signals to the launcher's group are not for the warden
+  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
+  const int null = open("/dev/null", O_RDWR);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
+}
+
+/// Keeps nothing open but the pipe, so that nobody waits for the end of what it does not write.
+int keep_only(int pipe) {
+  constexpr int kPipe = 3;
+  dup2(pipe, kPipe);
+  close_range(kPipe + 1, ~0U, 0);
+  return kPipe;
+}
+
+[[noreturn]] void guard(int inherited, const std::string& folder) {
+  detach_from_terminal();
+  const int pipe = keep_only(inherited);
+  std::set<pid_t> groups;
+  for (;;) {
+    pid_t told = 0;
+    const ssize_t n = read(pipe, &told, sizeof told);
+    if (n < 0 && errno == EINTR) continue;
+    if (n != sizeof told) break;
+    if (told > 0) {
+      groups.insert(told);
+    } else {
+      groups.erase(-told);
+    }
+  }
+  for (const pid_t group : groups) kill(-group, SIGKILL);
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::remove_all(folder, ignored);
+  _exit(0);
+}
+
+}  // namespace
+
+Warden::Warden(const std::string& folder) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe");
+  client::Descriptor read(ends[0]);
+  pipe_ = client::Descriptor(ends[1]);
+  pid_ = fork();
+  if (pid_ < 0) throw std::system_error(errno, std::generic_category(), "fork");
+  if (pid_ == 0) {
+    guard(ends[0], folder);
+  }
+}
+
+Warden::~Warden() {
+  pipe_ = client::Descriptor();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Warden::watch(pid_t group) { tell(group); }
+void Warden::forget(pid_t group) { tell(-group); }
+
+void Warden::tell(pid_t group) {
+  while (write(pipe_.get(), &group, sizeof group) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace c10dd::run

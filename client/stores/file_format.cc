@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// A record's header has a check sum of its own: a length that was damaged is not taken for a
+// record whose end is missing.
+#include "client/stores/file_format.h"
+
+#include <algorithm>
+#include <boost/crc.hpp>
+
+#include "protocol/fields.h"
+
+namespace c10dd::client {
+namespace {
+
+std::uint32_t crc(std::string_view bytes) {
+  boost::crc_32_type sum;
+  sum.process_bytes(bytes.data(), bytes.size());
+  return sum.checksum();
+}
+
+std::uint32_t head_crc(std::string_view head, std::uint64_t offset) {
+  Bytes bytes(head);
+  wire::Writer(bytes).put(offset);
+  return crc(bytes);
+}
+
+}  // namespace
+
+Bytes encode_header(std::uint64_t id) {
+  Bytes header(kFileMagic);
+  wire::Writer out(header);
+  out.put(kFileVersion);
+  out.put(id);
+  out.put(crc(header));
+  return header;
+}
+
+Result<std::uint64_t> decode_header(std::string_view bytes) {
+  if (bytes.size() < kFileHeaderBytes || !bytes.starts_with(kFileMagic)) {
+    return failure(Code::invalid_argument, "it is no file store");
+  }
+  std::uint32_t version = 0;
+  std::uint64_t id = 0;
+  std::uint32_t sum = 0;
+  wire::Reader in(bytes.substr(kFileMagic.size(), kFileHeaderBytes - kFileMagic.size()));
+  in.get(version);
+  in.get(id);
+  in.get(sum);
+  if (version > kFileVersion) {
+    return failure(Code::version_unsupported,
+                   "a newer version made it: format " + std::to_string(version) +
+                       ", this one reads up to " + std::to_string(kFileVersion));
+  }
+  if (sum != crc(bytes.substr(0, kFileHeaderBytes - sizeof sum))) {
+    return failure(Code::malformed, "damaged at byte 0: the header's check sum is wrong");
+  }
+  return id;
+}
+
+Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offset) {
+  Bytes record(kRecordHeaderBytes, '\0');
+  wire::Writer(record).put(changes);
+  Bytes head;
+  wire::Writer out(head);
+  out.put(static_cast<std::uint32_t>(record.size() - kRecordHeaderBytes));
+  out.put(crc(std::string_view(record).substr(kRecordHeaderBytes)));
+  out.put(head_crc(head, offset));
+  std::copy(head.begin(), head.end(), record.begin());
+  return record;
+}
+
+Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
+  const auto damaged = [&](const char* what) {
+    return failure(Code::malformed,
+                   "damaged at byte " + std::to_string(offset) + ": " + what + " is wrong");
+  };
+  Record record;
+  record.size = kRecordHeaderBytes;
+  if (bytes.size() < kRecordHeaderBytes) return record;
+  std::uint32_t length = 0;
+  std::uint32_t body_sum = 0;
+  std::uint32_t head_sum = 0;
+  wire::Reader head(bytes);
+  head.get(length);
+  head.get(body_sum);
+  head.get(head_sum);
+  if (head_sum != head_crc(bytes.substr(0, 8), offset)) {
+    // A machine that lost its power may have made the file longer without writing into it. That
+    // is nothing but zeros up to its end.
+    if (bytes.find_first_not_of('\0') == std::string_view::npos) {
+      record.size = bytes.size() + 1;
+      return record;
+    }
+    return damaged("the check sum of a record's header");
+  }
+  record.size += length;
+  if (bytes.size() < record.size) return record;
+  const std::string_view body = bytes.substr(kRecordHeaderBytes, length);
+  if (body_sum != crc(body)) return damaged("a record's check sum");
+  wire::Reader in(body);
+  in.get(record.changes);
+  if (!in.ok() || !in.at_end()) return damaged("a record's list of changes");
+  record.whole = true;
+  return record;
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A store whose state is a log in a file; every process plays the log into its own memory. Waits
+// look at the file's length, ever more seldom.
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "client/errors.h"
+#include "client/internal/throw_failure.h"
+#include "client/stores/file_log.h"
+#include "client/stores/local_store.h"
+#include "protocol/limits.h"
+
+namespace c10dd {
+namespace {
+
+using client::FileLog;
+using Clock = std::chrono::steady_clock;
+
+constexpr Duration kFirstPause = std::chrono::microseconds(200);
+constexpr Duration kLongestPause = std::chrono::milliseconds(10);
+constexpr Duration kOpenPatience = std::chrono::seconds(30);
+constexpr Duration kGrace = std::chrono::seconds(1);  // to get the lock after a wait's own time
+
+/// The result, or its failure thrown.
+template <class T>
+T checked(Result<T> result) {
+  if (!result) client::throw_failure(result.error());
+  return std::move(*result);
+}
+void checked(const Result<void>& result) {
+  if (!result) client::throw_failure(result.error());
+}
+
+/// A lock that is not waited for for ever. std::timed_mutex would be one, but the thread sanitizer
+/// of GCC 12 does not know it.
+class TurnOfThreads {
+ public:
+  /// Throws when another thread does not let go.
+  TurnOfThreads(std::mutex& mutex, std::condition_variable& free, bool& taken,
+                Clock::time_point until)
+      : mutex_(mutex), free_(free), taken_(taken) {
+    std::unique_lock lock(mutex_);
+    if (!free_.wait_until(lock, until, [&] { return !taken_; })) {
+      client::throw_failure(failure(Code::timed_out,
+                                    "another thread of this process waits for the file store's "
+                                    "lock and does not get it"));
+    }
+    taken_ = true;
+  }
+  ~TurnOfThreads() {
+    const std::lock_guard lock(mutex_);
+    taken_ = false;
+    free_.notify_one();
+  }
+  TurnOfThreads(const TurnOfThreads&) = delete;
+
+ private:
+  std::mutex& mutex_;
+  std::condition_variable& free_;
+  bool& taken_;
+};
+
+class FileStore final : public client::LocalStore {
+ public:
+  FileStore(FileLog log, std::uint32_t world_size)
+      : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
+
+  ~FileStore() override {
+    if (world_size_ == 0 || getpid() != owner_) return;
+    try {
+      leave();
+    } catch (const Error&) {  // then the file stays, as after a kill
+    }
+  }
+
+ private:
+  bool run(Access access, Timeout timeout, const Attempt& attempt) override {
+    const Clock::time_point now = Clock::now();
+    const Timeout bounded = std::clamp<Timeout>(timeout, Timeout::zero(), limits::kTimeoutMax);
+    const Clock::time_point end = now + bounded;
+    const Clock::time_point patience =
+        bounded > Timeout::zero() ? end + kGrace
+                                  : now + std::min<Timeout>(default_timeout(), limits::kTimeoutMax);
+    std::uint64_t tried = 0;
+    for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+      {
+        const TurnOfThreads turn(mutex_, free_, taken_, patience);
+        if ((tried != version_ || log_.changed()) && try_once(access, patience, attempt)) {
+          return true;
+        }
+        tried = version_;
+      }
+      const Clock::time_point later = Clock::now();
+      if (later >= end) return false;
+      std::this_thread::sleep_for(std::min<Duration>(pause, end - later));
+    }
+  }
+
+  bool try_once(Access access, Clock::time_point patience, const Attempt& attempt) {
+    const auto lock = access == Access::look ? FileLog::Lock::shared : FileLog::Lock::exclusive;
+    const FileLog::Turn turn = checked(log_.turn(lock, patience));
+    if (checked(log_.read(turn, state_))) ++version_;
+    Changes changes;
+    if (!attempt(state_, changes)) return false;
+    if (changes.empty()) return true;
+    checked(log_.append(turn, changes));
+    for (const client::LocalChange& change : changes) state_.apply(change);
+    ++version_;
+    log_.compact(turn, state_);
+    return true;
+  }
+
+  /// Says that this one is closed; the last one takes the file away.
+  void leave() {
+    const FileLog::Turn turn = checked(log_.turn(FileLog::Lock::exclusive, Clock::now() + kGrace));
+    checked(log_.read(turn, state_));
+    if (state_.leaves() + 1 >= world_size_) return log_.remove();
+    checked(log_.append(turn, {{client::LocalChange::Kind::leave, {}, {}}}));
+  }
+
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;  // what follows belongs to the thread that took it
+  FileLog log_;
+  client::LocalState state_;
+  std::uint64_t version_ = 1;  // counts the changes of the state; no attempt has seen the first
+  const std::uint32_t world_size_;
+  const pid_t owner_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size) {
+  if (path.empty()) {
+    client::throw_failure(failure(Code::invalid_argument, "file store: the path is empty"));
+  }
+  return std::make_shared<FileStore>(checked(FileLog::open(path, Clock::now() + kOpenPatience)),
+                                     world_size);
+}
+
+}  // namespace c10dd

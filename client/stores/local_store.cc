@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations, each as an attempt: what to look at and what to change.
+#include "client/stores/local_store.h"
+
+#include <charconv>
+
+#include "client/internal/throw_failure.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::client {
+namespace {
+
+using Kind = LocalChange::Kind;
+
+constexpr std::size_t kOverhead = 32;      // of a key or item in a record
+constexpr std::size_t kKeyTextBytes = 80;  // of a key in an error
+constexpr Store::Timeout kNow = Store::Timeout::zero();
+
+std::size_t cost(const std::string& key, std::size_t value_bytes) {
+  return key.size() + value_bytes + kOverhead;
+}
+
+void check_key(const std::string& key) {
+  if (key.empty()) {
+    throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));
+  }
+  if (key.size() > limits::kKeyBytes) {
+    throw_failure(failure(Code::too_large, "key too long: " + std::to_string(key.size()) +
+                                               " bytes, limit " +
+                                               std::to_string(limits::kKeyBytes)));
+  }
+}
+
+void check_value(std::size_t bytes) {
+  if (bytes <= limits::kValueBytes) return;
+  throw_failure(failure(Code::too_large, "value too large: " + std::to_string(bytes) +
+                                             " bytes, limit " +
+                                             std::to_string(limits::kValueBytes)));
+}
+
+void check_count(const char* op, std::size_t keys) {
+  if (keys <= limits::kKeysPerRequest) return;
+  throw_failure(failure(Code::too_large, std::string(op) + ": " + std::to_string(keys) +
+                                             " keys, limit " +
+                                             std::to_string(limits::kKeysPerRequest)));
+}
+
+void check_keys(const char* op, const std::vector<std::string>& keys) {
+  check_count(op, keys.size());
+  for (const std::string& key : keys) check_key(key);
+}
+
+std::int64_t sum_of(const std::string& key, const std::string& text, std::int64_t delta) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end) {
+    throw_failure(not_a_counter(key, text.size()));
+  }
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(value, delta, &sum)) {
+    throw_failure(failure(Code::out_of_range, "add: " + std::to_string(value) + " + " +
+                                                  std::to_string(delta) +
+                                                  " overflows 64 bits; the value is unchanged"));
+  }
+  return sum;
+}
+
+std::vector<std::string> keys_with(const LocalState& state, const std::string& prefix) {
+  std::vector<std::string> keys;
+  for (auto it = state.keys().lower_bound(prefix);
+       it != state.keys().end() && it->first.starts_with(prefix); ++it) {
+    keys.push_back(it->first);
+  }
+  return keys;
+}
+
+}  // namespace
+
+// ---- the state ---------------------------------------------------------------------------------
+
+void LocalState::apply(const LocalChange& change) {
+  switch (change.kind) {
+    case Kind::set:
+    case Kind::append: {
+      const auto [it, added] = keys_.try_emplace(change.key);
+      if (!added) bytes_ -= cost(change.key, it->second.size());
+      if (change.kind == Kind::set) it->second.clear();
+      it->second += change.value;
+      bytes_ += cost(change.key, it->second.size());
+      break;
+    }
+    case Kind::remove:
+      if (const auto it = keys_.find(change.key); it != keys_.end()) {
+        bytes_ -= cost(change.key, it->second.size());
+        keys_.erase(it);
+      }
+      break;
+    case Kind::remove_prefix:
+      for (const std::string& key : keys_with(*this, change.key)) {
+        apply({Kind::remove, key, {}});
+      }
+      break;
+    case Kind::push:
+      queues_[change.key].push_back(change.value);
+      bytes_ += cost(change.key, change.value.size());
+      break;
+    case Kind::pop:
+      if (const auto it = queues_.find(change.key); it != queues_.end()) {
+        bytes_ -= cost(change.key, it->second.front().size());
+        it->second.pop_front();
+        if (it->second.empty()) queues_.erase(it);
+      }
+      break;
+    case Kind::leave:
+      ++leaves_;
+      break;
+  }
+}
+
+// ---- keys --------------------------------------------------------------------------------------
+
+void LocalStore::set(const std::string& key, std::string_view value) {
+  check_key(key);
+  check_value(value.size());
+  run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
+    changes.push_back({Kind::set, key, Bytes(value)});
+    return true;
+  });
+}
+
+std::string LocalStore::get(const std::string& key, Timeout timeout) {
+  return std::move(multi_get({key}, timeout).front());
+}
+
+void LocalStore::wait(const std::vector<std::string>& keys, Timeout timeout) {
+  check_keys("wait", keys);
+  std::vector<std::string> missing;
+  const bool found = run(Access::look, timeout, [&](const LocalState& state, Changes&) {
+    missing.clear();
+    for (const std::string& key : keys) {
+      if (!state.exists(key)) missing.push_back(key);
+    }
+    return missing.empty();
+  });
+  if (!found) throw_failure(missing_keys(missing, keys.size(), timeout));
+}
+
+bool LocalStore::check(const std::vector<std::string>& keys) {
+  check_count("check", keys.size());
+  bool all = true;
+  run(Access::look, kNow, [&](const LocalState& state, Changes&) {
+    for (const std::string& key : keys) all = all && state.exists(key);
+    return true;
+  });
+  return all;
+}
+
+std::int64_t LocalStore::add(const std::string& key, std::int64_t delta) {
+  check_key(key);
+  std::int64_t sum = 0;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    const auto it = state.keys().find(key);
+    sum = it == state.keys().end() ? delta : sum_of(key, it->second, delta);
+    changes.push_back({Kind::set, key, std::to_string(sum)});
+    return true;
+  });
+  return sum;
+}
+
+std::uint64_t LocalStore::append(const std::string& key, std::string_view value) {
+  check_key(key);
+  std::size_t bytes = 0;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    const auto it = state.keys().find(key);
+    bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
+    check_value(bytes);
+    changes.push_back({Kind::append, key, Bytes(value)});
+    return true;
+  });
+  return bytes;
+}
+
+std::string LocalStore::compare_set(const std::string& key, const std::string& expected,
+                                    const std::string& desired) {
+  check_key(key);
+  check_value(desired.size());
+  std::string after = desired;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    const auto it = state.keys().find(key);
+    const bool exists = it != state.keys().end();
+    if (exists ? it->second == expected : expected.empty()) {
+      changes.push_back({Kind::set, key, desired});
+    } else {
+      after = exists ? it->second : expected;
+    }
+    return true;
+  });
+  return after;
+}
+
+bool LocalStore::remove(const std::string& key) {
+  check_key(key);
+  bool existed = false;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    existed = state.keys().contains(key);
+    if (existed) changes.push_back({Kind::remove, key, {}});
+    return true;
+  });
+  return existed;
+}
+
+std::uint64_t LocalStore::remove_prefix(const std::string& prefix) {
+  std::size_t removed = 0;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    removed = keys_with(state, prefix).size();
+    if (removed > 0) changes.push_back({Kind::remove_prefix, prefix, {}});
+    return true;
+  });
+  return removed;
+}
+
+std::vector<std::string> LocalStore::multi_get(const std::vector<std::string>& keys,
+                                               Timeout timeout) {
+  check_keys("multi_get", keys);
+  std::vector<std::string> values;
+  std::vector<std::string> missing;
+  const bool found = run(Access::look, timeout, [&](const LocalState& state, Changes&) {
+    values.clear();
+    missing.clear();
+    for (const std::string& key : keys) {
+      const auto it = state.keys().find(key);
+      if (it == state.keys().end()) {
+        missing.push_back(key);
+      } else if (missing.empty()) {
+        values.push_back(it->second);
+      }
+    }
+    return missing.empty();
+  });
+  if (found) return values;
+  if (timeout > kNow) throw_failure(missing_keys(missing, keys.size(), timeout));
+  throw_failure(keys_not_found(missing, keys.size()));
+}
+
+void LocalStore::multi_set(const std::vector<std::string>& keys,
+                           const std::vector<std::string>& values) {
+  if (keys.size() != values.size() || keys.size() > limits::kKeysPerRequest) {
+    throw_failure(
+        failure(Code::invalid_argument, "multi_set: " + std::to_string(keys.size()) + " keys and " +
+                                            std::to_string(values.size()) + " values, limit " +
+                                            std::to_string(limits::kKeysPerRequest) + " of each"));
+  }
+  std::size_t bytes = 8;  // of the request, were it sent to a daemon
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    check_key(keys[i]);
+    check_value(values[i].size());
+    bytes += keys[i].size() + values[i].size() + 8;
+  }
+  if (bytes > limits::kFrameBytes) {
+    throw_failure(failure(Code::too_large, "multi_set: request of " + std::to_string(bytes) +
+                                               " bytes, limit " +
+                                               std::to_string(limits::kFrameBytes)));
+  }
+  run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      changes.push_back({Kind::set, keys[i], values[i]});
+    }
+    return true;
+  });
+}
+
+std::vector<std::string> LocalStore::list(const std::string& prefix) {
+  std::vector<std::string> keys;
+  run(Access::look, kNow, [&](const LocalState& state, Changes&) {
+    keys = keys_with(state, prefix);
+    return true;
+  });
+  return keys;
+}
+
+std::uint64_t LocalStore::count(const std::string& prefix) { return list(prefix).size(); }
+
+// ---- queues ------------------------------------------------------------------------------------
+
+std::uint64_t LocalStore::queue_push(const std::string& key, std::string_view value) {
+  check_key(key);
+  check_value(value.size());
+  std::size_t length = 0;
+  run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
+    const auto it = state.queues().find(key);
+    length = (it == state.queues().end() ? 0 : it->second.size()) + 1;
+    changes.push_back({Kind::push, key, Bytes(value)});
+    return true;
+  });
+  return length;
+}
+
+std::string LocalStore::queue_pop(const std::string& key, Timeout timeout) {
+  check_key(key);
+  std::string item;
+  const bool found = run(Access::change, timeout, [&](const LocalState& state, Changes& changes) {
+    const auto it = state.queues().find(key);
+    if (it == state.queues().end()) return false;
+    item = it->second.front();
+    changes.push_back({Kind::pop, key, {}});
+    return true;
+  });
+  if (found) return item;
+  const std::string name = printable(key, kKeyTextBytes);
+  if (timeout <= kNow) throw_failure(failure(Code::not_found, "queue is empty: " + name));
+  throw_failure(
+      failure(Code::timed_out, "timed out after " + human(timeout) + ": queue is empty: " + name));
+}
+
+std::uint64_t LocalStore::queue_length(const std::string& key) {
+  check_key(key);
+  std::size_t length = 0;
+  run(Access::look, kNow, [&](const LocalState& state, Changes&) {
+    if (const auto it = state.queues().find(key); it != state.queues().end()) {
+      length = it->second.size();
+    }
+    return true;
+  });
+  return length;
+}
+
+}  // namespace c10dd::client

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a URL to the store that it names.
+#include "client/client.h"
+#include "client/internal/throw_failure.h"
+#include "protocol/utf8.h"
+
+namespace c10dd {
+namespace {
+
+constexpr std::size_t kUrlTextBytes = 200;
+
+/// Keeps the client as long as its store is used.
+struct Owned {
+  std::shared_ptr<Client> client;
+  std::shared_ptr<Store> store;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> open_store(const std::string& url) {
+  const std::string file = "file://";
+  if (url == "hash:") return make_hash_store();
+  if (url.starts_with(file + "/")) return make_file_store(url.substr(file.size()));
+  if (url.starts_with("c10dd://")) {
+    const auto owned = std::make_shared<Owned>();
+    owned->client = Client::connect(url);
+    owned->store = owned->client->store();
+    return {owned, owned->store.get()};
+  }
+  client::throw_failure(
+      failure(Code::invalid_argument, "no store has the URL \"" + printable(url, kUrlTextBytes) +
+                                          "\"; give c10dd://host:port/job, file:///path or hash:"));
+}
+
+}  // namespace c10dd

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Gloo backend, built as the module libc10dd_gloo.so. Each collective is one call of Gloo's own
+// algorithm over a Transport that can be stopped.
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/common/error.h>
+#include <gloo/context.h>
+#include <gloo/transport/device.h>
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+
+#include "collectives/backend.h"
+#include "collectives/gloo/mesh.h"
+#include "collectives/gloo/sigpipe.h"
+#include "collectives/gloo/transport.h"
+#include "collectives/reduce.h"
+
+namespace c10dd::collectives {
+namespace {
+
+class MeshContext final : public ::gloo::Context {
+ public:
+  explicit MeshContext(const Mesh& mesh) : Context(mesh.transport->rank, mesh.transport->size) {
+    device_ = mesh.device;
+    transportContext_ = mesh.transport;
+  }
+};
+
+/// Differs between neighbouring collectives and, almost surely, between collectives that do not
+/// match: ranks that disagree wait for each other until the time-out names them, where Gloo would
+/// end the process over bytes that do not fit.
+std::uint32_t tag_of(const Ticket& ticket, Collective collective, const Tensor& tensor,
+                     std::uint32_t detail) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::uint64_t word :
+       {static_cast<std::uint64_t>(collective), static_cast<std::uint64_t>(tensor.dtype),
+        static_cast<std::uint64_t>(tensor.count), static_cast<std::uint64_t>(detail)}) {
+    hash = (hash ^ word) * 0x100000001b3u;
+    hash ^= hash >> 29;
+  }
+  return static_cast<std::uint32_t>((ticket.sequence & 0xfff) << 20 | (hash & 0xfffff));
+}
+
+/// Calls f with a null pointer of the element type; Gloo takes sizes from types.
+template <class F>
+void with_element_type(DType dtype, F f) {
+  switch (size_of(dtype)) {
+    case 1:
+      return f(static_cast<std::uint8_t*>(nullptr));
+    case 4:
+      return f(static_cast<std::uint32_t*>(nullptr));
+    default:
+      return f(static_cast<std::uint64_t*>(nullptr));
+  }
+}
+
+class GlooBackend final : public Backend {
+ public:
+  explicit GlooBackend(Mesh mesh)
+      : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
+
+  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const Ticket& ticket) override {
+    return run(ticket, Collective::all_reduce, tensor, static_cast<std::uint32_t>(op),
+               [&](std::uint32_t tag) {
+                 ::gloo::AllreduceOptions options(context_);
+                 with_element_type(tensor.dtype, [&](auto* type) {
+                   options.setOutput(static_cast<decltype(type)>(tensor.data), tensor.count);
+                 });
+                 options.setReduceFunction(reduce_function(tensor.dtype, op));
+                 options.setTag(tag);
+                 ::gloo::allreduce(options);
+                 if (op == ReduceOp::avg) divide(tensor, static_cast<Rank>(context_->size));
+               });
+  }
+
+  Result<void> broadcast(const Tensor& tensor, Rank root, const Ticket& ticket) override {
+    return run(ticket, Collective::broadcast, tensor, root, [&](std::uint32_t tag) {
+      ::gloo::BroadcastOptions options(context_);
+      options.setOutput(static_cast<std::byte*>(tensor.data), tensor.bytes());
+      options.setRoot(static_cast<int>(root));
+      options.setTag(tag);
+      ::gloo::broadcast(options);
+    });
+  }
+
+  Result<void> all_gather(const Tensor& output, const Tensor& input,
+                          const Ticket& ticket) override {
+    return run(ticket, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
+      ::gloo::AllgatherOptions options(context_);
+      const auto rank = static_cast<std::size_t>(context_->rank);
+      // An input that is already in its place must not be copied onto itself.
+      if (output.slice(rank * input.count, input.count).data != input.data) {
+        options.setInput(static_cast<std::byte*>(input.data), input.bytes());
+      }
+      options.setOutput(static_cast<std::byte*>(output.data), output.bytes());
+      options.setTag(tag);
+      ::gloo::allgather(options);
+    });
+  }
+
+  Result<void> barrier(const Ticket& ticket) override {
+    return run(ticket, Collective::barrier, Tensor{}, 0, [&](std::uint32_t tag) {
+      ::gloo::BarrierOptions options(context_);
+      options.setTag(tag);
+      ::gloo::barrier(options);
+    });
+  }
+
+  void abort(const std::string& reason) override {
+    transport_->stop(
+        failure(Code::aborted, "gloo group aborted: " + reason),
+        failure(Code::aborted, "rank " + std::to_string(transport_->rank) + " aborted: " + reason),
+        Transport::Closing::now);
+  }
+
+ private:
+  template <class Body>
+  Result<void> run(const Ticket& ticket, Collective collective, const Tensor& tensor,
+                   std::uint32_t detail, Body body) {
+    const auto begun = transport_->begin(
+        ticket, std::string(name_of(collective)) + " " + std::to_string(ticket.sequence));
+    if (!begun) return begun;
+    const NoSigpipe no_sigpipe;
+    try {
+      body(tag_of(ticket, collective, tensor, detail));
+    } catch (const Stopped&) {
+      // The reason is in the transport.
+    } catch (const ::gloo::IoException& error) {
+      transport_->stop_for_lost_peer(error.what());
+    } catch (const std::exception& error) {
+      const std::string text = std::string("gloo: ") + error.what();
+      transport_->stop(
+          failure(Code::internal, text),
+          failure(Code::aborted, "rank " + std::to_string(transport_->rank) + " gave up: " + text),
+          Transport::Closing::now);
+    }
+    transport_->end();
+    if (auto reason = transport_->stopped()) return *reason;
+    return {};
+  }
+
+  const std::shared_ptr<Transport> transport_;
+  const std::shared_ptr<MeshContext> context_;
+};
+
+Result<std::unique_ptr<Backend>> open_gloo(const BackendSetup& setup) {
+  auto mesh = connect_mesh(setup);
+  if (!mesh) return mesh.error();
+  return std::unique_ptr<Backend>(std::make_unique<GlooBackend>(std::move(*mesh)));
+}
+
+}  // namespace
+}  // namespace c10dd::collectives
+
+extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
+c10dd_backend_module() {
+  static const c10dd::collectives::BackendModule module = {.open = &c10dd::collectives::open_gloo};
+  return &module;
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// The buffer that Gloo's collectives see: every wait ends by success or by an exception, and the
+// buffer knows which peers it still waits for.
+#pragma once
+
+#include <gloo/transport/unbound_buffer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "collectives/gloo/transport.h"
+
+namespace c10dd::collectives {
+
+class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
+ public:
+  using Inner = ::gloo::transport::UnboundBuffer;
+  using Milliseconds = std::chrono::milliseconds;
+
+  StoppableBuffer(Transport& transport, std::unique_ptr<Inner> inner)
+      : UnboundBuffer(inner->ptr, inner->size), transport_(transport), inner_(std::move(inner)) {
+    const std::lock_guard lock(transport_.mutex_);
+    transport_.buffers_.insert(this);
+  }
+
+  ~StoppableBuffer() override {
+    const std::lock_guard lock(transport_.mutex_);
+    transport_.buffers_.erase(this);
+  }
+
+  // The transport's guard ends waits at the collective's deadline; Gloo's own time-outs would
+  // close connections and make the peers blame this rank.
+  bool waitRecv(int* source, Milliseconds) override {
+    return wait(receives_, source, [this](int* peer) { return inner_->waitRecv(peer, kForever); });
+  }
+  bool waitSend(int* target, Milliseconds) override {
+    return wait(sends_, target, [this](int* peer) { return inner_->waitSend(peer, kForever); });
+  }
+
+  void abortWaitRecv() override { inner_->abortWaitRecv(); }
+  void abortWaitSend() override { inner_->abortWaitSend(); }
+
+  void send(int peer, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+    post(sends_, peer);
+    inner_->send(peer, slot, offset, bytes);
+  }
+  void recv(int peer, std::uint64_t slot, std::size_t offset, std::size_t bytes) override {
+    post(receives_, peer);
+    inner_->recv(peer, slot, offset, bytes);
+  }
+  void recv(std::vector<int> peers, std::uint64_t slot, std::size_t offset,
+            std::size_t bytes) override {
+    throw_if_stopped();
+    inner_->recv(std::move(peers), slot, offset, bytes);
+  }
+
+  /// Ends the present or the next wait.
+  void interrupt() {
+    inner_->abortWaitRecv();
+    inner_->abortWaitSend();
+  }
+
+  void add_awaited(std::vector<Rank>& ranks) const {
+    const std::lock_guard lock(mutex_);
+    for (const int peer : receives_) ranks.push_back(static_cast<Rank>(peer));
+    for (const int peer : sends_) ranks.push_back(static_cast<Rank>(peer));
+  }
+
+ private:
+  static constexpr Milliseconds kForever = std::chrono::hours(24 * 365);
+
+  void throw_if_stopped() const {
+    if (transport_.is_stopped_) throw Stopped();
+  }
+
+  void post(std::vector<int>& pending, int peer) {
+    throw_if_stopped();
+    const std::lock_guard lock(mutex_);
+    pending.push_back(peer);
+  }
+
+  template <class Wait>
+  bool wait(std::vector<int>& pending, int* peer, Wait inner_wait) {
+    throw_if_stopped();
+    int completed = -1;
+    if (!inner_wait(&completed)) throw Stopped();
+    if (peer != nullptr) *peer = completed;
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find(pending.begin(), pending.end(), completed);
+    if (found != pending.end()) {
+      pending.erase(found);
+    } else {
+      // Gloo tells only the last of several completions: who is left is not known.
+      pending.clear();
+    }
+    return true;
+  }
+
+  Transport& transport_;
+  const std::unique_ptr<Inner> inner_;
+  mutable std::mutex mutex_;
+  std::vector<int> receives_;  // peers with a posted receive that has not been waited for
+  std::vector<int> sends_;
+};
+
+}  // namespace c10dd::collectives

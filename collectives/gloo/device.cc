@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names are looked up and tried out here first: Gloo's own look-up leaks on failure, and reads an
+// unset list for a name that does not resolve.
+#include "collectives/gloo/device.h"
+
+#include <gloo/transport/tcp/device.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <string>
+
+namespace c10dd::collectives {
+namespace {
+
+constexpr char kHint[] = "; set the option interface or hostname, or C10DD_GLOO_INTERFACE";
+
+/// The first IP address of the interface, as text; empty if it has none.
+std::string address_of_interface(const std::string& name) {
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return "";
+  std::string address;
+  for (const ifaddrs* one = all; one != nullptr && address.empty(); one = one->ifa_next) {
+    if (one->ifa_addr == nullptr || name != one->ifa_name) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char text[NI_MAXHOST];
+    if (getnameinfo(one->ifa_addr, length, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
+      address = text;
+    }
+  }
+  freeifaddrs(all);
+  return address;
+}
+
+bool can_bind(const addrinfo& address) {
+  const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool bound = bind(fd, address.ai_addr, address.ai_addrlen) == 0;
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return bound;
+}
+
+/// A name or address, as the text of an address that is ours.
+Result<std::string> own_address(const std::string& name) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
+  if (error != 0) {
+    return failure(Code::invalid_argument, "gloo: own address \"" + name + "\" does not resolve: " +
+                                               gai_strerror(error) + kHint);
+  }
+  std::string address;
+  int refused = 0;
+  for (const addrinfo* one = found; one != nullptr && address.empty(); one = one->ai_next) {
+    char text[NI_MAXHOST];
+    if (!can_bind(*one)) {
+      refused = errno;
+    } else if (getnameinfo(one->ai_addr, one->ai_addrlen, text, sizeof(text), nullptr, 0,
+                           NI_NUMERICHOST) == 0) {
+      address = text;
+    }
+  }
+  freeaddrinfo(found);
+  if (!address.empty()) return address;
+  return failure(Code::invalid_argument,
+                 "gloo: address \"" + name +
+                     "\" cannot be bound on this machine: " + std::strerror(refused) + kHint);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetup& setup) {
+  std::string interface = setup.options.interface;
+  std::string name = setup.options.hostname;
+  if (interface.empty() && name.empty()) {
+    if (const char* variable = std::getenv("C10DD_GLOO_INTERFACE")) interface = variable;
+  }
+  try {
+    if (!interface.empty()) {
+      name = address_of_interface(interface);
+      if (name.empty()) {
+        return failure(Code::invalid_argument,
+                       "gloo: interface \"" + interface + "\" has no IP address here" + kHint);
+      }
+    } else if (name.empty()) {
+      name = setup.bootstrap->local_address();
+    }
+    auto address = own_address(name);
+    if (!address) return address.error();
+    return ::gloo::transport::tcp::CreateDevice(address->c_str());
+  } catch (const std::exception& error) {
+    return failure(Code::unavailable, "gloo: cannot open \"" + name + "\": " + error.what());
+  }
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Own address, exchange, connects; the order of connects is what keeps ranks from deadlock.
+#include "collectives/gloo/mesh.h"
+
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/address.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "collectives/gloo/device.h"
+#include "collectives/gloo/parallel.h"
+#include "collectives/gloo/sigpipe.h"
+#include "collectives/wording.h"
+
+namespace c10dd::collectives {
+namespace {
+
+using ::gloo::transport::tcp::Address;
+
+// Gloo waits five times a pair's time-out for its connection.
+constexpr int kGlooConnectFactor = 5;
+
+/// Address and port as they stand in the socket address, which is how Gloo compares them.
+std::string compact(const sockaddr_storage& address) {
+  std::string bytes;
+  const auto append = [&bytes](const auto& field) {
+    bytes.append(reinterpret_cast<const char*>(&field), sizeof(field));
+  };
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    append(v4.sin_addr);
+    append(v4.sin_port);
+  } else {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    append(v6.sin6_addr);
+    append(v6.sin6_port);
+    append(v6.sin6_scope_id);
+  }
+  return bytes;
+}
+
+/// Inverse of compact(); false for bytes that are none.
+bool expand(const std::string& bytes, sockaddr_storage& address) {
+  address = {};
+  const char* from = bytes.data();
+  const auto take = [&from](auto& field) {
+    std::memcpy(&field, from, sizeof(field));
+    from += sizeof(field);
+  };
+  if (bytes.size() == sizeof(in_addr) + sizeof(in_port_t)) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(address);
+    v4.sin_family = AF_INET;
+    take(v4.sin_addr);
+    take(v4.sin_port);
+    return true;
+  }
+  if (bytes.size() == sizeof(in6_addr) + sizeof(in_port_t) + sizeof(std::uint32_t)) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
+    v6.sin6_family = AF_INET6;
+    take(v6.sin6_addr);
+    take(v6.sin6_port);
+    take(v6.sin6_scope_id);
+    return true;
+  }
+  return false;
+}
+
+/// Gloo's own rule: the larger address connects, the other one accepts. Bytes of the address
+/// first, then the raw (network order) port as a number.
+bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
+  if (self.ss_family == AF_INET) {
+    const auto& a = reinterpret_cast<const sockaddr_in&>(self);
+    const auto& b = reinterpret_cast<const sockaddr_in&>(peer);
+    const int order = std::memcmp(&a.sin_addr, &b.sin_addr, sizeof(a.sin_addr));
+    return order != 0 ? order > 0 : a.sin_port > b.sin_port;
+  }
+  const auto& a = reinterpret_cast<const sockaddr_in6&>(self);
+  const auto& b = reinterpret_cast<const sockaddr_in6&>(peer);
+  const int order = std::memcmp(&a.sin6_addr, &b.sin6_addr, sizeof(a.sin6_addr));
+  return order != 0 ? order > 0 : a.sin6_port > b.sin6_port;
+}
+
+std::string worded(const sockaddr_storage& address) {
+  char host[NI_MAXHOST] = "?";
+  char port[NI_MAXSERV] = "?";
+  getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_storage), host,
+              sizeof(host), port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV);
+  return std::string(host) + ":" + port;
+}
+
+Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& setup,
+                                                         Transport& transport,
+                                                         std::vector<sockaddr_storage>& own) {
+  std::vector<std::string> parts(setup.world.size);
+  own.resize(setup.world.size);
+  for (Rank peer = 0; peer < setup.world.size; ++peer) {
+    if (peer == setup.world.rank) continue;
+    const auto& pair = transport.createPair(static_cast<int>(peer));
+    own[peer] = Address(pair->address().bytes()).getSockaddr();
+    parts[peer] = compact(own[peer]);
+  }
+  auto answer = transpose(setup, std::move(parts));
+  if (!answer) return answer.error();
+  std::vector<sockaddr_storage> theirs(setup.world.size);
+  for (Rank peer = 0; peer < setup.world.size; ++peer) {
+    if (peer == setup.world.rank) continue;
+    if (!expand((*answer)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
+      return failure(Code::unavailable,
+                     "gloo: rank " + std::to_string(peer) + " offers " + worded(theirs[peer]) +
+                         ", own address is " + worded(own[peer]) +
+                         "; all ranks must use one address family, set interface or hostname");
+    }
+  }
+  return theirs;
+}
+
+}  // namespace
+
+Result<Mesh> connect_mesh(const BackendSetup& setup) {
+  const NoSigpipe no_sigpipe;  // also for the event loop that the device starts
+  auto device = open_device(setup);
+  if (!device) return device.error();
+  const int rank = static_cast<int>(setup.world.rank);
+  const int size = static_cast<int>(setup.world.size);
+  const auto patience =
+      std::chrono::ceil<std::chrono::milliseconds>(setup.options.open_timeout / kGlooConnectFactor);
+  std::mutex mutex;
+  std::vector<Rank> absent;
+  std::string why;
+  try {
+    auto inner = (*device)->createContext(rank, size);
+    inner->setTimeout(patience);
+    Mesh mesh{*device, std::make_shared<Transport>(std::move(inner))};
+    std::vector<sockaddr_storage> own;
+    auto theirs = exchange_addresses(setup, *mesh.transport, own);
+    if (!theirs) return theirs.error();
+
+    const auto connect = [&](int peer) {
+      const auto& address = (*theirs)[static_cast<std::size_t>(peer)];
+      try {
+        mesh.transport->getPair(peer)->connect(Address(address).bytes());
+      } catch (const std::exception& error) {
+        const std::lock_guard lock(mutex);
+        absent.push_back(static_cast<Rank>(peer));
+        why = worded(address) + ": " + error.what();
+      }
+    };
+    // Accepting only waits, and must not keep a connect from being made: two ranks that wait for
+    // each other's connects would never meet.
+    std::vector<int> clients;
+    std::vector<int> servers;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      const auto at = static_cast<std::size_t>(peer);
+      (is_client(own[at], (*theirs)[at]) ? clients : servers).push_back(peer);
+    }
+    for_each_of(clients, connect);
+    for_each_of(servers, connect);
+    if (absent.empty()) {
+      mesh.transport->watch(setup.bootstrap->places());
+      return mesh;
+    }
+  } catch (const std::exception& error) {
+    return failure(Code::unavailable,
+                   "gloo: cannot open process group \"" + setup.world.name + "\": " + error.what());
+  }
+  std::vector<MissingRank> missing;
+  for (const Rank peer : absent) {
+    missing.push_back(missing_rank(peer, setup.bootstrap->places(),
+                                   MissingRank::Cause::disconnected, "no connection was made"));
+  }
+  Failure reason = failure(
+      Code::unavailable, "gloo: no connection with " + described(missing) + " of " +
+                             std::to_string(size) + " within " + human(setup.options.open_timeout) +
+                             ", the last at " + why + "; look for a firewall or a rank that died");
+  reason.missing = std::move(missing);
+  return reason;
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file by toml++.
+#include "daemon/config/config_file.h"
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::size_t kFileBytes = 1024 * 1024;
+
+Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
+
+Result<std::string> read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kFileBytes + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) {
+    return bad("config " + path + ": cannot be read: " + std::strerror(errno));
+  }
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kFileBytes) {
+    return bad("config " + path + ": is longer than " + std::to_string(kFileBytes) + " bytes");
+  }
+  return text;
+}
+
+ConfigEntry entry_of(const toml::node& node) {
+  ConfigEntry entry;
+  std::ostringstream type;
+  type << node.type();
+  entry.type = type.str();
+  std::ostringstream text;
+  if (node.is_string()) {
+    entry.form = ConfigEntry::Form::text;
+    text << *node.value<std::string>();
+  } else if (node.is_boolean()) {
+    entry.form = ConfigEntry::Form::boolean;
+    text << (*node.value<bool>() ? "true" : "false");
+  } else if (node.is_number()) {
+    entry.form = ConfigEntry::Form::number;
+    text << std::setprecision(15) << *node.value<double>();
+  }
+  entry.text = text.str();
+  return entry;
+}
+
+}  // namespace
+
+Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
+  const Result<std::string> text = read(path);
+  if (!text) return text.error();
+  const auto where = [&](const toml::source_region& region) {
+    return "config " + path + ":" + std::to_string(region.begin.line);
+  };
+  std::vector<std::pair<toml::source_index, ConfigEntry>> by_line;
+  try {
+    const toml::table table = toml::parse(*text, path);
+    for (const auto& [key, node] : table) {
+      ConfigEntry entry = entry_of(node);
+      entry.where = where(key.source());
+      entry.key = std::string(key.str());
+      by_line.emplace_back(key.source().begin.line, std::move(entry));
+    }
+  } catch (const toml::parse_error& error) {
+    return bad(where(error.source()) +
+               ": not TOML: " + printable(std::string(error.description()), 200));
+  }
+  std::stable_sort(by_line.begin(), by_line.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<ConfigEntry> entries;
+  for (auto& [line, entry] : by_line) entries.push_back(std::move(entry));
+  return entries;
+}
+
+std::string toml_string(const std::string& text) {
+  std::ostringstream quoted;
+  const toml::value<std::string> value(text);
+  quoted << toml::toml_formatter(value, toml::format_flags::none);
+  return quoted.str();
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers from text and back.
+#include "daemon/config/option_numbers.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::pair<std::string_view, int> kUnits[] = {
+    {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"", 0}};
+constexpr int kSizeBits = 53;  // what a TOML or JSON number holds exactly
+
+Failure refused(const std::string& text, const std::string& why) {
+  return failure(Code::invalid_argument, '"' + text + "\" " + why);
+}
+
+template <class Number>
+std::optional<Number> parse(std::string_view text) {
+  Number value{};
+  const char* end = text.data() + text.size();
+  const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || parsed_to != end || error != std::errc()) return std::nullopt;
+  return value;
+}
+
+std::string text_of(double number) {
+  std::array<char, 64> text;
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  C10DD_ASSERT(error == std::errc());
+  return std::string(text.data(), end);
+}
+
+}  // namespace
+
+Result<void> set_count(std::size_t& value, const std::string& text, std::size_t least,
+                       std::size_t most) {
+  const auto parsed = parse<std::size_t>(text);
+  if (!parsed || *parsed < least || *parsed > most) {
+    return refused(
+        text, "is no whole number from " + std::to_string(least) + " to " + std::to_string(most));
+  }
+  value = *parsed;
+  return {};
+}
+
+Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& text, double least,
+                         double most) {
+  const auto seconds = parse<double>(text);
+  if (!seconds || !(*seconds >= least && *seconds <= most)) {
+    return refused(text, "is no number of seconds from " + text_of(least) + " to " + text_of(most));
+  }
+  value = std::chrono::milliseconds(std::llround(*seconds * 1000));
+  return {};
+}
+
+std::string seconds_text(std::chrono::nanoseconds value) {
+  return text_of(std::chrono::duration<double>(value).count());
+}
+
+Result<void> set_size(std::uint64_t& value, const std::string& text) {
+  for (const auto& [unit, shift] : kUnits) {
+    if (!text.ends_with(unit)) continue;
+    const auto number =
+        parse<std::uint64_t>(std::string_view(text).substr(0, text.size() - unit.size()));
+    if (!number || *number >> (kSizeBits - shift) != 0) break;
+    value = *number << shift;
+    return {};
+  }
+  return refused(text, "is no number of bytes; want it as in 1048576, 512KiB, 64MiB or 4GiB");
+}
+
+std::string size_text(std::uint64_t value) {
+  for (const auto& [unit, shift] : kUnits) {
+    const bool fits = value >> shift << shift == value;
+    if (value != 0 && fits) return std::to_string(value >> shift) + std::string(unit);
+  }
+  return "0";
+}
+
+Result<void> set_auto_size(std::optional<std::uint64_t>& value, const std::string& text) {
+  if (text == "auto") {
+    value.reset();
+    return {};
+  }
+  std::uint64_t size = 0;
+  Result<void> done = set_size(size, text);
+  if (done) value = size;
+  return done;
+}
+
+std::string auto_size_text(std::optional<std::uint64_t> value) {
+  return value ? size_text(*value) : "auto";
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forms of settings.
+#include "daemon/config/option_values.h"
+
+#include <arpa/inet.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::pair<std::string_view, store::Durability> kDurabilities[] = {
+    {"fsync", store::Durability::fsync},
+    {"os", store::Durability::os},
+    {"none", store::Durability::none},
+};
+constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
+
+Failure refused(const std::string& text, const std::string& why) {
+  return failure(Code::invalid_argument, '"' + text + "\" " + why);
+}
+
+bool is_ipv6(std::string address) {
+  address = address.substr(0, address.find('%'));  // the zone of a link-local address
+  in6_addr ignored{};
+  return ::inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
+}
+
+bool is_name(const std::string& host) {
+  return !host.empty() && host.size() <= 253 && std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
+           c == '.' || c == '_';
+  });
+}
+
+std::string lower(std::string_view text) {
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return small;
+}
+
+/// The parts between commas; none of an empty text.
+std::vector<std::string> names_of(std::string_view list) {
+  std::vector<std::string> names;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    names.emplace_back(list.substr(0, comma));
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return names;
+}
+
+/// Of "name:port", "[::1]:port" or a bare name or address, in small letters and without brackets.
+std::string without_port(std::string_view host) {
+  if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
+  return lower(host.substr(0, host.find(':')));
+}
+
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::optional<std::string> home() {
+  if (const auto home = environment("HOME")) return home;
+  std::array<char, 4096> buffer;
+  passwd entry{};
+  passwd* found = nullptr;
+  ::getpwuid_r(::geteuid(), &entry, buffer.data(), buffer.size(), &found);
+  return found && *found->pw_dir ? std::optional<std::string>(found->pw_dir) : std::nullopt;
+}
+
+}  // namespace
+
+Result<void> set_listen(Options& options, const std::string& text) {
+  const std::string example = "want HOST:PORT, as in 127.0.0.1:29500 or [::1]:29500";
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return refused(text, "has no port; " + example);
+  std::string host = text.substr(0, colon);
+  const std::string digits = text.substr(colon + 1);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    if (!is_ipv6(host)) return refused(text, "has no IPv6 address in its brackets; " + example);
+  } else if (host.find(':') != std::string::npos) {
+    return refused(text, "has more than one colon; put an IPv6 address in brackets; " + example);
+  } else if (!is_name(host)) {
+    return refused(text, "has no valid host; " + example);
+  }
+  std::uint16_t port = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [parsed_to, error] = std::from_chars(digits.data(), end, port);
+  if (digits.empty() || parsed_to != end || error != std::errc()) {
+    return refused(text, "has port \"" + digits + "\"; a port is 0 to 65535, 0 for any free one");
+  }
+  options.listen = text;
+  options.listen_host = host;
+  options.listen_port = port;
+  return {};
+}
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  in_addr v4{};
+  if (::inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  in6_addr v6{};
+  if (::inet_pton(AF_INET6, host.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+Result<void> set_allow_insecure_listen(Options& options, const std::string& text) {
+  if (text != "true" && text != "false") return refused(text, "is neither true nor false");
+  options.allow_insecure_listen = text == "true";
+  return {};
+}
+
+Result<void> set_engine(Options& options, const std::string& text) {
+  const auto follows = [&](std::string_view scheme) {
+    return text.starts_with(scheme) && text.size() > scheme.size();
+  };
+  if (text != "memory:" && !follows("rocksdb:") && !follows("redis://")) {
+    return refused(store::without_password(text),
+                   "is no engine; want memory:, rocksdb:/path or redis://host:port");
+  }
+  options.engine = text;
+  return {};
+}
+
+Result<void> set_durability(Options& options, const std::string& text) {
+  for (const auto& [name, durability] : kDurabilities) {
+    if (text != name) continue;
+    options.durability = durability;
+    return {};
+  }
+  return refused(text,
+                 "is no durability; want fsync (survives power loss), os (survives the death of "
+                 "the process) or none (survives SIGTERM only)");
+}
+
+std::string durability_text(const Options& options) {
+  for (const auto& [name, durability] : kDurabilities) {
+    if (options.durability == durability) return std::string(name);
+  }
+  return {};
+}
+
+Result<void> set_log_level(Options& options, const std::string& text) {
+  if (std::find(std::begin(kLogLevels), std::end(kLogLevels), text) == std::end(kLogLevels)) {
+    std::string known;
+    for (const std::string_view level : kLogLevels) {
+      known.append(known.empty() ? "" : ", ").append(level);
+    }
+    return refused(text, "is no log level; want one of " + known);
+  }
+  options.log_level = text;
+  return {};
+}
+
+Result<void> set_protocols(Options& options, const std::string& text) {
+  const bool both = text == "native,http" || text == "http,native";
+  if (!both && text != "native" && text != "http") {
+    return refused(text, "is no list of protocols; want native, http or native,http");
+  }
+  options.native = both || text == "native";
+  options.http = both || text == "http";
+  return {};
+}
+
+Result<void> set_http_hosts(Options& options, const std::string& text) {
+  for (const std::string& name : names_of(text)) {
+    if (is_name(name) || is_ipv6(name)) continue;
+    return refused(text, "is no list of host names; want names without port, as in head,head.lan");
+  }
+  options.http_hosts = text;
+  return {};
+}
+
+bool answers_to(const Options& options, std::string_view host) {
+  if (!is_loopback(options.listen_host)) return true;
+  const std::string name = without_port(host);
+  if (is_loopback(name)) return true;
+  const std::vector<std::string> names = names_of(options.http_hosts);
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& known) { return lower(known) == name; });
+}
+
+std::string protocols_text(const Options& options) {
+  if (!options.http) return "native";
+  return options.native ? "native,http" : "http";
+}
+
+Result<std::string> default_engine() {
+  if (const auto given = environment("STATE_DIRECTORY")) {
+    return "rocksdb:" + given->substr(0, given->find(':'));  // systemd separates several by colons
+  }
+  if (::geteuid() == 0) return std::string("rocksdb:/var/lib/c10dd");
+  const auto base = environment("XDG_STATE_HOME");
+  if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
+  if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
+  return failure(Code::invalid_argument, "there is no state directory: user " +
+                                             std::to_string(::geteuid()) +
+                                             " has no home; set it, as in rocksdb:/path");
+}
+
+}  // namespace c10dd::daemon

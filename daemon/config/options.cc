@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The layers that set an option: defaults, file, variables, flags. A wrong value is an error in
+// every layer, also where a later layer would have replaced it.
+#include "daemon/config/options.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/config/config_file.h"
+#include "daemon/config/option_table.h"
+#include "daemon/config/option_values.h"
+#include "daemon/config/version.h"
+#include "protocol/nearest.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr int kUsageError = 64;
+
+const std::span<const Option> kOptions = all_options();
+const std::size_t kCount = kOptions.size();
+
+std::string flag_of(std::string_view name) {
+  std::string flag = "--" + std::string(name);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+std::string variable_of(std::string_view name) {
+  std::string variable = "C10DD_" + std::string(name);
+  for (char& c : variable) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return variable;
+}
+
+std::string toml_of(const Option& option, const std::string& text) {
+  return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
+}
+
+/// An engine that cannot be told is missed only when nobody names one.
+Options default_options() {
+  Options options;
+  if (const auto engine = default_engine()) options.engine = *engine;
+  return options;
+}
+
+Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
+
+/// What to look at after a word that is none of these.
+std::string hint(std::string_view word, const std::vector<std::string>& known) {
+  std::string list;
+  for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
+  const std::string meant = nearest(word, known);
+  return meant.empty() ? "known are " + list : "did you mean \"" + meant + "\"? known are " + list;
+}
+
+/// The options as far as they are read, and who set each.
+struct Layers {
+  Options options;
+  std::vector<std::string> source = std::vector<std::string>(kCount);
+
+  Result<void> set(std::size_t at, const std::string& text, const std::string& from) {
+    if (!is_utf8(text)) {
+      return bad(from + ": \"" + printable(store::without_password(text), 80) + "\" is not UTF-8");
+    }
+    Result<void> done = kOptions[at].set(options, text);
+    if (!done) return bad(from + ": " + done.error().detail);
+    source[at] = from;
+    return {};
+  }
+};
+
+Result<void> apply_file(Layers& layers, const std::string& path) {
+  const Result<std::vector<ConfigEntry>> entries = read_config(path);
+  if (!entries) return entries.error();
+  std::vector<std::string> names;
+  for (const Option& option : kOptions) names.emplace_back(option.name);
+  for (const ConfigEntry& entry : *entries) {
+    const auto found = std::find(names.begin(), names.end(), entry.key);
+    if (found == names.end()) {
+      return bad(entry.where + ": unknown key \"" + printable(entry.key, 80) + "\"; " +
+                 hint(entry.key, names));
+    }
+    const auto at = static_cast<std::size_t>(found - names.begin());
+    const std::string from = entry.where + ": " + entry.key;
+    if (entry.form != kOptions[at].form) {
+      return bad(from + ": has type " + entry.type + "; want it as in " + entry.key + " = " +
+                 toml_of(kOptions[at], kOptions[at].get(default_options())));
+    }
+    if (Result<void> done = layers.set(at, entry.text, from); !done) return done;
+  }
+  return {};
+}
+
+struct CommandLine {
+  CLI::App app{"Keeps what the ranks of training jobs agree on: keys, barriers, exchanges.",
+               "c10dd"};
+  std::vector<CLI::Option*> flags = std::vector<CLI::Option*>(kCount);
+  CLI::Option* config = nullptr;
+  CLI::Option* print_config = nullptr;
+  CLI::Option* accept_rollback = nullptr;
+  CLI::Option* checkpoint = nullptr;
+
+  CommandLine() {
+    app.allow_extras();
+    app.set_help_flag("-h,--help", "print this");
+    app.set_version_flag("--version", std::string("c10dd ") + kVersion, "print the version");
+    config = app.add_option("--config")
+                 ->type_name("FILE")
+                 ->description("TOML file with any of the options below\n" + variable_of("config"));
+    print_config =
+        app.add_flag("--print-config")->description("print the options in force as such a file");
+    accept_rollback = app.add_flag("--accept-rollback")
+                          ->description(
+                              "start once on state that has lost acknowledged changes;\n"
+                              "all sessions from before end");
+    checkpoint = app.add_option("--checkpoint")
+                     ->type_name("DIR")
+                     ->description(
+                         "ask the daemon that runs at the address of --listen to write a\n"
+                         "copy of its state to this new directory, and end");
+    const Options defaults = default_options();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const Option& option = kOptions[i];
+      const std::string name = flag_of(option.name);
+      flags[i] = option.value.empty() ? app.add_flag(name) : app.add_option(name);
+      if (!option.value.empty()) flags[i]->type_name(std::string(option.value));
+      const std::string sentence(option.sentence);
+      flags[i]->take_last()->description(sentence + (sentence.empty() ? "" : "\n") +
+                                         variable_of(option.name) + ", default " +
+                                         printable(option.get(defaults), 256));
+    }
+    app.footer("A flag beats its variable, which beats the file. An empty variable is not set.");
+  }
+
+  Failure unknown(const std::string& word) const {
+    if (!word.starts_with("-"))
+      return bad("unexpected argument \"" + printable(store::without_password(word), 80) + '"');
+    std::vector<std::string> names;
+    for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
+    const std::string flag = word.substr(0, word.find('='));
+    return bad("unknown option \"" + printable(flag, 80) + "\"; " + hint(flag, names));
+  }
+};
+
+std::optional<std::string> variable(std::string_view name) {
+  const char* value = std::getenv(variable_of(name).c_str());
+  return value && *value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+/// Variables that are nearly an option's: what is meant for others, as C10DD_URL, is not.
+void warn_of_misspelt_variables() {
+  const std::string prefix = variable_of("");
+  std::vector<std::string> known = {"CONFIG"};
+  for (const Option& option : kOptions)
+    known.push_back(variable_of(option.name).substr(prefix.size()));
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    if (!text.starts_with(prefix)) continue;
+    const std::string name(text.substr(prefix.size(), text.find('=') - prefix.size()));
+    const std::string meant = nearest(name, known);
+    if (meant.empty() || meant == name) continue;
+    std::cerr << "c10dd: variable " << prefix << printable(name, 80)
+              << " is not known and not used; did you mean " << prefix << meant << "?\n";
+  }
+}
+
+Result<void> apply_all(Layers& layers, const CommandLine& line) {
+  if (const auto extra = line.app.remaining(); !extra.empty()) return line.unknown(extra.front());
+  std::optional<std::string> file = variable("config");
+  if (line.config->count() > 0) file = line.config->results().back();
+  Result<void> done = set_listen(layers.options, layers.options.listen);
+  if (file) done = apply_file(layers, *file);
+  for (std::size_t i = 0; i < kCount && done; ++i) {
+    const std::string_view name = kOptions[i].name;
+    if (const auto text = variable(name)) done = layers.set(i, *text, variable_of(name));
+    if (!done || line.flags[i]->count() == 0) continue;
+    done = layers.set(i, line.flags[i]->results().back(), flag_of(name));
+  }
+  Options& options = layers.options;
+  if (done && options.engine.empty()) {
+    Result<std::string> engine = default_engine();
+    if (!engine) return bad("--engine: " + engine.error().detail);
+    done = set_engine(options, *engine);
+  }
+  if (done && !options.allow_insecure_listen && !is_loopback(options.listen_host)) {
+    return bad(layers.source[0] + ": " + options.listen_host +
+               " can be reached from other machines, and there is no authentication and no TLS "
+               "yet: whoever reaches the port reads and changes every job; listen on 127.0.0.1, "
+               "or accept that with " +
+               flag_of("allow_insecure_listen"));
+  }
+  return done;
+}
+
+void print(const Options& options) {
+  std::cout << "# c10dd " << kVersion << ", options in force; loaded with --config FILE\n";
+  const Options defaults = default_options();
+  for (const Option& option : kOptions) {
+    std::cout << "\n# ";
+    for (const char c : option.sentence) std::cout << (c == '\n' ? "\n# " : std::string(1, c));
+    std::cout << "\n# " << flag_of(option.name) << ", " << variable_of(option.name) << ", default "
+              << printable(option.get(defaults), 256) << "\n"
+              << option.name << " = " << toml_of(option, option.get(options)) << "\n";
+  }
+}
+
+}  // namespace
+
+ParsedOptions parse_options(int argc, const char* const* argv) {
+  CommandLine line;
+  Layers layers;
+  std::string error;
+  try {
+    line.app.parse(argc, argv);
+    if (Result<void> done = apply_all(layers, line); !done) error = done.error().detail;
+  } catch (const CLI::CallForHelp&) {
+    std::cout << line.app.help();
+    return {true, 0, {}, {}};
+  } catch (const CLI::CallForVersion& version) {
+    std::cout << version.what() << "\n";
+    return {true, 0, {}, {}};
+  } catch (const CLI::ParseError& bad_line) {
+    error = bad_line.what();
+  }
+  if (!error.empty()) {
+    std::cerr << "c10dd: " << error << "\n";
+    return {true, kUsageError, {}, {}};
+  }
+  warn_of_misspelt_variables();
+  if (line.print_config->count() > 0) print(layers.options);
+  layers.options.accept_rollback = line.accept_rollback->count() > 0;
+  ParsedOptions parsed{line.print_config->count() > 0, 0, layers.options, {}};
+  if (line.checkpoint->count() > 0) parsed.checkpoint = line.checkpoint->results().back();
+  return parsed;
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// All groups of a job, and who of their members is alive: a member is lost when nothing was heard
+// of its connection for the group's ttl, or when it has had no connection for its grace. After a
+// restart everybody has limits::kRestartGrace to come back. Job time: a paused daemon loses nobody.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/core/group/group.h"
+
+namespace c10dd::core {
+
+class Groups {
+ public:
+  // ---- requests of members; settle() must follow each
+  Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
+  void leave(const SessionId& id, const Leave& request, Moment& at);
+  void withdraw(const SessionId& id, const std::string& group, const std::string& why, Moment& at);
+  Result<std::uint64_t> notify(const Notify& request, Moment& at);
+  Result<void> acknowledge(const SessionId& id, const Acknowledge& request, Moment& at);
+  Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
+
+  // ---- what happens to sessions
+  void connected(const SessionId& id, TimePoint now);
+  void disconnected(const SessionId& id, TimePoint now);
+  /// It leaves all its groups.
+  void ended(const SessionId& id, const std::string& why, Moment& at);
+
+  /// What has become due; settle() must follow.
+  void tick(const Sessions& sessions, Moment& at);
+  std::optional<TimePoint> next_deadline() const;
+
+  /// What members are told of a group.
+  struct Change {
+    const Group* group;
+    bool formed;  ///< a generation
+    bool ended;   ///< one
+    std::vector<Rank> stalled;
+  };
+  /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
+  std::vector<Change> settle(Moment& at);
+
+  bool empty() const { return groups_.empty(); }
+  const Group* find(const std::string& name) const;
+  /// not_found with what to do.
+  Result<const Group*> known(const std::string& name) const;
+  /// Of all groups together.
+  const Attendance& attendance() const { return attendance_; }
+
+  static bool owns(const Row& row) {
+    return !row.key.empty() && std::string_view("gml").find(row.key[0]) != std::string_view::npos;
+  }
+  Result<void> restore(const Row& row);
+  /// See Group::resume().
+  Result<void> resume(Revision newest, TimePoint now);
+  /// The members; when their sessions end, ended() must be called.
+  std::vector<SessionId> members() const;
+  Revision newest() const;
+
+ private:
+  struct Life {
+    Duration ttl{0};
+    Duration grace{0};
+    TimePoint check;
+    std::optional<TimePoint> back_by;  ///< since a restart without a connection
+    std::set<std::string> groups;
+  };
+
+  Group* open(const std::string& name);
+  void watch(const SessionId& id, const Group& group, TimePoint now);
+  void check_at(const SessionId& id, Life& life, TimePoint when);
+  void unwatch(const SessionId& id, const std::string& group);
+  void lose(const SessionId& id, const std::string& why, Moment& at);
+
+  void count(const std::string& name, const Group& group);
+
+  std::map<std::string, Group> groups_;
+  std::map<std::string, Attendance> counted_;  // as it is in attendance_
+  Attendance attendance_;
+  std::set<std::string> touched_;
+  std::map<SessionId, Life> lives_;
+  std::set<std::pair<TimePoint, SessionId>> checks_;
+  std::map<std::string, TimePoint> deadlines_;  // of groups
+  std::set<std::pair<TimePoint, std::string>> by_deadline_;
+};
+
+}  // namespace c10dd::core

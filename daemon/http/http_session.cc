@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// One HTTP connection: a request, its answer, the next one. Every wait for the client has a
+// deadline, so that nobody holds a connection by saying nothing.
+#include <array>
+#include <boost/asio/experimental/awaitable_operators.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <exception>
+#include <optional>
+
+#include "daemon/config/option_values.h"
+#include "daemon/config/version.h"
+#include "daemon/http/routes.h"
+#include "daemon/net/sessions.h"
+#include "daemon/server.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using asio::experimental::awaitable_operators::operator||;
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+constexpr std::chrono::seconds kRequestDeadline{10};  // from its first byte to its last
+constexpr std::chrono::seconds kIdleDeadline{60};     // between two requests
+constexpr std::chrono::seconds kWriteDeadline{30};    // of one answer
+
+const SteadyTime kProcessStarted = std::chrono::steady_clock::now();
+
+/// What a verdict of the budget can still reach of a connection.
+struct Reach final : BudgetSink {
+  explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
+
+  asio::any_io_executor budget_executor() override { return executor; }
+  void read_on() override {}  // requests are small: they never wait
+  void close_for_room(const Failure&) override {
+    closed = true;
+    if (stream) stream->cancel();
+  }
+
+  Stream* stream;  ///< null when the connection is over
+  asio::any_io_executor executor;
+  bool closed = false;
+};
+
+struct Connection {
+  Stream& stream;
+  Server& server;
+  asio::steady_timer timer;
+  std::string unread;  ///< received, not yet parsed
+  BudgetShare share{server.budget()};
+};
+
+enum class Wait { done, ended, overdue };
+
+asio::awaitable<Wait> receive(Connection& connection, SteadyTime deadline) {
+  std::array<char, 16 * 1024> bytes;
+  ErrorCode failed;
+  connection.timer.expires_at(deadline);
+  const auto first = co_await (connection.stream.read_some(asio::buffer(bytes), failed) ||
+                               connection.timer.async_wait(asio::use_awaitable));
+  if (first.index() == 1) co_return Wait::overdue;
+  if (failed || std::get<0>(first) == 0) co_return Wait::ended;
+  connection.unread.append(bytes.data(), std::get<0>(first));
+  co_return Wait::done;
+}
+
+asio::awaitable<Wait> send(Connection& connection, std::string_view bytes) {
+  ErrorCode failed;
+  connection.timer.expires_after(kWriteDeadline);
+  const auto first =
+      co_await (connection.stream.write_all(asio::buffer(bytes.data(), bytes.size()), failed) ||
+                connection.timer.async_wait(asio::use_awaitable));
+  if (first.index() == 1) co_return Wait::overdue;
+  co_return failed ? Wait::ended : Wait::done;
+}
+
+asio::awaitable<void> refuse(Connection& connection, const HttpReply& reply) {
+  connection.server.metrics().protocol_error(Protocol::http, reply.code);
+  const std::string bytes = encode(reply, false, false);
+  const Wait sent = co_await send(connection, bytes);
+  if (sent == Wait::done) co_await connection.stream.finish();
+}
+
+/// Reads until the reader has a request or a refusal. A reason when the connection is over.
+asio::awaitable<std::string_view> read_request(Connection& connection, HttpReader& reader) {
+  const SteadyTime begin = std::chrono::steady_clock::now();
+  std::optional<SteadyTime> deadline;
+  while (true) {
+    connection.unread.erase(0, reader.put(connection.unread));
+    if (reader.request() || reader.refusal()) co_return std::string_view();
+    if (reader.begun() && !deadline) deadline = std::chrono::steady_clock::now() + kRequestDeadline;
+    if (reader.take_expects_continue()) co_await send(connection, kHttpContinue);
+    const SteadyTime until = deadline.value_or(begin + kIdleDeadline);
+    const Wait got = co_await receive(connection, until);
+    if (got == Wait::ended) co_return "peer";
+    if (got != Wait::overdue) continue;
+    if (!reader.begun()) co_return "idle";
+    const HttpReply reply = http_error(
+        408, Code::timed_out,
+        "request: not complete after " + std::to_string(kRequestDeadline.count()) + " s");
+    co_await refuse(connection, reply);
+    co_return name_of(reply.code);
+  }
+}
+
+asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& request) {
+  Server& server = connection.server;
+  ServerFacts facts;
+  facts.version = kVersion;
+  facts.engine = std::string(server.host().engine_name());
+  facts.durability = std::string(server.host().durability());
+  facts.not_ready = server.not_ready();
+  facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
+  facts.note = server.note();
+  facts.local = connection.stream.is_local();
+  facts.host_known = !request.has_host || answers_to(server.options(), request.host);
+  switch (need_of(request, facts)) {
+    case Need::metrics:
+      facts.metrics = co_await server.metrics_text();
+      break;
+    case Need::jobs:
+      facts.jobs = co_await server.job_reports();
+      break;
+    case Need::checkpoint: {
+      const Result<std::string> path = checkpoint_path(request);
+      facts.checkpoint = co_await server.checkpoint(*path);
+      break;
+    }
+    case Need::removal: {
+      const Result<std::string> job = job_to_remove(request);
+      facts.removed = co_await server.remove_job(*job);
+      break;
+    }
+    case Need::nothing:
+      break;
+  }
+  co_return handle(request, facts);
+}
+
+/// Why it ended.
+asio::awaitable<std::string_view> converse(Connection& connection) {
+  while (true) {
+    HttpReader reader;
+    const std::string_view over = co_await read_request(connection, reader);
+    if (!over.empty()) co_return over;
+    if (const auto& refusal = reader.refusal()) {
+      co_await refuse(connection, *refusal);
+      co_return name_of(refusal->code);
+    }
+    const HttpRequest& request = *reader.request();
+    const HttpReply reply = co_await answer(connection, request);
+    const bool keep = request.keep_alive && !connection.server.draining();
+    const std::string bytes = encode(reply, keep, request.method == "HEAD");
+    connection.share.set_answers(bytes.size());
+    const Wait sent = co_await send(connection, bytes);
+    connection.share.set_answers(0);
+    if (sent == Wait::overdue) co_return "slow_consumer";
+    if (sent == Wait::ended) co_return "peer";
+    if (!keep) co_return request.keep_alive ? "drain" : "peer";
+  }
+}
+
+}  // namespace
+
+asio::awaitable<void> serve_http(Stream stream, Server& server) {
+  server.metrics().connection_opened(Protocol::http);
+  std::string_view reason = "internal";
+  const auto reach = std::make_shared<Reach>(stream);
+  try {
+    Connection connection{stream, server, asio::steady_timer(stream.executor()),
+                          stream.take_head()};
+    connection.share.belong_to(reach);
+    reason = co_await converse(connection);
+    if (reach->closed) reason = name_of(Code::quota_exceeded);
+  } catch (const std::exception&) {
+    // For want of memory, for one. The connection goes, the daemon stays.
+  }
+  reach->stream = nullptr;
+  stream.close();
+  server.metrics().connection_closed(Protocol::http, reason);
+}
+
+}  // namespace c10dd::daemon

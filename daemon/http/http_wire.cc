@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// HTTP by Beast, and what Beast leaves open: one framing of the body, and one Host.
+#include "daemon/http/http_wire.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/core/string.hpp>
+#include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/rfc7230.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/json/serialize.hpp>
+#include <boost/json/value.hpp>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr std::size_t kDetailBytes = 512;
+constexpr std::string_view kLastChunk = "0\r\n\r\n";
+
+HttpReply malformed(std::string_view why) {
+  return http_error(400, Code::malformed, "request: " + std::string(why));
+}
+
+HttpReply header_too_large(bool of_chunk) {
+  const std::string what = of_chunk ? "the header of a chunk, or the trailer," : "the header";
+  return http_error(431, Code::too_large,
+                    "request: " + what + " is longer than " +
+                        std::to_string(limits::kHttpHeaderBytes) + " bytes");
+}
+
+HttpReply refusal_of(const boost::system::error_code& error) {
+  if (error == http::error::body_limit) {
+    return http_error(
+        413, Code::too_large,
+        "request: the body is longer than " + std::to_string(limits::kHttpBodyBytes) + " bytes");
+  }
+  if (error == http::error::bad_version) {
+    return http_error(505, Code::version_unsupported, "request: neither HTTP/1.1 nor HTTP/1.0");
+  }
+  return malformed(error.message());
+}
+
+/// Why readers might disagree on the end of this request; empty when they cannot.
+std::string_view ambiguity(const http::request<http::string_body>& request) {
+  const auto lengths = request.count(http::field::content_length);
+  const auto codings = request.count(http::field::transfer_encoding);
+  if (lengths > 1) return "more than one content-length";
+  if (lengths > 0 && codings > 0) return "content-length and transfer-encoding";
+  if (lengths > 0 && request[http::field::content_length].find(',') != std::string_view::npos) {
+    return "more than one content-length";
+  }
+  if (codings > 1) return "more than one transfer-encoding";
+  if (codings > 0) {
+    if (request.version() < 11) return "transfer-encoding in HTTP/1.0";
+    if (!boost::beast::iequals(request[http::field::transfer_encoding], "chunked")) {
+      return "a transfer-encoding other than chunked";
+    }
+  }
+  const auto hosts = request.count(http::field::host);
+  if (hosts > 1) return "more than one host";
+  if (hosts == 0 && request.version() >= 11) return "no host";
+  return {};
+}
+
+/// Of a target in absolute form, which beats the field.
+std::optional<std::string> host_of(std::string_view target) {
+  constexpr std::string_view kScheme = "http://";
+  if (!target.starts_with(kScheme)) return std::nullopt;
+  target.remove_prefix(kScheme.size());
+  return std::string(target.substr(0, target.find_first_of("/?#")));
+}
+
+}  // namespace
+
+struct HttpReader::Impl {
+  Impl() {
+    parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() counts better, and first
+    parser.body_limit(limits::kHttpBodyBytes);
+    parser.eager(false);  // it stops behind the header
+  }
+
+  /// Before the body is read: Beast adds the fields behind the last chunk to those of the header,
+  /// where they say nothing about this request.
+  void take_header() {
+    checked = true;
+    parser.eager(true);
+    const auto& message = parser.get();
+    const std::string_view why = ambiguity(message);
+    if (!why.empty()) refusal = malformed(why);
+    expects_continue = boost::beast::iequals(message[http::field::expect], "100-continue");
+    header = HttpRequest{std::string(message.method_string()), std::string(message.target()),
+                         message.keep_alive(), std::string(message[http::field::content_type])};
+    header.host = host_of(header.target).value_or(std::string(message[http::field::host]));
+    header.has_host = message.version() >= 11 || message.count(http::field::host) > 0 ||
+                      host_of(header.target).has_value();
+  }
+
+  void finish() {
+    request = std::move(header);
+    request->body = std::move(parser.get().body());
+  }
+
+  /// The bytes that the parser may have before it, of the header or of a chunk's.
+  std::size_t room() const { return limits::kHttpHeaderBytes - (checked ? 0 : header_bytes); }
+
+  http::request_parser<http::string_body> parser;
+  bool begun = false;
+  bool checked = false;
+  std::size_t header_bytes = 0;  ///< taken so far
+  bool expects_continue = false;
+  HttpRequest header;
+  std::optional<HttpRequest> request;
+  std::optional<HttpReply> refusal;
+};
+
+HttpReader::HttpReader() : impl_(std::make_unique<Impl>()) {}
+HttpReader::~HttpReader() = default;
+HttpReader::HttpReader(HttpReader&&) noexcept = default;
+
+std::size_t HttpReader::put(std::string_view bytes) {
+  Impl& in = *impl_;
+  std::size_t taken = 0;
+  while (taken < bytes.size() && !in.request && !in.refusal) {
+    in.begun = true;
+    // Beast's own limit holds for the first line and for the fields, not for both together, and
+    // neither for the line before a chunk nor for what comes behind the last one.
+    std::string_view rest = bytes.substr(taken);
+    // Beast 1.81 asserts that a last chunk which is the first one comes whole.
+    if (in.checked && in.parser.chunked() && rest.size() < kLastChunk.size()) break;
+    const bool full = rest.size() >= in.room();
+    if (full) rest = rest.substr(0, in.room());
+    boost::system::error_code error;
+    const std::size_t n = in.parser.put(boost::asio::buffer(rest.data(), rest.size()), error);
+    taken += n;
+    if (!in.checked && in.parser.is_header_done()) {
+      in.take_header();
+    } else if (!in.checked) {
+      in.header_bytes += n;
+    }
+    if (error == http::error::need_more && !(full && n > 0)) {
+      if (full) in.refusal = header_too_large(in.checked);
+      break;
+    }
+    if (error && error != http::error::need_more && !in.refusal) in.refusal = refusal_of(error);
+    if (in.parser.is_done() && !in.refusal) in.finish();
+  }
+  return taken;
+}
+
+bool HttpReader::begun() const { return impl_->begun; }
+
+const std::optional<HttpRequest>& HttpReader::request() const { return impl_->request; }
+
+const std::optional<HttpReply>& HttpReader::refusal() const { return impl_->refusal; }
+
+bool HttpReader::take_expects_continue() {
+  const bool waits = impl_->expects_continue && !impl_->request && !impl_->refusal;
+  impl_->expects_continue = false;
+  return waits;
+}
+
+HttpReply http_error(int status, Code code, std::string_view detail) {
+  const boost::json::value body = {
+      {"error", {{"code", name_of(code)}, {"detail", printable(detail, kDetailBytes)}}}};
+  return {status, "application/json", boost::json::serialize(body) + "\n", {}, code};
+}
+
+std::string encode(const HttpReply& reply, bool keep_alive, bool head) {
+  const auto status = static_cast<http::status>(reply.status);
+  std::string out = "HTTP/1.1 " + std::to_string(reply.status) + " ";
+  out += http::obsolete_reason(status);
+  out += "\r\nContent-Type: " + reply.content_type;
+  out += "\r\nContent-Length: " + std::to_string(reply.body.size());
+  if (!reply.allow.empty()) out += "\r\nAllow: " + reply.allow;
+  out += "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff";
+  out += keep_alive ? "\r\nConnection: keep-alive\r\n\r\n" : "\r\nConnection: close\r\n\r\n";
+  if (!head) out += reply.body;
+  return out;
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of routes; a query is ignored. What changes something is a POST of JSON or a DELETE,
+// which a page of another site cannot make a browser send, from this machine.
+#include "daemon/http/routes.h"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <boost/json/value.hpp>
+#include <charconv>
+#include <iterator>
+
+#include "protocol/json_text.h"
+#include "protocol/limits.h"
+#include "protocol/ops.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr const char* kText = "text/plain; charset=utf-8";
+constexpr const char* kJson = "application/json";
+
+HttpReply index_page(const HttpRequest& request, const ServerFacts& facts);
+
+HttpReply livez(const HttpRequest&, const ServerFacts&) { return {200, kText, "ok\n"}; }
+
+HttpReply readyz(const HttpRequest&, const ServerFacts& facts) {
+  const bool ready = facts.not_ready.empty();
+  return {ready ? 200 : 503, kText,
+          (ready ? "ready" : "not ready: " + facts.not_ready) + "\nengine: " + facts.engine +
+              "\ndurability: " + facts.durability + "\n" +
+              (facts.note.empty() ? "" : "note: " + facts.note + "\n")};
+}
+
+HttpReply metrics(const HttpRequest&, const ServerFacts& facts) {
+  return {200, "text/plain; version=0.0.4; charset=utf-8", facts.metrics};
+}
+
+HttpReply version(const HttpRequest&, const ServerFacts& facts) {
+  const boost::json::value body = {{"version", facts.version},
+                                   {"protocol_version", kProtocolVersion},
+                                   {"engine", facts.engine},
+                                   {"durability", facts.durability},
+                                   {"uptime_seconds", facts.uptime.count()}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
+HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
+  boost::json::array list;
+  for (const JobReport& job : facts.jobs) {
+    list.push_back({{"job", printable(job.name, limits::kNameBytes)},
+                    {"run", printable(job.run, limits::kNameBytes)},
+                    {"number", job.number},
+                    {"revision", job.revision},
+                    {"keys", job.stats.keys},
+                    {"bytes", job.stats.bytes},
+                    {"queue_items", job.stats.queue_items},
+                    {"sessions", job.stats.sessions},
+                    {"waiters", job.stats.waiters}});
+  }
+  const boost::json::value body = {{"jobs", std::move(list)}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
+HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "a checkpoint is written for clients on the daemon's own machine only");
+  }
+  const Result<std::string> path = checkpoint_path(request);
+  const Result<void> done = path ? facts.checkpoint : path.error();
+  if (!done) {
+    const Failure& why = done.error();
+    return http_error(describe(why.code).http_status, why.code, why.detail);
+  }
+  const boost::json::value body = {{"path", *path}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
+HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "a job is removed for clients on the daemon's own machine only");
+  }
+  const Result<std::string> job = job_to_remove(request);
+  const Result<void> done = job ? facts.removed : job.error();
+  if (!done) {
+    const Failure& why = done.error();
+    const bool in_use = why.code == Code::unavailable && facts.not_ready.empty();
+    return http_error(in_use ? 409 : describe(why.code).http_status, why.code, why.detail);
+  }
+  const boost::json::value body = {{"removed", printable(*job, limits::kNameBytes)}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
+struct Route {
+  std::string_view path;
+  std::string_view sentence;
+  HttpReply (*answer)(const HttpRequest&, const ServerFacts&);
+  Need need = Need::nothing;
+  const char* methods = "GET, HEAD";
+  std::string_view rest = {};  ///< what follows the path, if anything does
+};
+
+constexpr std::string_view kJobs = "/v1/jobs/";
+
+constexpr Route kRoutes[] = {
+    {"/", "this list", index_page},
+    {"/livez", "200 while the process answers", livez},
+    {"/readyz", "200 when requests are served, else 503 and why not", readyz},
+    {"/metrics", "for Prometheus, text format 0.0.4", metrics, Need::metrics},
+    {"/v1/version", "what is running, JSON", version},
+    {"/v1/jobs", "what is loaded, JSON", jobs, Need::jobs},
+    {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: a copy of the state", checkpoint,
+     Need::checkpoint, "POST"},
+    {kJobs, "DELETE: removes a job with its runs and rows; 409 while a session is connected",
+     remove_job, Need::removal, "DELETE", "{job}"},
+};
+
+HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
+  std::string text = "c10dd " + facts.version + "\n\n";
+  for (const Route& route : kRoutes) {
+    std::string path = std::string(route.path).append(route.rest);
+    path.resize(std::max<std::size_t>(path.size(), 16), ' ');
+    text.append(path).append(route.sentence) += '\n';
+  }
+  return {200, kText, text};
+}
+
+/// The path of a target in origin form or, from a proxy, in absolute form.
+std::string_view path_of(std::string_view target) {
+  target = target.substr(0, target.find_first_of("?#"));
+  if (target.starts_with("http://")) {
+    const std::size_t slash = target.find('/', std::string_view("http://").size());
+    return slash == std::string_view::npos ? "/" : target.substr(slash);
+  }
+  return target;
+}
+
+const Route* find_route(const HttpRequest& request) {
+  const std::string_view path = path_of(request.target);
+  const auto found = std::find_if(std::begin(kRoutes), std::end(kRoutes), [&](const Route& route) {
+    const bool more = path.size() > route.path.size();
+    return route.rest.empty() ? path == route.path : more && path.starts_with(route.path);
+  });
+  return found == std::end(kRoutes) ? nullptr : found;
+}
+
+bool fits(const Route& route, const HttpRequest& request) {
+  const std::string_view methods = route.methods;
+  if (methods == "GET, HEAD") return request.method == "GET" || request.method == "HEAD";
+  return request.method == methods;
+}
+
+bool is_json(std::string_view content_type) {
+  return content_type.substr(0, content_type.find(';')) == kJson;
+}
+
+}  // namespace
+
+Need need_of(const HttpRequest& request, const ServerFacts& facts) {
+  const Route* route = find_route(request);
+  if (!facts.host_known || !route || !fits(*route, request)) return Need::nothing;
+  bool refused = false;
+  if (route->need == Need::checkpoint) refused = !facts.local || !checkpoint_path(request);
+  if (route->need == Need::removal) refused = !facts.local || !job_to_remove(request);
+  return refused ? Need::nothing : route->need;
+}
+
+Result<std::string> checkpoint_path(const HttpRequest& request) {
+  const std::string want = "; want {\"path\": \"/absolute/path\"}";
+  if (!is_json(request.content_type)) {
+    return failure(Code::invalid_argument,
+                   "checkpoint: the content-type is not " + std::string(kJson) + want);
+  }
+  boost::system::error_code bad;
+  const boost::json::value body = boost::json::parse(request.body, bad);
+  const boost::json::object* fields = bad ? nullptr : body.if_object();
+  const boost::json::value* path = fields ? fields->if_contains("path") : nullptr;
+  if (!path || !path->is_string() || fields->size() != 1) {
+    return failure(Code::invalid_argument, "checkpoint: " +
+                                               (bad ? "the body is no JSON: " + bad.message()
+                                                    : std::string("the body has another form")) +
+                                               want);
+  }
+  std::string text(path->as_string());
+  if (text.empty() || text.front() != '/' || text.find('\0') != std::string::npos) {
+    return failure(Code::invalid_argument, "checkpoint: the path is not absolute" + want);
+  }
+  return text;
+}
+
+Result<std::string> job_to_remove(const HttpRequest& request) {
+  std::string job;
+  const std::string_view path = path_of(request.target).substr(kJobs.size());
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    std::uint8_t byte = 0;
+    const char* const end = path.data() + std::min(i + 3, path.size());
+    const bool encoded = path[i] == '%';
+    if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
+      return failure(Code::invalid_argument,
+                     "job: the name is not percent-encoded; want /v1/jobs/NAME");
+    }
+    job += encoded ? static_cast<char>(byte) : path[i];
+    if (encoded) i += 2;
+  }
+  return job;
+}
+
+HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.host_known) {
+    return http_error(
+        403, Code::permission_denied,
+        "host \"" + printable(request.host, 128) +
+            "\" is no name of this loopback listener; ask for localhost or 127.0.0.1, "
+            "or allow the name with --http-hosts");
+  }
+  const Route* route = find_route(request);
+  if (!route) {
+    return http_error(
+        404, Code::not_found,
+        "no route " + request.target.substr(0, 128) + "; look at / for those there are");
+  }
+  if (!fits(*route, request)) {
+    HttpReply refused =
+        http_error(405, Code::unsupported,
+                   request.method.substr(0, 32) + " on " + std::string(route->path) +
+                       ": allowed are " + route->methods);
+    refused.allow = route->methods;
+    return refused;
+  }
+  return route->answer(request, facts);
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who shares series with whom, and sums over those who do.
+#include "daemon/metrics/job_metrics.h"
+
+#include <chrono>
+#include <variant>
+
+namespace c10dd::daemon {
+namespace {
+
+double number(std::uint64_t value) { return static_cast<double>(value); }
+
+}  // namespace
+
+JobMetrics::JobMetrics(prometheus::Registry& registry)
+    : keys_(registry, metric::kKeys),
+      bytes_(registry, metric::kValueBytes),
+      waiters_(registry, metric::kWaiters),
+      sessions_(registry, metric::kSessions),
+      meetings_(registry, metric::kBarriersPending),
+      members_(registry, metric::kMembers),
+      missing_(registry, metric::kMembersMissing),
+      generations_(registry, metric::kGenerations),
+      spreads_(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)),
+      durations_(registry, metric::kCollectiveDuration, bounds_of(metric::kCollectiveBounds)),
+      payloads_(registry, metric::kCollectivePayload),
+      buses_(registry, metric::kCollectiveBus),
+      failures_(registry, metric::kCollectiveFailures) {}
+
+JobMetrics::Series& JobMetrics::series_of(std::string label) {
+  const std::size_t named = series_.size() - series_.count(kOther);
+  if (!series_.contains(label) && named >= limits::kJobsInMetrics) label = kOther;
+  const auto [at, is_new] = series_.try_emplace(label);
+  Series& series = at->second;
+  if (is_new) {
+    series.label = label;
+    series.keys = keys_.with({label});
+    series.bytes = bytes_.with({label});
+    series.waiters = waiters_.with({label});
+    series.sessions = sessions_.with({label});
+    series.meetings = meetings_.with({label});
+    series.members = members_.with({label});
+    series.missing = missing_.with({label});
+    series.formed = generations_.with({label, "formed"});
+    series.ended = generations_.with({label, "ended"});
+  }
+  return series;
+}
+
+JobMetrics::Job& JobMetrics::job(const std::string& train_job) {
+  const auto found = jobs_.find(train_job);
+  if (found != jobs_.end()) return found->second;
+  Series& series = series_of(printable(train_job, limits::kNameBytes));
+  ++series.jobs;
+  return jobs_.emplace(train_job, Job{&series, {}, 0}).first->second;
+}
+
+void JobMetrics::replace(Job& job, const core::JobStats& stats) {
+  Series& series = *job.series;
+  const auto update = [&](std::size_t core::JobStats::*field, Gauge& gauge) {
+    series.sum.*field += stats.*field - job.last.*field;
+    gauge.Set(number(series.sum.*field));
+  };
+  update(&core::JobStats::keys, *series.keys);
+  update(&core::JobStats::bytes, *series.bytes);
+  update(&core::JobStats::waiters, *series.waiters);
+  update(&core::JobStats::sessions, *series.sessions);
+  update(&core::JobStats::meetings_pending, *series.meetings);
+  update(&core::JobStats::members, *series.members);
+  update(&core::JobStats::members_missing, *series.missing);
+  job.last = stats;
+}
+
+void JobMetrics::add(const std::string& train_job) { ++job(train_job).runs; }
+
+void JobMetrics::stats(const std::string& train_job, const core::JobStats& stats) {
+  const auto found = jobs_.find(train_job);
+  if (found != jobs_.end()) replace(found->second, stats);
+}
+
+JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveTotals& of) {
+  std::tuple key(of.process_group, of.collective, of.backend);
+  const auto found = series.collectives.find(key);
+  if (found != series.collectives.end()) return found->second;
+  if (series.collectives.size() >= limits::kSeriesPerReport) {
+    key = {std::string(kOther), std::string(kOther), std::string(kOther)};
+  }
+  const auto [at, is_new] = series.collectives.try_emplace(key);
+  if (is_new) {
+    const auto& [process_group, collective, backend] = key;
+    const LabelValues labels = {series.label, process_group, collective, backend};
+    at->second = {durations_.with(labels), payloads_.with(labels), buses_.with(labels),
+                  failures_.with(labels)};
+  }
+  return at->second;
+}
+
+void JobMetrics::event(const std::string& train_job, const core::Event& event) {
+  const auto found = jobs_.find(train_job);
+  if (found == jobs_.end()) return;
+  Series& series = *found->second.series;
+  if (const auto* meeting = std::get_if<core::MeetingReleased>(&event)) {
+    released(series, meeting->spread);
+  } else if (std::holds_alternative<core::GenerationFormed>(event)) {
+    series.formed->Increment();
+  } else if (std::holds_alternative<core::GenerationEnded>(event)) {
+    series.ended->Increment();
+  } else if (const auto* report = std::get_if<core::CollectivesMeasured>(&event)) {
+    measured(series, report->differences);
+  }
+}
+
+void JobMetrics::released(Series& series, Duration spread) {
+  if (series.spread == nullptr) series.spread = spreads_.with({series.label});
+  series.spread->Observe(std::chrono::duration<double>(spread).count());
+}
+
+void JobMetrics::measured(Series& series, const std::vector<CollectiveTotals>& differences) {
+  for (const CollectiveTotals& difference : differences) {
+    C10DD_ASSERT(difference.buckets.size() == metric::kCollectiveBuckets);
+    const Collective& to = collective(series, difference);
+    to.duration->ObserveMultiple({difference.buckets.begin(), difference.buckets.end()},
+                                 number(difference.duration_ns) / 1e9);
+    to.payload->Increment(number(difference.payload_bytes));
+    to.bus->Increment(number(difference.bus_bytes));
+    to.failures->Increment(number(difference.failures));
+  }
+}
+
+void JobMetrics::remove(const std::string& train_job) {
+  const auto found = jobs_.find(train_job);
+  if (found == jobs_.end()) return;
+  if (found->second.runs > 1) {
+    --found->second.runs;
+    return;
+  }
+  replace(found->second, {});
+  Series& series = *found->second.series;
+  jobs_.erase(found);
+  if (--series.jobs > 0) return;
+  keys_.remove(series.keys);
+  bytes_.remove(series.bytes);
+  waiters_.remove(series.waiters);
+  sessions_.remove(series.sessions);
+  meetings_.remove(series.meetings);
+  members_.remove(series.members);
+  missing_.remove(series.missing);
+  generations_.remove(series.formed);
+  generations_.remove(series.ended);
+  if (series.spread != nullptr) spreads_.remove(series.spread);
+  for (const auto& [key, collective] : series.collectives) {
+    durations_.remove(collective.duration);
+    payloads_.remove(collective.payload);
+    buses_.remove(collective.bus);
+    failures_.remove(collective.failures);
+  }
+  series_.erase(series_.find(series.label));
+}
+
+}  // namespace c10dd::daemon

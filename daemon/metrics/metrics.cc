@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// The series of the daemon itself. Those that are known to come exist from the start with the value
+// 0, so that a rate sees their first event.
+#include "daemon/metrics/metrics.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "daemon/metrics/job_metrics.h"
+#include "daemon/metrics/metric_family.h"
+#include "daemon/metrics/process_usage.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::size_t kOps = 256;
+constexpr std::size_t kCodeCount = std::size(kCodes);
+constexpr std::string_view kProtocolNames[] = {"native", "http", "unknown"};
+constexpr std::size_t kProtocols = std::size(kProtocolNames);
+
+std::size_t index_of(Protocol protocol) { return static_cast<std::size_t>(protocol); }
+
+std::string_view text_of(Protocol protocol) { return kProtocolNames[index_of(protocol)]; }
+
+std::size_t index_of(Code code) { return static_cast<std::size_t>(describe(code).code); }
+
+double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
+
+prometheus::MetricFamily single(const metric::Info& info, double value) {
+  prometheus::MetricFamily family;
+  family.name = std::string(info.name);
+  family.help = std::string(info.help);
+  prometheus::ClientMetric metric;
+  if (info.kind == metric::Kind::counter) {
+    family.type = prometheus::MetricType::Counter;
+    metric.counter.value = value;
+  } else {
+    family.type = prometheus::MetricType::Gauge;
+    metric.gauge.value = value;
+  }
+  family.metric.push_back(metric);
+  return family;
+}
+
+}  // namespace
+
+class Metrics::Impl {
+ public:
+  explicit Impl(const MetricsInfo& info);
+
+  Counter& requests(Protocol protocol, const OpInfo& op) {
+    return requests_.at(index_of(protocol) * kOps + op.code, {text_of(protocol), op.name});
+  }
+  Counter& failures(const OpInfo& op, Code code) {
+    return failures_.at(op.code * kCodeCount + index_of(code), {op.name, name_of(code)});
+  }
+  Histogram& duration(const OpInfo& op) { return durations_.at(op.code, {op.name}); }
+  Histogram& waited(std::uint8_t op, Code outcome) {
+    const OpInfo* info = find_op(op);
+    return waits_.at(op * kCodeCount + index_of(outcome),
+                     {info ? info->name : kOther, name_of(outcome)});
+  }
+  Gauge& connections(Protocol protocol) {
+    return connections_.at(index_of(protocol), {text_of(protocol)});
+  }
+  Counter& accepted(Protocol protocol) {
+    return accepted_.at(index_of(protocol), {text_of(protocol)});
+  }
+  Counter& closed(Protocol protocol, std::string_view reason) {
+    const std::lock_guard lock(closed_mutex_);
+    auto& known = closed_series_[index_of(protocol)];
+    const auto found = known.find(reason);
+    if (found != known.end()) return *found->second;
+    Counter* made = closed_.with({text_of(protocol), reason});
+    known.emplace(reason, made);
+    return *made;
+  }
+  Counter& refused(Protocol protocol, Code code) {
+    return refused_.at(index_of(protocol) * kCodeCount + index_of(code),
+                       {text_of(protocol), name_of(code)});
+  }
+  Counter& commit_failures(store::Outcome outcome) {
+    const bool fenced = outcome == store::Outcome::fenced;
+    return commit_failures_.at(fenced ? 0 : 1, {engine_, fenced ? "fenced" : "unknown"});
+  }
+  Histogram& commit_duration() { return commit_durations_.at(0, {engine_}); }
+  Histogram& commit_rows() { return commit_rows_.at(0, {engine_}); }
+  Gauge& oldest_commit() { return oldest_commit_.at(0, {engine_}); }
+  Gauge& engine_up() { return engine_up_.at(0, {engine_}); }
+  Gauge& disk_free() { return disk_free_.at(0, {}); }
+  Gauge& disk_full() { return disk_full_.at(0, {}); }
+
+  prometheus::Registry registry;
+
+ private:
+  const std::string engine_;
+  Table<Gauge> build_{registry, metric::kBuildInfo};
+  Table<Gauge> started_{registry, metric::kUptime};
+  Table<Gauge> oldest_commit_{registry, metric::kOldestCommit};
+  Table<Gauge> engine_up_{registry, metric::kEngineUp};
+  Table<Gauge> disk_free_{registry, metric::kDiskFree};
+  Table<Gauge> disk_full_{registry, metric::kDiskFull};
+  Table<Gauge, kProtocols> connections_{registry, metric::kConnections};
+  Table<Counter, kProtocols> accepted_{registry, metric::kConnectionsAccepted};
+  Family<Counter> closed_{registry, metric::kConnectionsClosed};
+  std::mutex closed_mutex_;
+  std::array<std::map<std::string, Counter*, std::less<>>, kProtocols> closed_series_;
+  Table<Counter, kProtocols * kCodeCount> refused_{registry, metric::kProtocolErrors};
+  Table<Counter, kProtocols * kOps> requests_{registry, metric::kRequests};
+  Table<Counter, kOps * kCodeCount> failures_{registry, metric::kRequestFailures};
+  Table<Histogram, kOps> durations_{registry, metric::kRequestDuration,
+                                    bounds_of(metric::kRequestBounds)};
+  Table<Histogram, kOps * kCodeCount> waits_{registry, metric::kWaitDuration,
+                                             bounds_of(metric::kWaitBounds)};
+  Table<Histogram> commit_durations_{registry, metric::kCommitDuration,
+                                     bounds_of(metric::kCommitBounds)};
+  Table<Histogram> commit_rows_{registry, metric::kCommitRows, bounds_of(metric::kRowBounds)};
+  Table<Counter, 2> commit_failures_{registry, metric::kCommitFailures};
+
+ public:
+  Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
+  Gauge& connection_bytes = *Family<Gauge>(registry, metric::kConnectionBytes).with({});
+  Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
+  Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
+
+  std::mutex job_mutex;
+  JobMetrics by_job{registry};
+};
+
+Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine) {
+  build_.at(0, {info.version, info.engine, info.durability}).Set(1);
+  started_.at(0, {}).Set(seconds(std::chrono::system_clock::now().time_since_epoch()));
+  engine_up();
+  oldest_commit();
+  commit_duration();
+  commit_rows();
+  commit_failures(store::Outcome::fenced);
+  commit_failures(store::Outcome::unknown);
+  for (const Protocol protocol : {Protocol::native, Protocol::http}) {
+    connections(protocol);
+    accepted(protocol);
+    closed(protocol, "peer");
+    refused(protocol, Code::malformed);
+  }
+  for_each_op([&]<class Op>(std::type_identity<Op>) {
+    requests(Protocol::native, Op::op);
+    failures(Op::op, Code::unavailable);
+    if (Op::op.kind != OpKind::wait) {
+      duration(Op::op);
+    } else {
+      failures(Op::op, Code::timed_out);
+      waited(Op::op.code, Code::ok);
+      waited(Op::op.code, Code::timed_out);
+    }
+  });
+}
+
+Metrics::Metrics(const MetricsInfo& info) : impl_(std::make_unique<Impl>(info)) {}
+Metrics::~Metrics() = default;
+
+void Metrics::ready(bool ready) { impl_->ready.Set(ready ? 1 : 0); }
+
+void Metrics::commit_age(Duration age) { impl_->oldest_commit().Set(seconds(age)); }
+
+void Metrics::engine_up(bool up) { impl_->engine_up().Set(up ? 1 : 0); }
+
+void Metrics::disk(std::uint64_t free, bool full) {
+  impl_->disk_free().Set(static_cast<double>(free));
+  impl_->disk_full().Set(full ? 1 : 0);
+}
+
+void Metrics::connection_bytes(std::uint64_t held) {
+  impl_->connection_bytes.Set(static_cast<double>(held));
+}
+
+void Metrics::connection_opened(Protocol protocol) {
+  impl_->connections(protocol).Increment();
+  impl_->accepted(protocol).Increment();
+}
+
+void Metrics::connection_closed(Protocol protocol, std::string_view reason) {
+  // What was closed before it was recognised was not opened.
+  if (protocol != Protocol::unknown) impl_->connections(protocol).Decrement();
+  impl_->closed(protocol, reason).Increment();
+}
+
+void Metrics::protocol_error(Protocol protocol, Code code) {
+  impl_->refused(protocol, code).Increment();
+}
+
+void Metrics::requests(Protocol protocol, const OpInfo& op, std::uint64_t count) {
+  impl_->requests(protocol, op).Increment(static_cast<double>(count));
+}
+
+void Metrics::took(const OpInfo& op, const RequestBuckets& buckets, double seconds) {
+  impl_->duration(op).ObserveMultiple({buckets.begin(), buckets.end()}, seconds);
+}
+
+void Metrics::failed(const OpInfo& op, Code code) { impl_->failures(op, code).Increment(); }
+
+void Metrics::committed(std::size_t rows, Duration took) {
+  impl_->commit_duration().Observe(seconds(took));
+  impl_->commit_rows().Observe(static_cast<double>(rows));
+}
+
+void Metrics::commit_failed(store::Outcome outcome) { impl_->commit_failures(outcome).Increment(); }
+
+void Metrics::event(const std::string& train_job, const core::Event& event) {
+  if (const auto* wait = std::get_if<core::WaitEnded>(&event)) {
+    impl_->waited(wait->op, wait->outcome).Observe(seconds(wait->blocked));
+  } else if (std::holds_alternative<core::ReplyReplayed>(event)) {
+    impl_->replayed.Increment();
+  } else {
+    const std::lock_guard lock(impl_->job_mutex);
+    impl_->by_job.event(train_job, event);
+  }
+}
+
+void Metrics::job_stats(const std::string& train_job, const core::JobStats& stats) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->by_job.stats(train_job, stats);
+}
+
+void Metrics::jobs(std::size_t loaded) { impl_->jobs.Set(static_cast<double>(loaded)); }
+
+void Metrics::job_loaded(const std::string& train_job) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->by_job.add(train_job);
+}
+
+void Metrics::remove_job(const std::string& train_job) {
+  const std::lock_guard lock(impl_->job_mutex);
+  impl_->by_job.remove(train_job);
+}
+
+std::string Metrics::render() const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  const ProcessUsage usage = process_usage();
+  families.push_back(single(metric::kCpu, usage.cpu_seconds));
+  families.push_back(single(metric::kResident, usage.resident_bytes));
+  families.push_back(single(metric::kOpenFds, usage.open_fds));
+  families.push_back(single(metric::kMaxFds, usage.max_fds));
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace c10dd::daemon

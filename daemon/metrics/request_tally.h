@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one shard counts per request, without sharing a cache line with other shards; brought to the
+// metrics when somebody reads them. Of one loop.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "daemon/metrics/metrics.h"
+#include "protocol/metric_catalog.h"
+
+namespace c10dd::daemon {
+
+class RequestTally {
+ public:
+  explicit RequestTally(Metrics& metrics) : metrics_(metrics) {}
+
+  void request(const OpInfo& op) { ++ops_[op.code].requests; }
+
+  /// An answer left; took: decoded to released. Blocking operations are timed by their events.
+  void answered(const OpInfo& op, Code outcome, Duration took) {
+    if (op.kind != OpKind::wait) observe(ops_[op.code], took);
+    if (outcome != Code::ok) metrics_.failed(op, outcome);
+  }
+
+  /// Hands over what was counted since the last time.
+  void flush() {
+    for_each_op([this]<class Op>(std::type_identity<Op>) {
+      Counts& counts = ops_[Op::op.code];
+      if (counts.requests > 0) metrics_.requests(Protocol::native, Op::op, counts.requests);
+      if (counts.timed > 0) metrics_.took(Op::op, counts.buckets, counts.seconds);
+      counts = {};
+    });
+  }
+
+ private:
+  struct Counts {
+    std::uint64_t requests = 0;
+    std::uint64_t timed = 0;
+    double seconds = 0;
+    RequestBuckets buckets{};
+  };
+
+  static void observe(Counts& counts, Duration took) {
+    const double seconds = std::chrono::duration<double>(took).count();
+    std::size_t bucket = 0;
+    while (bucket < metric::kRequestBounds.size() && seconds > metric::kRequestBounds[bucket]) {
+      ++bucket;
+    }
+    ++counts.buckets[bucket];
+    ++counts.timed;
+    counts.seconds += seconds;
+  }
+
+  Metrics& metrics_;
+  std::array<Counts, 256> ops_{};  // by code
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: Apache-2.0
+// The native protocol on one connection: many channels, each with a session of its own. Frames are
+// decoded as a whole before anything happens; a bad frame is answered and ends the connection, the
+// sessions can be resumed on another one. Runs on one loop, whose shard sees to jobs of the others.
+#include "daemon/net/sessions.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <set>
+#include <unordered_map>
+
+#include "daemon/net/outbox.h"
+#include "daemon/net/shared_budget.h"
+#include "daemon/server.h"
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::size_t kReadBytes = 256 * 1024;
+constexpr std::size_t kFirstBytes = 384;  // that a connection keeps room for while it waits
+constexpr unsigned kSilentLooks = 4;      // in a row, then the peer is taken for gone
+constexpr const char* kNoRoom = "quota_exceeded";
+
+/// Names a connection in its jobs; never used again in this process.
+std::uint64_t next_connection() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+class NativeSession final : public AnswerSink,
+                            public BudgetSink,
+                            public std::enable_shared_from_this<NativeSession> {
+ public:
+  NativeSession(Stream stream, Server& server, Shard& shard)
+      : stream_(std::make_shared<Stream>(std::move(stream))),
+        server_(server),
+        shard_(shard),
+        wakeup_(stream_->executor()),
+        deadline_(stream_->executor()),
+        share_(server.budget()) {}
+
+  asio::awaitable<void> run();
+
+  void deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) override;
+  void end_session(std::uint32_t channel, const Failure& reason) override;
+  void flush() override {
+    if (outbox_) outbox_->flush();
+  }
+
+  asio::any_io_executor budget_executor() override { return stream_->executor(); }
+  void read_on() override;
+  void close_for_room(const Failure& reason) override;
+
+ private:
+  struct Channel {
+    JobRef job;  ///< null while its hello is under way
+    core::Origin from;
+  };
+
+  void look_for_silence();
+  bool stands() const;
+  asio::awaitable<void> rest();
+  bool must_rest() const;
+  bool read();
+  void take_in();
+  void expect_rest();
+  std::size_t take_frames(std::string_view in);
+  void take(const native::Frame<native::RequestHeader>& frame);
+  void beat_for_others(const Channel& one);
+  void open(const native::RequestHeader& header, Hello hello);
+  void answer(const native::RequestHeader& header, const Answer& answer);
+  void refuse_bytes(const native::RequestHeader& header, Failure reason);
+  void log_refusal(const Failure& reason);
+  void end(const char* reason);
+  void close_sessions();
+
+  std::shared_ptr<Stream> stream_;
+  Server& server_;
+  Shard& shard_;
+  const std::uint64_t number_ = next_connection();
+  asio::steady_timer wakeup_;    // what stood may go on, or the next turn has come
+  asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
+  std::shared_ptr<Outbox> outbox_;
+  std::array<char, kFirstBytes> first_;
+  std::size_t first_bytes_ = 0;
+  ErrorCode read_failed_;
+  BudgetShare share_;
+  Bytes in_;                      // of a frame that is not complete, or whose turn has not come
+  bool waits_for_room_ = false;   // for the rest of a large frame
+  bool frames_left_ = false;      // in_ may begin with whole frames
+  std::uint64_t taken_turn_ = 0;  // in which it last took frames
+  std::uint64_t heard_turn_ = 0;  // taken_turn_ when last looked
+  unsigned silent_looks_ = 0;     // since then
+  JobRef last_job_;               // that it took a frame for
+  std::unordered_map<std::uint32_t, Channel> channels_;
+  bool opened_ = false;  // a session was opened on this connection
+  const char* ended_ = nullptr;
+  std::int64_t arrived_ns_ = 0;
+};
+
+asio::awaitable<void> NativeSession::run() {
+  const auto self = shared_from_this();
+  share_.belong_to(weak_from_this());
+  outbox_ = std::make_shared<Outbox>(
+      stream_,
+      Outbox::Callbacks{[this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); },
+                        [this](std::size_t bytes) { share_.set_answers(bytes); }});
+  in_ = stream_->take_head();
+  in_.erase(0, native::kMagic.size());
+  deadline_.expires_after(limits::kHelloDeadline);
+  deadline_.async_wait([self](const ErrorCode& cancelled) {
+    if (cancelled) return;
+    if (!self->opened_) return self->end("hello_deadline");
+    self->look_for_silence();
+  });
+  take_in();
+  while (ended_ == nullptr) {
+    while (stands() && ended_ == nullptr) {
+      wakeup_.expires_at(asio::steady_timer::time_point::max());
+      co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
+    }
+    if (!frames_left_) {
+      const std::size_t n = co_await stream_->read_next(asio::buffer(first_), read_failed_);
+      first_bytes_ = n;
+    }
+    while (must_rest() && ended_ == nullptr) co_await rest();
+    if (ended_ != nullptr) break;
+    if (frames_left_) {
+      take_in();
+    } else if (!read()) {
+      end("peer");
+    }
+  }
+  outbox_->flush();
+  outbox_->abandon();
+  Bytes().swap(in_);
+  share_.leave();
+  close_sessions();
+  server_.metrics().connection_closed(Protocol::native, ended_);
+  if (ended_ == kNoRoom) {
+    co_await stream_->finish_unread();
+  } else {
+    co_await stream_->finish();
+  }
+}
+
+/// Reads nothing more for now: its answers are not read, or there is no room for its frame.
+bool NativeSession::stands() const {
+  return outbox_->over_soft_limit() || waits_for_room_ ||
+         (outbox_->over_small_limit() && share_.budget().scarce());
+}
+
+/// Counted in looks, of which a process that was paused makes one: it ends nobody.
+void NativeSession::look_for_silence() {
+  if (ended_ != nullptr) return;
+  silent_looks_ = heard_turn_ == taken_turn_ ? silent_looks_ + 1 : 0;
+  heard_turn_ = taken_turn_;
+  if (silent_looks_ > kSilentLooks) return end("idle");
+  deadline_.expires_after(server_.options().idle_timeout / kSilentLooks);
+  deadline_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
+    if (!cancelled) self->look_for_silence();
+  });
+}
+
+/// One buffer in a turn, and no more for a job that has had its share of it.
+bool NativeSession::must_rest() const {
+  return taken_turn_ == shard_.turn() || (last_job_ && shard_.spent(last_job_));
+}
+
+asio::awaitable<void> NativeSession::rest() {
+  wakeup_.expires_at(asio::steady_timer::time_point::max());
+  shard_.rest([self = shared_from_this()] { self->wakeup_.cancel(); },
+              taken_turn_ == shard_.turn());
+  co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
+}
+
+/// Takes what there is; false at the end of the connection. What is more than the first bytes comes
+/// into a buffer that all connections share, so that an idle one holds none.
+bool NativeSession::read() {
+  if (read_failed_) return false;
+  static thread_local Bytes scratch(kReadBytes, '\0');
+  std::string_view bytes(first_.data(), first_bytes_);
+  if (first_bytes_ == first_.size()) {
+    bytes.copy(scratch.data(), bytes.size());
+    ErrorCode failed;  // the next read fails, too
+    const bool little = share_.budget().scarce() && !share_.has_frame();
+    const std::size_t most = little ? limits::kSmallFrameBytes : kReadBytes;
+    const std::size_t more =
+        stream_->read_now(asio::buffer(scratch.data(), most) + bytes.size(), failed);
+    bytes = std::string_view(scratch).substr(0, bytes.size() + more);
+  }
+  if (in_.empty()) {
+    in_ = bytes.substr(take_frames(bytes));
+    expect_rest();
+  } else {
+    in_.append(bytes);
+    take_in();
+  }
+  return true;
+}
+
+void NativeSession::take_in() {
+  const std::size_t used = take_frames(in_);
+  in_.erase(0, used);
+  if (used > 0) share_.end_frame();
+  expect_rest();
+  const bool small = in_.size() <= limits::kSmallFrameBytes && !share_.has_frame();
+  if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
+}
+
+/// Asks for room for the frame that has begun, if it is large.
+void NativeSession::expect_rest() {
+  if (frames_left_ || ended_ != nullptr) return;
+  const std::size_t size = native::request_size(in_);
+  if (size <= limits::kSmallFrameBytes || share_.has_frame()) return;
+  waits_for_room_ = !share_.begin_frame(size);
+  if (!waits_for_room_) in_.reserve(size);
+}
+
+void NativeSession::read_on() {
+  if (!std::exchange(waits_for_room_, false) || ended_ != nullptr) return;
+  in_.reserve(native::request_size(in_));
+  wakeup_.cancel();
+}
+
+void NativeSession::close_for_room(const Failure& reason) {
+  if (ended_ != nullptr) return;
+  log_refusal(reason);
+  native::RequestHeader header;
+  header.op = Hello::op.code;
+  if (outbox_->empty()) answer(header, reason);  // else half a frame may have left
+  end(kNoRoom);
+}
+
+/// Returns how many bytes the frames had that it took from the head of `in`: all whole ones, unless
+/// a job's share of the turn was spent before.
+std::size_t NativeSession::take_frames(std::string_view in) {
+  arrived_ns_ =
+      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
+          .count();
+  taken_turn_ = shard_.turn();
+  frames_left_ = false;
+  std::size_t used = 0;
+  while (ended_ == nullptr && !frames_left_) {
+    const std::size_t limit = opened_ ? limits::kFrameBytes : limits::kHelloFrameBytes;
+    const auto frame = native::cut_request(in.substr(used), limit);
+    if (!frame) {
+      refuse_bytes({}, frame.error());
+      break;
+    }
+    if (!frame->has_value()) break;
+    take(**frame);
+    used += (*frame)->size;
+  }
+  return used;
+}
+
+void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
+  const native::RequestHeader& header = frame.header;
+  Result<Request> request = native::decode_request(header.op, frame.body);
+  if (!request) {
+    if (request.error().code == Code::unknown_op) {
+      server_.metrics().protocol_error(Protocol::native, Code::unknown_op);
+      return answer(header, request.error());
+    }
+    return refuse_bytes(header, request.error());
+  }
+  const OpInfo& op = info_of(*request);
+  const bool welcome = op.code == Ping::op.code || op.code == Hello::op.code;
+  if (shard_.draining() && !welcome) return;  // the client asks the next daemon
+  shard_.tally().request(op);
+  if (auto* hello = std::get_if<Hello>(&*request)) return open(header, std::move(*hello));
+  const auto it = channels_.find(header.channel);
+  if (it == channels_.end() || !it->second.job) {
+    return answer(header,
+                  failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
+                                                     " has no session: send hello first"));
+  }
+  const Channel& channel = it->second;
+  if (last_job_ != channel.job) last_job_ = channel.job;
+  frames_left_ = shard_.charge(channel.job, frame.size);
+  if (op.access > channel.from.role) {
+    return answer(header, failure(Code::permission_denied,
+                                  std::string(op.name) + " is not allowed for this session"));
+  }
+  const core::CallId call{header.sequence, header.acked_below,
+                          op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
+                          arrived_ns_};
+  if (op.code == Ping::op.code && channels_.size() > 1) beat_for_others(channel);
+  shard_.submit(channel.job, channel.from, call, std::move(*request));
+}
+
+/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
+void NativeSession::beat_for_others(const Channel& one) {
+  std::set<JobRef> jobs;
+  for (const auto& [number, other] : channels_) {
+    if (other.job && other.job != one.job) jobs.insert(other.job);
+  }
+  for (const JobRef& job : jobs) shard_.heard(job, one.from.connection);
+}
+
+void NativeSession::open(const native::RequestHeader& header, Hello hello) {
+  if (const Result<void> good = check_hello(hello, server_); !good) {
+    if (good.error().code == Code::unavailable) return answer(header, good.error());
+    return refuse_bytes(header, good.error());
+  }
+  if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
+    return answer(
+        header, failure(Code::quota_exceeded, "too many channels on the connection, limit " +
+                                                  std::to_string(limits::kChannelsPerConnection)));
+  }
+  Channel& channel = channels_[header.channel];
+  if (channel.job && channel.from.session != hello.session) {
+    shard_.detach(channel.job, channel.from.session, this);
+  }
+  channel = {};
+  channel.from.session = hello.session;
+  channel.from.connection = number_;
+  const auto on_open = [self = shared_from_this(), number = header.channel,
+                        session = hello.session](const JobRef& job) {
+    const auto it = self->channels_.find(number);
+    if (it == self->channels_.end() || it->second.from.session != session) {
+      return self->shard_.detach(job, session, self.get());
+    }
+    it->second.job = job;
+    self->opened_ = true;
+  };
+  shard_.hello(
+      {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
+}
+
+void NativeSession::deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) {
+  if (!outbox_) return;
+  native::ReplyHeader header;
+  header.op = reply.op;
+  header.channel = channel;
+  header.sequence = reply.sequence;
+  header.stamp = stamp;
+  outbox_->add(native::encode_reply(header, reply.answer));
+  if (reply.op == Goodbye::op.code) channels_.erase(channel);
+}
+
+void NativeSession::answer(const native::RequestHeader& header, const Answer& answer) {
+  native::ReplyHeader reply;
+  reply.op = header.op;
+  reply.channel = header.channel;
+  reply.sequence = header.sequence;
+  outbox_->add(native::encode_reply(reply, answer));
+  outbox_->flush();
+}
+
+void NativeSession::end_session(std::uint32_t channel, const Failure& reason) {
+  const auto it = channels_.find(channel);
+  if (it == channels_.end()) return;
+  channels_.erase(it);
+  if (!outbox_) return;
+  native::RequestHeader header;
+  header.channel = channel;
+  header.op = Hello::op.code;
+  answer(header, reason);
+}
+
+/// Bytes that cannot be trusted: says why, then ends the connection.
+void NativeSession::refuse_bytes(const native::RequestHeader& header, Failure reason) {
+  log_refusal(reason);
+  answer(header, std::move(reason));
+  end("refused");
+}
+
+void NativeSession::log_refusal(const Failure& reason) {
+  server_.metrics().protocol_error(Protocol::native, reason.code);
+  spdlog::warn("event=refused protocol=native peer={} code={} detail={}", stream_->peer(),
+               name_of(reason.code), quoted(printable(reason.detail, 512)));
+}
+
+void NativeSession::end(const char* reason) {
+  if (ended_ != nullptr) return;
+  ended_ = reason;
+  wakeup_.cancel();
+  deadline_.cancel();
+  stream_->cancel();  // run() goes on
+}
+
+void NativeSession::close_sessions() {
+  for (const auto& [number, channel] : channels_) {
+    if (channel.job) shard_.detach(channel.job, channel.from.session, this);
+  }
+  channels_.clear();
+}
+
+}  // namespace
+
+Result<void> check_hello(const Hello& hello, const Server& server) {
+  if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
+    return failure(Code::version_unsupported, "protocol versions " +
+                                                  std::to_string(hello.version_min) + " to " +
+                                                  std::to_string(hello.version_max) +
+                                                  " are asked for, this daemon speaks 1 to " +
+                                                  std::to_string(kProtocolVersion));
+  }
+  if (hello.credential.size() > limits::kCredentialBytes) {
+    return failure(Code::too_large, "hello: credential of " +
+                                        std::to_string(hello.credential.size()) + " bytes, limit " +
+                                        std::to_string(limits::kCredentialBytes));
+  }
+  if (server.draining()) {
+    Failure reason = failure(Code::unavailable, "the daemon is shutting down");
+    reason.retry_after = std::chrono::milliseconds(200);
+    return reason;
+  }
+  return {};
+}
+
+void serve_native(Stream stream, Server& server, Shard& shard) {
+  server.metrics().connection_opened(Protocol::native);
+  const auto session = std::make_shared<NativeSession>(std::move(stream), server, shard);
+  // Holds it until run() has begun, and does.
+  asio::co_spawn(
+      shard.loop(), [session] { return session->run(); }, asio::detached);
+}
+
+}  // namespace c10dd::daemon

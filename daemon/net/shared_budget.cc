@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// A look comes late when the process was paused, and counts as one then.
+#include "daemon/net/shared_budget.h"
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+
+namespace c10dd::daemon {
+
+namespace asio = boost::asio;
+
+SharedBudget::SharedBudget(Loop& loop, std::uint64_t max_bytes)
+    : budget_(std::max(max_bytes / limits::kConnectionShare, limits::kConnectionBytesMin)),
+      loop_(loop),
+      timer_(loop) {}
+
+std::uint64_t SharedBudget::held() const {
+  const std::lock_guard lock(mutex_);
+  return budget_.held();
+}
+
+template <class F>
+void SharedBudget::decide(F&& step) {
+  const std::lock_guard lock(mutex_);
+  carry_out(step());
+  scarce_ = budget_.scarce();
+  if (scarce_ && !std::exchange(looking_, true)) asio::post(loop_, [this] { look_later(); });
+}
+
+void SharedBudget::carry_out(const Verdicts& verdicts) {
+  const auto tell = [this](Connection connection, auto what) {
+    const auto known = sinks_.find(connection);
+    std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
+    if (!sink) return;
+    const auto executor = sink->budget_executor();
+    // Moved: its end takes the lock, so it must not end here.
+    asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
+  };
+  for (const Connection connection : verdicts.read_on) {
+    tell(connection, [](BudgetSink& sink) { sink.read_on(); });
+  }
+  for (const auto& [connection, reason] : verdicts.close) {
+    tell(connection, [reason = reason](BudgetSink& sink) { sink.close_for_room(reason); });
+  }
+}
+
+void SharedBudget::look_later() {
+  timer_.expires_after(limits::kBudgetLook);
+  timer_.async_wait([this](const boost::system::error_code& cancelled) {
+    if (cancelled) return;
+    {
+      const std::lock_guard lock(mutex_);
+      looking_ = false;
+    }
+    decide([this] { return budget_.look(); });
+  });
+}
+
+void BudgetShare::enter() {
+  if (number_ != 0) return;
+  const std::lock_guard lock(budget_.mutex_);
+  number_ = ++budget_.connections_;
+  budget_.sinks_[number_] = sink_;
+}
+
+bool BudgetShare::begin_frame(std::size_t size) {
+  if (size <= limits::kSmallFrameBytes || frame_) return true;
+  enter();
+  frame_ = true;
+  bool fits = false;
+  budget_.decide([&] {
+    fits = budget_.budget_.begin_frame(number_, size);
+    return SharedBudget::Verdicts{};
+  });
+  return fits;
+}
+
+void BudgetShare::give_back_frame() {
+  frame_ = false;
+  budget_.decide([this] { return budget_.budget_.end_frame(number_); });
+}
+
+void BudgetShare::tell_answers(std::size_t bytes) {
+  enter();
+  answers_ = bytes <= limits::kSmallFrameBytes ? 0 : bytes;
+  budget_.decide([this] { return budget_.budget_.set_answers(number_, answers_); });
+}
+
+void BudgetShare::leave() {
+  if (number_ == 0) return;
+  budget_.decide([this] { return budget_.budget_.leave(number_); });
+  const std::lock_guard lock(budget_.mutex_);
+  budget_.sinks_.erase(std::exchange(number_, 0));
+  frame_ = false;
+  answers_ = 0;
+}
+
+}  // namespace c10dd::daemon

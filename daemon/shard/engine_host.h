@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// What all shards share: the engine behind one group commit, and the directory that says which job
+// has which number. Opens the engine, loses it when a commit has an unknown outcome, opens it
+// again, on a thread of its own: the loop goes on telling clients that it is there. Lives on the
+// first loop; what other loops may call says so.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/config/options.h"
+#include "daemon/core/directory.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/shard/job_time.h"
+#include "store/group_commit.h"
+
+namespace c10dd::daemon {
+
+namespace asio = boost::asio;
+
+class Shard;
+class Shards;
+
+/// unavailable, to be tried again soon.
+Failure unavailable(std::string detail);
+
+/// How the engine of these options is opened, first or again.
+store::OpenOptions open_options(const Options& options);
+
+/// What a shard gets when an engine was opened.
+struct OpenEngine {
+  std::uint64_t generation = 0;  ///< of the engine; results of an older one are dropped
+  std::shared_ptr<store::GroupCommit> commit;
+  /// False once a row of the directory was not taken: then no new number may be used. Of the commit
+  /// thread.
+  std::shared_ptr<std::atomic<bool>> intact;
+  std::uint64_t incarnation = 0;
+  bool shared = false;       ///< reads must be confirmed
+  bool is_volatile = false;  ///< no row outlives the process: none is handed over
+};
+
+/// Where a job lives.
+struct Place {
+  Shard* shard = nullptr;
+  JobNumber number = 0;
+  std::uint64_t generation = 0;
+  std::uint64_t grant = 0;  ///< counts the answers that were this place
+};
+
+class EngineHost {
+ public:
+  /// on_failed: the engine was lost, or could not be opened again.
+  EngineHost(asio::io_context& loop, Metrics& metrics, const Options& options,
+             std::function<void()> on_failed);
+  ~EngineHost();
+
+  /// Takes an engine, reads its directory, hands it to the shards. Blocking.
+  Result<void> adopt(std::unique_ptr<store::Engine> engine, Shards& shards);
+
+  /// Which shard a hello of this name will come to; the job gets a number if it is new.
+  Result<Shard*> shard_of(const std::string& job, const std::string& run);
+
+  /// The place of the job, for a hello on its way there; the job gets a number if it is new.
+  Result<Place> locate(const std::string& job, const std::string& run);
+
+  /// From any loop: the same, answered on the loop `back`.
+  void locate(const std::string& job, const std::string& run, asio::io_context& back,
+              std::function<void(Result<Place>)> then);
+
+  /// From any loop: the job's last session ended, and nobody is on the way with a newer grant.
+  void vacated(const Place& place, bool empty);
+
+  /// Removes a job with all its runs and their rows, unless somebody is connected (`unavailable`).
+  /// not_found if there is none. `then` is called on the first loop.
+  void remove(const std::string& job, std::function<void(Result<void>)> then);
+
+  /// After ready sockets were drained: runs whose grace is over are retired.
+  void end_turn();
+
+  /// From any loop: a shard found that the engine no longer works.
+  void report_lost(std::uint64_t generation, const std::string& why);
+
+  /// Room on the disk is short: the engine lets go of what was removed. `then` is called on the
+  /// first loop with whether it had room for that when it last tried.
+  void relieve(std::function<void(bool)> then);
+
+  /// Bytes that the engine needs on the disk for that.
+  std::uint64_t room_to_tidy() const;
+
+  /// Writes a copy of the state to an absolute path; `then` is called on the first loop.
+  void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
+
+  /// After the loops have ended, and the shards have let go of the engine: finishes the rounds that
+  /// were submitted, closes the engine.
+  void close();
+
+  /// Empty when the engine is open and takes commits, else why not.
+  std::string not_ready() const;
+
+  /// Of the oldest commit that has not ended; 0: there is none.
+  Duration commit_age() const;
+
+  /// What is known to be damaged though the engine is open; empty when there is nothing.
+  const std::string& damage() const { return damage_; }
+
+  /// From any loop: a job's rows cannot be read.
+  void report_damage(const std::string& what);
+  std::string_view engine_name() const { return engine_name_; }
+  std::string_view durability() const { return durability_name_; }
+
+ private:
+  /// An engine whose directory has been read.
+  struct Opened {
+    std::shared_ptr<store::GroupCommit> commit;
+    std::unique_ptr<core::Directory> directory;
+  };
+
+  static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
+                                       const Options& options, TimePoint now);
+  static Result<Opened> open_again(const Options& options,
+                                   std::shared_ptr<const store::Mark> acknowledged, TimePoint now);
+  Result<JobNumber> number_of(const std::string& job, const std::string& run);
+  void write_directory(std::vector<Row> rows, Revision from, Revision to,
+                       std::vector<JobNumber> erased, std::function<void(bool)> then = {});
+  void retire();
+  void let_go(core::Directory::Retired retired, Revision before, std::string_view event,
+              std::function<void(bool)> then = {});
+  struct Removal;
+  void remove(const std::shared_ptr<Removal>& removal);
+  void arm_timer();
+  void lose(const std::string& why);
+  void reopen_later();
+  void reopened(Result<Opened> opened);
+  void take(Opened opened);
+  void watch_commits();
+
+  asio::io_context& loop_;
+  Metrics& metrics_;
+  const Options& options_;
+  std::function<void()> on_failed_;
+  Shards* shards_ = nullptr;
+  std::string engine_name_;
+  std::string durability_name_;
+  std::string lost_;  ///< why the engine is not open; empty when it is
+  std::string damage_;
+  OpenEngine engine_;
+  std::unique_ptr<core::Directory> directory_;
+  std::unordered_map<JobNumber, std::uint64_t> grants_;
+  JobTime time_;
+  asio::steady_timer grace_timer_;
+  bool grace_timer_set_ = false;
+  asio::steady_timer watch_timer_;
+  bool stuck_ = false;  ///< a commit was too old when it was last looked at
+  asio::steady_timer reopen_timer_;
+  std::chrono::milliseconds reopen_delay_{0};
+  std::shared_ptr<const store::Mark> acknowledged_;  ///< by the engine that was lost; of opener_
+  asio::thread_pool opener_{1};  ///< closes and opens engines; last: it uses the above
+};
+
+}  // namespace c10dd::daemon

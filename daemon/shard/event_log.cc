@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// c10dd::quoted is named in full: <filesystem> brings another one.
+#include "daemon/shard/event_log.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+
+std::optional<std::uint64_t> LogPace::next(Time now) {
+  if (!begin_ || now - *begin_ >= std::chrono::seconds(1)) {
+    begin_ = now;
+    lines_ = 0;
+  }
+  if (lines_ == kLines) {
+    ++left_out_;
+    return std::nullopt;
+  }
+  ++lines_;
+  return std::exchange(left_out_, 0);
+}
+
+void EventLog::write(const std::string& job, const core::Event& event) {
+  const auto name = [](const std::string& group) { return printable(group, limits::kNameBytes); };
+  if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
+    spdlog::warn("event=meeting_timed_out job={} detail={}", job, c10dd::quoted(timed_out->detail));
+  } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
+    spdlog::warn("event={} job={} detail={}", contested->what, job,
+                 c10dd::quoted(contested->detail));
+  } else if (const auto* formed = std::get_if<core::GenerationFormed>(&event)) {
+    spdlog::info("event=generation_formed job={} group={} generation={} size={} reason={}", job,
+                 name(formed->group), formed->generation, formed->size,
+                 c10dd::quoted(formed->reason));
+  } else if (const auto* ended = std::get_if<core::GenerationEnded>(&event)) {
+    spdlog::warn("event=generation_ended job={} group={} generation={} reason={}", job,
+                 name(ended->group), ended->generation, c10dd::quoted(ended->reason));
+  } else if (const auto* stalled = std::get_if<core::MembersStalled>(&event)) {
+    spdlog::warn("event=member_stalled job={} group={} generation={} ranks={} detail={}", job,
+                 name(stalled->group), stalled->generation, stalled->ranks,
+                 c10dd::quoted(stalled->detail));
+  } else if (const auto* refused = std::get_if<core::ClaimRefused>(&event)) {
+    write_refusal(job, *refused);
+  }
+}
+
+void EventLog::write_refusal(const std::string& job, const core::ClaimRefused& refused) {
+  const auto left_out = refusals_.next(std::chrono::steady_clock::now());
+  if (!left_out) return;
+  const OpInfo* op = find_op(refused.op);
+  spdlog::warn("event={} job={} op={} code={} left_out={} detail={}",
+               refused.code == Code::rank_taken ? "rank_taken" : "join_refused", job,
+               op ? op->name : "unknown", name_of(refused.code), *left_out,
+               c10dd::quoted(printable(refused.detail, 1024)));
+}
+
+void log_checkpoint(const std::string& path, const Result<void>& done) {
+  const std::string shown = c10dd::quoted(printable(path, 1024));
+  if (!done) {
+    return spdlog::warn("event=checkpoint_refused path={} code={} detail={}", shown,
+                        name_of(done.error().code),
+                        c10dd::quoted(printable(done.error().detail, 1024)));
+  }
+  std::uint64_t bytes = 0;
+  std::error_code failed;
+  for (std::filesystem::recursive_directory_iterator at(path, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    if (at->is_regular_file(failed)) bytes += at->file_size(failed);
+  }
+  spdlog::info("event=checkpoint_written path={} bytes={}", shown, bytes);
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which operations grow, and the words of the refusals.
+#include "daemon/shard/growth_gate.h"
+
+#include <algorithm>
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::size_t kSmallExchange = 64 * 1024;
+
+Growth of(const Transact& transact) {
+  const bool removes =
+      std::all_of(transact.actions.begin(), transact.actions.end(),
+                  [](const Action& action) { return action.kind == Action::Kind::remove; });
+  return removes ? Growth::none : Growth::much;
+}
+
+Growth of(const Exchange& exchange) {
+  std::size_t bytes = 0;
+  for (const Bytes& part : exchange.parts) bytes += part.size();
+  return bytes <= kSmallExchange ? Growth::little : Growth::much;
+}
+
+Growth of(const Hello&) { return Growth::little; }
+Growth of(const Barrier&) { return Growth::little; }
+Growth of(const Join&) { return Growth::little; }
+Growth of(const Notify&) { return Growth::little; }
+Growth of(const Acknowledge&) { return Growth::none; }
+Growth of(const Leave&) { return Growth::none; }
+Growth of(const Goodbye&) { return Growth::none; }
+Growth of(const Cancel&) { return Growth::none; }
+Growth of(const Remove&) { return Growth::none; }
+Growth of(const RemovePrefix&) { return Growth::none; }
+
+template <class Op>
+Growth of(const Op&) {
+  return Op::op.kind == OpKind::write ? Growth::much : Growth::none;
+}
+
+}  // namespace
+
+Growth growth_of(const Request& request) {
+  return std::visit([](const auto& op) { return of(op); }, request);
+}
+
+std::uint64_t GrowthGate::bytes() const {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(bytes_, 0));
+}
+
+void GrowthGate::watch(std::string what, std::uint64_t reserve, std::uint64_t minimum) {
+  what_ = std::move(what);
+  reserve_ = reserve;
+  minimum_ = minimum;
+}
+
+void GrowthGate::set_free(std::uint64_t free, std::uint64_t needed) {
+  free_ = free;
+  needed_ = needed;
+  written_ = 0;
+}
+
+std::uint64_t GrowthGate::free() const {
+  const std::uint64_t free = free_;
+  return free - std::min<std::uint64_t>(free, written_);
+}
+
+/// What is left free. What was written since has to be tidied up, too.
+std::uint64_t GrowthGate::kept() const {
+  const std::uint64_t needed = needed_;
+  return std::max(reserve_, needed == 0 ? 0 : needed + written_);
+}
+
+DiskRoom GrowthGate::room() const {
+  const std::uint64_t now = free();
+  return now < minimum_ ? DiskRoom::none : now < kept() ? DiskRoom::little : DiskRoom::enough;
+}
+
+std::string GrowthGate::disk_note() const {
+  const DiskRoom room = this->room();
+  if (room == DiskRoom::enough) return {};
+  const bool none = room == DiskRoom::none;
+  return what_ + ": " + std::to_string(free()) + " bytes free, limit " +
+         std::to_string(none ? minimum_ : kept()) + " for " +
+         (none ? "any change but removals" : "growth") + "; remove keys, or make room on that disk";
+}
+
+std::optional<Failure> GrowthGate::refuses(const Request& request) const {
+  const DiskRoom room = this->room();
+  const std::uint64_t held = bytes();
+  if (room == DiskRoom::enough && held < max_bytes_) return std::nullopt;
+  const Growth growth = growth_of(request);
+  // A session, a member or a barrier is what clients need to make room themselves.
+  const bool small = std::holds_alternative<Hello>(request) ||
+                     std::holds_alternative<Barrier>(request) ||
+                     std::holds_alternative<Join>(request);
+  const bool refused = room == DiskRoom::little ? growth == Growth::much
+                       : room == DiskRoom::none ? growth != Growth::none && !small
+                                                : false;
+  if (refused) return failure(Code::disk_full, disk_note());
+  if (growth != Growth::much || held < max_bytes_) return std::nullopt;
+  return failure(Code::quota_exceeded, "all jobs together hold " + std::to_string(held) +
+                                           " bytes, limit " + std::to_string(max_bytes_) +
+                                           "; remove keys, or raise --max-bytes");
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+// The three scripts, and commands in Redis' protocol (RESP 2), which is binary safe.
+#include "store/redis/commands.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <optional>
+
+#include "store/chain.h"
+
+namespace c10dd::store {
+namespace {
+
+class Command {
+ public:
+  Command& operator<<(std::string_view argument) {
+    ++count_;
+    body_ += '$';
+    body_ += std::to_string(argument.size());
+    body_.append("\r\n").append(argument).append("\r\n");
+    return *this;
+  }
+  Command& operator<<(std::uint64_t number) { return *this << std::to_string(number); }
+
+  void append_to(Bytes& out) const {
+    out += '*';
+    out += std::to_string(count_);
+    out.append("\r\n").append(body_);
+  }
+
+ private:
+  std::size_t count_ = 0;
+  Bytes body_;
+};
+
+/// Rows of one kind in sequence travel as: letter, count, arguments.
+std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
+  std::size_t end = begin;
+  while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;
+  return end;
+}
+
+std::size_t arguments_of(const std::vector<Row>& rows) {
+  std::size_t count = 0;
+  for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
+    end = run_end(rows, at);
+    count += 2 + (end - at) * (rows[at].kind == Row::Kind::put ? 2 : 1);
+  }
+  return count;
+}
+
+void append_rows(Command& command, const std::vector<Row>& rows) {
+  for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
+    end = run_end(rows, at);
+    const bool put = rows[at].kind == Row::Kind::put;
+    command << (put ? "p" : rows[at].kind == Row::Kind::erase ? "e" : "x") << end - at;
+    for (std::size_t row = at; row < end; ++row) {
+      command << rows[row].key;
+      if (put) command << rows[row].value;
+    }
+  }
+}
+
+bool plain(std::string_view prefix) {
+  for (const char c : prefix) {
+    const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                    c == '-' || c == '_' || c == '.' || c == ':';
+    if (!ok) return false;
+  }
+  return true;
+}
+
+/// What %XX stands for; nothing when it is none.
+std::optional<std::string> decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      out += text[at];
+      continue;
+    }
+    unsigned byte = 0;
+    const char* end = text.data() + std::min(text.size(), at + 3);
+    const auto [stop, error] = std::from_chars(text.data() + at + 1, end, byte, 16);
+    if (error != std::errc() || stop != text.data() + at + 3) return std::nullopt;
+    out += static_cast<char>(byte);
+    at += 2;
+  }
+  return out;
+}
+
+/// Takes "[user]:password@" off `authority`; false when that is not what is before the @.
+bool take_login(std::string_view& authority, RedisAddress& address) {
+  const std::size_t at = authority.rfind('@');
+  if (at == std::string_view::npos) return true;
+  const std::string_view login = authority.substr(0, at);
+  authority.remove_prefix(at + 1);
+  const std::size_t colon = login.find(':');
+  if (colon == std::string_view::npos) return false;
+  const auto user = decoded(login.substr(0, colon));
+  const auto password = decoded(login.substr(colon + 1));
+  if (!user || !password || password->empty()) return false;
+  address.user = *user;
+  address.password = *password;
+  return true;
+}
+
+}  // namespace
+
+const std::string_view kRedisClaimScript = R"lua(
+redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+redis.call('HSETNX', KEYS[1], 'rev', '0')
+redis.call('HSET', KEYS[1], 'from', redis.call('HGET', KEYS[1], 'rev'))
+return redis.call('HMGET', KEYS[1], 'epoch', 'rev'))lua";
+
+const std::string_view kRedisReleaseScript = R"lua(
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+return 1)lua";
+
+// The rule of ChainWalk (chain.h). ARGV: number of batches, then of each: epoch, from, to, number
+// of the arguments that hold its rows, these. Nothing is undone when a script fails, so all that
+// can fail (types of the keys, out of memory) fails before the first write.
+const std::string_view kRedisCommitScript = R"lua(
+local chain, rows = KEYS[1], KEYS[2]
+local held = redis.call('HMGET', chain, 'epoch', 'rev', 'from')
+local epoch, rev, repeat_from = held[1], held[2], held[3]
+redis.call('HLEN', rows)
+
+local function not_above(a, b) return #a < #b or (#a == #b and a <= b) end
+
+local function chunks(command, list, at, last)
+  while at <= last do
+    local to = math.min(at + 1999, last)
+    redis.call(command, rows, unpack(list, at, to))
+    at = to + 1
+  end
+end
+
+local function erase_prefix(prefix)
+  if prefix == '' then return redis.call('DEL', rows) end
+  local pattern = string.gsub(prefix, '[%*%?%[%]%\\]', '\\%0') .. '*'
+  local cursor = '0'
+  repeat
+    local page = redis.call('HSCAN', rows, cursor, 'MATCH', pattern, 'COUNT', 1000)
+    cursor = page[1]
+    local keys = {}
+    for i = 1, #page[2], 2 do keys[#keys + 1] = page[2][i] end
+    chunks('HDEL', keys, 1, #keys)
+  until cursor == '0'
+end
+
+local function apply(at, last)
+  while at <= last do
+    local kind, count = ARGV[at], tonumber(ARGV[at + 1])
+    local begin = at + 2
+    at = begin + (kind == 'p' and 2 * count or count)
+    if kind == 'p' then
+      chunks('HSET', ARGV, begin, at - 1)
+    elseif kind == 'e' then
+      chunks('HDEL', ARGV, begin, at - 1)
+    else
+      for i = begin, at - 1 do erase_prefix(ARGV[i]) end
+    end
+  end
+end
+
+local verdicts, first, applied, at = {}, nil, false, 2
+for b = 1, tonumber(ARGV[1]) do
+  local from, to = ARGV[at + 1], ARGV[at + 2]
+  local last = at + 3 + tonumber(ARGV[at + 3])
+  verdicts[b] = 'f'
+  if ARGV[at] == epoch then
+    if from == rev then
+      verdicts[b] = 'd'
+      if from ~= to then
+        apply(at + 4, last)
+        rev, applied = to, true
+      end
+    elseif not_above(repeat_from, from) and not_above(to, rev) then
+      verdicts[b] = 'd'
+    end
+    if verdicts[b] == 'd' then first = first or from end
+    if applied then repeat_from = first end
+  end
+  at = last + 1
+end
+if applied then redis.call('HSET', chain, 'rev', rev, 'from', repeat_from) end
+return table.concat(verdicts))lua";
+
+Result<RedisAddress> parse_redis_address(std::string_view text) {
+  const auto refused = [text](const std::string& why) {
+    return failure(Code::invalid_argument,
+                   "engine: " + without_password("redis:" + std::string(text)) + ": " + why +
+                       "; the form is redis://[[user]:password@]host:port[/prefix]");
+  };
+  if (!text.starts_with("//")) return refused("no // after redis:");
+  std::string_view authority = text.substr(2, text.find('/', 2) - 2);
+  std::string_view prefix = text.substr(2 + authority.size());
+  RedisAddress address;
+  if (!take_login(authority, address)) {
+    return refused("no user and password before the @, with %XX for / @ : % in them");
+  }
+  std::size_t end = authority.find(':');
+  if (authority.starts_with('[')) {
+    const std::size_t close = authority.find(']');
+    if (close == std::string_view::npos) return refused("no ] after the host");
+    address.host = authority.substr(1, close - 1);
+    end = close + 1;
+  } else {
+    address.host = authority.substr(0, end);
+  }
+  if (address.host.empty()) return refused("no host");
+  if (end < authority.size()) {
+    const char* last = authority.data() + authority.size();
+    const auto [stop, error] = std::from_chars(authority.data() + end + 1, last, address.port);
+    if (authority[end] != ':' || error != std::errc() || stop != last || address.port == 0) {
+      return refused("no port between 1 and 65535");
+    }
+  }
+  if (prefix.size() > 1) address.prefix = prefix.substr(1);
+  if (!plain(address.prefix)) {
+    return refused("a prefix is made of letters, digits, and any of - _ . :");
+  }
+  return address;
+}
+
+std::string redis_chain_key(std::string_view prefix, JobNumber job) {
+  return std::string(prefix) + ":{" + std::to_string(job) + "}:meta";
+}
+
+std::string redis_rows_key(std::string_view prefix, JobNumber job) {
+  return std::string(prefix) + ":{" + std::to_string(job) + "}:rows";
+}
+
+void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments) {
+  Command command;
+  for (const std::string_view argument : arguments) command << argument;
+  command.append_to(out);
+}
+
+void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
+                         std::string_view prefix, const std::vector<const JobBatch*>& batches) {
+  const JobNumber job = batches.front()->job;
+  Command command;
+  command << verb << script << "2" << redis_chain_key(prefix, job) << redis_rows_key(prefix, job)
+          << batches.size();
+  for (const JobBatch* batch : batches) {
+    C10DD_ASSERT(well_formed(*batch));
+    command << batch->epoch << batch->from_rev << batch->to_rev << arguments_of(batch->rows);
+    append_rows(command, batch->rows);
+  }
+  command.append_to(out);
+}
+
+std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
+                                  std::string_view no_appendfsync_on_rewrite,
+                                  std::string_view maxmemory_policy) {
+  if (appendonly != "yes" || maxmemory_policy.empty()) return "none";
+  if (maxmemory_policy.starts_with("allkeys")) return "none";  // it may drop any row
+  return appendfsync == "always" && no_appendfsync_on_rewrite == "no" ? "fsync" : "os";
+}
+
+}  // namespace c10dd::store

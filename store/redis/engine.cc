@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows in Redis, shared by several daemons; redis_commands.h has keys and scripts, and the set
+// <prefix>:jobs and the number <prefix>:format lie beside them. A commit() is one script per job,
+// all jobs in one round trip; one blocking connection, 2 s without a byte is an error.
+// Promised: with durability() "fsync" (appendonly yes, appendfsync always) what was reported
+// durable survives the death and the power loss of this one master; an owner that was replaced
+// is fenced by the script itself; any reply of an unexpected type or size drops the connection.
+// Not promised: rows that Redis acknowledged and lost in a failover (Sentinel, Cluster), settings
+// changed while connected, a job listed although its first claim never came back.
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "protocol/limits.h"
+#include "store/chain.h"
+#include "store/engines.h"
+#include "store/redis/commands.h"
+#include "store/redis/link.h"
+
+namespace c10dd::store {
+namespace {
+
+using Kind = RedisReply::Kind;
+
+constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
+constexpr std::size_t kPageBytes = 1024 * 1024;  // what a page of a scan aims at
+const std::string kFormat = std::to_string(kStoredFormat);
+
+class RedisEngine final : public Engine {
+ public:
+  explicit RedisEngine(RedisAddress address) : address_(std::move(address)) {}
+
+  /// Connects and checks what it is connected to; before anything else.
+  Result<void> start() {
+    Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
+    if (!link) return drop(link.error().detail);
+    link_ = std::move(*link);
+    if (Result<void> known = log_in(); !known) return known;
+    Result<RedisReply> role = call({"ROLE"});
+    if (!role) return role.error();
+    if (role->items.empty() || !role->items[0].is_bytes()) return unexpected("ROLE", *role);
+    if (role->items[0].text != "master") return drop("the server is a replica; name its master");
+    durability_ =
+        redis_durability(setting("appendonly"), setting("appendfsync"),
+                         setting("no-appendfsync-on-rewrite"), setting("maxmemory-policy"));
+    Result<RedisReply> digest = call({"SCRIPT", "LOAD", kRedisCommitScript});
+    if (!digest) return digest.error();
+    if (!digest->is_bytes()) return unexpected("SCRIPT LOAD", *digest);
+    digest_ = digest->text;
+    return check_format();
+  }
+
+  std::string_view name() const override { return "redis"; }
+  std::string_view durability() const override { return durability_; }
+  bool shared() const override { return true; }
+
+  Result<std::vector<JobNumber>> jobs() override {
+    Result<RedisReply> members = call({"SMEMBERS", jobs_key()});
+    if (!members) return members.error();
+    std::vector<JobNumber> numbers(members->items.size());
+    bool ok = members->kind == Kind::array;
+    for (std::size_t n = 0; n < numbers.size(); ++n) ok &= members->items[n].number(numbers[n]);
+    if (!ok) return unexpected("SMEMBERS", *members);
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+  }
+
+  Result<Claim> claim(JobNumber job) override {
+    // In another slot, so a command of its own, and first: a claimed job is always listed.
+    Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
+    if (!listed) return listed.error();
+    Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", chain_key(job)});
+    if (!claimed) return claimed.error();
+    Claim claim;
+    if (!claimed->is_array(2) || !claimed->items[0].number(claim.epoch) ||
+        !claimed->items[1].number(claim.revision)) {
+      return unexpected("a claim", *claimed);
+    }
+    return claim;
+  }
+
+  Result<void> renew(const Ownership& owner) override {
+    const Outcome outcome = confirm({&owner, 1}).front();
+    if (outcome == Outcome::unknown) return lost();
+    return outcome == Outcome::durable ? Result<void>() : not_owner(owner);
+  }
+
+  Result<void> release(const Ownership& owner) override {
+    Result<RedisReply> released =
+        call({"EVAL", kRedisReleaseScript, "1", chain_key(owner.job), std::to_string(owner.epoch)});
+    if (!released) return released.error();
+    if (released->kind != Kind::integer) return unexpected("a release", *released);
+    return released->integer == 1 ? Result<void>() : not_owner(owner);
+  }
+
+  std::unique_ptr<RowReader> read(JobNumber job) override {
+    return std::make_unique<Reader>(*this, redis_rows_key(address_.prefix, job));
+  }
+
+  std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
+    std::vector<Outcome> outcomes(batches.size(), Outcome::unknown);
+    std::map<JobNumber, std::vector<const JobBatch*>> groups;
+    for (const JobBatch& batch : batches) groups[batch.job].push_back(&batch);
+    for (const std::string_view verb : {"EVALSHA", "EVAL"}) {  // EVAL what was NOSCRIPT
+      if (groups.empty() || !link_) break;
+      Bytes out;
+      for (const auto& [job, group] : groups) {
+        append_redis_commit(out, verb, verb == "EVAL" ? kRedisCommitScript : digest_,
+                            address_.prefix, group);
+      }
+      if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
+      for (auto at = groups.begin(); at != groups.end() && link_;) {
+        const bool answered = read_verdicts(at->second, batches.data(), outcomes);
+        at = answered ? groups.erase(at) : std::next(at);
+      }
+    }
+    if (!groups.empty() && link_) drop("the server does not take the commit script");
+    return outcomes;
+  }
+
+  std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
+    std::vector<Outcome> outcomes(owners.size(), Outcome::unknown);
+    if (!link_) return outcomes;
+    Bytes out;
+    for (const Ownership& owner : owners) {
+      append_redis_command(out, {"HGET", chain_key(owner.job), "epoch"});
+    }
+    if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
+    for (std::size_t n = 0; n < owners.size() && link_; ++n) {
+      std::uint64_t epoch = 0;
+      Result<RedisReply> reply = link_->receive(kReplyBytes);
+      if (!reply) {
+        drop(reply.error().detail);
+      } else if (reply->kind == Kind::nil || reply->number(epoch)) {
+        outcomes[n] = epoch == owners[n].epoch ? Outcome::durable : Outcome::fenced;
+      } else {
+        unexpected("HGET", *reply);
+      }
+    }
+    return outcomes;
+  }
+
+  Result<void> checkpoint(const std::string& path) const override {
+    return failure(Code::unsupported, "checkpoint " + path + ": the rows are in Redis at " +
+                                          address_.host + ":" + std::to_string(address_.port) +
+                                          "; copy its append-only file, or its dump after BGSAVE");
+  }
+
+ private:
+  /// All rows come from the server first, a page in each piece, for it has them in no order. A scan
+  /// may return a row twice, and misses none.
+  class Reader final : public RowReader {
+   public:
+    Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
+
+    Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
+      if (!complete_) {
+        if (Result<void> read = read_page(); !read) return read.error();
+        if (cursor_ != "0") return true;
+        if (Result<void> counted = finish(); !counted) return counted.error();
+      }
+      std::size_t bytes = 0;
+      for (std::size_t n = 0; n < most && bytes < kPieceBytes && !rows_.empty(); ++n) {
+        auto row = rows_.extract(rows_.begin());
+        bytes += row.key().size() + row.mapped().size();
+        rows.push_back({Row::Kind::put, std::move(row.key()), std::move(row.mapped())});
+      }
+      return !rows_.empty();
+    }
+
+   private:
+    Result<void> read_page() {
+      Result<RedisReply> page = engine_.call(
+          {"HSCAN", key_, cursor_, "COUNT", std::to_string(count_)}, limits::kBytesPerJob);
+      if (!page) return page.error();
+      if (!page->is_array(2) || !page->items[0].is_bytes() || page->items[1].kind != Kind::array ||
+          page->items[1].items.size() % 2 != 0) {
+        return engine_.unexpected("HSCAN", *page);
+      }
+      cursor_ = page->items[0].text;
+      std::vector<RedisReply>& pairs = page->items[1].items;
+      std::size_t bytes = 1;
+      for (std::size_t n = 0; n < pairs.size(); n += 2) {
+        if (!pairs[n].is_bytes() || !pairs[n + 1].is_bytes()) {
+          return engine_.unexpected("HSCAN", *page);
+        }
+        bytes += pairs[n].text.size() + pairs[n + 1].text.size();
+        rows_.insert_or_assign(std::move(pairs[n].text), std::move(pairs[n + 1].text));
+      }
+      const std::size_t most = std::min<std::size_t>(2 * count_, 1024);
+      count_ = std::clamp<std::size_t>(count_ * kPageBytes / bytes, 16, most);
+      return {};
+    }
+
+    Result<void> finish() {
+      complete_ = true;
+      Result<RedisReply> size = engine_.call({"HLEN", key_});
+      if (!size) return size.error();
+      if (size->kind != Kind::integer) return engine_.unexpected("HLEN", *size);
+      if (size->integer == static_cast<std::int64_t>(rows_.size())) return {};
+      return failure(Code::unavailable, engine_.where() + key_ + " changed while it was loaded: " +
+                                            std::to_string(rows_.size()) + " rows read, " +
+                                            std::to_string(size->integer) +
+                                            " there now; look for another writer");
+    }
+
+    RedisEngine& engine_;
+    const std::string key_;
+    std::size_t count_ = 16;
+    Bytes cursor_ = "0";
+    bool complete_ = false;
+    std::map<Bytes, Bytes> rows_;  // that were not handed out
+  };
+
+  std::string jobs_key() const { return address_.prefix + ":jobs"; }
+  std::string chain_key(JobNumber job) const { return redis_chain_key(address_.prefix, job); }
+  std::string where() const {
+    return "redis: " + address_.host + ":" + std::to_string(address_.port) + ": ";
+  }
+
+  Failure lost() const {
+    return failure(Code::unavailable, where() + cause_ + "; look at the server and open again");
+  }
+  /// Ends the connection: what was on its way has an unknown outcome.
+  Failure drop(const std::string& cause) {
+    cause_ = cause;
+    link_.reset();
+    return lost();
+  }
+  Failure unexpected(const std::string& what, const RedisReply& reply) {
+    return drop("unexpected reply to " + what +
+                (reply.kind == Kind::error ? ": " + reply.text : std::string()));
+  }
+
+  /// One command. An error reply is a failure that leaves the connection in order.
+  Result<RedisReply> call(std::initializer_list<std::string_view> arguments,
+                          std::size_t bytes_max = kReplyBytes) {
+    if (!link_) return lost();
+    Bytes out;
+    append_redis_command(out, arguments);
+    Result<void> sent = link_->send(out);
+    if (!sent) return drop(sent.error().detail);
+    Result<RedisReply> reply = link_->receive(bytes_max);
+    if (!reply) return drop(reply.error().detail);
+    if (reply->kind != Kind::error) return reply;
+    if (reply->is_error("NOAUTH")) {
+      return failure(Code::permission_denied,
+                     where() + reply->text + "; give it as in redis://:PASSWORD@host:port");
+    }
+    return failure(reply->is_error("NOPERM") ? Code::permission_denied : Code::unavailable,
+                   where() + reply->text);
+  }
+
+  /// Of an error reply no more than its first clause is passed on: behind it, Redis may repeat the
+  /// arguments.
+  Result<void> log_in() {
+    if (address_.password.empty()) return {};
+    Bytes out;
+    if (address_.user.empty()) append_redis_command(out, {"AUTH", address_.password});
+    if (!address_.user.empty()) {
+      append_redis_command(out, {"AUTH", address_.user, address_.password});
+    }
+    Result<void> sent = link_->send(out);
+    if (!sent) return drop(sent.error().detail);
+    Result<RedisReply> reply = link_->receive(kReplyBytes);
+    if (!reply) return drop(reply.error().detail);
+    if (reply->kind == Kind::status) return {};
+    if (reply->kind != Kind::error) return unexpected("AUTH", *reply);
+    const bool full = reply->is_error("ERR max number of clients");
+    return failure(full ? Code::unavailable : Code::permission_denied,
+                   where() + reply->text.substr(0, reply->text.find(',')) +
+                       (full ? "" : "; look at user and password in the URL of the engine"));
+  }
+
+  /// Empty where the server does not tell.
+  std::string setting(std::string_view name) {
+    Result<RedisReply> reply = call({"CONFIG", "GET", name});
+    return reply && reply->is_array(2) ? reply->items[1].text : std::string();
+  }
+
+  Result<void> check_format() {
+    const std::string key = address_.prefix + ":format";
+    if (Result<RedisReply> made = call({"SET", key, kFormat, "NX"}); !made) return made.error();
+    Result<RedisReply> format = call({"GET", key});
+    if (!format) return format.error();
+    if (!format->is_bytes()) return unexpected("GET " + key, *format);
+    if (format->text == kFormat) return {};
+    return failure(Code::version_unsupported, where() + key + " is " + format->text.substr(0, 20) +
+                                                  ", this daemon knows format " + kFormat +
+                                                  "; start the daemon that wrote it, or choose "
+                                                  "another prefix");
+  }
+
+  /// False: the server does not know the script, and did nothing.
+  bool read_verdicts(const std::vector<const JobBatch*>& group, const JobBatch* first,
+                     std::vector<Outcome>& outcomes) {
+    Result<RedisReply> reply = link_->receive(kReplyBytes);
+    if (!reply) {
+      drop(reply.error().detail);
+      return true;
+    }
+    if (reply->is_error("NOSCRIPT")) return false;
+    const Bytes& verdicts = reply->text;
+    if (!reply->is_bytes() || verdicts.size() != group.size() ||
+        verdicts.find_first_not_of("df") != Bytes::npos) {
+      unexpected("a commit", *reply);
+      return true;
+    }
+    for (std::size_t n = 0; n < group.size(); ++n) {
+      outcomes[static_cast<std::size_t>(group[n] - first)] =
+          verdicts[n] == 'd' ? Outcome::durable : Outcome::fenced;
+    }
+    return true;
+  }
+
+  RedisAddress address_;
+  std::unique_ptr<RedisLink> link_;
+  std::string cause_ = "not connected";
+  std::string_view durability_ = "none";
+  std::string digest_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest, const OpenOptions&) {
+  Result<RedisAddress> address = parse_redis_address(rest);
+  if (!address) return address.error();
+  auto engine = std::make_unique<RedisEngine>(std::move(*address));
+  if (Result<void> started = engine->start(); !started) return started.error();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace c10dd::store

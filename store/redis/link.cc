@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connection over hiredis, which connects and parses; sending is our own, so that a closed
+// connection is an error and not a signal.
+#include "store/redis/link.h"
+
+#include <hiredis/hiredis.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace c10dd::store {
+namespace {
+
+constexpr timeval kTimeout{2, 0};
+constexpr int kReplyElements = 1024 * 1024;
+
+struct Free {
+  void operator()(redisReply* reply) const { freeReplyObject(reply); }
+  void operator()(redisContext* context) const { redisFree(context); }
+};
+
+/// hiredis' own functions, but for an array header over the bound, which allocates nothing.
+redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
+  static const auto create = standard.createArray;
+  static redisReplyObjectFunctions functions = [&standard] {
+    redisReplyObjectFunctions copy = standard;
+    copy.createArray = [](const redisReadTask* task, int elements) -> void* {
+      return elements > kReplyElements ? nullptr : create(task, elements);
+    };
+    return copy;
+  }();
+  return &functions;
+}
+
+RedisReply::Kind kind_of(int type) {
+  switch (type) {
+    case REDIS_REPLY_STATUS:
+      return RedisReply::Kind::status;
+    case REDIS_REPLY_ERROR:
+      return RedisReply::Kind::error;
+    case REDIS_REPLY_INTEGER:
+      return RedisReply::Kind::integer;
+    case REDIS_REPLY_STRING:
+      return RedisReply::Kind::bytes;
+    case REDIS_REPLY_ARRAY:
+      return RedisReply::Kind::array;
+    default:
+      return RedisReply::Kind::nil;
+  }
+}
+
+RedisReply copy_of(const redisReply& reply) {
+  RedisReply copy;
+  copy.kind = kind_of(reply.type);
+  if (reply.str) copy.text.assign(reply.str, reply.len);
+  copy.integer = reply.integer;
+  if (copy.kind == RedisReply::Kind::array) {
+    copy.items.reserve(reply.elements);
+    for (std::size_t n = 0; n < reply.elements; ++n)
+      copy.items.push_back(copy_of(*reply.element[n]));
+  }
+  return copy;
+}
+
+Failure broken(int error) {
+  return failure(Code::unavailable,
+                 error == EAGAIN ? "no answer within 2 s" : std::strerror(error));
+}
+
+class HiredisLink final : public RedisLink {
+ public:
+  explicit HiredisLink(std::unique_ptr<redisContext, Free> context) : context_(std::move(context)) {
+    context_->reader->fn = bounded(*context_->reader->fn);
+  }
+
+  Result<void> send(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t sent = ::send(context_->fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0) return broken(errno);
+      bytes.remove_prefix(static_cast<std::size_t>(sent));
+    }
+    return {};
+  }
+
+  Result<RedisReply> receive(std::size_t bytes_max) override {
+    redisReader& reader = *context_->reader;
+    void* reply = nullptr;
+    while (redisReaderGetReply(&reader, &reply) == REDIS_OK && !reply) {
+      if (reader.len > bytes_max) {
+        return failure(Code::unavailable,
+                       "a reply of more than " + std::to_string(bytes_max) + " bytes");
+      }
+      errno = 0;
+      if (redisBufferRead(context_.get()) != REDIS_OK) {
+        return errno != 0 ? broken(errno) : failure(Code::unavailable, context_->errstr);
+      }
+    }
+    if (!reply) return failure(Code::unavailable, reader.errstr);
+    return copy_of(*std::unique_ptr<redisReply, Free>(static_cast<redisReply*>(reply)));
+  }
+
+ private:
+  std::unique_ptr<redisContext, Free> context_;
+};
+
+}  // namespace
+
+bool RedisReply::number(std::uint64_t& value) const {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return is_bytes() && error == std::errc() && stop == end;
+}
+
+Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port) {
+  std::unique_ptr<redisContext, Free> context(
+      redisConnectWithTimeout(host.c_str(), port, kTimeout));
+  if (!context) return failure(Code::unavailable, "out of memory");
+  if (context->err != 0 || redisSetTimeout(context.get(), kTimeout) != REDIS_OK ||
+      redisEnableKeepAlive(context.get()) != REDIS_OK) {
+    return failure(Code::unavailable, context->errstr);
+  }
+  return std::unique_ptr<RedisLink>(std::make_unique<HiredisLink>(std::move(context)));
+}
+
+}  // namespace c10dd::store

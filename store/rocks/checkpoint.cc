@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// A checkpoint is a state directory: rows/, whose tables are hard links on the same file system
+// and copies on another, and a high-water file.
+#include <rocksdb/db.h>
+#include <rocksdb/utilities/checkpoint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "store/rocks/open.h"
+#include "store/rocks/state_directory.h"
+
+namespace c10dd::store {
+namespace {
+
+Failure refused(Code code, const std::string& path, const std::string& why) {
+  return failure(code, "checkpoint " + path + ": " + why);
+}
+
+bool inside(const std::filesystem::path& path, const std::filesystem::path& directory) {
+  std::error_code error;
+  const auto relative = std::filesystem::relative(path, directory, error);
+  return !error && !relative.empty() && *relative.begin() != "..";
+}
+
+Result<void> check(const std::string& path, const std::string& directory) {
+  if (!path.starts_with('/') || path.find('\0') != std::string::npos || path.ends_with('/')) {
+    return refused(Code::invalid_argument, path,
+                   "want the absolute path of a directory that is not there, without / at its end");
+  }
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) == 0) {
+    return refused(Code::invalid_argument, path, "is there already; choose another path");
+  }
+  const std::string parent = std::filesystem::path(path).parent_path();
+  if (::stat(parent.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return refused(Code::invalid_argument, path, parent + " is no directory; make it first");
+  }
+  if (inside(path, directory)) {
+    return refused(Code::invalid_argument, path,
+                   "lies in the state directory " + directory + "; choose a path outside");
+  }
+  return {};
+}
+
+Result<void> fill(rocksdb::DB& db, const Mark& mark, const std::string& path) {
+  rocksdb::Checkpoint* made = nullptr;
+  rocksdb::Status status = rocksdb::Checkpoint::Create(&db, &made);
+  const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
+  if (status.ok()) status = checkpoint->CreateCheckpoint(path + "/rows");
+  if (!status.ok()) {
+    return failure(status.IsNoSpace() ? Code::disk_full : Code::unavailable, status.ToString());
+  }
+  Result<HighWaterFile> high_water = HighWaterFile::open(path);
+  if (!high_water) return high_water.error();
+  return high_water->write(mark);
+}
+
+}  // namespace
+
+Result<void> write_checkpoint(rocksdb::DB& db, const Mark& mark, const std::string& directory,
+                              const std::string& path) {
+  if (Result<void> good = check(path, directory); !good) return good;
+  const std::string draft = path + ".partial";
+  if (::mkdir(draft.c_str(), 0700) != 0) {
+    const bool left = errno == EEXIST;
+    return refused(errno == EACCES ? Code::permission_denied : Code::unavailable, path,
+                   draft + " cannot be made: " + std::strerror(errno) +
+                       (left ? "; remove what an interrupted checkpoint has left" : ""));
+  }
+  Mark copied = mark;
+  copied.holds = Mark::Holds::always;
+  copied.renewal = Mark::Renewal::restored;
+  Result<void> done = fill(db, copied, draft);
+  if (done && ::rename(draft.c_str(), path.c_str()) != 0) {
+    done = failure(Code::unavailable, draft + " cannot be renamed: " + std::strerror(errno));
+  }
+  if (!done) {
+    std::error_code ignored;
+    std::filesystem::remove_all(draft, ignored);
+    return refused(done.error().code, path, done.error().detail + "; nothing is left of it");
+  }
+  const std::string parent = std::filesystem::path(path).parent_path();
+  if (!sync_directory(parent)) {
+    return refused(Code::unavailable, path, "is there, but may not survive power loss");
+  }
+  return {};
+}
+
+}  // namespace c10dd::store

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows in RocksDB, in the folder rows/ of a state directory; rocks_layout.h has the keys.
+// A commit() is one WriteBatch, rows and chains together, and one sync of the log; a claim is
+// always synced. Chains are also in memory: the directory has one owner.
+// Promised: with fsync, what was reported durable survives the death of the process and power
+// loss, if the disk tells the truth about flushes. With os it survives the process; after a
+// restart of the machine the engine opens with what is left, and says so. With none nothing is
+// logged: a clean close writes everything, any other end loses what was not written yet, and the
+// next open says so. Less than the high-water file promises is a failure to open (rocks_open.h),
+// damage a failure at open or load, never a shorter list; a torn tail of the log is cut off. After
+// any error of a commit the engine stops, for the failed batch may or may not be in the log.
+// Not promised: noticing the loss of what a crash came after by less than the 200 ms between two
+// marks, or a directory that was replaced by an older copy of itself: clients notice these.
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/write_batch.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "store/chain.h"
+#include "store/engines.h"
+#include "store/rocks/layout.h"
+#include "store/rocks/mark_writer.h"
+#include "store/rocks/open.h"
+#include "store/rocks/room.h"
+#include "store/rocks/state_directory.h"
+
+namespace c10dd::store {
+namespace {
+
+rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
+
+class RocksEngine final : public Engine {
+ public:
+  RocksEngine(StateDirectory directory, OpenRows rows, Durability durability, Rollback rollback)
+      : directory_(std::move(directory)),
+        db_(std::move(rows.db)),
+        need_(std::move(rows.need)),
+        durability_(durability),
+        rollback_(std::move(rollback)) {}
+
+  /// Checks the format, reads the chains, holds them against the mark; before anything else.
+  Result<void> start(HighWaterFile high_water) {
+    if (Result<void> known = check_format(); !known) return known;
+    const Bytes begin(1, kChainTag);
+    Result<void> read =
+        scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
+          const Result<Chain> chain = wire::decode<Chain>(value);
+          if (key.size() != kTagBytes || value.size() < kChainBytes || !chain) {
+            return damaged("the chain of a job has " + std::to_string(value.size()) + " bytes");
+          }
+          chains_[job_of(key)] = *chain;
+          revisions_ += chain->revision;
+          epochs_ += chain->epoch;
+          return {};
+        });
+    if (read) read = check_mark(high_water.mark());
+    if (read) read = check_rows_without_chain();
+    if (!read) return read;
+    renewal_ = rollback_.why().empty() ? Mark::Renewal::none : Mark::Renewal::rolled_back;
+    if (Result<void> marked = high_water.write(mark()); !marked) return marked;
+    writer_.emplace(std::move(high_water),
+                    [this](Mark& mark) { mark.log_number = needed_log(*db_); });
+    keeper_.emplace(*db_, directory_.path(), need_->unit());
+    return {};
+  }
+
+  ~RocksEngine() override {
+    keeper_.reset();
+    if (!writer_ || lost_) return;
+    rocksdb::Status status;
+    if (durability_ == Durability::os) status = db_->SyncWAL();
+    if (durability_ == Durability::none) {
+      rocksdb::FlushOptions now;
+      now.allow_write_stall = true;  // else it may wait for a compaction
+      status = db_->Flush(now);
+    }
+    if (!status.ok()) return;  // the mark on disk says how the state was left
+    Mark last = mark();
+    last.holds = Mark::Holds::always;
+    writer_->close(last);
+  }
+
+  std::string_view name() const override { return "rocksdb"; }
+  std::string_view durability() const override {
+    return durability_ == Durability::fsync ? "fsync"
+           : durability_ == Durability::os  ? "os"
+                                            : "none";
+  }
+  bool shared() const override { return false; }
+
+  Result<std::vector<JobNumber>> jobs() override {
+    if (lost_) return lost();
+    std::vector<JobNumber> numbers;
+    for (const auto& [number, chain] : chains_) numbers.push_back(number);
+    return numbers;
+  }
+
+  Result<Claim> claim(JobNumber job) override {
+    Chain chain = chains_[job];
+    ++chain.epoch;
+    chain.repeat_from = chain.revision;
+    if (Result<void> raised = replace(job, chain); !raised) return raised.error();
+    return Claim{chain.epoch, chain.revision};
+  }
+
+  Result<void> renew(const Ownership& owner) override {
+    if (lost_) return lost();
+    if (owns(owner)) return {};
+    return not_owner(owner);
+  }
+
+  Result<void> release(const Ownership& owner) override {
+    if (Result<void> owned = renew(owner); !owned) return owned;
+    Chain chain = chains_[owner.job];
+    ++chain.epoch;
+    return replace(owner.job, chain);
+  }
+
+  std::unique_ptr<RowReader> read(JobNumber job) override {
+    return std::make_unique<Reader>(*this, job);
+  }
+
+  std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
+    if (lost_) return std::vector<Outcome>(batches.size(), Outcome::unknown);
+    rocksdb::WriteBatch write;
+    std::map<JobNumber, ChainWalk> walks;
+    std::vector<Outcome> outcomes;
+    bool changed = false;
+    for (const JobBatch& batch : batches) {
+      const auto found = chains_.find(batch.job);
+      Verdict verdict = Verdict::fenced;
+      if (found != chains_.end()) {
+        verdict = walks.try_emplace(batch.job, found->second).first->second.step(batch);
+      }
+      if (verdict == Verdict::apply) {
+        append(batch, write);
+        revisions_ += batch.to_rev - batch.from_rev;
+        changed = true;  // also without rows: its chain is longer
+      }
+      outcomes.push_back(verdict == Verdict::fenced ? Outcome::fenced : Outcome::durable);
+    }
+    if (!changed) return outcomes;
+    for (const auto& [job, walk] : walks) {
+      write.Put(tagged(kChainTag, job), wire::encode(chains_[job]));
+    }
+    if (!written(write, durability_ == Durability::fsync) || !noted()) {
+      for (Outcome& outcome : outcomes) {
+        if (outcome == Outcome::durable) outcome = Outcome::unknown;
+      }
+    }
+    return outcomes;
+  }
+
+  std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
+    if (lost_) return std::vector<Outcome>(owners.size(), Outcome::unknown);
+    std::vector<Outcome> outcomes;
+    for (const Ownership& owner : owners) {
+      outcomes.push_back(owns(owner) ? Outcome::durable : Outcome::fenced);
+    }
+    return outcomes;
+  }
+
+  bool relieve() override { return lost_ || keeper_->relieve(); }
+
+  std::uint64_t room_to_tidy() const override { return need_->bytes(); }
+
+  std::shared_ptr<const Mark> acknowledged() const override {
+    return std::make_shared<const Mark>(writer_->noted());
+  }
+
+  std::string_view rolled_back() const override { return rollback_.why(); }
+
+  std::string_view damage() const override { return rollback_.damage(); }
+
+  void renewed() override {
+    renewal_ = Mark::Renewal::none;
+    writer_->note(mark());  // should it fail: a second new incarnation does no harm
+  }
+
+  Result<void> checkpoint(const std::string& path) const override {
+    return write_checkpoint(*db_, writer_->noted(), directory_.path(), path);
+  }
+
+ private:
+  /// Of the rows as they were when the first piece was asked for.
+  class Reader final : public RowReader {
+   public:
+    Reader(RocksEngine& engine, JobNumber job)
+        : engine_(engine), job_(job), begin_(tagged(kRowTag, job)), end_(after(begin_)) {}
+
+    Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
+      if (engine_.lost_) return engine_.lost();
+      if (!at_ && !start()) return false;
+      std::size_t bytes = 0;
+      for (std::size_t n = 0; n < most && bytes < kPieceBytes && at_->Valid(); ++n, at_->Next()) {
+        std::string_view key = at_->key().ToStringView();
+        key.remove_prefix(kTagBytes);
+        rows.push_back({Row::Kind::put, Bytes(key), at_->value().ToString()});
+        bytes += key.size() + at_->value().size();
+      }
+      if (!at_->status().ok()) return engine_.damaged(at_->status().ToString());
+      return at_->Valid();
+    }
+
+   private:
+    bool start() {
+      const auto known = engine_.chains_.find(job_);
+      // Nothing to read in a new job: to begin sorts what the other jobs have written.
+      if (known == engine_.chains_.end() || known->second.revision == 0) return false;
+      rocksdb::ReadOptions how;
+      how.fill_cache = false;
+      how.iterate_upper_bound = &bound_;
+      at_.reset(engine_.db_->NewIterator(how));
+      at_->Seek(begin_);
+      return true;
+    }
+
+    RocksEngine& engine_;
+    const JobNumber job_;
+    const Bytes begin_;
+    const Bytes end_;
+    const rocksdb::Slice bound_{end_};
+    std::unique_ptr<rocksdb::Iterator> at_;
+  };
+
+  using Visit = std::function<Result<void>(std::string_view key, std::string_view value)>;
+
+  bool owns(const Ownership& owner) const {
+    const auto found = chains_.find(owner.job);
+    return found != chains_.end() && found->second.epoch == owner.epoch;
+  }
+
+  Failure lost() const {
+    return failure(Code::unavailable, "rocksdb: " + directory_.path() +
+                                          ": a write failed and its outcome is unknown: " + cause_ +
+                                          "; open the engine again");
+  }
+
+  Failure damaged(const std::string& what) const {
+    return failure(Code::malformed, "rocksdb: " + directory_.path() + " is damaged: " + what +
+                                        "; keep all its files and restore a checkpoint");
+  }
+
+  Result<void> check_format() {
+    std::string text;
+    const rocksdb::Status status = db_->Get({}, slice(kFormatKey), &text);
+    if (status.IsNotFound()) {
+      Result<void> empty = scan({}, [&](std::string_view, std::string_view) -> Result<void> {
+        return damaged("rows without a format");
+      });
+      if (!empty) return empty;
+      rocksdb::WriteBatch write;
+      write.Put(slice(kFormatKey), std::to_string(kStoredFormat));
+      return written(write, true) ? Result<void>() : lost();
+    }
+    if (!status.ok()) return damaged(status.ToString());
+    std::uint32_t format = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), format);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      return damaged("the format is no number");
+    }
+    if (format == kStoredFormat) return {};
+    return failure(
+        Code::version_unsupported,
+        "rocksdb: " + directory_.path() + " has format " + text + ", this daemon knows format " +
+            std::to_string(kStoredFormat) + "; " +
+            (format > kStoredFormat ? "start the newer daemon that wrote it"
+                                    : "it is of a version before the first release: choose another "
+                                      "directory"));
+  }
+
+  Mark mark() const {
+    Mark out;
+    out.sequence = db_->GetLatestSequenceNumber();
+    out.jobs = chains_.size();
+    out.revisions = revisions_;
+    out.epochs = epochs_;
+    if (durability_ == Durability::os) out.holds = Mark::Holds::this_boot;
+    if (durability_ == Durability::none) out.holds = Mark::Holds::never;
+    out.boot = boot_;
+    out.renewal = renewal_;
+    return out;
+  }
+
+  /// After a commit. False: nothing would guard later ones, so the engine has stopped.
+  bool noted() {
+    if (durability_ == Durability::none) return true;  // nothing is promised before the close
+    const Result<void> written = writer_->note(mark());
+    if (!written) {
+      lost_ = true;
+      cause_ = written.error().detail;
+    }
+    return !lost_;
+  }
+
+  Result<void> check_mark(const Mark& least) {
+    const Mark now = mark();
+    const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
+      if (found >= wanted) return Result<void>();
+      return rollback_.found(std::string("rows/ has ") + what + " " + std::to_string(found) +
+                             ", the mark has " + std::to_string(wanted));
+    };
+    Result<void> good = compare("change", now.sequence, least.sequence);
+    if (good) good = compare("a number of jobs of", now.jobs, least.jobs);
+    if (good) good = compare("a sum of revisions of", now.revisions, least.revisions);
+    if (good) good = compare("a sum of epochs of", now.epochs, least.epochs);
+    return good;
+  }
+
+  /// Rows whose chain was lost would turn up in the next job of their number.
+  Result<void> check_rows_without_chain() {
+    rocksdb::WriteBatch purge;
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
+    at->Seek(Bytes(1, kRowTag));
+    while (at->Valid() && at->key().starts_with(Bytes(1, kRowTag))) {
+      const JobNumber job = job_of(at->key().ToStringView().substr(0, kTagBytes));
+      const Bytes rows = tagged(kRowTag, job);
+      if (!chains_.contains(job)) {
+        const std::string what = "job " + std::to_string(job) + " has rows and no chain";
+        if (Result<void> good = rollback_.found(what); !good) return good;
+        purge.DeleteRange(rows, after(rows));
+      }
+      at->Seek(after(rows));
+    }
+    if (!at->status().ok()) return damaged(at->status().ToString());
+    return purge.Count() == 0 || written(purge, true) ? Result<void>() : lost();
+  }
+
+  /// Visits all that starts with `prefix`, or everything, and never ends early without a failure.
+  Result<void> scan(const Bytes& prefix, const Visit& visit) {
+    const Bytes end = prefix.empty() ? Bytes() : after(prefix);
+    const rocksdb::Slice bound = slice(end);
+    rocksdb::ReadOptions read;
+    read.fill_cache = false;
+    if (!prefix.empty()) read.iterate_upper_bound = &bound;
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(read));
+    for (at->Seek(prefix); at->Valid(); at->Next()) {
+      if (Result<void> seen = visit(at->key().ToStringView(), at->value().ToStringView()); !seen) {
+        return seen;
+      }
+    }
+    if (!at->status().ok()) return damaged(at->status().ToString());
+    return {};
+  }
+
+  /// Entries of a WriteBatch apply in order, range deletions too.
+  void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
+    for (const Row& row : batch.rows) {
+      const Bytes key = tagged(kRowTag, batch.job, row.key);
+      rocksdb::Status status;
+      switch (row.kind) {
+        case Row::Kind::put:
+          status = write.Put(key, row.value);
+          break;
+        case Row::Kind::erase:
+          keeper_->erased(1);
+          status = write.Delete(key);
+          break;
+        case Row::Kind::erase_prefix:
+          keeper_->erased(RoomKeeper::kWorthCompacting);
+          status = write.DeleteRange(key, after(key));
+          break;
+      }
+      C10DD_ASSERT(status.ok());  // fails only for sizes far above the limits
+    }
+  }
+
+  Result<void> replace(JobNumber job, const Chain& chain) {
+    if (lost_) return lost();
+    rocksdb::WriteBatch write;
+    write.Put(tagged(kChainTag, job), wire::encode(chain));
+    if (!written(write, durability_ != Durability::none)) return lost();
+    Chain& held = chains_[job];
+    epochs_ += chain.epoch - held.epoch;
+    held = chain;
+    return noted() ? Result<void>() : lost();
+  }
+
+  /// False: the outcome is unknown, and the engine has stopped.
+  bool written(rocksdb::WriteBatch& write, bool sync) {
+    rocksdb::WriteOptions how;
+    how.sync = sync;
+    how.disableWAL = durability_ == Durability::none && !sync;
+    const rocksdb::Status status = db_->Write(how, &write);
+    lost_ = !status.ok();
+    cause_ = lost_ ? status.ToString() : "";
+    return !lost_;
+  }
+
+  StateDirectory directory_;  // outlives db_
+  std::shared_ptr<rocksdb::DB> db_;
+  std::shared_ptr<const RoomNeed> need_;
+  Durability durability_;
+  Rollback rollback_;
+  std::map<JobNumber, Chain> chains_;
+  std::uint64_t revisions_ = 0;  // sums over chains_
+  std::uint64_t epochs_ = 0;
+  const std::uint64_t boot_ = boot_number();
+  Mark::Renewal renewal_ = Mark::Renewal::none;
+  bool lost_ = false;
+  std::string cause_;
+  // Last: their threads ask db_.
+  std::optional<MarkWriter> writer_;
+  std::optional<RoomKeeper> keeper_;
+};
+
+/// Before a file is made: what is gone may come back, as with the disk that it was on.
+Result<void> still_there(const std::string& directory, const Mark& acknowledged) {
+  const std::string file = HighWaterFile::path_in(directory);
+  if (::access(file.c_str(), F_OK) == 0) return {};
+  return failure(Code::state_rolled_back,
+                 "rocksdb: " + directory + " has less than was acknowledged: " + file +
+                     " is gone, this process has acknowledged change " +
+                     std::to_string(acknowledged.sequence) +
+                     "; bring the directory back, or start the daemon again on what is there");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
+                                                  const OpenOptions& options) {
+  if (options.acknowledged) {
+    if (Result<void> there = still_there(std::string(rest), *options.acknowledged); !there) {
+      return there.error();
+    }
+  }
+  Result<StateDirectory> directory = StateDirectory::open(std::string(rest));
+  if (!directory) return directory.error();
+  Result<HighWaterFile> high_water = HighWaterFile::open(directory->path());
+  if (!high_water) return high_water.error();
+  if (options.acknowledged) high_water->expect(*options.acknowledged);
+  Rollback rollback(*high_water, directory->path(), options.accept_rollback);
+  Result<OpenRows> rows = open_rows(directory->path(), *high_water, rollback, options.warn);
+  if (!rows) return rows.error();
+  auto engine = std::make_unique<RocksEngine>(std::move(*directory), std::move(*rows),
+                                              options.durability, std::move(rollback));
+  if (Result<void> started = engine->start(std::move(*high_water)); !started) {
+    return started.error();
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace c10dd::store

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/rocks/room.h"
+
+#include <rocksdb/db.h>
+#include <rocksdb/listener.h>
+#include <rocksdb/metadata.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace c10dd::store {
+namespace {
+
+constexpr std::chrono::seconds kPauseMin{2};
+constexpr std::chrono::seconds kPauseMax{30};
+constexpr int kShareOfTime = 10;  // a compaction of less takes at most one part in so many
+
+class Listener final : public rocksdb::EventListener {
+ public:
+  explicit Listener(std::shared_ptr<RoomNeed> need) : need_(std::move(need)) {}
+
+  void OnFlushCompleted(rocksdb::DB* db, const rocksdb::FlushJobInfo&) override {
+    need_->look(*db);
+  }
+  void OnCompactionCompleted(rocksdb::DB* db, const rocksdb::CompactionJobInfo&) override {
+    need_->look(*db);
+  }
+
+ private:
+  const std::shared_ptr<RoomNeed> need_;
+};
+
+}  // namespace
+
+std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need) {
+  return std::make_shared<Listener>(std::move(need));
+}
+
+void RoomNeed::look(rocksdb::DB& db) {
+  rocksdb::ColumnFamilyMetaData tables;
+  db.GetColumnFamilyMetaData(&tables);
+  std::uint64_t upper = 0;  // may all be the input of one compaction
+  for (const rocksdb::LevelMetaData& level : tables.levels) {
+    if (level.level <= 1) upper += level.size;
+  }
+  // Beside that: the next table, and the next log.
+  bytes_ = std::min(tables.size, std::max(upper, compaction_)) + 2 * unit_;
+}
+
+RoomKeeper::RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit)
+    : db_(db),
+      path_(std::move(path)),
+      unit_(unit),
+      erased_(kWorthCompacting),  // what an earlier process has removed
+      thread_([this] { work(); }) {}
+
+RoomKeeper::~RoomKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  db_.DisableManualCompaction();
+  thread_.join();
+}
+
+bool RoomKeeper::relieve() {
+  {
+    const std::lock_guard lock(mutex_);
+    asked_ = true;
+  }
+  changed_.notify_one();
+  return !stuck_;
+}
+
+void RoomKeeper::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || asked_; });
+    if (stopping_) return;
+    lock.unlock();
+    if (worth_it()) tidy();
+    lock.lock();
+    asked_ = false;
+  }
+}
+
+bool RoomKeeper::worth_it() const {
+  const Clock::duration since = Clock::now() - ended_;
+  if (stuck_) return since >= pause_ || free_bytes() >= free_when_stuck_ + unit_;
+  const std::size_t erased = erased_;
+  if (erased >= kWorthCompacting) return true;
+  return erased > 0 && since >= std::max<Clock::duration>(kPauseMin, kShareOfTime * took_);
+}
+
+void RoomKeeper::tidy() {
+  const Clock::time_point begun = Clock::now();
+  const std::size_t erased = erased_.exchange(0);
+  const std::uint64_t free = free_bytes();
+  std::uint64_t in_memory = 0;
+  db_.GetIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables, &in_memory);
+  // It begins with writing the rows in memory out. A table that has no room stops the engine, what
+  // comes after it does not.
+  bool done = free >= 2 * in_memory + unit_ / 2;
+  if (done) {
+    rocksdb::CompactRangeOptions how;
+    how.exclusive_manual_compaction = false;
+    how.allow_write_stall = true;  // else it waits until others have compacted
+    how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+    done = db_.CompactRange(how, nullptr, nullptr).ok();
+  }
+  ended_ = Clock::now();
+  took_ = ended_ - begun;
+  if (done) {
+    pause_ = {};
+  } else {
+    erased_ += erased;
+    free_when_stuck_ = free;
+    pause_ = std::clamp<Clock::duration>(2 * pause_, kPauseMin, kPauseMax);
+  }
+  stuck_ = !done;
+}
+
+std::uint64_t RoomKeeper::free_bytes() const {
+  struct statvfs disk {};
+  if (::statvfs(path_.c_str(), &disk) != 0) return 0;
+  return std::uint64_t{disk.f_bavail} * disk.f_frsize;
+}
+
+}  // namespace c10dd::store

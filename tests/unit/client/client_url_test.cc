@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// URLs and environments: what is accepted, and that an error names the part that is wrong.
+#include "client/internal/url.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace c10dd::client {
+namespace {
+
+TEST(ClientUrl, HasHostPortAndJob) {
+  const Result<Url> url = parse_url("c10dd://node7.cluster:1234/digits");
+  ASSERT_TRUE(url.has_value());
+  EXPECT_EQ(url->host, "node7.cluster");
+  EXPECT_EQ(url->port, 1234);
+  EXPECT_EQ(url->job, "digits");
+  EXPECT_EQ(url->address(), "node7.cluster:1234");
+}
+
+TEST(ClientUrl, HasTheDefaultPort) {
+  EXPECT_EQ(parse_url("c10dd://localhost/j")->address(), "localhost:29500");
+  EXPECT_EQ(parse_url("c10dd://[::1]/j")->address(), "[::1]:29500");
+}
+
+TEST(ClientUrl, HasBracketsAroundIpv6) {
+  const Result<Url> url = parse_url("c10dd://[fe80::1%eth0]:29501/j");
+  ASSERT_TRUE(url.has_value());
+  EXPECT_EQ(url->host, "fe80::1%eth0");
+  EXPECT_EQ(url->address(), "[fe80::1%eth0]:29501");
+}
+
+struct BadUrl {
+  const char* name;
+  std::string url;
+  const char* says;
+};
+
+class ClientUrlError : public testing::TestWithParam<BadUrl> {};
+
+TEST_P(ClientUrlError, NamesThePart) {
+  const Result<Url> url = parse_url(GetParam().url);
+  ASSERT_FALSE(url.has_value());
+  EXPECT_EQ(url.error().code, Code::invalid_argument);
+  EXPECT_NE(url.error().detail.find(GetParam().says), std::string::npos) << url.error().detail;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Urls, ClientUrlError,
+    testing::Values(
+        BadUrl{"Empty", "", "scheme"}, BadUrl{"Scheme", "http://h:1/j", "scheme"},
+        BadUrl{"NoHost", "c10dd://:1/j", "host is empty"},
+        BadUrl{"NoJob", "c10dd://h:1", "job is missing"},
+        BadUrl{"EmptyJob", "c10dd://h:1/", "job is missing"},
+        BadUrl{"DeepJob", "c10dd://h:1/a/b", "job's name"},
+        BadUrl{"Query", "c10dd://h:1/a?b=c", "job's name"},
+        BadUrl{"ControlInJob", std::string("c10dd://h:1/a\nb"), "job's name"},
+        BadUrl{"LongJob", "c10dd://h:1/" + std::string(256, 'j'), "256 bytes, limit 255"},
+        BadUrl{"PortWord", "c10dd://h:http/j", "port \"http\""},
+        BadUrl{"PortZero", "c10dd://h:0/j", "port \"0\""},
+        BadUrl{"PortBig", "c10dd://h:65536/j", "port \"65536\""},
+        BadUrl{"PortEmpty", "c10dd://h:/j", "port \"\""},
+        BadUrl{"BareIpv6", "c10dd://::1/j", "brackets"},
+        BadUrl{"OpenBracket", "c10dd://[::1/j", "closing bracket"},
+        BadUrl{"AfterBracket", "c10dd://[::1]x/j", "neither a port"},
+        BadUrl{"User", "c10dd://me@h/j", "character that no host has"},
+        BadUrl{"BracketInHost", "c10dd://[[]/j", "character that no host has"},
+        BadUrl{"LateBracket", "c10dd://h]:1/j", "character that no host has"},
+        BadUrl{"ControlInHost", std::string("c10dd://h\0i:1/j", 15), "character that no host has"}),
+    [](const auto& bad) { return bad.param.name; });
+
+class ClientEnvironment : public testing::Test {
+ protected:
+  Result<Launch> read() {
+    return read_environment([this](const char* name) -> const char* {
+      const auto it = variables_.find(name);
+      return it == variables_.end() ? nullptr : it->second.c_str();
+    });
+  }
+  void expect_error(const char* says) {
+    const Result<Launch> launch = read();
+    ASSERT_FALSE(launch.has_value());
+    EXPECT_EQ(launch.error().code, Code::invalid_argument);
+    EXPECT_NE(launch.error().detail.find(says), std::string::npos) << launch.error().detail;
+  }
+
+  std::map<std::string, std::string> variables_;
+};
+
+TEST_F(ClientEnvironment, GivesUrlRunAndRank) {
+  variables_ = {
+      {"C10DD_URL", "c10dd://h:1/j"}, {"C10DD_RUN", "r1"}, {"RANK", "3"}, {"WORLD_SIZE", "4"}};
+  const Result<Launch> launch = read();
+  ASSERT_TRUE(launch.has_value()) << launch.error().detail;
+  EXPECT_EQ(launch->url, "c10dd://h:1/j");
+  EXPECT_EQ(launch->options.run, "r1");
+  EXPECT_EQ(launch->options.rank, 3);
+  EXPECT_EQ(launch->options.world_size, 4);
+}
+
+TEST_F(ClientEnvironment, TakesAddressAndJobInsteadOfAUrl) {
+  variables_ = {{"C10DD_ADDR", "h:5"}, {"C10DD_JOB", "j"}};
+  const Result<Launch> launch = read();
+  ASSERT_TRUE(launch.has_value()) << launch.error().detail;
+  EXPECT_EQ(launch->url, "c10dd://h:5/j");
+  EXPECT_EQ(launch->options.rank, -1);
+  EXPECT_EQ(launch->options.world_size, -1);
+}
+
+TEST_F(ClientEnvironment, PrefersOurVariablesToTheLaunchers) {
+  variables_ = {{"C10DD_URL", "c10dd://h:1/j"},
+                {"RANK", "1"},
+                {"C10DD_RANK", "2"},
+                {"WORLD_SIZE", "2"},
+                {"C10DD_WORLD_SIZE", "8"}};
+  const Result<Launch> launch = read();
+  ASSERT_TRUE(launch.has_value()) << launch.error().detail;
+  EXPECT_EQ(launch->options.rank, 2);
+  EXPECT_EQ(launch->options.world_size, 8);
+}
+
+TEST_F(ClientEnvironment, ErrorsNameTheVariable) {
+  expect_error("C10DD_URL is not set");
+  variables_ = {{"C10DD_ADDR", "h:5"}};
+  expect_error("C10DD_JOB is not set");
+  variables_ = {{"C10DD_URL", "h:5/j"}};
+  expect_error("C10DD_URL: bad URL");
+  variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"RANK", "first"}};
+  expect_error("RANK is \"first\"");
+  variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"C10DD_RANK", "-1"}};
+  expect_error("C10DD_RANK is \"-1\"");
+  variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"WORLD_SIZE", "0"}};
+  expect_error("WORLD_SIZE is \"0\"");
+  variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"RANK", "4"}, {"WORLD_SIZE", "4"}};
+  expect_error("RANK is 4, but WORLD_SIZE is 4");
+  variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"C10DD_RUN", std::string(300, 'r')}};
+  expect_error("C10DD_RUN has 300 bytes");
+}
+
+}  // namespace
+}  // namespace c10dd::client

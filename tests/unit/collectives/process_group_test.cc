@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The group around the backends: opening, finding modules, hooks and samples.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/errors.h"
+#include "collectives/measure.h"
+#include "collectives/process_group.h"
+#include "collectives/wording.h"
+#include "tests/unit/collectives/thread_ranks.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::MeetingPoint;
+using testing::open_groups;
+using testing::run_ranks;
+using testing::ThreadBootstrap;
+
+std::string error_of_opening(const GroupOptions& options, World world = {}) {
+  const auto point = std::make_shared<MeetingPoint>(world.size);
+  try {
+    ProcessGroup::open(std::make_shared<ThreadBootstrap>(point, 0), world, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class CountingBootstrap final : public Bootstrap {
+ public:
+  CountingBootstrap(std::shared_ptr<Bootstrap> inner) : inner_(std::move(inner)) {}
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
+    ++calls;
+    for (const std::string& part : parts) bytes += part.size();
+    return inner_->transpose(std::move(parts), timeout);
+  }
+  std::string local_address() const override { return inner_->local_address(); }
+
+  int calls = 0;
+  std::size_t bytes = 0;
+
+ private:
+  std::shared_ptr<Bootstrap> inner_;
+};
+
+TEST(ProcessGroup, GlooMeetsWithOneExchangeOfCompactAddresses) {
+  constexpr Rank kSize = 4;
+  const auto point = std::make_shared<MeetingPoint>(kSize);
+  run_ranks(kSize, [&](Rank rank) {
+    auto bootstrap =
+        std::make_shared<CountingBootstrap>(std::make_shared<ThreadBootstrap>(point, rank));
+    const auto group = ProcessGroup::open(bootstrap, {.rank = rank, .size = kSize}, {});
+    group->barrier()->wait();
+    EXPECT_EQ(bootstrap->calls, 1);
+    EXPECT_EQ(bootstrap->bytes, (kSize - 1) * 6u);  // an IPv4 address and a port each
+    EXPECT_EQ(group->rank(), rank);
+    EXPECT_EQ(group->size(), kSize);
+    EXPECT_EQ(group->kind(), "dp");
+    EXPECT_EQ(group->backend(), "gloo");
+  });
+}
+
+TEST(ProcessGroup, UnknownBackendSaysWhereItWasLookedFor) {
+  setenv("C10DD_BACKEND_PATH", "/no/such/folder:/nor/this", 1);
+  const std::string error = error_of_opening({.backend = "nosuch"});
+  unsetenv("C10DD_BACKEND_PATH");
+  EXPECT_TRUE(contains(error, "no libc10dd_nosuch.so in /no/such/folder, /nor/this, ")) << error;
+  EXPECT_TRUE(contains(error, "/lib, ")) << error;
+  EXPECT_TRUE(contains(error, "C10DD_BACKEND_PATH")) << error;
+}
+
+TEST(ProcessGroup, BackendNameIsNoPath) {
+  EXPECT_TRUE(contains(error_of_opening({.backend = "../gloo"}), "is no name of a backend"));
+  EXPECT_TRUE(contains(error_of_opening({.backend = ""}), "is no name of a backend"));
+}
+
+TEST(ProcessGroup, BrokenModuleIsAnErrorAndNotSkipped) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("c10dd-module-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "libc10dd_broken.so") << "this is no shared object";
+  setenv("C10DD_BACKEND_PATH", folder.c_str(), 1);
+  const std::string error = error_of_opening({.backend = "broken"});
+  unsetenv("C10DD_BACKEND_PATH");
+  std::filesystem::remove_all(folder);
+  EXPECT_TRUE(contains(error, "cannot be loaded")) << error;
+  EXPECT_TRUE(contains(error, "libc10dd_broken.so")) << error;
+}
+
+TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
+  EXPECT_TRUE(contains(error_of_opening({.backend = "loopback"}, {.rank = 2, .size = 2}),
+                       "rank 2 does not fit size 2"));
+  EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .timeout = 0s}),
+                       "time-outs must be positive"));
+  EXPECT_THROW(ProcessGroup::open(std::shared_ptr<Bootstrap>(), {}, {.backend = "loopback"}),
+               InvalidArgument);
+}
+
+TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {
+  const auto point = std::make_shared<MeetingPoint>(2);
+  for (const char* backend : {"loopback", "gloo"}) {
+    const auto lonely = std::make_shared<MeetingPoint>(2);
+    try {
+      ProcessGroup::open(std::make_shared<ThreadBootstrap>(lonely, 0), {.rank = 0, .size = 2},
+                         {.backend = backend, .open_timeout = 20ms});
+      ADD_FAILURE() << backend << " opened alone";
+    } catch (const TimedOut& error) {
+      EXPECT_STREQ(error.what(), "not all ranks came");
+    }
+  }
+}
+
+TEST(ProcessGroup, GlooRefusesAnAddressOrInterfaceThatIsNotOurs) {
+  const std::string name = error_of_opening({.hostname = "no-such-host.invalid"});
+  EXPECT_TRUE(contains(name, "no-such-host.invalid")) << name;
+  EXPECT_TRUE(contains(name, "C10DD_GLOO_INTERFACE")) << name;
+  const std::string interface = error_of_opening({.interface = "nosuch0"});
+  EXPECT_TRUE(contains(interface, "interface \"nosuch0\"")) << interface;
+  const std::string foreign = error_of_opening({.hostname = "192.0.2.1"});
+  EXPECT_TRUE(contains(foreign, "address \"192.0.2.1\"")) << foreign;
+  setenv("C10DD_GLOO_INTERFACE", "nosuch1", 1);
+  const std::string variable = error_of_opening({});
+  unsetenv("C10DD_GLOO_INTERFACE");
+  EXPECT_TRUE(contains(variable, "interface \"nosuch1\"")) << variable;
+}
+
+struct Recorded {
+  std::string group_kind;
+  std::string collective;
+  std::string backend;
+  CollectiveSample sample;
+};
+
+class ListRecorder final : public CollectiveRecorder {
+ public:
+  void record(const CollectiveSample& sample) noexcept override {
+    const std::lock_guard lock(mutex_);
+    samples_.push_back({std::string(sample.process_group), std::string(sample.collective),
+                        std::string(sample.backend), sample});
+  }
+  std::vector<Recorded> samples() {
+    const std::lock_guard lock(mutex_);
+    return samples_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Recorded> samples_;
+};
+
+TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
+  constexpr Rank kSize = 4;
+  std::vector<std::shared_ptr<ListRecorder>> recorders;
+  for (Rank rank = 0; rank < kSize; ++rank) recorders.push_back(std::make_shared<ListRecorder>());
+  const auto groups =
+      open_groups(kSize, {.backend = "loopback"}, [&](Rank rank, GroupOptions& options) {
+        options.hooks = {measure_into(recorders[rank], "tp", options.backend, kSize)};
+      });
+  run_ranks(kSize, [&](Rank rank) {
+    std::vector<float> values(1000);
+    std::vector<float> gathered(4000);
+    ProcessGroup& group = *groups[rank];
+    group.all_reduce(tensor_of(values))->wait();
+    group.broadcast(tensor_of(values), 1)->wait();
+    group.all_gather_single(tensor_of(gathered), tensor_of(values))->wait();
+    group.barrier()->wait();
+    EXPECT_EQ(recorders[rank]->samples().size(), 4u);
+  });
+  const std::vector<Recorded> samples = recorders[0]->samples();
+  const char* const names[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
+  const std::uint64_t payload[] = {4000, 4000, 16000, 0};
+  const std::uint64_t bus[] = {6000, 4000, 12000, 0};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(samples[i].collective, names[i]);
+    EXPECT_EQ(samples[i].group_kind, "tp");
+    EXPECT_EQ(samples[i].backend, "loopback");
+    EXPECT_EQ(samples[i].sample.payload_bytes, payload[i]);
+    EXPECT_EQ(samples[i].sample.bus_bytes, bus[i]);
+    EXPECT_TRUE(samples[i].sample.succeeded);
+    EXPECT_GT(samples[i].sample.duration, Duration{0});
+  }
+}
+
+TEST(Wording, FoldsRanksIntoRanges) {
+  using collectives::folded;
+  EXPECT_EQ(folded({}), "[]");
+  EXPECT_EQ(folded({519, 17, 512, 513, 514, 513}), "[17,512-514,519]");
+}
+
+}  // namespace
+}  // namespace c10dd

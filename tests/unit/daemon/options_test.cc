@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+// Precedence of the layers, and the message of every refusal.
+#include "daemon/config/options.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <vector>
+
+#include "daemon/config/option_table.h"
+#include "daemon/config/option_values.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Ran {
+  ParsedOptions parsed;
+  std::string out;
+  std::string error;
+};
+
+class OptionsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name :
+         {"C10DD_CONFIG", "C10DD_LISTEN", "C10DD_ALLOW_INSECURE_LISTEN", "C10DD_ENGINE",
+          "C10DD_DURABILITY", "C10DD_LOG_LEVEL", "C10DD_DRAIN_TIMEOUT", "XDG_STATE_HOME"}) {
+      ::unsetenv(name);
+    }
+    ::setenv("STATE_DIRECTORY", "/srv/state:/srv/second", 1);
+  }
+
+  Ran run(std::vector<std::string> arguments) const {
+    std::vector<const char*> argv = {"c10dd"};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Ran ran;
+    ran.parsed = parse_options(static_cast<int>(argv.size()), argv.data());
+    ran.out = testing::internal::GetCapturedStdout();
+    ran.error = testing::internal::GetCapturedStderr();
+    return ran;
+  }
+
+  Options accepted(const std::vector<std::string>& arguments) const {
+    const Ran ran = run(arguments);
+    EXPECT_FALSE(ran.parsed.exit) << ran.out << ran.error;
+    EXPECT_EQ(ran.out + ran.error, "");
+    return ran.parsed.options;
+  }
+
+  std::string refused(const std::vector<std::string>& arguments) const {
+    const Ran ran = run(arguments);
+    EXPECT_TRUE(ran.parsed.exit);
+    EXPECT_EQ(ran.parsed.exit_code, 64);
+    EXPECT_EQ(ran.out, "");
+    return ran.error;
+  }
+
+  std::string refused_file(const std::string& text) const {
+    std::string error = refused({"--config", file(text)});
+    const std::size_t at = error.find(directory_.path());
+    if (at != std::string::npos) error.replace(at, directory_.path().size(), "DIR");
+    return error;
+  }
+
+  std::string file(const std::string& text) const {
+    const std::string path = directory_.path() + "/c10dd.toml";
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+
+  TemporaryDirectory directory_;
+};
+
+constexpr const char* kKnownKeys =
+    "known are listen, allow_insecure_listen, protocols, http_hosts, engine, durability, shards, "
+    "log_level, "
+    "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
+    "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
+    "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "
+    "disk_ballast\n";
+
+TEST_F(OptionsTest, DefaultsServeLoopbackFromTheStateDirectory) {
+  const Options options = accepted({});
+  EXPECT_EQ(options.listen, "127.0.0.1:29500");
+  EXPECT_EQ(options.listen_host, "127.0.0.1");
+  EXPECT_EQ(options.listen_port, 29500);
+  EXPECT_FALSE(options.allow_insecure_listen);
+  EXPECT_EQ(options.engine, "rocksdb:/srv/state");
+  EXPECT_EQ(options.durability, store::Durability::fsync);
+  EXPECT_EQ(options.log_level, "info");
+  EXPECT_EQ(options.drain_timeout, milliseconds(5000));
+}
+
+TEST_F(OptionsTest, StateDirectoryIsTheUsersOwnWithoutSystemd) {
+  ::unsetenv("STATE_DIRECTORY");
+  ::setenv("XDG_STATE_HOME", "/home/ada/state", 1);
+  const bool root = ::geteuid() == 0;
+  EXPECT_EQ(accepted({}).engine, root ? "rocksdb:/var/lib/c10dd" : "rocksdb:/home/ada/state/c10dd");
+}
+
+TEST_F(OptionsTest, FlagBeatsVariableBeatsFileBeatsDefault) {
+  const std::string config = file(
+      "listen = \"127.0.0.1:1\"\nlog_level = \"error\"\ndrain_timeout = 1.5\n"
+      "durability = \"os\"\nengine = \"redis://10.0.0.1:6379\"\n");
+  ::setenv("C10DD_LISTEN", "127.0.0.1:2", 1);
+  ::setenv("C10DD_LOG_LEVEL", "warn", 1);
+  ::setenv("C10DD_DRAIN_TIMEOUT", "2", 1);
+  ::setenv("C10DD_ENGINE", "", 1);
+  const Options options = accepted(
+      {"--config", config, "--listen=127.0.0.1:3", "--log-level", "trace", "--log-level", "debug"});
+  EXPECT_EQ(options.listen_port, 3);
+  EXPECT_EQ(options.log_level, "debug") << "the last flag counts";
+  EXPECT_EQ(options.drain_timeout, milliseconds(2000));
+  EXPECT_EQ(options.durability, store::Durability::os);
+  EXPECT_EQ(options.engine, "redis://10.0.0.1:6379") << "an empty variable is not set";
+  EXPECT_FALSE(options.allow_insecure_listen);
+}
+
+TEST_F(OptionsTest, VariableNamesTheFileAndAFlagNamesAnother) {
+  const std::string config = file("drain_timeout = 7\n");
+  ::setenv("C10DD_CONFIG", config.c_str(), 1);
+  EXPECT_EQ(accepted({}).drain_timeout, milliseconds(7000));
+  EXPECT_EQ(accepted({"--config", "/dev/null"}).drain_timeout, milliseconds(5000));
+}
+
+TEST_F(OptionsTest, VariableThatIsNearlyAnOptionIsWarnedOf) {
+  ::setenv("C10DD_ENGIN", "memory:", 1);
+  const Ran ran = run({});
+  ::unsetenv("C10DD_ENGIN");
+  EXPECT_FALSE(ran.parsed.exit);
+  EXPECT_EQ(ran.error,
+            "c10dd: variable C10DD_ENGIN is not known and not used; did you mean C10DD_ENGINE?\n");
+  for (const char* others :
+       {"C10DD_URL", "C10DD_JOB", "C10DD_RUN", "C10DD_LOG", "C10DD_ADDR", "C10DD_WORLD_SIZE",
+        "C10DD_LOCAL_RANK", "C10DD_NODE_RANK", "C10DD_GENERATION", "C10DD_BACKEND_PATH"}) {
+    ::setenv(others, "1", 1);
+    EXPECT_EQ(run({}).error, "") << others;
+    ::unsetenv(others);
+  }
+}
+
+TEST_F(OptionsTest, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) {
+  Options options = accepted({"--http-hosts", "head,Tunnel.LAN"});
+  for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1:29500", "127.8.0.1", "[::1]:80",
+                           "head", "head:29500", "tunnel.lan"}) {
+    EXPECT_TRUE(answers_to(options, host)) << host;
+  }
+  for (const char* host :
+       {"", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1",
+        "[::2]", "[", "[::1", "head.lan", ":80"}) {
+    EXPECT_EQ(answers_to(options, host), std::string(host) == "[::1") << host;
+  }
+  options = accepted({"--listen", "0.0.0.0:1", "--allow-insecure-listen"});
+  EXPECT_TRUE(answers_to(options, "any.example"));
+  EXPECT_EQ(refused({"--http-hosts", "a b"}),
+            "c10dd: --http-hosts: \"a b\" is no list of host names; want names without port, as in "
+            "head,head.lan\n");
+}
+
+TEST_F(OptionsTest, EveryOptionHasASentence) {
+  for (const Option& option : all_options()) EXPECT_FALSE(option.sentence.empty()) << option.name;
+}
+
+TEST_F(OptionsTest, ForeignVariablesAreNotRead) {
+  ::setenv("C10DD_RANK", "many", 1);
+  accepted({});
+  ::unsetenv("C10DD_RANK");
+}
+
+TEST_F(OptionsTest, ListenTakesNamesAndBothKindsOfAddress) {
+  EXPECT_EQ(accepted({"--listen", "[::1]:0"}).listen_host, "::1");
+  EXPECT_EQ(accepted({"--listen", "localhost:65535"}).listen_port, 65535);
+  EXPECT_EQ(accepted({"--listen", "[::ffff:127.0.0.1]:1"}).listen_host, "::ffff:127.0.0.1");
+  const Options options = accepted({"--allow-insecure-listen", "--listen", "[fe80::1%eth0]:9"});
+  EXPECT_EQ(options.listen_host, "fe80::1%eth0");
+}
+
+TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
+  const std::string want = "; want HOST:PORT, as in 127.0.0.1:29500 or [::1]:29500\n";
+  const std::string port = "\"; a port is 0 to 65535, 0 for any free one\n";
+  EXPECT_EQ(refused({"--listen", "x"}), "c10dd: --listen: \"x\" has no port" + want);
+  EXPECT_EQ(refused({"--listen", ":1"}), "c10dd: --listen: \":1\" has no valid host" + want);
+  EXPECT_EQ(refused({"--listen", "a b:1"}), "c10dd: --listen: \"a b:1\" has no valid host" + want);
+  EXPECT_EQ(refused({"--listen", "[::x]:1"}),
+            "c10dd: --listen: \"[::x]:1\" has no IPv6 address in its brackets" + want);
+  EXPECT_EQ(
+      refused({"--listen", "::1:5"}),
+      "c10dd: --listen: \"::1:5\" has more than one colon; put an IPv6 address in brackets" + want);
+  for (const std::string bad : {"", "-1", "65536", "1x", "0x1", " 1"}) {
+    EXPECT_EQ(refused({"--listen", "localhost:" + bad}),
+              "c10dd: --listen: \"localhost:" + bad + "\" has port \"" + bad + port);
+  }
+}
+
+TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
+  const std::string end =
+      " can be reached from other machines, and there is no authentication and no TLS yet: "
+      "whoever reaches the port reads and changes every job; listen on 127.0.0.1, or accept that "
+      "with --allow-insecure-listen\n";
+  EXPECT_EQ(refused({"--listen", "0.0.0.0:1"}), "c10dd: --listen: 0.0.0.0" + end);
+  EXPECT_EQ(refused({"--listen", "[::]:1"}), "c10dd: --listen: ::" + end);
+  EXPECT_EQ(refused({"--listen", "node-7:1"}), "c10dd: --listen: node-7" + end);
+  EXPECT_EQ(refused({"--listen", "127.1:1"}), "c10dd: --listen: 127.1" + end);
+  EXPECT_EQ(refused({"--listen", "0.0.0.0:1", "--allow-insecure-listen=false"}),
+            "c10dd: --listen: 0.0.0.0" + end);
+  ::setenv("C10DD_LISTEN", "10.0.0.1:1", 1);
+  EXPECT_EQ(refused({}), "c10dd: C10DD_LISTEN: 10.0.0.1" + end);
+  EXPECT_EQ(accepted({"--allow-insecure-listen"}).listen_host, "10.0.0.1");
+  ::setenv("C10DD_ALLOW_INSECURE_LISTEN", "true", 1);
+  EXPECT_TRUE(accepted({}).allow_insecure_listen);
+}
+
+TEST_F(OptionsTest, WrongValuesNameTheirSourceAndWhatIsAllowed) {
+  EXPECT_EQ(refused({"--engine", "rocks:/x"}),
+            "c10dd: --engine: \"rocks:/x\" is no engine; want memory:, rocksdb:/path or "
+            "redis://host:port\n");
+  for (const std::string bad : {"memory:x", "rocksdb:", "redis://", "redis:x", ""}) {
+    EXPECT_NE(refused({"--engine", bad}).find("c10dd: --engine: "), std::string::npos) << bad;
+  }
+  EXPECT_EQ(refused({"--durability", "some"}),
+            "c10dd: --durability: \"some\" is no durability; want fsync (survives power loss), os "
+            "(survives the death of the process) or none (survives SIGTERM only)\n");
+  EXPECT_EQ(refused({"--log-level", "loud"}),
+            "c10dd: --log-level: \"loud\" is no log level; want one of trace, debug, info, warn, "
+            "error\n");
+  for (const std::string bad : {"nan", "inf", "-1", "3600.1", "5s", "1e", " 1"}) {
+    EXPECT_EQ(refused({"--drain-timeout=" + bad}),
+              "c10dd: --drain-timeout: \"" + bad + "\" is no number of seconds from 0 to 3600\n");
+  }
+  EXPECT_EQ(refused({"--allow-insecure-listen=maybe"}),
+            "c10dd: --allow-insecure-listen: \"maybe\" is neither true nor false\n");
+  EXPECT_EQ(refused({"--listen", "\xff:1"}), "c10dd: --listen: \"?:1\" is not UTF-8\n");
+  ::setenv("C10DD_DRAIN_TIMEOUT", "x", 1);
+  EXPECT_EQ(refused({"--drain-timeout", "1"}),
+            "c10dd: C10DD_DRAIN_TIMEOUT: \"x\" is no number of seconds from 0 to 3600\n")
+      << "also where a flag would have replaced it";
+}
+
+TEST_F(OptionsTest, CountsSecondsAndSizes) {
+  const Options options = accepted(
+      {"--shards", "4", "--max-keys-per-job", "10", "--max-bytes-per-job", "64MiB", "--max-bytes",
+       "1TiB", "--run-grace", "0.5", "--disk-reserve", "auto", "--disk-ballast=0"});
+  EXPECT_EQ(options.shards, 4u);
+  EXPECT_EQ(options.quotas.keys, 10u);
+  EXPECT_EQ(options.quotas.bytes, std::size_t{64} << 20);
+  EXPECT_EQ(options.max_bytes, std::uint64_t{1} << 40);
+  EXPECT_EQ(options.run_grace, milliseconds(500));
+  EXPECT_FALSE(options.disk_reserve);
+  EXPECT_EQ(options.disk_ballast, 0u);
+  EXPECT_EQ(accepted({"--disk-reserve", "1000"}).disk_reserve, 1000u);
+  for (const std::string bad : {"-1", "65", "1.5", "two"}) {
+    EXPECT_EQ(refused({"--shards=" + bad}),
+              "c10dd: --shards: \"" + bad + "\" is no whole number from 0 to 64\n");
+  }
+  for (const std::string bad : {"1MB", "-1", "1.5GiB", "GiB", "8192TiB", "9007199254740992"}) {
+    EXPECT_EQ(refused({"--max-bytes=" + bad}),
+              "c10dd: --max-bytes: \"" + bad +
+                  "\" is no number of bytes; want it as in 1048576, 512KiB, 64MiB or 4GiB\n");
+  }
+  EXPECT_EQ(refused({"--session-expiry", "0.5"}),
+            "c10dd: --session-expiry: \"0.5\" is no number of seconds from 1 to 86400\n");
+}
+
+TEST_F(OptionsTest, ProtocolsAreAList) {
+  EXPECT_TRUE(accepted({}).native && accepted({}).http);
+  EXPECT_FALSE(accepted({"--protocols", "native"}).http);
+  EXPECT_FALSE(accepted({"--protocols", "http"}).native);
+  EXPECT_TRUE(accepted({"--protocols", "http,native"}).native);
+  EXPECT_EQ(refused({"--protocols", "gopher"}),
+            "c10dd: --protocols: \"gopher\" is no list of protocols; want native, http or "
+            "native,http\n");
+}
+
+TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {
+  EXPECT_EQ(refused({"--lisen=1"}).substr(0, 68),
+            "c10dd: unknown option \"--lisen\"; did you mean \"--listen\"? known are ");
+  EXPECT_EQ(refused({"--frobnicate"}).substr(0, 48),
+            "c10dd: unknown option \"--frobnicate\"; known are ");
+  EXPECT_EQ(refused({"serve"}), "c10dd: unexpected argument \"serve\"\n");
+  EXPECT_EQ(refused({"--listen"}), "c10dd: --listen: 1 required HOST:PORT missing\n");
+}
+
+TEST_F(OptionsTest, WrongFilesNameTheirLine) {
+  EXPECT_EQ(refused_file("\n\nlisen = \"x\"\nalpha = 1\n"),
+            std::string("c10dd: config DIR/c10dd.toml:3: unknown key \"lisen\"; did you mean "
+                        "\"listen\"? ") +
+                kKnownKeys);
+  EXPECT_EQ(refused_file("[server]\nlisten = \"127.0.0.1:1\"\n"),
+            std::string("c10dd: config DIR/c10dd.toml:1: unknown key \"server\"; ") + kKnownKeys);
+  EXPECT_EQ(refused_file("log_level = \"info\"\n\nlisten = 1\n"),
+            "c10dd: config DIR/c10dd.toml:3: listen: has type integer; want it as in listen = "
+            "\"127.0.0.1:29500\"\n");
+  EXPECT_EQ(refused_file("drain_timeout = \"5\"\n"),
+            "c10dd: config DIR/c10dd.toml:1: drain_timeout: has type string; want it as in "
+            "drain_timeout = 5\n");
+  EXPECT_EQ(refused_file("allow_insecure_listen = [true]\n"),
+            "c10dd: config DIR/c10dd.toml:1: allow_insecure_listen: has type array; want it as in "
+            "allow_insecure_listen = false\n");
+  EXPECT_EQ(refused_file("\nlog_level = \"loud\"\n"),
+            "c10dd: config DIR/c10dd.toml:2: log_level: \"loud\" is no log level; want one of "
+            "trace, debug, info, warn, error\n");
+  EXPECT_EQ(refused_file("\n\nlisten = \n").substr(0, 44),
+            "c10dd: config DIR/c10dd.toml:3: not TOML: Er");
+  EXPECT_EQ(refused_file("config = \"other.toml\"\n").substr(0, 46),
+            "c10dd: config DIR/c10dd.toml:1: unknown key \"c");
+}
+
+TEST_F(OptionsTest, UnreadableFilesAreErrors) {
+  EXPECT_EQ(refused({"--config", "/nonexistent.toml"}),
+            "c10dd: config /nonexistent.toml: cannot be read: No such file or directory\n");
+  EXPECT_EQ(refused({"--config", "/"}), "c10dd: config /: cannot be read: Is a directory\n");
+  EXPECT_EQ(refused({"--config", "/dev/zero"}),
+            "c10dd: config /dev/zero: is longer than 1048576 bytes\n");
+}
+
+TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {
+  const Ran first = run({"--print-config", "--listen", "0.0.0.0:7", "--allow-insecure-listen",
+                         "--engine", "rocksdb:/a \"quoted\\path\"\n\x01/\xC3\xA9",
+                         "--drain-timeout", "0.25", "--durability", "os", "--protocols", "native",
+                         "--max-bytes", "3GiB", "--shards", "2", "--disk-minimum", "1234567"});
+  EXPECT_TRUE(first.parsed.exit);
+  EXPECT_EQ(first.parsed.exit_code, 0);
+  const std::string config = file(first.out);
+  EXPECT_EQ(run({"--config", config, "--print-config"}).out, first.out);
+  const Options options = accepted({"--config", config});
+  EXPECT_EQ(options.listen_port, 7);
+  EXPECT_TRUE(options.allow_insecure_listen);
+  EXPECT_EQ(options.engine, "rocksdb:/a \"quoted\\path\"\n\x01/\xC3\xA9");
+  EXPECT_EQ(options.drain_timeout, milliseconds(250));
+  EXPECT_EQ(options.durability, store::Durability::os);
+}
+
+TEST_F(OptionsTest, PasswordOfAnEngineIsInNoError) {
+  const std::string url = "redis://ada:hunter2@127.0.0.1:6379";
+  EXPECT_EQ(accepted({"--engine", url}).engine, url);
+  for (const std::vector<std::string>& wrong :
+       {std::vector<std::string>{"--engine", "rediss://:hunter2@h"},
+        {"--engine", "redis:/ada:hunter2@h"},
+        {"--engine", "redis://:hunter2@\xff"},
+        {"redis://:hunter2@h"},
+        {"--config", file("engine = \"redis:/:hunter2@h\"\n")}}) {
+    const std::string error = refused(wrong);
+    EXPECT_EQ(error.find("hunter2"), std::string::npos) << error;
+    EXPECT_NE(error.find("***@"), std::string::npos) << error;
+  }
+}
+
+TEST_F(OptionsTest, EveryDurabilityHasItsWord) {
+  EXPECT_EQ(accepted({"--durability", "fsync"}).durability, store::Durability::fsync);
+  EXPECT_EQ(accepted({"--durability", "os"}).durability, store::Durability::os);
+  EXPECT_EQ(accepted({"--durability", "none"}).durability, store::Durability::none);
+}
+
+TEST_F(OptionsTest, RollbackIsAcceptedByAFlagAndForOneStart) {
+  EXPECT_FALSE(accepted({}).accept_rollback);
+  EXPECT_TRUE(accepted({"--accept-rollback"}).accept_rollback);
+  ::setenv("C10DD_ACCEPT_ROLLBACK", "true", 1);
+  EXPECT_FALSE(accepted({}).accept_rollback);
+  ::unsetenv("C10DD_ACCEPT_ROLLBACK");
+  EXPECT_NE(refused({"--config", file("accept_rollback = true\n")}).find("unknown key"),
+            std::string::npos);
+}
+
+TEST_F(OptionsTest, HelpShowsVariableAndDefaultOfEachOption) {
+  const Ran help = run({"--help"});
+  EXPECT_TRUE(help.parsed.exit);
+  EXPECT_EQ(help.parsed.exit_code, 0);
+  for (const char* line :
+       {"--listen HOST:PORT", "C10DD_LISTEN, default 127.0.0.1:29500", "--allow-insecure-listen",
+        "C10DD_ALLOW_INSECURE_LISTEN, default false", "C10DD_ENGINE, default rocksdb:/srv/state",
+        "C10DD_DURABILITY, default fsync", "C10DD_LOG_LEVEL, default info",
+        "C10DD_DRAIN_TIMEOUT, default 5", "--config FILE", "C10DD_CONFIG", "--print-config",
+        "There is no authentication and no TLS yet"}) {
+    EXPECT_NE(help.out.find(line), std::string::npos) << line << " in\n" << help.out;
+  }
+  EXPECT_EQ(run({"--version"}).out, std::string("c10dd ") + C10DD_VERSION + "\n");
+}
+
+}  // namespace
+}  // namespace c10dd::daemon

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The high-water file: what a slot says, which of two counts, and what damage does.
+#include "store/rocks/high_water.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/crc.hpp>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "store/rocks/mark_writer.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace c10dd::store {
+namespace {
+
+using Found = HighWaterFile::Found;
+
+const Mark kMark{1000, 9, 3, 700, 12, Mark::Holds::this_boot, 77, Mark::Renewal::restored};
+
+Mark at(std::uint64_t sequence) {
+  Mark mark;
+  mark.sequence = sequence;
+  return mark;
+}
+
+class HighWater : public testing::Test {
+ protected:
+  std::string path() const { return directory_.path() + "/highwater"; }
+  HighWaterFile open() const { return HighWaterFile::open(directory_.path()).value(); }
+  Bytes read() const {
+    std::ifstream file(path(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const Bytes& bytes) const { std::ofstream(path(), std::ios::binary) << bytes; }
+
+  TemporaryDirectory directory_;
+};
+
+TEST(MarkSlot, ComesBackAsItWas) {
+  const Result<MarkSlot> slot = decode_mark_slot(encode_mark_slot({5, kMark}));
+  ASSERT_TRUE(slot) << slot.error().detail;
+  EXPECT_EQ(slot->turn, 5u);
+  EXPECT_EQ(slot->mark, kMark);
+}
+
+TEST(MarkSlot, EveryChangedBitOfItIsNoticed) {
+  const Bytes intact = encode_mark_slot({5, kMark});
+  const std::size_t used = intact.find_last_not_of('\0') + 1;
+  for (std::size_t bit = 0; bit < used * 8; ++bit) {
+    Bytes changed = intact;
+    changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
+    ASSERT_FALSE(decode_mark_slot(changed)) << "bit " << bit;
+  }
+  for (std::size_t size = 0; size < used; ++size) {
+    ASSERT_FALSE(decode_mark_slot(intact.substr(0, size))) << size << " bytes";
+    Bytes zeroed = intact;
+    zeroed.replace(size, Bytes::npos, kMarkSlotBytes - size, '\0');
+    const bool same = zeroed == intact;
+    ASSERT_EQ(decode_mark_slot(zeroed).has_value(), same) << "zeros from " << size;
+  }
+}
+
+TEST_F(HighWater, IsNothingThenWhatWasWrittenLast) {
+  EXPECT_EQ(open().found(), Found::nothing);
+  EXPECT_FALSE(std::filesystem::exists(path())) << "opening touches nothing";
+  {
+    HighWaterFile file = open();
+    for (std::uint64_t sequence = 1; sequence <= 5; ++sequence) {
+      ASSERT_TRUE(file.write(at(sequence)));
+      EXPECT_EQ(open().mark(), at(sequence));
+    }
+    ASSERT_TRUE(file.write(kMark));
+  }
+  EXPECT_EQ(open().found(), Found::mark);
+  EXPECT_EQ(open().mark(), kMark);
+  EXPECT_FALSE(std::filesystem::exists(path() + ".new"));
+}
+
+TEST_F(HighWater, TornSlotLeavesTheOlderAndTwoAreDamage) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  ASSERT_TRUE(file.write(at(2)));
+  ASSERT_TRUE(file.write(at(3)));
+  const Bytes intact = read();
+  ASSERT_EQ(intact.size(), 2 * kMarkSlotBytes);
+  std::multiset<std::uint64_t> left;
+  for (const std::size_t offset : {std::size_t{40}, kMarkSlotBytes + 40}) {
+    Bytes torn = intact;
+    torn[offset] = static_cast<char>(~torn[offset]);
+    write(torn);
+    ASSERT_EQ(open().found(), Found::mark);
+    left.insert(open().mark().sequence);
+  }
+  EXPECT_EQ(left, (std::multiset<std::uint64_t>{2, 3}));
+
+  for (const Bytes& bytes : {Bytes(), Bytes("text"), Bytes(2 * kMarkSlotBytes, '\0')}) {
+    write(bytes);
+    EXPECT_EQ(open().found(), Found::damage);
+  }
+  HighWaterFile damaged = open();
+  ASSERT_TRUE(damaged.write(at(9)));
+  EXPECT_EQ(open().mark(), at(9));
+}
+
+TEST_F(HighWater, AFileThatIsNoLongerUnderItsNameIsNoMark) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  const Bytes bytes = read();
+  std::filesystem::rename(path(), path() + ".away");
+  EXPECT_EQ(file.write(at(2)).error().code, Code::unavailable);
+  write(bytes);
+  EXPECT_EQ(file.write(at(3)).error().code, Code::unavailable) << "a copy";
+  std::filesystem::rename(path() + ".away", path());
+  EXPECT_TRUE(file.write(at(4)));
+}
+
+TEST_F(HighWater, NewerFormatNamesBoth) {
+  Bytes slot = encode_mark_slot({5, kMark});
+  slot[8] = 2;
+  write(slot);
+  EXPECT_EQ(open().found(), Found::damage) << "a format without its checksum is damage";
+  const std::size_t end = slot.find_last_not_of('\0') + 1 - sizeof(std::uint32_t);
+  boost::crc_32_type crc;
+  crc.process_bytes(slot.data(), end);
+  const std::uint32_t sum = crc.checksum();
+  std::memcpy(slot.data() + end, &sum, sizeof sum);
+  write(slot);
+  const auto newer = HighWaterFile::open(directory_.path());
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().code, Code::version_unsupported);
+  EXPECT_EQ(newer.error().detail, path() +
+                                      " has format 2, this daemon knows formats up to 1; start "
+                                      "the newer daemon that wrote it");
+}
+
+TEST_F(HighWater, WriterFollowsAndClosesExactly) {
+  HighWaterFile file = open();
+  ASSERT_TRUE(file.write(at(1)));
+  {
+    MarkWriter writer(std::move(file), [](Mark& mark) { mark.log_number = 4; });
+    for (std::uint64_t sequence = 2; sequence <= 10'000; ++sequence) {
+      ASSERT_TRUE(writer.note(at(sequence)));
+    }
+    EXPECT_EQ(writer.noted().sequence, 10'000u);
+    const std::uint64_t written = open().mark().sequence;
+    EXPECT_LE(written, 10'000u);
+    ASSERT_TRUE(writer.close(at(10'001)));
+  }
+  EXPECT_EQ(open().mark().sequence, 10'001u);
+  EXPECT_EQ(open().mark().log_number, 4u);
+}
+
+TEST_F(HighWater, BootsHaveNumbers) {
+  EXPECT_NE(boot_number(), 0u);
+  EXPECT_EQ(boot_number(), boot_number());
+}
+
+}  // namespace
+}  // namespace c10dd::store
