@@ -13,8 +13,8 @@ namespace c10dd::store {
 namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
-constexpr std::chrono::seconds kPauseMax{30};
-constexpr int kShareOfTime = 10;  // a compaction of less takes at most one part in so many
+constexpr std::chrono::seconds kPauseMax{8};
+constexpr int kShareOfTime = 4;  // a compaction of less takes at most one part in so many
 
 class Listener final : public rocksdb::EventListener {
  public:
