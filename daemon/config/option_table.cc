@@ -2,6 +2,8 @@
 // The table, in the order of the help.
 #include "daemon/config/option_table.h"
 
+#include <array>
+
 #include "daemon/config/option_numbers.h"
 #include "daemon/config/option_values.h"
 #include "protocol/limits.h"
@@ -15,6 +17,23 @@ using Text = const std::string&;
 constexpr std::size_t kMany = std::size_t{1} << 32;
 constexpr double kDay = 86'400;
 
+/// "what is spoken there: native, http or both", with the names of all protocols.
+constexpr auto kSpokenText = [] {
+  std::array<char, 256> text{};
+  std::size_t at = 0;
+  const auto put = [&](std::string_view more) {
+    for (const char c : more) text[at++] = c;
+  };
+  put("what is spoken there: ");
+  for (const ProtocolName& entry : kProtocols) {
+    if (entry.protocol != kProtocols[0].protocol) put(", ");
+    put(entry.name);
+  }
+  put(kProtocolCount == 2 ? " or both" : " or several");
+  return text;
+}();
+constexpr std::string_view kSpoken = kSpokenText.data();
+
 constexpr Option kOptions[] = {
     {"listen", "HOST:PORT", Form::text, "where to serve; port 0 takes any free one", set_listen,
      [](const Options& o) { return o.listen; }},
@@ -24,8 +43,7 @@ constexpr Option kOptions[] = {
      "port reads and changes every job",
      set_allow_insecure_listen,
      [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
-    {"protocols", "LIST", Form::text, "what is spoken there: native, http or both", set_protocols,
-     protocols_text},
+    {"protocols", "LIST", Form::text, kSpoken, set_protocols, protocols_text},
     {"http_hosts", "LIST", Form::text,
      "names beside localhost and loopback addresses that a loopback\n"
      "listener answers to in Host, as of a tunnel; others get 403, for a web\n"

@@ -58,6 +58,19 @@ std::vector<std::string> names_of(std::string_view list) {
   return names;
 }
 
+std::string list_of(const ProtocolSet& protocols, std::string_view between) {
+  std::string list;
+  for (const ProtocolName& entry : kProtocols) {
+    if (protocols.has(entry.protocol)) list.append(list.empty() ? "" : between).append(entry.name);
+  }
+  return list;
+}
+
+std::string no_protocols() {
+  const ProtocolSet all = ProtocolSet::all();
+  return "is no list of protocols; want " + list_of(all, ", ") + " or " + list_of(all, ",");
+}
+
 /// Of "name:port", "[::1]:port" or a bare name or address, in small letters and without brackets.
 std::string without_port(std::string_view host) {
   if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
@@ -164,12 +177,18 @@ Result<void> set_log_level(Options& options, const std::string& text) {
 }
 
 Result<void> set_protocols(Options& options, const std::string& text) {
-  const bool both = text == "native,http" || text == "http,native";
-  if (!both && text != "native" && text != "http") {
-    return refused(text, "is no list of protocols; want native, http or native,http");
+  ProtocolSet spoken;
+  std::size_t count = 0;
+  for (const std::string& name : names_of(text)) {
+    const auto known = std::find_if(std::begin(kProtocols), std::end(kProtocols),
+                                    [&](const ProtocolName& entry) { return entry.name == name; });
+    const bool good = known != std::end(kProtocols) && !spoken.has(known->protocol);
+    if (!good) return refused(text, no_protocols());
+    spoken.add(known->protocol);
+    ++count;
   }
-  options.native = both || text == "native";
-  options.http = both || text == "http";
+  if (count == 0 || text.ends_with(',')) return refused(text, no_protocols());
+  options.protocols = spoken;
   return {};
 }
 
@@ -191,10 +210,7 @@ bool answers_to(const Options& options, std::string_view host) {
                      [&](const std::string& known) { return lower(known) == name; });
 }
 
-std::string protocols_text(const Options& options) {
-  if (!options.http) return "native";
-  return options.native ? "native,http" : "http";
-}
+std::string protocols_text(const Options& options) { return list_of(options.protocols, ","); }
 
 Result<std::string> default_engine() {
   if (const auto given = environment("STATE_DIRECTORY")) {

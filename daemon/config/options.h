@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/config/protocol_names.h"
 #include "daemon/core/quotas.h"
 #include "protocol/error.h"
 #include "protocol/limits.h"
@@ -16,10 +17,9 @@
 namespace c10dd::daemon {
 
 struct Options {
-  std::string listen = "127.0.0.1:29500";  ///< host:port; port 0: any free one
-  bool allow_insecure_listen = false;      ///< listen may be more than loopback
-  bool native = true;                      ///< spoken where it listens
-  bool http = true;                        ///< likewise
+  std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free one
+  bool allow_insecure_listen = false;          ///< listen may be more than loopback
+  ProtocolSet protocols = ProtocolSet::all();  ///< spoken where it listens
   std::string http_hosts;  ///< names that a loopback listener answers to beside its own
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;

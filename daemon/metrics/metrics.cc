@@ -19,12 +19,7 @@ namespace {
 
 constexpr std::size_t kOps = 256;
 constexpr std::size_t kCodeCount = std::size(kCodes);
-constexpr std::string_view kProtocolNames[] = {"native", "http", "unknown"};
-constexpr std::size_t kProtocols = std::size(kProtocolNames);
-
-std::size_t index_of(Protocol protocol) { return static_cast<std::size_t>(protocol); }
-
-std::string_view text_of(Protocol protocol) { return kProtocolNames[index_of(protocol)]; }
+constexpr std::size_t kProtocolLabels = kProtocolCount + 1;  // and unknown
 
 std::size_t index_of(Code code) { return static_cast<std::size_t>(describe(code).code); }
 
@@ -53,7 +48,7 @@ class Metrics::Impl {
   explicit Impl(const MetricsInfo& info);
 
   Counter& requests(Protocol protocol, const OpInfo& op) {
-    return requests_.at(index_of(protocol) * kOps + op.code, {text_of(protocol), op.name});
+    return requests_.at(index_of(protocol) * kOps + op.code, {name_of(protocol), op.name});
   }
   Counter& failures(const OpInfo& op, Code code) {
     return failures_.at(op.code * kCodeCount + index_of(code), {op.name, name_of(code)});
@@ -65,23 +60,23 @@ class Metrics::Impl {
                      {info ? info->name : kOther, name_of(outcome)});
   }
   Gauge& connections(Protocol protocol) {
-    return connections_.at(index_of(protocol), {text_of(protocol)});
+    return connections_.at(index_of(protocol), {name_of(protocol)});
   }
   Counter& accepted(Protocol protocol) {
-    return accepted_.at(index_of(protocol), {text_of(protocol)});
+    return accepted_.at(index_of(protocol), {name_of(protocol)});
   }
   Counter& closed(Protocol protocol, std::string_view reason) {
     const std::lock_guard lock(closed_mutex_);
     auto& known = closed_series_[index_of(protocol)];
     const auto found = known.find(reason);
     if (found != known.end()) return *found->second;
-    Counter* made = closed_.with({text_of(protocol), reason});
+    Counter* made = closed_.with({name_of(protocol), reason});
     known.emplace(reason, made);
     return *made;
   }
   Counter& refused(Protocol protocol, Code code) {
     return refused_.at(index_of(protocol) * kCodeCount + index_of(code),
-                       {text_of(protocol), name_of(code)});
+                       {name_of(protocol), name_of(code)});
   }
   Counter& commit_failures(store::Outcome outcome) {
     const bool fenced = outcome == store::Outcome::fenced;
@@ -104,13 +99,13 @@ class Metrics::Impl {
   Table<Gauge> engine_up_{registry, metric::kEngineUp};
   Table<Gauge> disk_free_{registry, metric::kDiskFree};
   Table<Gauge> disk_full_{registry, metric::kDiskFull};
-  Table<Gauge, kProtocols> connections_{registry, metric::kConnections};
-  Table<Counter, kProtocols> accepted_{registry, metric::kConnectionsAccepted};
+  Table<Gauge, kProtocolLabels> connections_{registry, metric::kConnections};
+  Table<Counter, kProtocolLabels> accepted_{registry, metric::kConnectionsAccepted};
   Family<Counter> closed_{registry, metric::kConnectionsClosed};
   std::mutex closed_mutex_;
-  std::array<std::map<std::string, Counter*, std::less<>>, kProtocols> closed_series_;
-  Table<Counter, kProtocols * kCodeCount> refused_{registry, metric::kProtocolErrors};
-  Table<Counter, kProtocols * kOps> requests_{registry, metric::kRequests};
+  std::array<std::map<std::string, Counter*, std::less<>>, kProtocolLabels> closed_series_;
+  Table<Counter, kProtocolLabels * kCodeCount> refused_{registry, metric::kProtocolErrors};
+  Table<Counter, kProtocolLabels * kOps> requests_{registry, metric::kRequests};
   Table<Counter, kOps * kCodeCount> failures_{registry, metric::kRequestFailures};
   Table<Histogram, kOps> durations_{registry, metric::kRequestDuration,
                                     bounds_of(metric::kRequestBounds)};
@@ -140,14 +135,16 @@ Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine) {
   commit_rows();
   commit_failures(store::Outcome::fenced);
   commit_failures(store::Outcome::unknown);
-  for (const Protocol protocol : {Protocol::native, Protocol::http}) {
+  for (const auto& [protocol, name, carries_ops] : kProtocols) {
     connections(protocol);
     accepted(protocol);
     closed(protocol, "peer");
     refused(protocol, Code::malformed);
   }
   for_each_op([&]<class Op>(std::type_identity<Op>) {
-    requests(Protocol::native, Op::op);
+    for (const ProtocolName& entry : kProtocols) {
+      if (entry.carries_ops) requests(entry.protocol, Op::op);
+    }
     failures(Op::op, Code::unavailable);
     if (Op::op.kind != OpKind::wait) {
       duration(Op::op);

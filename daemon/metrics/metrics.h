@@ -7,14 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/config/protocol_names.h"
 #include "daemon/core/effects.h"
 #include "daemon/core/job.h"
 #include "protocol/metric_catalog.h"
 #include "store/engine.h"
 
 namespace c10dd::daemon {
-
-enum class Protocol { native, http, unknown };
 
 struct MetricsInfo {
   std::string version;

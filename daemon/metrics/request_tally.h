@@ -15,7 +15,9 @@ class RequestTally {
  public:
   explicit RequestTally(Metrics& metrics) : metrics_(metrics) {}
 
-  void request(const OpInfo& op) { ++ops_[op.code].requests; }
+  void request(Protocol protocol, const OpInfo& op) {
+    ++ops_[op.code].requests[index_of(protocol)];
+  }
 
   /// An answer left; took: decoded to released. Blocking operations are timed by their events.
   void answered(const OpInfo& op, Code outcome, Duration took) {
@@ -27,7 +29,10 @@ class RequestTally {
   void flush() {
     for_each_op([this]<class Op>(std::type_identity<Op>) {
       Counts& counts = ops_[Op::op.code];
-      if (counts.requests > 0) metrics_.requests(Protocol::native, Op::op, counts.requests);
+      for (const ProtocolName& entry : kProtocols) {
+        const std::uint64_t count = counts.requests[index_of(entry.protocol)];
+        if (count > 0) metrics_.requests(entry.protocol, Op::op, count);
+      }
       if (counts.timed > 0) metrics_.took(Op::op, counts.buckets, counts.seconds);
       counts = {};
     });
@@ -35,7 +40,7 @@ class RequestTally {
 
  private:
   struct Counts {
-    std::uint64_t requests = 0;
+    std::array<std::uint64_t, kProtocolCount> requests{};
     std::uint64_t timed = 0;
     double seconds = 0;
     RequestBuckets buckets{};

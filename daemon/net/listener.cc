@@ -190,13 +190,14 @@ asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
     Failure reason = admitted.error();
     co_await refuse(std::move(stream), native ? Protocol::native : Protocol::http,
                     std::move(reason));
-  } else if (native && options.native) {
+  } else if (native && options.protocols.has(Protocol::native)) {
     receive_native(std::move(stream), server_);
-  } else if (http && options.http) {
+  } else if (http && options.protocols.has(Protocol::http)) {
     asio::co_spawn(loop_, serve_http(std::move(stream), server_), asio::detached);
   } else {
     Failure reason = unknown_protocol(static_cast<unsigned char>(stream.head().front()), options);
-    co_await refuse(std::move(stream), options.http ? Protocol::unknown : Protocol::native,
+    co_await refuse(std::move(stream),
+                    options.protocols.has(Protocol::http) ? Protocol::unknown : Protocol::native,
                     std::move(reason));
   }
 }

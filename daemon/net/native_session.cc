@@ -279,7 +279,7 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
   const OpInfo& op = info_of(*request);
   const bool welcome = op.code == Ping::op.code || op.code == Hello::op.code;
   if (shard_.draining() && !welcome) return;  // the client asks the next daemon
-  shard_.tally().request(op);
+  shard_.tally().request(Protocol::native, op);
   if (auto* hello = std::get_if<Hello>(&*request)) return open(header, std::move(*hello));
   const auto it = channels_.find(header.channel);
   if (it == channels_.end() || !it->second.job) {

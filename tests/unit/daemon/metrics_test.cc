@@ -92,7 +92,7 @@ class MetricsTest : public testing::Test {
     metrics_.connection_closed(Protocol::native, "malformed");
     metrics_.protocol_error(Protocol::unknown, Code::malformed);
     RequestTally tally(metrics_);
-    tally.request(Set::op);
+    tally.request(Protocol::native, Set::op);
     tally.answered(Set::op, Code::ok, milliseconds(2));
     tally.answered(Get::op, Code::timed_out, milliseconds(7000));
     tally.flush();
@@ -314,7 +314,7 @@ TEST_F(MetricsTest, CountsFromManyThreads) {
     threads.emplace_back([this, i] {
       RequestTally tally(metrics_);
       for (int n = 0; n < 1000; ++n) {
-        tally.request(Get::op);
+        tally.request(Protocol::native, Get::op);
         if (n % 100 == 99) tally.flush();
         metrics_.connection_closed(Protocol::native, i % 2 == 0 ? "idle" : "slow_consumer");
         tally.answered(Get::op, Code::not_found, milliseconds(1));

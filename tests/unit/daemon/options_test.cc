@@ -269,10 +269,15 @@ TEST_F(OptionsTest, CountsSecondsAndSizes) {
 }
 
 TEST_F(OptionsTest, ProtocolsAreAList) {
-  EXPECT_TRUE(accepted({}).native && accepted({}).http);
-  EXPECT_FALSE(accepted({"--protocols", "native"}).http);
-  EXPECT_FALSE(accepted({"--protocols", "http"}).native);
-  EXPECT_TRUE(accepted({"--protocols", "http,native"}).native);
+  const auto spoken = [&](const char* list) { return accepted({"--protocols", list}).protocols; };
+  EXPECT_EQ(accepted({}).protocols, ProtocolSet::all());
+  EXPECT_EQ(spoken("native"), ProtocolSet({Protocol::native}));
+  EXPECT_EQ(spoken("http"), ProtocolSet({Protocol::http}));
+  EXPECT_EQ(spoken("http,native"), ProtocolSet::all());
+  EXPECT_EQ(protocols_text(accepted({"--protocols", "http,native"})), "native,http");
+  for (const char* list : {"native,", ",http", "native,native", "native, http", "Native"}) {
+    EXPECT_NE(refused({"--protocols", list}).find("is no list of protocols"), std::string::npos);
+  }
   EXPECT_EQ(refused({"--protocols", "gopher"}),
             "c10dd: --protocols: \"gopher\" is no list of protocols; want native, http or "
             "native,http\n");
