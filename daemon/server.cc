@@ -8,20 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/co_spawn.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <iterator>
-#include <map>
 #include <thread>
 
 #include "daemon/config/version.h"
+#include "daemon/http/http_session.h"
+#include "daemon/net/native_session.h"
 #include "protocol/limits.h"
 
 namespace c10dd::daemon {
@@ -68,15 +63,6 @@ std::uint64_t most_of_the_memory() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
 }
 
-/// Every field is a count: none is named here, so none can be left out.
-void add(core::JobStats& sum, const core::JobStats& stats) {
-  using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
-  Counts total = std::bit_cast<Counts>(sum);
-  const Counts more = std::bit_cast<Counts>(stats);
-  std::transform(total.begin(), total.end(), more.begin(), total.begin(), std::plus<>());
-  sum = std::bit_cast<core::JobStats>(total);
-}
-
 /// Tells systemd, where it asked for that: one datagram to $NOTIFY_SOCKET.
 void notify(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
@@ -103,7 +89,6 @@ Server::Server(Options options)
 Server::~Server() { close(); }
 
 Result<void> Server::start() {
-  renderer_ = std::make_unique<asio::thread_pool>(1);
   store::OpenOptions how = open_options(options_);
   how.accept_rollback = options_.accept_rollback;
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options_.engine, how);
@@ -120,7 +105,20 @@ Result<void> Server::start() {
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, house);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
+  operations_ = std::make_unique<ServerOperations>(
+      loop_, ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, draining_});
+  context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
+  if (shards_->size() > 1) {
+    context_->shard_of = [this](const std::string& job, const std::string& run) {
+      return host_->shard_of(job, run);
+    };
+  }
   return {};
+}
+
+/// The list of all wire protocols, in the order of their names.
+Protocols Server::protocols() {
+  return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_)});
 }
 
 int Server::run() {
@@ -129,13 +127,14 @@ int Server::run() {
   std::signal(SIGHUP, SIG_IGN);
   // The address first: two daemons of one configuration then disagree about the port, which is
   // what the operator sees; nothing is answered before the loop turns.
-  listener_ = std::make_unique<Listener>(loop_, *this);
+  listener_ = std::make_unique<Listener>(loop_, options_);
   const Result<void> bound = listener_->open(options_.listen_host, options_.listen_port);
   if (!bound) return refuse(bound.error(), Part::address);
   if (const Result<void> started = start(); !started) {
     const bool remote = options_.engine.starts_with("redis:");
     return refuse(started.error(), remote ? Part::server : Part::directory);
   }
+  listener_->serve(*context_, protocols());
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   signals_.async_wait([this](const ErrorCode& failed, int) {
@@ -162,7 +161,7 @@ int Server::run() {
 void Server::close() {
   if (shards_) shards_->stop();
   if (host_) host_->close();
-  if (renderer_) renderer_->join();
+  if (operations_) operations_->close();
   shards_.reset();
 }
 
@@ -194,74 +193,6 @@ void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) 
     drain_timer_.async_wait([this, deadline](const ErrorCode&) { stop_when_finished(deadline); });
   };
   shards_->ask<std::size_t>([](Shard& shard) { return shard.unfinished(); }, then);
-}
-
-std::string Server::not_ready() const {
-  return draining_ ? "the daemon is shutting down" : host_->not_ready();
-}
-
-std::string Server::note() const {
-  const std::string disk = growth_.disk_note();
-  const std::string& damage = host_->damage();
-  if (damage.empty()) return disk;
-  return "degraded, jobs with damaged rows are not served: " + damage +
-         (disk.empty() ? "" : "; " + disk);
-}
-
-asio::awaitable<std::vector<JobReport>> Server::job_reports() {
-  const auto all = std::make_shared<std::vector<JobReport>>();
-  const auto done =
-      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  shards_->ask<std::vector<JobReport>>([](Shard& shard) { return shard.reports(); },
-                                       [all, done](std::vector<std::vector<JobReport>> reports) {
-                                         for (auto& some : reports) {
-                                           all->insert(all->end(), std::move_iterator(some.begin()),
-                                                       std::move_iterator(some.end()));
-                                         }
-                                         done->expires_at(asio::steady_timer::time_point::min());
-                                       });
-  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
-  std::sort(all->begin(), all->end(),
-            [](const JobReport& a, const JobReport& b) { return a.number < b.number; });
-  co_return std::move(*all);
-}
-
-/// What the host answers by a callback on this loop.
-asio::awaitable<Result<void>> Server::answer_of(
-    std::function<void(std::function<void(Result<void>)>)> ask) {
-  const auto result = std::make_shared<Result<void>>();
-  const auto done =
-      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  ask([result, done](Result<void> answer) {
-    *result = std::move(answer);
-    done->expires_at(asio::steady_timer::time_point::min());
-  });
-  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
-  co_return *result;
-}
-
-asio::awaitable<Result<void>> Server::checkpoint(const std::string& path) {
-  co_return co_await answer_of([&](auto then) { host_->checkpoint(path, std::move(then)); });
-}
-
-asio::awaitable<Result<void>> Server::remove_job(const std::string& job) {
-  co_return co_await answer_of([&](auto then) { host_->remove(job, std::move(then)); });
-}
-
-asio::awaitable<std::string> Server::metrics_text() {
-  const std::vector<JobReport> reports = co_await job_reports();
-  std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
-  for (const JobReport& report : reports) add(by_name[report.name], report.stats);
-  for (const auto& [name, stats] : by_name) metrics_->job_stats(name, stats);
-  metrics_->jobs(reports.size());
-  metrics_->commit_age(host_->commit_age());
-  metrics_->ready(not_ready().empty());
-  metrics_->connection_bytes(budget_->held());
-  std::string text = co_await asio::co_spawn(
-      *renderer_,
-      [metrics = metrics_.get()]() -> asio::awaitable<std::string> { co_return metrics->render(); },
-      asio::use_awaitable);
-  co_return text;
 }
 
 }  // namespace c10dd::daemon

@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // One HTTP connection: a request, its answer, the next one. Every wait for the client has a
 // deadline, so that nobody holds a connection by saying nothing.
+#include "daemon/http/http_session.h"
+
 #include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <exception>
 #include <optional>
 
 #include "daemon/config/option_values.h"
-#include "daemon/config/version.h"
+#include "daemon/http/http_wire.h"
 #include "daemon/http/routes.h"
-#include "daemon/net/sessions.h"
-#include "daemon/server.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/shared_budget.h"
 
 namespace c10dd::daemon {
 namespace {
 
 using asio::experimental::awaitable_operators::operator||;
 using SteadyTime = std::chrono::steady_clock::time_point;
-
-constexpr std::chrono::seconds kRequestDeadline{10};  // from its first byte to its last
-constexpr std::chrono::seconds kIdleDeadline{60};     // between two requests
-constexpr std::chrono::seconds kWriteDeadline{30};    // of one answer
-
-const SteadyTime kProcessStarted = std::chrono::steady_clock::now();
 
 /// What a verdict of the budget can still reach of a connection.
 struct Reach final : BudgetSink {
@@ -44,10 +43,12 @@ struct Reach final : BudgetSink {
 
 struct Connection {
   Stream& stream;
-  Server& server;
+  const SessionContext& context;
+  Operations& operations;
+  const HttpPatience patience;
   asio::steady_timer timer;
   std::string unread;  ///< received, not yet parsed
-  BudgetShare share{server.budget()};
+  BudgetShare share{context.budget};
 };
 
 enum class Wait { done, ended, overdue };
@@ -66,7 +67,7 @@ asio::awaitable<Wait> receive(Connection& connection, SteadyTime deadline) {
 
 asio::awaitable<Wait> send(Connection& connection, std::string_view bytes) {
   ErrorCode failed;
-  connection.timer.expires_after(kWriteDeadline);
+  connection.timer.expires_after(connection.patience.write);
   const auto first =
       co_await (connection.stream.write_all(asio::buffer(bytes.data(), bytes.size()), failed) ||
                 connection.timer.async_wait(asio::use_awaitable));
@@ -75,7 +76,7 @@ asio::awaitable<Wait> send(Connection& connection, std::string_view bytes) {
 }
 
 asio::awaitable<void> refuse(Connection& connection, const HttpReply& reply) {
-  connection.server.metrics().protocol_error(Protocol::http, reply.code);
+  connection.context.metrics.protocol_error(Protocol::http, reply.code);
   const std::string bytes = encode(reply, false, false);
   const Wait sent = co_await send(connection, bytes);
   if (sent == Wait::done) co_await connection.stream.finish();
@@ -88,47 +89,44 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   while (true) {
     connection.unread.erase(0, reader.put(connection.unread));
     if (reader.request() || reader.refusal()) co_return std::string_view();
-    if (reader.begun() && !deadline) deadline = std::chrono::steady_clock::now() + kRequestDeadline;
+    if (reader.begun() && !deadline)
+      deadline = std::chrono::steady_clock::now() + connection.patience.request;
     if (reader.take_expects_continue()) co_await send(connection, kHttpContinue);
-    const SteadyTime until = deadline.value_or(begin + kIdleDeadline);
+    const SteadyTime until = deadline.value_or(begin + connection.patience.idle);
     const Wait got = co_await receive(connection, until);
     if (got == Wait::ended) co_return "peer";
     if (got != Wait::overdue) continue;
     if (!reader.begun()) co_return "idle";
-    const HttpReply reply = http_error(
-        408, Code::timed_out,
-        "request: not complete after " + std::to_string(kRequestDeadline.count()) + " s");
+    const auto waited =
+        std::chrono::duration_cast<std::chrono::seconds>(connection.patience.request);
+    const HttpReply reply =
+        http_error(408, Code::timed_out,
+                   "request: not complete after " + std::to_string(waited.count()) + " s");
     co_await refuse(connection, reply);
     co_return name_of(reply.code);
   }
 }
 
 asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& request) {
-  Server& server = connection.server;
-  ServerFacts facts;
-  facts.version = kVersion;
-  facts.engine = std::string(server.host().engine_name());
-  facts.durability = std::string(server.host().durability());
-  facts.not_ready = server.not_ready();
-  facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
-  facts.note = server.note();
+  Operations& operations = connection.operations;
+  ServerFacts facts = operations.facts();
   facts.local = connection.stream.is_local();
-  facts.host_known = !request.has_host || answers_to(server.options(), request.host);
+  facts.host_known = !request.has_host || answers_to(connection.context.options, request.host);
   switch (need_of(request, facts)) {
     case Need::metrics:
-      facts.metrics = co_await server.metrics_text();
+      facts.metrics = co_await operations.metrics_text();
       break;
     case Need::jobs:
-      facts.jobs = co_await server.job_reports();
+      facts.jobs = co_await operations.job_reports();
       break;
     case Need::checkpoint: {
       const Result<std::string> path = checkpoint_path(request);
-      facts.checkpoint = co_await server.checkpoint(*path);
+      facts.checkpoint = co_await operations.checkpoint(*path);
       break;
     }
     case Need::removal: {
       const Result<std::string> job = job_to_remove(request);
-      facts.removed = co_await server.remove_job(*job);
+      facts.removed = co_await operations.remove_job(*job);
       break;
     }
     case Need::nothing:
@@ -149,7 +147,7 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
     }
     const HttpRequest& request = *reader.request();
     const HttpReply reply = co_await answer(connection, request);
-    const bool keep = request.keep_alive && !connection.server.draining();
+    const bool keep = request.keep_alive && !connection.context.draining;
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
     connection.share.set_answers(bytes.size());
     const Wait sent = co_await send(connection, bytes);
@@ -160,15 +158,18 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
   }
 }
 
-}  // namespace
-
-asio::awaitable<void> serve_http(Stream stream, Server& server) {
-  server.metrics().connection_opened(Protocol::http);
+asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionContext& context,
+                                 Operations& operations, HttpPatience patience) {
+  context.metrics.connection_opened(Protocol::http);
   std::string_view reason = "internal";
-  const auto reach = std::make_shared<Reach>(stream);
+  const auto reach = std::make_shared<Reach>(*stream);
   try {
-    Connection connection{stream, server, asio::steady_timer(stream.executor()),
-                          stream.take_head()};
+    Connection connection{*stream,
+                          context,
+                          operations,
+                          patience,
+                          asio::steady_timer(stream->executor()),
+                          stream->take_head()};
     connection.share.belong_to(reach);
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
@@ -176,8 +177,33 @@ asio::awaitable<void> serve_http(Stream stream, Server& server) {
     // For want of memory, for one. The connection goes, the daemon stays.
   }
   reach->stream = nullptr;
-  stream.close();
-  server.metrics().connection_closed(Protocol::http, reason);
+  stream->close();
+  context.metrics.connection_closed(Protocol::http, reason);
+}
+
+Match recognise(std::string_view head) {
+  return head.front() >= 'A' && head.front() <= 'Z' ? Match::yes : Match::no;
+}
+
+std::string refusal(const Failure& reason) {
+  const int status = reason.code == Code::quota_exceeded ? 503 : 400;
+  return encode(http_error(status, reason.code, reason.detail), false, false);
+}
+
+}  // namespace
+
+WireProtocol http_protocol(const SessionContext& context, Operations& operations,
+                           const HttpPatience& patience) {
+  WireProtocol entry;
+  entry.protocol = Protocol::http;
+  entry.recognise = recognise;
+  entry.serve = [&context, &operations, patience](std::shared_ptr<Stream> stream) {
+    const asio::any_io_executor loop = stream->executor();
+    asio::co_spawn(loop, serve_http(std::move(stream), context, operations, patience),
+                   asio::detached);
+  };
+  entry.refusal = refusal;
+  return entry;
 }
 
 }  // namespace c10dd::daemon

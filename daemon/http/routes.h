@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the HTTP side answers to whom: a pure function of the request and what the daemon says of
-// itself. To add a route: a line in http_routes.cc.
+// itself. To add a route: a line in routes.cc.
 #pragma once
 
 #include <chrono>

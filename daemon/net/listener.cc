@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// One accept loop; each connection says its protocol with its first byte.
-// To add a protocol: its first byte here, its coroutine in sessions.h.
+// Binds, and one accept loop.
 #include "daemon/net/listener.h"
 
 #include <netinet/tcp.h>
 #include <spdlog/spdlog.h>
 
-#include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <memory>
+#include <boost/asio/use_awaitable.hpp>
 #include <sstream>
+#include <utility>
 
-#include "daemon/config/option_values.h"
-#include "daemon/http/http_wire.h"
-#include "daemon/net/sessions.h"
-#include "daemon/server.h"
-#include "protocol/limits.h"
-#include "protocol/native_wire.h"
+#include "daemon/net/plain_stream.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
@@ -28,7 +22,6 @@ namespace {
 using asio::ip::tcp;
 
 constexpr int kBacklog = 4096;
-constexpr unsigned char kLastOfTcpStore = 0x0B;  // its operations are its first bytes, from 0
 constexpr std::chrono::milliseconds kRetryMin{10};
 constexpr std::chrono::milliseconds kRetryMax{200};
 constexpr int kBufferBytes = 256 * 1024;  // of the kernel, per direction
@@ -50,25 +43,10 @@ void configure(tcp::socket& socket) {
   set(SOL_SOCKET, SO_SNDBUF, kBufferBytes);
 }
 
-Failure unknown_protocol(unsigned char first, const Options& options) {
-  const bool torch = first <= kLastOfTcpStore;
-  return failure(Code::malformed, "no protocol that is spoken here begins with byte " +
-                                      std::to_string(first) +
-                                      "; spoken are: " + protocols_text(options) +
-                                      (torch ? "; it looks like PyTorch's TCPStore, which is not "
-                                               "spoken here yet: give the trainer another "
-                                               "MASTER_PORT"
-                                             : ""));
-}
-
-bool may_be_native(std::string_view head) {
-  return native::kMagic.starts_with(head.substr(0, native::kMagic.size()));
-}
-
 }  // namespace
 
-Listener::Listener(asio::io_context& loop, Server& server)
-    : loop_(loop), server_(server), acceptor_(loop), admission_(server.options()) {}
+Listener::Listener(asio::io_context& loop, const Options& options)
+    : loop_(loop), acceptor_(loop), admission_(options) {}
 
 Result<void> Listener::open(const std::string& host, std::uint16_t port) {
   ErrorCode failed;
@@ -97,8 +75,12 @@ Result<void> Listener::open(const std::string& host, std::uint16_t port) {
     return failure(Code::invalid_argument,
                    what + "; give an address of this machine with --listen");
   }
-  asio::co_spawn(loop_, accept(), asio::detached);
   return {};
+}
+
+void Listener::serve(const SessionContext& context, Protocols protocols) {
+  reception_.emplace(context, std::move(protocols));
+  asio::co_spawn(loop_, accept(), asio::detached);
 }
 
 std::string Listener::address() const {
@@ -135,12 +117,6 @@ asio::awaitable<void> Listener::accept() {
   }
 }
 
-bool Listener::wants_more(std::string_view head, bool admitted) const {
-  if (head.size() < native::kMagic.size()) return may_be_native(head);
-  return admitted && head.starts_with(native::kMagic) && server_.shards().size() > 1 &&
-         first_frame_is_missing(head);
-}
-
 void Listener::welcome(tcp::socket socket) {
   configure(socket);
   ErrorCode failed;
@@ -148,79 +124,9 @@ void Listener::welcome(tcp::socket socket) {
   if (failed) return;  // gone again
   Result<void> admitted = admission_.may_enter(from);
   std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.stand_aside();
-  if (!ticket) {
-    server_.metrics().connection_closed(Protocol::unknown, "quota_exceeded");
-    return;
-  }
-  asio::co_spawn(loop_, recognise(std::move(socket), std::move(*ticket), admitted), asio::detached);
-}
-
-asio::awaitable<void> Listener::recognise(tcp::socket accepted, Ticket ticket,
-                                          Result<void> admitted) {
-  const auto socket = std::make_shared<tcp::socket>(std::move(accepted));
-  std::array<char, 512> buffer;
-  std::string head;
-  asio::steady_timer deadline(loop_, limits::kHelloDeadline);
-  ErrorCode failed;
-  deadline.async_wait([socket](const ErrorCode& cancelled) {
-    ErrorCode ignored;
-    if (!cancelled) socket->close(ignored);
-  });
-  do {
-    const std::size_t n = co_await socket->async_read_some(
-        asio::buffer(buffer), asio::redirect_error(asio::use_awaitable, failed));
-    head.append(buffer.data(), n);
-  } while (!failed && wants_more(head, admitted.has_value()));
-  deadline.cancel();
-  const Options& options = server_.options();
-  const bool native = head.starts_with(native::kMagic);
-  const bool http = !head.empty() && head.front() >= 'A' && head.front() <= 'Z';
-  if (failed && native) {
-    server_.metrics().connection_opened(Protocol::native);
-    server_.metrics().connection_closed(Protocol::native,
-                                        socket->is_open() ? "peer" : "hello_deadline");
-    co_return;
-  }
-  if (failed) {
-    server_.metrics().connection_closed(Protocol::unknown, "nothing_said");
-    co_return;
-  }
-  Stream stream(std::move(*socket), std::move(head), std::move(ticket));
-  if ((native || http) && !admitted) {
-    Failure reason = admitted.error();
-    co_await refuse(std::move(stream), native ? Protocol::native : Protocol::http,
-                    std::move(reason));
-  } else if (native && options.protocols.has(Protocol::native)) {
-    receive_native(std::move(stream), server_);
-  } else if (http && options.protocols.has(Protocol::http)) {
-    asio::co_spawn(loop_, serve_http(std::move(stream), server_), asio::detached);
-  } else {
-    Failure reason = unknown_protocol(static_cast<unsigned char>(stream.head().front()), options);
-    co_await refuse(std::move(stream),
-                    options.protocols.has(Protocol::http) ? Protocol::unknown : Protocol::native,
-                    std::move(reason));
-  }
-}
-
-/// Says why in the words of the protocol, if there are any, and closes.
-asio::awaitable<void> Listener::refuse(Stream stream, Protocol protocol, Failure reason) {
-  server_.metrics().protocol_error(protocol, reason.code);
-  server_.metrics().connection_closed(Protocol::unknown, "refused");
-  spdlog::warn("event=refused peer={} code={} detail={}", stream.peer(), name_of(reason.code),
-               quoted(reason.detail));
-  std::string answer;
-  if (protocol == Protocol::native) {
-    native::ReplyHeader header;
-    header.op = Hello::op.code;
-    answer = native::encode_reply(header, reason).head;
-  } else if (protocol == Protocol::http) {
-    const int status = reason.code == Code::quota_exceeded ? 503 : 400;
-    answer = encode(http_error(status, reason.code, reason.detail), false, false);
-  }
-  ErrorCode failed;
-  stream.take_head();
-  co_await stream.write_all(asio::buffer(answer), failed);
-  co_await stream.finish();
+  if (!ticket) return reception_->drop_unheard();
+  reception_->receive(std::make_shared<PlainStream>(std::move(socket), std::move(*ticket)),
+                      std::move(admitted));
 }
 
 }  // namespace c10dd::daemon

@@ -1,61 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings a connection to the shard of its job before its first frame is taken, so that its requests
-// need not change threads. Whatever is wrong with the frame is for the session to say.
-#include <boost/asio/post.hpp>
-
-#include "daemon/net/sessions.h"
-#include "daemon/server.h"
+// The native protocol's entry in the list. Brings a connection to the shard of its job before its
+// first frame is taken, so that its requests need not change threads. Whatever is wrong with the
+// frame is for the session to say.
+#include "daemon/net/native_session.h"
+#include "daemon/shard/shard.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 
 namespace c10dd::daemon {
 namespace {
 
-using asio::ip::tcp;
-
-/// The shard that the first frame asks for; the first one when it asks for none.
-Shard& shard_of(const native::Frame<native::RequestHeader>& frame, Server& server) {
-  Shard& first = server.shards().first();
-  if (frame.header.op != Hello::op.code) return first;
-  const Result<Request> request = native::decode_request(frame.header.op, frame.body);
-  if (!request) return first;
-  const Hello& hello = std::get<Hello>(*request);
-  if (!check_hello(hello, server)) return first;
-  const Result<Shard*> shard = server.host().shard_of(hello.job, hello.run);
-  return shard ? **shard : first;
+Match recognise(std::string_view head) {
+  if (head.starts_with(native::kMagic)) return Match::yes;
+  return native::kMagic.starts_with(head) ? Match::maybe : Match::no;
 }
 
-void hand_over(Stream stream, Server& server, Shard& shard) {
-  ErrorCode failed;
-  const tcp protocol = stream.protocol();
-  std::string head = stream.take_head();
-  const auto ticket = std::make_shared<Ticket>(stream.take_ticket());
-  const int descriptor = stream.release(failed);
-  if (failed) return;
-  asio::post(shard.loop(), [protocol, descriptor, head = std::move(head), ticket, &server, &shard] {
-    tcp::socket socket(shard.loop(), protocol, descriptor);
-    serve_native(Stream(std::move(socket), head, std::move(*ticket)), server, shard);
-  });
+std::string refusal(const Failure& reason) {
+  native::ReplyHeader header;
+  header.op = Hello::op.code;
+  return native::encode_reply(header, reason).head;
+}
+
+auto first_frame(std::string_view head) {
+  return native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
+}
+
+/// Whether more must be read of a connection to know which job it is for.
+bool first_frame_is_missing(std::string_view head) {
+  const auto frame = first_frame(head);
+  return frame && !frame->has_value();
+}
+
+/// The shard that the first frame asks for; the first one when it asks for none.
+Shard& shard_of(std::string_view head, const SessionContext& context) {
+  const auto frame = first_frame(head);
+  if (!frame || !frame->has_value()) return context.first;
+  const std::uint8_t op = (*frame)->header.op;
+  if (op != Hello::op.code) return context.first;
+  const Result<Request> request = native::decode_request(op, (*frame)->body);
+  if (!request) return context.first;
+  const Hello& hello = std::get<Hello>(*request);
+  if (!check_hello(hello, context)) return context.first;
+  const Result<Shard*> shard = context.shard_of(hello.job, hello.run);
+  return shard ? **shard : context.first;
 }
 
 }  // namespace
 
-bool first_frame_is_missing(std::string_view head) {
-  const auto frame =
-      native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
-  return frame && !frame->has_value();
+WireProtocol native_protocol(const SessionContext& context) {
+  WireProtocol entry;
+  entry.protocol = Protocol::native;
+  entry.recognise = recognise;
+  entry.wants_more = [&context](std::string_view head) {
+    return context.shard_of && first_frame_is_missing(head);
+  };
+  entry.serve = [&context](std::shared_ptr<Stream> stream) {
+    receive_native(std::move(stream), context);
+  };
+  entry.refusal = refusal;
+  entry.tells_strangers = true;
+  return entry;
 }
 
-void receive_native(Stream stream, Server& server) {
-  Shard& first = server.shards().first();
-  Shard* shard = &first;
-  if (server.shards().size() > 1) {
-    const auto frame = native::cut_request(
-        std::string_view(stream.head()).substr(native::kMagic.size()), limits::kHelloFrameBytes);
-    if (frame && frame->has_value()) shard = &shard_of(**frame, server);
-  }
-  if (shard != &first) return hand_over(std::move(stream), server, *shard);
-  serve_native(std::move(stream), server, first);
+void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context) {
+  Shard& shard = context.shard_of ? shard_of(stream->head(), context) : context.first;
+  if (&shard == &context.first) return serve_native(std::move(stream), context, shard);
+  stream->move_to(shard.loop(), [&context, &shard](std::shared_ptr<Stream> moved) {
+    serve_native(std::move(moved), context, shard);
+  });
 }
 
 }  // namespace c10dd::daemon

@@ -2,7 +2,7 @@
 // The native protocol on one connection: many channels, each with a session of its own. Frames are
 // decoded as a whole before anything happens; a bad frame is answered and ends the connection, the
 // sessions can be resumed on another one. Runs on one loop, whose shard sees to jobs of the others.
-#include "daemon/net/sessions.h"
+#include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
 
@@ -12,13 +12,14 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 #include <set>
 #include <unordered_map>
 
 #include "daemon/net/outbox.h"
 #include "daemon/net/shared_budget.h"
-#include "daemon/server.h"
+#include "daemon/shard/shard.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
@@ -42,13 +43,13 @@ class NativeSession final : public AnswerSink,
                             public BudgetSink,
                             public std::enable_shared_from_this<NativeSession> {
  public:
-  NativeSession(Stream stream, Server& server, Shard& shard)
-      : stream_(std::make_shared<Stream>(std::move(stream))),
-        server_(server),
+  NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
+      : stream_(std::move(stream)),
+        context_(context),
         shard_(shard),
         wakeup_(stream_->executor()),
         deadline_(stream_->executor()),
-        share_(server.budget()) {}
+        share_(context.budget) {}
 
   asio::awaitable<void> run();
 
@@ -86,7 +87,7 @@ class NativeSession final : public AnswerSink,
   void close_sessions();
 
   std::shared_ptr<Stream> stream_;
-  Server& server_;
+  const SessionContext& context_;
   Shard& shard_;
   const std::uint64_t number_ = next_connection();
   asio::steady_timer wakeup_;    // what stood may go on, or the next turn has come
@@ -118,7 +119,7 @@ asio::awaitable<void> NativeSession::run() {
                         [this](std::size_t bytes) { share_.set_answers(bytes); }});
   in_ = stream_->take_head();
   in_.erase(0, native::kMagic.size());
-  deadline_.expires_after(limits::kHelloDeadline);
+  deadline_.expires_after(context_.hello_deadline);
   deadline_.async_wait([self](const ErrorCode& cancelled) {
     if (cancelled) return;
     if (!self->opened_) return self->end("hello_deadline");
@@ -147,7 +148,7 @@ asio::awaitable<void> NativeSession::run() {
   Bytes().swap(in_);
   share_.leave();
   close_sessions();
-  server_.metrics().connection_closed(Protocol::native, ended_);
+  context_.metrics.connection_closed(Protocol::native, ended_);
   if (ended_ == kNoRoom) {
     co_await stream_->finish_unread();
   } else {
@@ -167,7 +168,7 @@ void NativeSession::look_for_silence() {
   silent_looks_ = heard_turn_ == taken_turn_ ? silent_looks_ + 1 : 0;
   heard_turn_ = taken_turn_;
   if (silent_looks_ > kSilentLooks) return end("idle");
-  deadline_.expires_after(server_.options().idle_timeout / kSilentLooks);
+  deadline_.expires_after(context_.options.idle_timeout / kSilentLooks);
   deadline_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
     if (!cancelled) self->look_for_silence();
   });
@@ -271,7 +272,7 @@ void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
   Result<Request> request = native::decode_request(header.op, frame.body);
   if (!request) {
     if (request.error().code == Code::unknown_op) {
-      server_.metrics().protocol_error(Protocol::native, Code::unknown_op);
+      context_.metrics.protocol_error(Protocol::native, Code::unknown_op);
       return answer(header, request.error());
     }
     return refuse_bytes(header, request.error());
@@ -311,7 +312,7 @@ void NativeSession::beat_for_others(const Channel& one) {
 }
 
 void NativeSession::open(const native::RequestHeader& header, Hello hello) {
-  if (const Result<void> good = check_hello(hello, server_); !good) {
+  if (const Result<void> good = check_hello(hello, context_); !good) {
     if (good.error().code == Code::unavailable) return answer(header, good.error());
     return refuse_bytes(header, good.error());
   }
@@ -379,7 +380,7 @@ void NativeSession::refuse_bytes(const native::RequestHeader& header, Failure re
 }
 
 void NativeSession::log_refusal(const Failure& reason) {
-  server_.metrics().protocol_error(Protocol::native, reason.code);
+  context_.metrics.protocol_error(Protocol::native, reason.code);
   spdlog::warn("event=refused protocol=native peer={} code={} detail={}", stream_->peer(),
                name_of(reason.code), quoted(printable(reason.detail, 512)));
 }
@@ -401,7 +402,7 @@ void NativeSession::close_sessions() {
 
 }  // namespace
 
-Result<void> check_hello(const Hello& hello, const Server& server) {
+Result<void> check_hello(const Hello& hello, const SessionContext& context) {
   if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
     return failure(Code::version_unsupported, "protocol versions " +
                                                   std::to_string(hello.version_min) + " to " +
@@ -414,7 +415,7 @@ Result<void> check_hello(const Hello& hello, const Server& server) {
                                         std::to_string(hello.credential.size()) + " bytes, limit " +
                                         std::to_string(limits::kCredentialBytes));
   }
-  if (server.draining()) {
+  if (context.draining) {
     Failure reason = failure(Code::unavailable, "the daemon is shutting down");
     reason.retry_after = std::chrono::milliseconds(200);
     return reason;
@@ -422,9 +423,9 @@ Result<void> check_hello(const Hello& hello, const Server& server) {
   return {};
 }
 
-void serve_native(Stream stream, Server& server, Shard& shard) {
-  server.metrics().connection_opened(Protocol::native);
-  const auto session = std::make_shared<NativeSession>(std::move(stream), server, shard);
+void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard) {
+  context.metrics.connection_opened(Protocol::native);
+  const auto session = std::make_shared<NativeSession>(std::move(stream), context, shard);
   // Holds it until run() has begun, and does.
   asio::co_spawn(
       shard.loop(), [session] { return session->run(); }, asio::detached);

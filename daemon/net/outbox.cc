@@ -3,6 +3,7 @@
 #include "daemon/net/outbox.h"
 
 #include <array>
+#include <boost/asio/error.hpp>
 
 #include "protocol/limits.h"
 
@@ -68,7 +69,7 @@ void Outbox::flush() {
     if (failed == asio::error::would_block) {
       waiting_ = true;
       full_since_ = std::chrono::steady_clock::now();
-      stream_->when_writable([self = shared_from_this()](const ErrorCode&) {
+      stream_->when_writable([self = shared_from_this()] {
         self->waiting_ = false;
         self->flush();
       });

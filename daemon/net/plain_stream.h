@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream over a TCP socket, with nothing between.
+#pragma once
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include "daemon/net/stream.h"
+
+namespace c10dd::daemon {
+
+class PlainStream final : public Stream {
+ public:
+  PlainStream(asio::ip::tcp::socket socket, Ticket ticket);
+
+  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override;
+  std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) override;
+  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override;
+  std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) override;
+  void when_writable(std::function<void()> on_ready) override;
+  void cancel() override;
+  void end_writing() override;
+  void close() override;
+  void move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override;
+  asio::any_io_executor executor() override { return socket_.get_executor(); }
+  std::string peer() const override;
+  bool is_local() const override;
+
+ private:
+  asio::ip::tcp::socket socket_;
+};
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks each protocol of the list.
+#include "daemon/net/protocols.h"
+
+#include <utility>
+
+namespace c10dd::daemon {
+
+Protocols::Protocols(List list) : list_(std::move(list)) {
+  for (std::size_t i = 0; i < list_.size(); ++i) {
+    const WireProtocol& entry = list_[i];
+    C10DD_ASSERT(entry.protocol == kProtocols[i].protocol);
+    C10DD_ASSERT(entry.recognise && entry.serve && entry.refusal);
+  }
+}
+
+Protocols::Found Protocols::recognise(std::string_view head) const {
+  Found found;
+  if (head.empty()) return {Match::maybe, nullptr};
+  for (const WireProtocol& entry : list_) {
+    const Match match = entry.recognise(head);
+    if (match == Match::yes) return {match, &entry};
+    if (match == Match::maybe) found.match = match;
+  }
+  return found;
+}
+
+const WireProtocol* Protocols::for_strangers(const ProtocolSet& spoken) const {
+  for (const WireProtocol& entry : list_) {
+    if (entry.tells_strangers && spoken == ProtocolSet{entry.protocol}) return &entry;
+  }
+  return nullptr;
+}
+
+}  // namespace c10dd::daemon

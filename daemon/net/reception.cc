@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first bytes of a connection, and what becomes of it.
+#include "daemon/net/reception.h"
+
+#include <spdlog/spdlog.h>
+
+#include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <utility>
+
+#include "daemon/config/option_values.h"
+#include "daemon/metrics/metrics.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr unsigned char kLastOfTcpStore = 0x0B;  // its operations are its first bytes, from 0
+
+Failure unknown_protocol(unsigned char first, const Options& options) {
+  const bool torch = first <= kLastOfTcpStore;
+  return failure(Code::malformed, "no protocol that is spoken here begins with byte " +
+                                      std::to_string(first) +
+                                      "; spoken are: " + protocols_text(options) +
+                                      (torch ? "; it looks like PyTorch's TCPStore, which is not "
+                                               "spoken here yet: give the trainer another "
+                                               "MASTER_PORT"
+                                             : ""));
+}
+
+}  // namespace
+
+Reception::Reception(const SessionContext& context, Protocols protocols)
+    : context_(context), protocols_(std::move(protocols)) {}
+
+void Reception::drop_unheard() {
+  context_.metrics.connection_closed(Protocol::unknown, "quota_exceeded");
+}
+
+void Reception::receive(std::shared_ptr<Stream> stream, Result<void> admitted) {
+  const asio::any_io_executor loop = stream->executor();
+  asio::co_spawn(loop, recognise(std::move(stream), std::move(admitted)), asio::detached);
+}
+
+bool Reception::wants_more(std::string_view head, bool admitted) const {
+  const Protocols::Found found = protocols_.recognise(head);
+  if (!found.protocol) return found.match == Match::maybe;
+  return admitted && found.protocol->wants_more && found.protocol->wants_more(head);
+}
+
+asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
+  struct Watch {
+    bool over = false;
+    bool late = false;
+  };
+  const auto watch = std::make_shared<Watch>();
+  asio::steady_timer deadline(stream->executor(), context_.hello_deadline);
+  deadline.async_wait([stream, watch](const ErrorCode& cancelled) {
+    if (cancelled || watch->over) return;
+    watch->late = true;
+    stream->cancel();
+  });
+  std::array<char, 512> buffer;
+  std::string head;
+  ErrorCode failed;
+  bool more = true;
+  while (more && !failed && !watch->late) {
+    const std::size_t n = co_await stream->read_next(asio::buffer(buffer), failed);
+    head.append(buffer.data(), n);
+    more = failed || wants_more(head, admitted.has_value());
+  }
+  watch->over = true;
+  deadline.cancel();
+  const WireProtocol* const found = protocols_.recognise(head).protocol;
+  if (more && found) {
+    context_.metrics.connection_opened(found->protocol);
+    context_.metrics.connection_closed(found->protocol, watch->late ? "hello_deadline" : "peer");
+    co_return;
+  }
+  if (more) {
+    context_.metrics.connection_closed(Protocol::unknown, "nothing_said");
+    co_return;
+  }
+  if (found && !admitted) {
+    co_await refuse(std::move(stream), found, admitted.error());
+  } else if (found && context_.options.protocols.has(found->protocol)) {
+    stream->put_head(std::move(head));
+    found->serve(std::move(stream));
+  } else {
+    Failure reason = unknown_protocol(static_cast<unsigned char>(head.front()), context_.options);
+    const WireProtocol* const words = protocols_.for_strangers(context_.options.protocols);
+    co_await refuse(std::move(stream), words, std::move(reason));
+  }
+}
+
+/// Says why in the words of the protocol, if there are any, and closes.
+asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream, const WireProtocol* words,
+                                        Failure reason) {
+  const Protocol protocol = words ? words->protocol : Protocol::unknown;
+  context_.metrics.protocol_error(protocol, reason.code);
+  context_.metrics.connection_closed(Protocol::unknown, "refused");
+  spdlog::warn("event=refused peer={} code={} detail={}", stream->peer(), name_of(reason.code),
+               quoted(reason.detail));
+  const std::string answer = words ? words->refusal(reason) : std::string();
+  ErrorCode failed;
+  co_await stream->write_all(asio::buffer(answer), failed);
+  co_await stream->finish();
+}
+
+}  // namespace c10dd::daemon

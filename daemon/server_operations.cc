@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions to all shards and to the engine, with their answers back on the first loop.
+#include "daemon/server_operations.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <iterator>
+#include <map>
+#include <memory>
+
+#include "daemon/config/version.h"
+
+namespace c10dd::daemon {
+namespace {
+
+const auto kProcessStarted = std::chrono::steady_clock::now();
+
+/// Every field is a count: none is named here, so none can be left out.
+void add(core::JobStats& sum, const core::JobStats& stats) {
+  using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
+  Counts total = std::bit_cast<Counts>(sum);
+  const Counts more = std::bit_cast<Counts>(stats);
+  std::transform(total.begin(), total.end(), more.begin(), total.begin(), std::plus<>());
+  sum = std::bit_cast<core::JobStats>(total);
+}
+
+}  // namespace
+
+ServerFacts ServerOperations::facts() const {
+  ServerFacts facts;
+  facts.version = kVersion;
+  facts.engine = std::string(of_.host.engine_name());
+  facts.durability = std::string(of_.host.durability());
+  facts.not_ready = not_ready();
+  facts.uptime = std::chrono::steady_clock::now() - kProcessStarted;
+  facts.note = note();
+  return facts;
+}
+
+std::string ServerOperations::not_ready() const {
+  return of_.draining ? "the daemon is shutting down" : of_.host.not_ready();
+}
+
+std::string ServerOperations::note() const {
+  const std::string disk = of_.growth.disk_note();
+  const std::string& damage = of_.host.damage();
+  if (damage.empty()) return disk;
+  return "degraded, jobs with damaged rows are not served: " + damage +
+         (disk.empty() ? "" : "; " + disk);
+}
+
+asio::awaitable<std::vector<JobReport>> ServerOperations::job_reports() {
+  const auto all = std::make_shared<std::vector<JobReport>>();
+  const auto done =
+      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
+  of_.shards.ask<std::vector<JobReport>>(
+      [](Shard& shard) { return shard.reports(); },
+      [all, done](std::vector<std::vector<JobReport>> reports) {
+        for (auto& some : reports) {
+          all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
+        }
+        done->expires_at(asio::steady_timer::time_point::min());
+      });
+  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+  std::sort(all->begin(), all->end(),
+            [](const JobReport& a, const JobReport& b) { return a.number < b.number; });
+  co_return std::move(*all);
+}
+
+/// What the host answers by a callback on this loop.
+asio::awaitable<Result<void>> ServerOperations::answer_of(
+    std::function<void(std::function<void(Result<void>)>)> ask) {
+  const auto result = std::make_shared<Result<void>>();
+  const auto done =
+      std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
+  ask([result, done](Result<void> answer) {
+    *result = std::move(answer);
+    done->expires_at(asio::steady_timer::time_point::min());
+  });
+  co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
+  co_return *result;
+}
+
+asio::awaitable<Result<void>> ServerOperations::checkpoint(const std::string& path) {
+  co_return co_await answer_of([&](auto then) { of_.host.checkpoint(path, std::move(then)); });
+}
+
+asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& job) {
+  co_return co_await answer_of([&](auto then) { of_.host.remove(job, std::move(then)); });
+}
+
+asio::awaitable<std::string> ServerOperations::metrics_text() {
+  const std::vector<JobReport> reports = co_await job_reports();
+  std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
+  for (const JobReport& report : reports) add(by_name[report.name], report.stats);
+  for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
+  of_.metrics.jobs(reports.size());
+  of_.metrics.commit_age(of_.host.commit_age());
+  of_.metrics.ready(not_ready().empty());
+  of_.metrics.connection_bytes(of_.budget.held());
+  std::string text = co_await asio::co_spawn(
+      renderer_,
+      [metrics = &of_.metrics]() -> asio::awaitable<std::string> { co_return metrics->render(); },
+      asio::use_awaitable);
+  co_return text;
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What HTTP shows and asks of the daemon, gathered from its parts. On the first loop.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/http/operations.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/shared_budget.h"
+#include "daemon/shard/growth_gate.h"
+#include "daemon/shard/shards.h"
+
+namespace c10dd::daemon {
+
+class ServerOperations final : public Operations {
+ public:
+  struct Daemon {
+    Metrics& metrics;
+    Shards& shards;
+    EngineHost& host;
+    GrowthGate& growth;
+    SharedBudget& budget;
+    const std::atomic<bool>& draining;
+  };
+  ServerOperations(asio::io_context& loop, const Daemon& of) : loop_(loop), of_(of) {}
+
+  ServerFacts facts() const override;
+
+  /// Renders on a thread of its own. At most one rendering at a time; a second request waits for
+  /// the first.
+  asio::awaitable<std::string> metrics_text() override;
+
+  asio::awaitable<std::vector<JobReport>> job_reports() override;
+  asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
+  asio::awaitable<Result<void>> remove_job(const std::string& job) override;
+
+  /// After the loops have ended: ends the thread.
+  void close() { renderer_.join(); }
+
+ private:
+  std::string not_ready() const;
+  std::string note() const;
+  asio::awaitable<Result<void>> answer_of(
+      std::function<void(std::function<void(Result<void>)>)> ask);
+
+  asio::io_context& loop_;
+  const Daemon of_;
+  asio::thread_pool renderer_{1};
+};
+
+}  // namespace c10dd::daemon
