@@ -47,6 +47,11 @@ class Tidy(unittest.TestCase):
     def test_arrows_point_down(self):
         self.assert_clean("daemon/shard/shard.cc", '#include "daemon/core/job.h"\n')
         self.assert_clean("daemon/proxy_link.cc", '#include "client/client.h"\n')
+        self.assert_clean("daemon/server.cc", '#include "daemon/http/http_session.h"\n')
+        self.assert_clean("daemon/http/x.cc", '#include "daemon/net/protocols.h"\n')
+        self.assert_clean("daemon/net/x.cc", '#include "daemon/shard/shard.h"\n')
+        self.assert_clean("daemon/shard/x.cc", '#include "daemon/metrics/metrics.h"\n')
+        self.assert_clean("daemon/metrics/x.cc", '#include "daemon/config/options.h"\n')
         self.assert_clean("tests/unit/x_test.cc", '#include "daemon/core/job.h"\n')
 
     def test_an_arrow_that_points_up_is_found(self):
@@ -56,6 +61,16 @@ class Tidy(unittest.TestCase):
             ("daemon/core/x.cc", "daemon/shard/shard.h"),
             ("daemon/core/x.cc", "store/engine.h"),
             ("daemon/x.cc", "client/client.h"),
+            ("daemon/config/x.cc", "daemon/metrics/metrics.h"),
+            ("daemon/config/x.cc", "daemon/net/protocols.h"),
+            ("daemon/metrics/x.cc", "daemon/shard/shard.h"),
+            ("daemon/shard/x.cc", "daemon/net/stream.h"),
+            ("daemon/shard/x.cc", "daemon/http/routes.h"),
+            ("daemon/net/x.cc", "daemon/http/routes.h"),
+            ("daemon/net/x.cc", "daemon/server.h"),
+            ("daemon/net/x.cc", "store/engine.h"),
+            ("daemon/http/x.cc", "daemon/server.h"),
+            ("daemon/http/x.cc", "daemon/core/job.h"),
             ("client/core/x.cc", "client/client.h"),
             ("client/x.cc", "collectives/work.h"),
             ("collectives/x.cc", "ddp/buckets.h"),
@@ -63,6 +78,21 @@ class Tidy(unittest.TestCase):
         ]:
             with self.subTest(path=path, include=include):
                 self.assert_found(path, f'\n#include "{include}"\n', 4, "may not include")
+
+    def test_a_circle_of_folders_is_found(self):
+        guard = HEAD + "#pragma once\n"
+        self.write("daemon/a/x.h", guard + '#include "daemon/b/x.h"\n')
+        self.write("daemon/b/x.h", guard + '#include "daemon/c/x.h"\n')
+        self.write("daemon/c/x.h", guard + '#include "daemon/b/y.h"\n#include "daemon/c/y.h"\n')
+        self.write("daemon/c/y.h", guard + '#include "daemon/a/x.h"\n')
+        found = list(tidy.check_tree(self.root))
+        self.assertEqual([("daemon/a/x.h", 4), ("daemon/b/x.h", 4), ("daemon/c/x.h", 4),
+                          ("daemon/c/y.h", 4)], [offence[:2] for offence in found], found)
+        self.assertIn("daemon/a includes daemon/b, which includes daemon/a", found[0][2])
+        self.write("daemon/c/x.h", guard + '#include "daemon/x.h"\n')
+        self.write("daemon/c/y.h", guard + '// #include "daemon/a/x.h"\n')
+        self.write("daemon/x.h", guard + '#include "daemon/c/y.h"\n')
+        self.assertEqual([], list(tidy.check_tree(self.root)))
 
     def test_public_headers_and_users_include_what_is_installed(self):
         self.assert_clean("client/client.h", "#include <c10dd/types.h>\n")
