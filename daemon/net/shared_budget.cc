@@ -9,9 +9,10 @@ namespace c10dd::daemon {
 
 namespace asio = boost::asio;
 
-SharedBudget::SharedBudget(Loop& loop, std::uint64_t max_bytes)
+SharedBudget::SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look)
     : budget_(std::max(max_bytes / limits::kConnectionShare, limits::kConnectionBytesMin)),
       loop_(loop),
+      look_(look),
       timer_(loop) {}
 
 std::uint64_t SharedBudget::held() const {
@@ -45,7 +46,7 @@ void SharedBudget::carry_out(const Verdicts& verdicts) {
 }
 
 void SharedBudget::look_later() {
-  timer_.expires_after(limits::kBudgetLook);
+  timer_.expires_after(look_);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;
     {

@@ -30,8 +30,8 @@ class BudgetSink {
 
 class SharedBudget {
  public:
-  /// max_bytes: of all jobs together.
-  SharedBudget(Loop& loop, std::uint64_t max_bytes);
+  /// max_bytes: of all jobs together. look: the time from one look to the next.
+  SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look = limits::kBudgetLook);
 
   /// Whether reads should stay small.
   bool scarce() const { return scarce_.load(std::memory_order_relaxed); }
@@ -53,6 +53,7 @@ class SharedBudget {
   Connection connections_ = 0;
   std::atomic<bool> scarce_ = false;
   Loop& loop_;
+  const Duration look_;
   boost::asio::steady_timer timer_;  ///< the loop's
   bool looking_ = false;             ///< a look is on its way
 };

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tickets, and those who stand aside. The limits themselves are in growth_gate_test.cc.
+#include "daemon/net/admission.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "protocol/limits.h"
+
+namespace c10dd::daemon {
+namespace {
+
+TEST(Ticket, CountsUntilItGoes) {
+  const auto a = std::make_shared<Ticket::Count>(0);
+  const auto b = std::make_shared<Ticket::Count>(0);
+  {
+    Ticket both(a, b);
+    Ticket one(a);
+    EXPECT_EQ(*a, 2u);
+    EXPECT_EQ(*b, 1u);
+    Ticket moved(std::move(both));
+    EXPECT_EQ(*a, 2u) << "the same place";
+    Ticket none;
+    none = std::move(moved);
+    EXPECT_EQ(*b, 1u);
+  }
+  EXPECT_EQ(*a, 0u);
+  EXPECT_EQ(*b, 0u);
+}
+
+TEST(Admission, SomeMayStandAsideToBeTold) {
+  Options options;
+  options.max_connections = 1;
+  Admission admission(options);
+  const auto from = boost::asio::ip::make_address("10.0.0.1");
+  const Ticket in = admission.enter(from);
+  std::vector<Ticket> aside;
+  while (std::optional<Ticket> ticket = admission.stand_aside()) {
+    aside.push_back(std::move(*ticket));
+    ASSERT_LE(aside.size(), limits::kSpareFiles);
+  }
+  EXPECT_EQ(aside.size(), limits::kSpareFiles / 2);
+  const Result<void> refused = admission.may_enter(from);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(
+      refused.error().detail,
+      "too many connections: 2 with this one, limit 1; see --max-connections and the limit of "
+      "open files")
+      << "those aside are not counted";
+  aside.pop_back();
+  EXPECT_TRUE(admission.stand_aside());
+}
+
+TEST(Admission, ForgetsAddressesThatAreGoneAndNoOthers) {
+  Options options;
+  options.max_connections_per_address = 1;
+  Admission admission(options);
+  const auto stays = boost::asio::ip::make_address("10.1.0.1");
+  const Ticket in = admission.enter(stays);
+  for (std::uint32_t i = 0; i < 5'000; ++i) {
+    const boost::asio::ip::address_v4 passing(0x0B00'0000 + i);
+    ASSERT_TRUE(admission.may_enter(passing));
+    admission.enter(passing);
+  }
+  EXPECT_FALSE(admission.may_enter(stays));
+}
+
+}  // namespace
+}  // namespace c10dd::daemon

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// A daemon as HTTP sees it, that says what the test wants and notes what it was asked.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/http/operations.h"
+
+namespace c10dd::daemon {
+
+struct FakeOperations final : Operations {
+  ServerFacts facts() const override { return known; }
+
+  boost::asio::awaitable<std::string> metrics_text() override {
+    asked.push_back("metrics");
+    co_return metrics;
+  }
+  boost::asio::awaitable<std::vector<JobReport>> job_reports() override {
+    asked.push_back("jobs");
+    co_return jobs;
+  }
+  boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) override {
+    asked.push_back("checkpoint " + path);
+    co_return done;
+  }
+  boost::asio::awaitable<Result<void>> remove_job(const std::string& job) override {
+    asked.push_back("remove " + job);
+    co_return done;
+  }
+
+  ServerFacts known = [] {
+    ServerFacts facts;
+    facts.version = "0.1.0";
+    facts.engine = "memory";
+    facts.durability = "none";
+    return facts;
+  }();
+  std::string metrics = "c 1\n";
+  std::vector<JobReport> jobs;
+  Result<void> done;
+  std::vector<std::string> asked;
+};
+
+}  // namespace c10dd::daemon

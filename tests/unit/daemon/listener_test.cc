@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding, accepting and admitting, over sockets of this machine; and --checkpoint, which is a
+// client of such a listener.
+#include "daemon/net/listener.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "daemon/http/checkpoint_request.h"
+#include "daemon/http/http_session.h"
+#include "daemon/net/native_session.h"
+#include "protocol/native_wire.h"
+#include "tests/unit/daemon/fake_operations.h"
+#include "tests/unit/daemon/small_daemon.h"
+
+namespace c10dd::daemon {
+namespace {
+
+using asio::ip::tcp;
+
+const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+class ListenerTest : public testing::Test {
+ protected:
+  void start() {
+    listener_ = std::make_unique<Listener>(daemon_.loop, daemon_.options);
+    ASSERT_TRUE(listener_->open("127.0.0.1", 0));
+    listener_->serve(daemon_.context, Protocols({native_protocol(daemon_.context),
+                                                 http_protocol(daemon_.context, operations_)}));
+  }
+
+  std::uint16_t port() const {
+    const std::string address = listener_->address();
+    EXPECT_TRUE(address.starts_with("127.0.0.1:")) << address;
+    return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  }
+
+  tcp::socket connect() {
+    tcp::socket socket(clients_);
+    socket.connect({asio::ip::address_v4::loopback(), port()});
+    socket.non_blocking(true);
+    return socket;
+  }
+
+  /// Reads until this text has come, or the end. What was read.
+  std::string read(tcp::socket& socket, const std::string& until) {
+    std::string text;
+    ErrorCode failed;
+    EXPECT_TRUE(daemon_.turn_until([&] {
+      std::array<char, 4096> buffer;
+      const std::size_t n = socket.read_some(asio::buffer(buffer), failed);
+      text.append(buffer.data(), n);
+      const bool over = failed && failed != asio::error::would_block;
+      return over || (!until.empty() && text.ends_with(until));
+    }));
+    return text;
+  }
+
+  std::string ask(tcp::socket& socket, const std::string& bytes, const std::string& until) {
+    asio::write(socket, asio::buffer(bytes));
+    return read(socket, until);
+  }
+
+  SmallDaemon daemon_;
+  FakeOperations operations_;
+  asio::io_context clients_;
+  std::unique_ptr<Listener> listener_;
+};
+
+TEST_F(ListenerTest, ServesBothProtocolsOnOnePort) {
+  start();
+  tcp::socket http = connect();
+  EXPECT_TRUE(ask(http, kGet, "ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
+  tcp::socket native = connect();
+  std::string bytes(native::kMagic);
+  Hello hello;
+  hello.session = {1, 1};
+  hello.job = "digits";
+  native::encode_request(bytes, {}, hello);
+  asio::write(native, asio::buffer(bytes));
+  std::string answer(native::ReplyHeader::kSize, '\0');
+  ErrorCode failed;
+  EXPECT_TRUE(daemon_.turn_until([&] { return native.available(failed) >= answer.size(); }));
+  EXPECT_EQ(asio::read(native, asio::buffer(answer)), answer.size());
+  EXPECT_EQ(answer[4], static_cast<char>(Hello::op.code));
+  EXPECT_EQ(daemon_.open("native") + daemon_.open("http"), 2);
+}
+
+TEST_F(ListenerTest, OneThatIsTooManyIsToldInItsWords) {
+  daemon_.options.max_connections = 1;
+  start();
+  tcp::socket first = connect();
+  EXPECT_FALSE(ask(first, kGet, "ok\n").empty());
+  tcp::socket second = connect();
+  const std::string refused = ask(second, kGet, "");
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << refused;
+  EXPECT_NE(refused.find("too many connections: 2 with this one, limit 1; see --max-connections"),
+            std::string::npos);
+  first.close();
+  EXPECT_TRUE(daemon_.turn_until([&] { return daemon_.closed("http", "peer") == 1; }));
+  tcp::socket third = connect();
+  EXPECT_FALSE(ask(third, kGet, "ok\n").empty()) << "there is a place again";
+}
+
+TEST_F(ListenerTest, OneThatIsTooManyToBeToldIsClosed) {
+  daemon_.options.max_connections = 1;
+  start();
+  std::vector<tcp::socket> all;
+  while (daemon_.closed("unknown", "quota_exceeded") == 0) {
+    ASSERT_LT(all.size(), limits::kSpareFiles);
+    all.push_back(connect());
+    daemon_.turn();
+  }
+  EXPECT_EQ(read(all.back(), ""), "");
+}
+
+TEST_F(ListenerTest, PortThatIsTakenIsNamed) {
+  start();
+  Listener second(daemon_.loop, daemon_.options);
+  const Result<void> refused = second.open("127.0.0.1", port());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::unavailable);
+  EXPECT_TRUE(refused.error().detail.starts_with("listen: 127.0.0.1:" + std::to_string(port())));
+  EXPECT_TRUE(refused.error().detail.ends_with(
+      "; stop the other server or choose another port with --listen"));
+}
+
+TEST_F(ListenerTest, HostThatIsNoneOfThisMachineIsNamed) {
+  Listener listener(daemon_.loop, daemon_.options);
+  EXPECT_EQ(listener.open(std::string(300, 'x'), 0).error().code, Code::invalid_argument);
+  const Failure elsewhere = listener.open("203.0.113.1", 0).error();
+  EXPECT_EQ(elsewhere.code, Code::invalid_argument);
+  EXPECT_TRUE(elsewhere.detail.ends_with("; give an address of this machine with --listen"));
+}
+
+TEST_F(ListenerTest, ClosedItAcceptsNoMore) {
+  start();
+  tcp::socket first = connect();
+  EXPECT_FALSE(ask(first, kGet, "ok\n").empty());
+  const std::uint16_t was = port();
+  listener_->close();
+  daemon_.turn_a_while();
+  tcp::socket second(clients_);
+  ErrorCode failed;
+  second.connect({asio::ip::address_v4::loopback(), was}, failed);
+  EXPECT_EQ(failed, asio::error::connection_refused);
+  EXPECT_FALSE(ask(first, kGet, "ok\n").empty()) << "those that are there go on";
+}
+
+// ---- checkpoint
+// ------------------------------------------------------------------------------------------
+
+class CheckpointRequestTest : public ListenerTest {
+ protected:
+  struct Said {
+    int code = -1;
+    std::string out;
+    std::string error;
+  };
+
+  /// What a client says that asks for a checkpoint, while the daemon turns.
+  Said request(const std::string& path) {
+    Options options = daemon_.options;
+    options.listen = listener_ ? listener_->address() : "127.0.0.1:1";
+    options.listen_host = "127.0.0.1";
+    options.listen_port = listener_ ? port() : 1;
+    Said said;
+    std::atomic<bool> over = false;
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    std::thread client([&] {
+      said.code = request_checkpoint(options, path);
+      over = true;
+    });
+    const bool ended = daemon_.turn_until([&] { return over.load(); });
+    if (!ended) listener_->close();
+    client.join();
+    said.out = testing::internal::GetCapturedStdout();
+    said.error = testing::internal::GetCapturedStderr();
+    return said;
+  }
+};
+
+TEST_F(CheckpointRequestTest, SaysWhereItWasWritten) {
+  start();
+  const Said said = request("/srv/copy");
+  EXPECT_EQ(said.code, 0);
+  EXPECT_EQ(said.out, "checkpoint written to /srv/copy\n");
+  EXPECT_EQ(request("copy").code, 0);
+  EXPECT_EQ(operations_.asked,
+            (std::vector<std::string>{"checkpoint /srv/copy",
+                                      "checkpoint " + std::filesystem::absolute("copy").string()}));
+}
+
+TEST_F(CheckpointRequestTest, SaysWhyNotAndWhetherToTryAgain) {
+  start();
+  operations_.done = failure(Code::unsupported, "engine memory writes no checkpoint");
+  Said said = request("/c");
+  EXPECT_EQ(said.code, 64);
+  EXPECT_EQ(said.error, "c10dd: engine memory writes no checkpoint\n");
+  operations_.done = failure(Code::unavailable, "the engine is being opened again");
+  said = request("/c");
+  EXPECT_EQ(said.code, 75);
+  EXPECT_EQ(said.error, "c10dd: the engine is being opened again\n");
+}
+
+TEST_F(CheckpointRequestTest, SaysThatNoDaemonAnswers) {
+  const Said said = request("/c");
+  EXPECT_EQ(said.code, 69);
+  EXPECT_TRUE(said.error.starts_with("c10dd: checkpoint: no daemon answers HTTP at 127.0.0.1:1: "))
+      << said.error;
+}
+
+}  // namespace
+}  // namespace c10dd::daemon

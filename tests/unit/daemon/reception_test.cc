@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of a connection by its first bytes, however they arrive: served, told why not, or
+// closed when it is late.
+#include "daemon/net/reception.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/http/http_session.h"
+#include "daemon/net/native_session.h"
+#include "protocol/native_wire.h"
+#include "tests/unit/daemon/fake_operations.h"
+#include "tests/unit/daemon/memory_stream.h"
+#include "tests/unit/daemon/small_daemon.h"
+
+namespace c10dd::daemon {
+namespace {
+
+const std::string kMagic(native::kMagic);
+const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+class ReceptionTest : public testing::Test {
+ protected:
+  /// Protocols whose sessions are only noted, with the bytes that they get.
+  Protocols protocols() {
+    Protocols::List list{native_protocol(daemon_.context),
+                         http_protocol(daemon_.context, operations_)};
+    for (WireProtocol& entry : list) {
+      entry.serve = [this, name = name_of(entry.protocol)](std::shared_ptr<Stream> stream) {
+        served_.push_back(std::string(name) + ": " + stream->head());
+        held_.push_back(std::move(stream));
+      };
+    }
+    list[0].wants_more = [this](std::string_view head) { return head.size() < native_wants_; };
+    return Protocols(std::move(list));
+  }
+
+  Reception& reception() {
+    if (!reception_) reception_.emplace(daemon_.context, protocols());
+    return *reception_;
+  }
+
+  std::shared_ptr<MemoryWire> connect(Result<void> admitted = {}) {
+    auto wire = std::make_shared<MemoryWire>();
+    reception().receive(std::make_shared<MemoryStream>(daemon_.loop, wire), std::move(admitted));
+    daemon_.turn();
+    return wire;
+  }
+
+  /// What is answered to these bytes, when the connection has ended.
+  std::string answer_to(std::string_view bytes, Result<void> admitted = {}) {
+    const auto wire = connect(std::move(admitted));
+    wire->say(bytes);
+    EXPECT_TRUE(daemon_.turn_until([&] { return wire->session_ended(); }));
+    wire->hang_up();
+    EXPECT_TRUE(daemon_.turn_until([&] { return wire->closed(); }));
+    return wire->take();
+  }
+
+  static Failure failure_in(std::string_view frame) {
+    const auto cut = native::cut_reply(frame, 4096);
+    Answer answer = ReplyBody(Done{});
+    EXPECT_TRUE(cut && cut->has_value());
+    if (!cut || !cut->has_value()) return {};
+    EXPECT_TRUE(native::decode_reply(Hello::op.code, (*cut)->header.kind, (*cut)->body, answer));
+    return answer ? Failure{} : answer.error();
+  }
+
+  double refused(const std::string& protocol, const std::string& code) const {
+    return daemon_.count(metric::kProtocolErrors,
+                         "code=\"" + code + "\",protocol=\"" + protocol + '"');
+  }
+
+  SmallDaemon daemon_;
+  FakeOperations operations_;
+  std::size_t native_wants_ = 0;
+  std::vector<std::string> served_;
+  std::vector<std::shared_ptr<Stream>> held_;
+  std::optional<Reception> reception_;
+};
+
+TEST_F(ReceptionTest, ServesWithTheBytesThatWereRead) {
+  connect()->say(kGet);
+  connect()->say(kMagic + "abc");
+  daemon_.turn_a_while();
+  EXPECT_EQ(served_, (std::vector<std::string>{"http: " + kGet, "native: " + kMagic + "abc"}));
+}
+
+TEST_F(ReceptionTest, WaitsForAllMagicBytes) {
+  const auto wire = connect();
+  for (const char c : kMagic) {
+    EXPECT_TRUE(served_.empty());
+    wire->say(std::string_view(&c, 1));
+    daemon_.turn_a_while();
+  }
+  EXPECT_EQ(served_, std::vector<std::string>{"native: " + kMagic});
+}
+
+TEST_F(ReceptionTest, WaitsForWhatAProtocolWants) {
+  native_wants_ = kMagic.size() + 3;
+  const auto wire = connect();
+  wire->say(kMagic + "ab");
+  daemon_.turn_a_while();
+  EXPECT_TRUE(served_.empty());
+  wire->say("c");
+  daemon_.turn_a_while();
+  EXPECT_EQ(served_, std::vector<std::string>{"native: " + kMagic + "abc"});
+}
+
+TEST_F(ReceptionTest, OneThatEndsBeforeItIsKnownHasSaidNothing) {
+  const std::vector<std::string> starts = {"", kMagic.substr(0, 1), kMagic.substr(0, 4)};
+  for (const std::string& start : starts) {
+    const auto wire = connect();
+    wire->say(start);
+    daemon_.turn_a_while();
+    wire->hang_up();
+    EXPECT_TRUE(daemon_.turn_until([&] { return wire->closed(); }));
+    EXPECT_EQ(wire->take(), "");
+  }
+  EXPECT_EQ(daemon_.closed("unknown", "nothing_said"), starts.size());
+  EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(ReceptionTest, SilentSocketIsClosedAtTheDeadline) {
+  daemon_.context.hello_deadline = std::chrono::milliseconds(1);
+  const auto wire = connect();
+  EXPECT_TRUE(daemon_.turn_until([&] { return wire->closed(); }));
+  EXPECT_EQ(daemon_.closed("unknown", "nothing_said"), 1);
+  EXPECT_EQ(wire->take(), "");
+}
+
+TEST_F(ReceptionTest, OneThatIsLateWithItsFirstFrameIsCountedAsItsProtocols) {
+  native_wants_ = 100;
+  const auto gone = connect();
+  gone->say(kMagic);
+  gone->hang_up();
+  EXPECT_TRUE(daemon_.turn_until([&] { return gone->closed(); }));
+  EXPECT_EQ(daemon_.closed("native", "peer"), 1);
+  daemon_.context.hello_deadline = std::chrono::milliseconds(1);
+  const auto late = connect();
+  late->say(kMagic);
+  EXPECT_TRUE(daemon_.turn_until([&] { return late->closed(); }));
+  EXPECT_EQ(daemon_.closed("native", "hello_deadline"), 1);
+  EXPECT_EQ(daemon_.open("native"), 0);
+  EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(ReceptionTest, DeadlineEndsWithTheRecognition) {
+  daemon_.context.hello_deadline = std::chrono::milliseconds(20);
+  const auto wire = connect();
+  wire->say(kGet);
+  ASSERT_TRUE(daemon_.turn_until([&] { return !served_.empty(); }));
+  asio::steady_timer later(daemon_.loop, std::chrono::milliseconds(30));
+  bool passed = false;
+  later.async_wait([&](const ErrorCode&) { passed = true; });
+  EXPECT_TRUE(daemon_.turn_until([&] { return passed; }));
+  EXPECT_FALSE(wire->closed());
+}
+
+TEST_F(ReceptionTest, StrangerIsClosedWithoutAWordWhereHttpIsSpoken) {
+  EXPECT_EQ(answer_to("hello"), "");
+  EXPECT_EQ(answer_to(kMagic.substr(0, 3) + "x"), "");
+  daemon_.options.protocols = {Protocol::http};
+  EXPECT_EQ(answer_to("\x16\x03"), "");
+  EXPECT_EQ(answer_to(kMagic), "") << "it is known, but not spoken here";
+  EXPECT_EQ(daemon_.closed("unknown", "refused"), 4);
+  EXPECT_EQ(refused("unknown", "malformed"), 4);
+}
+
+TEST_F(ReceptionTest, StrangerIsToldInFramesWhereOnlyNativeIsSpoken) {
+  daemon_.options.protocols = {Protocol::native};
+  const Failure plain = failure_in(answer_to(kGet));
+  EXPECT_EQ(plain.code, Code::malformed);
+  EXPECT_EQ(plain.detail,
+            "no protocol that is spoken here begins with byte 71; spoken are: native");
+  const Failure torch = failure_in(answer_to(std::string("\x00\x01", 2)));
+  EXPECT_EQ(torch.detail,
+            "no protocol that is spoken here begins with byte 0; spoken are: native; it looks like "
+            "PyTorch's TCPStore, which is not spoken here yet: give the trainer another "
+            "MASTER_PORT");
+  EXPECT_NE(failure_in(answer_to("\x0B")).detail.find("TCPStore"), std::string::npos);
+  EXPECT_EQ(failure_in(answer_to("\x0C")).detail.find("TCPStore"), std::string::npos);
+  EXPECT_EQ(refused("native", "malformed"), 4);
+  EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(ReceptionTest, OneThatWasNotAdmittedIsToldInItsWords) {
+  const Result<void> full = failure(Code::quota_exceeded, "too many connections");
+  native_wants_ = 100;  // it is not read on for
+  EXPECT_EQ(failure_in(answer_to(kMagic, full)).detail, "too many connections");
+  const std::string http = answer_to("GET", full);
+  EXPECT_TRUE(http.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << http;
+  EXPECT_NE(http.find("too many connections"), std::string::npos);
+  EXPECT_EQ(answer_to("hello", full), "");
+  daemon_.options.protocols = {Protocol::http};
+  EXPECT_EQ(failure_in(answer_to(kMagic, full)).detail, "too many connections");
+  EXPECT_EQ(refused("native", "quota_exceeded"), 2);
+  EXPECT_EQ(refused("http", "quota_exceeded"), 1);
+  EXPECT_EQ(refused("unknown", "malformed"), 1);
+  EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(ReceptionTest, OneThatCannotBeToldIsCounted) {
+  reception().drop_unheard();
+  EXPECT_EQ(daemon_.closed("unknown", "quota_exceeded"), 1);
+}
+
+}  // namespace
+}  // namespace c10dd::daemon

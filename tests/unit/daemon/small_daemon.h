@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What sessions stand on, without a listener: shards on a memory engine, turned by the test on its
+// own thread, and what they share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "daemon/config/options.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/session_context.h"
+#include "daemon/net/shared_budget.h"
+#include "daemon/shard/growth_gate.h"
+#include "daemon/shard/shards.h"
+#include "protocol/metric_catalog.h"
+#include "store/engine.h"
+
+namespace c10dd::daemon {
+
+class SmallDaemon {
+ public:
+  static constexpr std::chrono::seconds kPatience{30};  // of a test that fails
+
+  explicit SmallDaemon(std::size_t shards = 1, const Options& with = {})
+      : options(with),
+        metrics({"0", "memory", "none"}),
+        growth(std::uint64_t{1} << 40),
+        budget(loop, 0),
+        host(loop, metrics, options, [] {}),
+        shards_(std::in_place, loop, shards, host, House{metrics, options, growth}),
+        context{options, metrics, budget, draining, shards_->first(), {}} {
+    if (shards > 1) {
+      context.shard_of = [this](const std::string& job, const std::string& run) {
+        return host.shard_of(job, run);
+      };
+    }
+    Result<std::unique_ptr<store::Engine>> engine = store::open_engine("memory:", {});
+    EXPECT_TRUE(host.adopt(std::move(engine).value(), *shards_));
+  }
+
+  ~SmallDaemon() {
+    shards_->stop();
+    host.close();
+    shards_.reset();
+  }
+
+  /// What is ready on every loop, and the end of the turn.
+  void turn() {
+    for (std::size_t i = 1; i <= shards_->size(); ++i) {
+      Shard& shard = shards_->of(i);
+      shard.loop().restart();
+      shard.loop().poll();
+      shard.end_turn();
+    }
+    host.end_turn();
+  }
+
+  /// Turns until there is what is waited for. Whether it came.
+  template <class Condition>
+  bool turn_until(Condition&& there) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    while (!there()) {
+      turn();
+      if (there()) break;
+      if (std::chrono::steady_clock::now() > end) return false;
+      loop.restart();
+      loop.run_one_for(std::chrono::milliseconds(1));  // what timers and threads bring
+    }
+    return true;
+  }
+
+  /// Turns a few times: for what must not happen.
+  void turn_a_while() {
+    for (int i = 0; i < 20; ++i) turn();
+  }
+
+  Shards& shards() { return *shards_; }
+  Shard& shard() { return shards_->first(); }
+
+  /// The value of a series, as in `NAME{a="b"}`; 0 when there is none.
+  double count(const metric::Info& metric, const std::string& labels) const {
+    const std::string series = "\n" + std::string(metric.name) + "{" + labels + "} ";
+    const std::string text = metrics.render();
+    const std::size_t at = text.find(series);
+    return at == std::string::npos ? 0 : std::stod(text.substr(at + series.size()));
+  }
+  double closed(const std::string& protocol, const std::string& reason) const {
+    return count(metric::kConnectionsClosed,
+                 "protocol=\"" + protocol + "\",reason=\"" + reason + '"');
+  }
+  double open(const std::string& protocol) const {
+    return count(metric::kConnections, "protocol=\"" + protocol + '"');
+  }
+
+  Loop loop;
+  Options options;
+  Metrics metrics;
+  GrowthGate growth;
+  SharedBudget budget;
+  EngineHost host;
+  std::atomic<bool> draining = false;
+
+ private:
+  std::optional<Shards> shards_;
+
+ public:
+  SessionContext context;
+};
+
+}  // namespace c10dd::daemon
