@@ -3,8 +3,6 @@
 #include "daemon/net/plain_stream.h"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <sstream>
 
 namespace c10dd::daemon {
@@ -17,16 +15,8 @@ PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
   socket_.non_blocking(true, ignored);
 }
 
-asio::awaitable<std::size_t> PlainStream::read_next(asio::mutable_buffer into, ErrorCode& failed) {
-  return socket_.async_read_some(into, asio::redirect_error(asio::use_awaitable, failed));
-}
-
 std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) {
   return socket_.read_some(into, failed);
-}
-
-asio::awaitable<std::size_t> PlainStream::write_next(asio::const_buffer from, ErrorCode& failed) {
-  return socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, failed));
 }
 
 std::size_t PlainStream::write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
 
 #include "daemon/net/stream.h"
 
@@ -12,9 +14,13 @@ class PlainStream final : public Stream {
  public:
   PlainStream(asio::ip::tcp::socket socket, Ticket ticket);
 
-  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override;
+  asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override {
+    return socket_.async_read_some(into, asio::redirect_error(asio::use_awaitable, failed));
+  }
   std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) override;
-  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override;
+  asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override {
+    return socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, failed));
+  }
   std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) override;
   void when_writable(std::function<void()> on_ready) override;
   void cancel() override;

@@ -203,6 +203,13 @@ TEST_F(MetricsTest, KnownSeriesExistBeforeTheirFirstEvent) {
     const std::string op(Op::op.name);
     EXPECT_EQ(seen.at("c10dd_store_requests_total{op=\"" + op + "\",protocol=\"native\"}"), 0);
   });
+  for (const ProtocolName& protocol : kProtocols) {
+    const std::string label = "{protocol=\"" + std::string(protocol.name) + "\"}";
+    EXPECT_EQ(seen.at("c10dd_connections" + label), 0);
+    EXPECT_EQ(seen.at("c10dd_connections_accepted_total" + label), 0);
+  }
+  EXPECT_EQ(metrics_.render().find("op=\"get\",protocol=\"http\""), std::string::npos)
+      << "its requests are no operations";
   EXPECT_EQ(seen.at("c10dd_store_wait_duration_seconds_count{op=\"get\",outcome=\"timed_out\"}"),
             0);
 }

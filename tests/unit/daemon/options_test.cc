@@ -274,6 +274,8 @@ TEST_F(OptionsTest, ProtocolsAreAList) {
   EXPECT_EQ(spoken("native"), ProtocolSet({Protocol::native}));
   EXPECT_EQ(spoken("http"), ProtocolSet({Protocol::http}));
   EXPECT_EQ(spoken("http,native"), ProtocolSet::all());
+  EXPECT_NE(run({"--help"}).out.find("what is spoken there: native, http or both\n"),
+            std::string::npos);
   EXPECT_EQ(protocols_text(accepted({"--protocols", "http,native"})), "native,http");
   for (const char* list : {"native,", ",http", "native,native", "native, http", "Native"}) {
     EXPECT_NE(refused({"--protocols", list}).find("is no list of protocols"), std::string::npos);

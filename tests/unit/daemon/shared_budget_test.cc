@@ -131,7 +131,7 @@ TEST_F(SharedBudgetTest, LooksAgainWhileItIsScarce) {
   EXPECT_TRUE(a.share.begin_frame(60 * kMiB));
   EXPECT_FALSE(b.share.begin_frame(10 * kMiB));
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (b.sink->reads == 0 && std::chrono::steady_clock::now() < end) {
+  while ((b.sink->reads == 0 || a.sink->closed.empty()) && std::chrono::steady_clock::now() < end) {
     loop_.restart();
     loop_.run_one_for(std::chrono::milliseconds(10));
   }
