@@ -89,8 +89,9 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   while (true) {
     connection.unread.erase(0, reader.put(connection.unread));
     if (reader.request() || reader.refusal()) co_return std::string_view();
-    if (reader.begun() && !deadline)
+    if (reader.begun() && !deadline) {
       deadline = std::chrono::steady_clock::now() + connection.patience.request;
+    }
     if (reader.take_expects_continue()) co_await send(connection, kHttpContinue);
     const SteadyTime until = deadline.value_or(begin + connection.patience.idle);
     const Wait got = co_await receive(connection, until);
