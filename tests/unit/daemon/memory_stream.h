@@ -58,6 +58,7 @@ class MemoryWire {
   void wake_session() {
     if (wake_) wake_();
   }
+  bool stuck() const { return limited_ && room_ == 0 && !broken_ && !closed_; }
 
   std::string to_session_;
   std::string to_peer_;
@@ -67,6 +68,7 @@ class MemoryWire {
   bool broken_ = false;
   bool session_ended_ = false;
   bool closed_ = false;
+  bool write_cancelled_ = false;
   unsigned moves_ = 0;
   std::size_t most_buffers_ = 0;  ///< in one write
   std::function<void()> wake_;
@@ -140,12 +142,14 @@ class MemoryStream final : public Stream {
   }
 
   void when_writable(std::function<void()> on_ready) override {
-    on_writable_ = std::move(on_ready);
-    if (!wire_->limited_ || wire_->room_ > 0) wake();
+    if (!wire_->stuck()) return asio::post(executor(), std::move(on_ready));
+    wire_->write_cancelled_ = false;
+    wait_for_room(std::move(on_ready));
   }
 
   void cancel() override {
     cancelled_ = waiting_ > 0;
+    wire_->write_cancelled_ = true;
     wake();
   }
 
@@ -190,16 +194,23 @@ class MemoryStream final : public Stream {
   void wake() {
     readable_.cancel();
     writable_.cancel();
-    const bool over = wire_->closed_ || wire_->broken_ || cancelled_;
-    if (!on_writable_ || (!over && wire_->limited_ && wire_->room_ == 0)) return;
-    asio::post(executor(), std::exchange(on_writable_, nullptr));
+  }
+
+  /// The loop holds what is to be called, and lets go of it with all that waits there.
+  void wait_for_room(std::function<void()> on_ready) {
+    writable_.expires_at(asio::steady_timer::time_point::max());
+    writable_.async_wait(
+        [this, wire = wire_, on_ready = std::move(on_ready)](const ErrorCode&) mutable {
+          const bool on = wire->stuck() && !std::exchange(wire->write_cancelled_, false);
+          if (on) return wait_for_room(std::move(on_ready));
+          on_ready();
+        });
   }
 
   std::shared_ptr<MemoryWire> wire_;
   const bool local_;
   asio::steady_timer readable_;
   asio::steady_timer writable_;
-  std::function<void()> on_writable_;
   unsigned waiting_ = 0;
   bool cancelled_ = false;
   bool gone_ = false;
