@@ -183,9 +183,7 @@ void Server::drain() {
 
 void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) {
   const auto then = [this, deadline](const std::vector<std::size_t>& unfinished) {
-    const bool none =
-        std::all_of(unfinished.begin(), unfinished.end(), [](auto n) { return n == 0; });
-    if (none || std::chrono::steady_clock::now() >= deadline) {
+    if (drain_.finished(unfinished) || std::chrono::steady_clock::now() >= deadline) {
       stopped_ = true;
       return;
     }

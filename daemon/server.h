@@ -10,6 +10,8 @@
 #include <optional>
 
 #include "daemon/config/options.h"
+#include "daemon/core/host/drain.h"
+#include "daemon/core/host/growth_gate.h"
 #include "daemon/end_by.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/listener.h"
@@ -17,7 +19,6 @@
 #include "daemon/net/shared_budget.h"
 #include "daemon/server_operations.h"
 #include "daemon/shard/disk_watch.h"
-#include "daemon/shard/growth_gate.h"
 #include "daemon/shard/shards.h"
 
 namespace c10dd::daemon {
@@ -42,7 +43,7 @@ class Server {
   asio::signal_set signals_{loop_};
   asio::steady_timer drain_timer_{loop_};
   std::unique_ptr<Metrics> metrics_;
-  GrowthGate growth_;
+  core::GrowthGate growth_;
   std::unique_ptr<SharedBudget> budget_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<DiskWatch> disk_;
@@ -52,6 +53,7 @@ class Server {
   std::unique_ptr<Listener> listener_;
   EndBy end_by_;
   std::atomic<bool> draining_ = false;  ///< read on any thread
+  core::Drain drain_;
   bool stopped_ = false;
 };
 

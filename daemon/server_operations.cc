@@ -55,13 +55,13 @@ std::string ServerOperations::note() const {
          (disk.empty() ? "" : "; " + disk);
 }
 
-asio::awaitable<std::vector<JobReport>> ServerOperations::job_reports() {
-  const auto all = std::make_shared<std::vector<JobReport>>();
+asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
+  const auto all = std::make_shared<std::vector<core::JobReport>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  of_.shards.ask<std::vector<JobReport>>(
+  of_.shards.ask<std::vector<core::JobReport>>(
       [](Shard& shard) { return shard.reports(); },
-      [all, done](std::vector<std::vector<JobReport>> reports) {
+      [all, done](std::vector<std::vector<core::JobReport>> reports) {
         for (auto& some : reports) {
           all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
         }
@@ -69,7 +69,7 @@ asio::awaitable<std::vector<JobReport>> ServerOperations::job_reports() {
       });
   co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
   std::sort(all->begin(), all->end(),
-            [](const JobReport& a, const JobReport& b) { return a.number < b.number; });
+            [](const core::JobReport& a, const core::JobReport& b) { return a.number < b.number; });
   co_return std::move(*all);
 }
 
@@ -96,9 +96,9 @@ asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& jo
 }
 
 asio::awaitable<std::string> ServerOperations::metrics_text() {
-  const std::vector<JobReport> reports = co_await job_reports();
+  const std::vector<core::JobReport> reports = co_await job_reports();
   std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
-  for (const JobReport& report : reports) add(by_name[report.name], report.stats);
+  for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
   of_.metrics.jobs(reports.size());
   of_.metrics.commit_age(of_.host.commit_age());

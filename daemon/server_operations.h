@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/host/growth_gate.h"
 #include "daemon/http/operations.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/shared_budget.h"
-#include "daemon/shard/growth_gate.h"
 #include "daemon/shard/shards.h"
 
 namespace c10dd::daemon {
@@ -22,7 +22,7 @@ class ServerOperations final : public Operations {
     Metrics& metrics;
     Shards& shards;
     EngineHost& host;
-    GrowthGate& growth;
+    core::GrowthGate& growth;
     SharedBudget& budget;
     const std::atomic<bool>& draining;
   };
@@ -34,7 +34,7 @@ class ServerOperations final : public Operations {
   /// the first.
   asio::awaitable<std::string> metrics_text() override;
 
-  asio::awaitable<std::vector<JobReport>> job_reports() override;
+  asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
 

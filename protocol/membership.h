@@ -122,7 +122,8 @@ BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, qu
 /// the generation, unless it is a quorum's vote or comes from a newcomer: that one waits until the
 /// members ask.
 struct Join {
-  static constexpr OpInfo op{50, "join", OpKind::wait, Access::join, 1, Dedup::arrival};
+  static constexpr OpInfo op{50, "join",         OpKind::wait,  Access::join,
+                             1,  Dedup::arrival, Growth::needed};
   using Reply = Joined;
 
   std::string group;
@@ -144,7 +145,8 @@ BOOST_DESCRIBE_STRUCT(Join, (),
 
 /// The member list of the newest generation. stale_generation for another one.
 struct ReadMembers {
-  static constexpr OpInfo op{51, "members", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{51, "members",   OpKind::read, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = MemberPage;
 
   std::string group;
@@ -156,7 +158,8 @@ BOOST_DESCRIBE_STRUCT(ReadMembers, (), (group, generation, first))
 /// Takes the caller out of a group. leave and fail break its generation, finish does not; the first
 /// failure of a generation is its cause. No effect, and no error, when it is not a member.
 struct Leave {
-  static constexpr OpInfo op{52, "leave", OpKind::write, Access::join, 1, Dedup::reply};
+  static constexpr OpInfo op{52, "leave",      OpKind::write, Access::join,
+                             1,  Dedup::reply, Growth::none};
   using Reply = Done;
   enum class Kind : std::uint8_t {
     leave,   ///< the work goes on without it
@@ -174,7 +177,8 @@ BOOST_DESCRIBE_STRUCT(Leave, (), (group, generation, kind, detail))
 
 /// Answers when the state of a group is newer than `seen`; after the time-out with the old one.
 struct FollowGroup {
-  static constexpr OpInfo op{53, "follow_group", OpKind::wait, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{53, "follow_group", OpKind::wait, Access::observe,
+                             1,  Dedup::none,    Growth::none};
   using Reply = GroupNews;
 
   std::string group;
@@ -186,7 +190,8 @@ BOOST_DESCRIBE_STRUCT(FollowGroup, (), (group, seen, timeout))
 /// Asks ranks to leave within a time; who has not by then is taken out. Everybody is told. The
 /// answer is the notice's number.
 struct Notify {
-  static constexpr OpInfo op{54, "notify", OpKind::write, Access::join, 1, Dedup::reply};
+  static constexpr OpInfo op{54, "notify",     OpKind::write, Access::join,
+                             1,  Dedup::reply, Growth::little};
   using Reply = Counted;
 
   std::string group;
@@ -200,7 +205,8 @@ BOOST_DESCRIBE_STRUCT(Notify, (), (group, kind, ranks, host, deadline, reason))
 
 /// The caller has seen a notice that names it.
 struct Acknowledge {
-  static constexpr OpInfo op{55, "acknowledge", OpKind::write, Access::join, 1, Dedup::reply};
+  static constexpr OpInfo op{55, "acknowledge", OpKind::write, Access::join,
+                             1,  Dedup::reply,  Growth::none};
   using Reply = Done;
 
   std::string group;
@@ -211,7 +217,8 @@ BOOST_DESCRIBE_STRUCT(Acknowledge, (), (group, notice))
 /// What the caller is doing. With a limit it promises the next report within it: a member that
 /// lets it pass is `stalled`, and everybody is told.
 struct Progress {
-  static constexpr OpInfo op{56, "progress", OpKind::event, Access::join, 1, Dedup::none};
+  static constexpr OpInfo op{56, "progress",  OpKind::event, Access::join,
+                             1,  Dedup::none, Growth::none};
   using Reply = Done;
 
   std::string group;

@@ -25,6 +25,14 @@ enum class Dedup : std::uint8_t {
   arrival,  ///< keyed by group, generation, sequence and rank; a repeat re-attaches
 };
 
+/// How much an operation can let the state grow: decides what is refused while room is short.
+enum class Growth : std::uint8_t {
+  none,    ///< reads; removals and pops, which make room; what ends a session
+  needed,  ///< what clients need to make room themselves: a session, a barrier, a member
+  little,  ///< rows of a few bytes that others wait for
+  much,
+};
+
 struct OpInfo {
   std::uint8_t code;
   std::string_view name;
@@ -32,6 +40,7 @@ struct OpInfo {
   Access access;
   std::uint8_t since;  ///< first protocol version that has it
   Dedup dedup;
+  Growth growth;  ///< the most; of some requests it is less, see growth_of()
 };
 
 }  // namespace c10dd

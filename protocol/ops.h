@@ -27,7 +27,8 @@ namespace c10dd {
 
 /// Opens (or re-opens) a session on the channel of its frame.
 struct Hello {
-  static constexpr OpInfo op{1, "hello", OpKind::event, Access::use, 1, Dedup::none};
+  static constexpr OpInfo op{1, "hello",     OpKind::event, Access::use,
+                             1, Dedup::none, Growth::needed};
   using Reply = Welcome;
 
   std::uint8_t version_min = 1;
@@ -54,7 +55,8 @@ BOOST_DESCRIBE_STRUCT(Hello, (),
 
 /// Heartbeat of a connection; covers all its channels.
 struct Ping {
-  static constexpr OpInfo op{2, "ping", OpKind::event, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{2, "ping",      OpKind::event, Access::observe,
+                             1, Dedup::none, Growth::none};
   using Reply = Done;
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
@@ -62,7 +64,8 @@ BOOST_DESCRIBE_STRUCT(Ping, (), ())
 /// Ends the session: its stored replies and its own keys go, items that it popped and never
 /// acknowledged return to their queues, its blocked requests fail.
 struct Goodbye {
-  static constexpr OpInfo op{3, "goodbye", OpKind::write, Access::use, 1, Dedup::none};
+  static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
+                             1, Dedup::none, Growth::none};
   using Reply = Done;
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
@@ -71,7 +74,7 @@ BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 /// one is dropped unanswered, an item that a queue_pop has claimed returns to its queue. Anything
 /// else is left as it is.
 struct Cancel {
-  static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none};
+  static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
   using Reply = Done;
 
   std::uint64_t sequence = 0;
@@ -83,7 +86,7 @@ BOOST_DESCRIBE_STRUCT(Cancel, (), (sequence))
 /// Stores a value. Every set, multi_set and compare_set gives the key a new life: what it says of
 /// ttl and ephemeral replaces what was said before; add and append leave it.
 struct Set {
-  static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Reply = Written;
 
   Bytes key;
@@ -95,7 +98,8 @@ BOOST_DESCRIBE_STRUCT(Set, (), (key, value, ttl, ephemeral))
 
 /// The value of a key. Waits for the key up to timeout; with timeout 0 a missing key is not_found.
 struct Get {
-  static constexpr OpInfo op{17, "get", OpKind::wait, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{17, "get",       OpKind::wait, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Value;
 
   Bytes key;
@@ -106,7 +110,8 @@ BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 /// Waits until every key exists; a queue that has an item counts as a key. timed_out names the
 /// missing keys.
 struct Wait {
-  static constexpr OpInfo op{18, "wait", OpKind::wait, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Done;
 
   std::vector<Bytes> keys;
@@ -116,7 +121,8 @@ BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
 
 /// Whether every key exists; a queue that has an item counts as a key.
 struct Check {
-  static constexpr OpInfo op{19, "check", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{19, "check",     OpKind::read, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Checked;
 
   std::vector<Bytes> keys;
@@ -125,7 +131,7 @@ BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
 /// Adds to a counter kept as decimal text; a missing key counts as 0.
 struct Add {
-  static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Reply = Counter;
 
   Bytes key;
@@ -135,7 +141,8 @@ BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
 
 /// Stores desired if the value equals expected; a missing key equals the empty value.
 struct CompareSet {
-  static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use,
+                             1,  Dedup::reply,  Growth::much};
   using Reply = Compared;
 
   Bytes key;
@@ -145,7 +152,8 @@ struct CompareSet {
 BOOST_DESCRIBE_STRUCT(CompareSet, (), (key, expected, desired))
 
 struct Remove {
-  static constexpr OpInfo op{22, "remove", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{22, "remove",     OpKind::write, Access::use,
+                             1,  Dedup::reply, Growth::none};
   using Reply = Removed;
 
   Bytes key;
@@ -154,7 +162,8 @@ BOOST_DESCRIBE_STRUCT(Remove, (), (key))
 
 /// The values of many keys at one moment; waits for all of them like wait.
 struct MultiGet {
-  static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Values;
 
   std::vector<Bytes> keys;
@@ -164,7 +173,8 @@ BOOST_DESCRIBE_STRUCT(MultiGet, (), (keys, timeout))
 
 /// Sets many keys in one atomic change.
 struct MultiSet {
-  static constexpr OpInfo op{24, "multi_set", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{24, "multi_set",  OpKind::write, Access::use,
+                             1,  Dedup::reply, Growth::much};
   using Reply = Written;
 
   std::vector<Bytes> keys;
@@ -174,7 +184,8 @@ BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
 
 /// Keys with a prefix, in byte order, at most limit (0: the page limit).
 struct List {
-  static constexpr OpInfo op{25, "list", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{25, "list",      OpKind::read, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = KeyPage;
 
   Bytes prefix;
@@ -185,7 +196,8 @@ BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
 
 /// How many keys have a prefix.
 struct Count {
-  static constexpr OpInfo op{26, "count", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{26, "count",     OpKind::read, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Counted;
 
   Bytes prefix;
@@ -194,7 +206,8 @@ BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
 
 /// Adds bytes to the end of a value; a missing key counts as empty.
 struct Append {
-  static constexpr OpInfo op{27, "append", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{27, "append",     OpKind::write, Access::use,
+                             1,  Dedup::reply, Growth::much};
   using Reply = Appended;
 
   Bytes key;
@@ -204,7 +217,8 @@ BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
 
 /// Removes every key with a prefix in one change; the empty prefix is every key. Queues stay.
 struct RemovePrefix {
-  static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use,
+                             1,  Dedup::reply,    Growth::none};
   using Reply = Counted;
 
   Bytes prefix;
@@ -245,7 +259,8 @@ BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
 /// All actions in one change, in order, if all conditions hold; else none. An action that cannot be
 /// done (a limit, add on text) refuses the whole transaction.
 struct Transact {
-  static constexpr OpInfo op{29, "transact", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{29, "transact",   OpKind::write, Access::use,
+                             1,  Dedup::reply, Growth::much};
   using Reply = Transacted;
 
   std::vector<Condition> conditions;
@@ -258,7 +273,8 @@ BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 /// empty. from 0 is "from now on". compacted when the daemon no longer has all of them; the detail
 /// says from where it has: list again, then watch from the list's revision + 1.
 struct Watch {
-  static constexpr OpInfo op{30, "watch", OpKind::wait, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
+                             1,  Dedup::none, Growth::none};
   using Reply = Changes;
 
   Bytes key;
@@ -272,7 +288,8 @@ BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))
 // ---- queues: names of their own, beside the keys -----------------------------------------------
 
 struct QueuePush {
-  static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use, 1, Dedup::reply};
+  static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use,
+                             1,  Dedup::reply, Growth::much};
   using Reply = Counted;  ///< items in the queue afterwards
 
   Bytes key;
@@ -285,7 +302,8 @@ BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 /// repeat gets the same item. It is gone when the claim is acknowledged, and back in its place when
 /// the session ends or cancels first.
 struct QueuePop {
-  static constexpr OpInfo op{33, "queue_pop", OpKind::wait, Access::use, 1, Dedup::claim};
+  static constexpr OpInfo op{33, "queue_pop",  OpKind::wait, Access::use,
+                             1,  Dedup::claim, Growth::none};
   using Reply = Popped;
 
   Bytes key;
@@ -295,7 +313,8 @@ BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
 /// How many items a queue has that nobody has claimed.
 struct QueueLength {
-  static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
+                             1,  Dedup::none,    Growth::none};
   using Reply = Counted;
 
   Bytes key;
@@ -310,7 +329,8 @@ BOOST_DESCRIBE_STRUCT(QueueLength, (), (key))
 /// looks. With a `world` it is bound to that group's generation: stale_generation when there is a
 /// newer one, and broken at once when a participant is lost.
 struct Barrier {
-  static constexpr OpInfo op{48, "barrier", OpKind::wait, Access::join, 1, Dedup::arrival};
+  static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
+                             1,  Dedup::arrival, Growth::needed};
   using Reply = Done;
 
   std::string group;
@@ -338,7 +358,8 @@ BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
 /// A barrier that carries data. With offset > 0 it fetches the rest of an answer and brings no
 /// parts.
 struct Exchange {
-  static constexpr OpInfo op{49, "exchange", OpKind::wait, Access::join, 1, Dedup::arrival};
+  static constexpr OpInfo op{49, "exchange",     OpKind::wait, Access::join,
+                             1,  Dedup::arrival, Growth::much};
   using Reply = Exchanged;
 
   std::string group;
@@ -379,7 +400,8 @@ BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
 /// Cumulative totals, so that a lost or repeated report changes nothing: the daemon adds the
 /// difference to the newest report of the session that it has.
 struct Report {
-  static constexpr OpInfo op{64, "report", OpKind::event, Access::use, 1, Dedup::none};
+  static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
+                             1,  Dedup::none, Growth::none};
   using Reply = Done;
 
   std::uint64_t number = 0;  ///< strictly increasing per session

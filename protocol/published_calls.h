@@ -56,7 +56,8 @@ BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, left_out, silent))
 /// This rank is in that call of the process group, or not any more. It replaces what the rank has
 /// published for this group before.
 struct PublishCall {
-  static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use, 1, Dedup::none};
+  static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
+                             1,  Dedup::none,    Growth::none};
   using Reply = Done;
 
   std::uint64_t process_group = 0;  ///< a random number that its ranks share
@@ -68,7 +69,8 @@ BOOST_DESCRIBE_STRUCT(PublishCall, (), (process_group, rank, call, ended))
 
 /// Who of the process group is in which call now.
 struct ReadCalls {
-  static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe, 1, Dedup::none};
+  static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe,
+                             1,  Dedup::none,  Growth::none};
   using Reply = PublishedCalls;
 
   std::uint64_t process_group = 0;

@@ -8,9 +8,9 @@ CommitGate::CommitGate(Stamp start, bool confirm_reads)
     : stamp_(start), confirm_reads_(confirm_reads) {}
 
 void CommitGate::hold(Reply reply) {
-  // A write that changed something is confirmed by its own commit; an event shows no state.
-  const bool own_commit = reply.kind == OpKind::write && reply.observed > stamp_.revision;
-  if (confirm_reads_ && !own_commit && reply.kind != OpKind::event) {
+  const bool own_commit =
+      reply.evidence == Evidence::own_commit && reply.observed > stamp_.revision;
+  if (confirm_reads_ && !own_commit && reply.evidence != Evidence::none) {
     unconfirmed_.push_back(std::move(reply));
   } else {
     release_if_durable(std::move(reply));

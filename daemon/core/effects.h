@@ -30,12 +30,19 @@ struct CallId {
   std::int64_t arrived_ns = 0;    ///< the shell's own mark, handed back in a reply given at once
 };
 
+/// What an answer shows, and so what it has to wait for on an engine that several daemons share.
+enum class Evidence : std::uint8_t {
+  none,        ///< no state of the job
+  state,       ///< state that another owner may have changed: ownership must be confirmed
+  own_commit,  ///< a change of its own: its commit confirms the ownership
+};
+
 /// An answer on its way out. It may leave when `observed` is durable.
 struct Reply {
   SessionId to;
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;
-  OpKind kind = OpKind::read;  ///< a write that changed nothing is a read
+  Evidence evidence = Evidence::state;
   Answer answer = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the answer depends on
   std::int64_t arrived_ns = 0;  ///< of the call; 0 when it was blocked

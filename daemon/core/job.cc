@@ -45,7 +45,8 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
       queues_(quotas),
       sessions_(quotas) {}
 
-Effects Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now) {
+Effects Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
+                   const Failure* no_room) {
   const OpInfo& op = info_of(request);
   Effects out;
   Step step{from, call, now, revision_ + 1, out, sessions_.find(from.session)};
@@ -58,17 +59,22 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
   } else if (!opens) {
     done = refuse(Code::session_unknown, "no session: send hello on this channel first");
   }
+  const bool first = !done || planted(Planted::room_before_replay);
+  const bool refused = first && no_room != nullptr && !arrived_before(from.session, request);
+  if (refused) done = *no_room;
   if (!done) done = dispatch(step, request);
   settle_presence(step);
-  const bool changed = !out.rows.empty();
-  const OpKind kind = op.kind == OpKind::write && !changed ? OpKind::read : op.kind;
+  const bool changes = op.kind == OpKind::write && !out.rows.empty();
+  const Evidence evidence = refused || op.kind == OpKind::event ? Evidence::none
+                            : changes                           ? Evidence::own_commit
+                                                                : Evidence::state;
   settle(step, op, done);
   if (done) {
     // Other answers follow a hello: the shell looks at the first one. They come before a goodbye,
     // which closes the channel.
     out.replies.insert(opens ? out.replies.begin() : out.replies.end(),
-                       {from.session, call.sequence, op.code, kind, std::move(*done), step.observed,
-                        call.arrived_ns});
+                       {from.session, call.sequence, op.code, evidence, std::move(*done),
+                        step.observed, call.arrived_ns});
   }
   release(step);
   tell_refused_claims(out);
@@ -141,16 +147,13 @@ Job::Maybe Job::replay(Step& step, const OpInfo& op) {
   return first;
 }
 
-bool Job::repeats(const Origin& from, const CallId& call, const Request& request) const {
-  const Session* session = sessions_.find(from.session);
-  if (session == nullptr || call.sequence < session->acked_below) return true;
-  if (const auto* exchange = std::get_if<Exchange>(&request)) {
-    const Meeting* meeting = meetings_.find(meeting_key(*exchange));
-    if (meeting == nullptr) return false;
-    const SessionId* holder = meeting->holder(exchange->rank);
-    return meeting->broken || (holder != nullptr && *holder == from.session);
-  }
-  return session->replies.contains(call.sequence);
+/// Whether an exchange only asks for what it has done before, or fails at once: it grows nothing.
+bool Job::arrived_before(const SessionId& session, const Request& request) const {
+  const auto* exchange = std::get_if<Exchange>(&request);
+  const Meeting* meeting = exchange ? meetings_.find(meeting_key(*exchange)) : nullptr;
+  if (meeting == nullptr) return false;
+  const SessionId* holder = meeting->holder(exchange->rank);
+  return meeting->broken || (holder != nullptr && *holder == session);
 }
 
 // ---- sessions ----------------------------------------------------------------------------------

@@ -49,10 +49,10 @@ class Job {
   /// After the last row: every time-out and grace starts in full at `now`.
   Result<void> resume(TimePoint now);
 
-  Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now);
-
-  /// Whether the call was taken before, or is refused whatever it asks: then it changes nothing.
-  bool repeats(const Origin& from, const CallId& call, const Request& request) const;
+  /// no_room: why the request may not let the state grow, if it may not. One that was applied
+  /// before gets its first answer all the same; else this is the answer, and nothing changes.
+  Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
+                const Failure* no_room = nullptr);
 
   /// A heartbeat of a connection (Origin::connection), on behalf of all its sessions here.
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
@@ -84,6 +84,7 @@ class Job {
   Maybe dispatch(Step& step, const Request& request);
   Maybe admit(Step& step, const OpInfo& op);
   Maybe replay(Step& step, const OpInfo& op);
+  bool arrived_before(const SessionId& session, const Request& request) const;
   Maybe on(Step&, const Hello&);
   Maybe on(Step&, const Ping&);
   Maybe on(Step&, const Goodbye&);

@@ -304,7 +304,7 @@ void Job::finish(Effects& out, const Pending::Waiter& waiter, Answer answer, Rev
   const Code outcome = answer ? Code::ok : answer.error().code;
   out.events.push_back(WaitEnded{op.code, outcome, now - waiter.started});
   out.replies.push_back(
-      {waiter.session, waiter.sequence, op.code, op.kind, std::move(answer), observed, 0});
+      {waiter.session, waiter.sequence, op.code, Evidence::state, std::move(answer), observed, 0});
 }
 
 /// Answers the waiters whose last token came true in this step.

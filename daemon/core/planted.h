@@ -31,6 +31,29 @@ enum class Planted {
   early_after_restart,  ///< after a restart sessions are taken for dead before they can come back
   replaced_goes_on,     ///< a session whose rank was given to another may come back
   old_failure_told,     ///< a new launch fails with the time-out of the one before
+
+  // in the hosts
+  ack_before_sync,         ///< answers leave when the engine is asked
+  reads_not_gated,         ///< reads show what is not durable
+  confirmation_skipped,    ///< a shared engine is not asked who owns the job
+  resume_forgotten,        ///< a restored job is not resumed
+  clock_jumps_at_restart,  ///< time passed while the daemon was down
+  disconnect_not_told,     ///< the job keeps sessions connected
+  stamp_too_new,           ///< answers carry a revision that is not durable
+  answers_follow_session,  ///< a held answer leaves on a newer connection
+  time_passes_in_drain,    ///< sessions end though the daemon takes no connection
+  late_hello_retired,      ///< a run is retired though a hello for it is on its way
+  away_is_idle,            ///< a run is retired though a session without a connection may come back
+  run_not_probed,          ///< after a restart a run is retired without a look at its sessions
+  room_before_replay,      ///< a repeated request is refused for want of room
+  removal_refused,         ///< what makes room is refused for want of room
+  attachment_reused,       ///< the answers held for an older connection leave on a newer one
+  claim_lost,              ///< a loaded job is served without the epoch of its claim
+  piece_lost,              ///< a piece of the rows of a job is not restored
+  drain_drops,             ///< a drain ends while answers are held
+  drain_looks_once,        ///< a drain ends while a request is on its way to another loop
+  deadline_forgotten,      ///< a job is not ticked again after its deadline has moved
+  committed_untold,        ///< answers whose rows are durable wait until something else happens
 };
 
 #ifdef C10DD_PLANTED

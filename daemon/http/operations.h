@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/host/job_slot.h"
 #include "daemon/http/routes.h"
-#include "daemon/shard/job_report.h"
 #include "protocol/error.h"
 
 namespace c10dd::daemon {
@@ -24,7 +24,7 @@ class Operations {
   virtual boost::asio::awaitable<std::string> metrics_text() = 0;
 
   /// All jobs that are loaded.
-  virtual boost::asio::awaitable<std::vector<JobReport>> job_reports() = 0;
+  virtual boost::asio::awaitable<std::vector<core::JobReport>> job_reports() = 0;
 
   /// Writes a copy of the state.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;

@@ -47,7 +47,7 @@ HttpReply version(const HttpRequest&, const ServerFacts& facts) {
 
 HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
   boost::json::array list;
-  for (const JobReport& job : facts.jobs) {
+  for (const core::JobReport& job : facts.jobs) {
     list.push_back({{"job", printable(job.name, limits::kNameBytes)},
                     {"run", printable(job.run, limits::kNameBytes)},
                     {"number", job.number},

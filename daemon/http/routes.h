@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/host/job_slot.h"
 #include "daemon/http/http_wire.h"
-#include "daemon/shard/job_report.h"
 
 namespace c10dd::daemon {
 
@@ -24,7 +24,7 @@ struct ServerFacts {
 
   // What some routes need, see need_of().
   std::string metrics;
-  std::vector<JobReport> jobs;
+  std::vector<core::JobReport> jobs;
   Result<void> checkpoint;
   Result<void> removed;
 };

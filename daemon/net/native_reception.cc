@@ -2,6 +2,7 @@
 // The native protocol's entry in the list. Brings a connection to the shard of its job before its
 // first frame is taken, so that its requests need not change threads. Whatever is wrong with the
 // frame is for the session to say.
+#include "daemon/core/host/native_channels.h"
 #include "daemon/net/native_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/limits.h"
@@ -40,7 +41,7 @@ Shard& shard_of(std::string_view head, const SessionContext& context) {
   const Result<Request> request = native::decode_request(op, (*frame)->body);
   if (!request) return context.first;
   const Hello& hello = std::get<Hello>(*request);
-  if (!check_hello(hello, context)) return context.first;
+  if (context.draining || !core::check_hello(hello)) return context.first;
   const Result<Shard*> shard = context.shard_of(hello.job, hello.run);
   return shard ? **shard : context.first;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol on one connection: many channels, each with a session of its own. Frames are
-// decoded as a whole before anything happens; a bad frame is answered and ends the connection, the
-// sessions can be resumed on another one. Runs on one loop, whose shard sees to jobs of the others.
+// The native protocol on one connection: buffers, fairness and patience around
+// core::NativeChannels, which decides what the frames mean. Frames are decoded as a whole before
+// anything happens; a bad frame is answered and ends the connection, the sessions can be resumed on
+// another one. Runs on one loop, whose shard sees to jobs of the others.
 #include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
@@ -14,9 +15,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <chrono>
-#include <set>
-#include <unordered_map>
 
+#include "daemon/core/host/native_channels.h"
 #include "daemon/net/outbox.h"
 #include "daemon/net/shared_budget.h"
 #include "daemon/shard/shard.h"
@@ -39,12 +39,11 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
-class NativeSession final : public AnswerSink,
-                            public BudgetSink,
-                            public std::enable_shared_from_this<NativeSession> {
+class NativeSession final : public core::NativeChannels, public BudgetSink {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
-      : stream_(std::move(stream)),
+      : NativeChannels(shard.host(), next_connection()),
+        stream_(std::move(stream)),
         context_(context),
         shard_(shard),
         wakeup_(stream_->executor()),
@@ -53,8 +52,6 @@ class NativeSession final : public AnswerSink,
 
   asio::awaitable<void> run();
 
-  void deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) override;
-  void end_session(std::uint32_t channel, const Failure& reason) override;
   void flush() override {
     if (outbox_) outbox_->flush();
   }
@@ -64,11 +61,13 @@ class NativeSession final : public AnswerSink,
   void close_for_room(const Failure& reason) override;
 
  private:
-  struct Channel {
-    JobRef job;  ///< null while its hello is under way
-    core::Origin from;
-  };
-
+  std::shared_ptr<NativeSession> shared_self() {
+    return std::static_pointer_cast<NativeSession>(shared_from_this());
+  }
+  void send(const native::ReplyHeader& header, const Answer& answer) override;
+  void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
+  void taken(const OpInfo& op) override;
+  void unknown_op() override;
   void look_for_silence();
   bool stands() const;
   asio::awaitable<void> rest();
@@ -77,19 +76,12 @@ class NativeSession final : public AnswerSink,
   void take_in();
   void expect_rest();
   std::size_t take_frames(std::string_view in);
-  void take(const native::Frame<native::RequestHeader>& frame);
-  void beat_for_others(const Channel& one);
-  void open(const native::RequestHeader& header, Hello hello);
-  void answer(const native::RequestHeader& header, const Answer& answer);
-  void refuse_bytes(const native::RequestHeader& header, Failure reason);
   void log_refusal(const Failure& reason);
   void end(const char* reason);
-  void close_sessions();
 
   std::shared_ptr<Stream> stream_;
   const SessionContext& context_;
   Shard& shard_;
-  const std::uint64_t number_ = next_connection();
   asio::steady_timer wakeup_;    // what stood may go on, or the next turn has come
   asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
   std::shared_ptr<Outbox> outbox_;
@@ -103,16 +95,13 @@ class NativeSession final : public AnswerSink,
   std::uint64_t taken_turn_ = 0;  // in which it last took frames
   std::uint64_t heard_turn_ = 0;  // taken_turn_ when last looked
   unsigned silent_looks_ = 0;     // since then
-  JobRef last_job_;               // that it took a frame for
-  std::unordered_map<std::uint32_t, Channel> channels_;
-  bool opened_ = false;  // a session was opened on this connection
   const char* ended_ = nullptr;
   std::int64_t arrived_ns_ = 0;
 };
 
 asio::awaitable<void> NativeSession::run() {
-  const auto self = shared_from_this();
-  share_.belong_to(weak_from_this());
+  const auto self = shared_self();
+  share_.belong_to(self);
   outbox_ = std::make_shared<Outbox>(
       stream_,
       Outbox::Callbacks{[this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); },
@@ -122,7 +111,7 @@ asio::awaitable<void> NativeSession::run() {
   deadline_.expires_after(context_.hello_deadline);
   deadline_.async_wait([self](const ErrorCode& cancelled) {
     if (cancelled) return;
-    if (!self->opened_) return self->end("hello_deadline");
+    if (!self->opened()) return self->end("hello_deadline");
     self->look_for_silence();
   });
   take_in();
@@ -169,20 +158,19 @@ void NativeSession::look_for_silence() {
   heard_turn_ = taken_turn_;
   if (silent_looks_ > kSilentLooks) return end("idle");
   deadline_.expires_after(context_.options.idle_timeout / kSilentLooks);
-  deadline_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
+  deadline_.async_wait([self = shared_self()](const ErrorCode& cancelled) {
     if (!cancelled) self->look_for_silence();
   });
 }
 
 /// One buffer in a turn, and no more for a job that has had its share of it.
 bool NativeSession::must_rest() const {
-  return taken_turn_ == shard_.turn() || (last_job_ && shard_.spent(last_job_));
+  return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
 
 asio::awaitable<void> NativeSession::rest() {
   wakeup_.expires_at(asio::steady_timer::time_point::max());
-  shard_.rest([self = shared_from_this()] { self->wakeup_.cancel(); },
-              taken_turn_ == shard_.turn());
+  shard_.rest([self = shared_self()] { self->wakeup_.cancel(); }, taken_turn_ == shard_.turn());
   co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
@@ -254,128 +242,33 @@ std::size_t NativeSession::take_frames(std::string_view in) {
   frames_left_ = false;
   std::size_t used = 0;
   while (ended_ == nullptr && !frames_left_) {
-    const std::size_t limit = opened_ ? limits::kFrameBytes : limits::kHelloFrameBytes;
+    const std::size_t limit = opened() ? limits::kFrameBytes : limits::kHelloFrameBytes;
     const auto frame = native::cut_request(in.substr(used), limit);
     if (!frame) {
       refuse_bytes({}, frame.error());
       break;
     }
     if (!frame->has_value()) break;
-    take(**frame);
+    frames_left_ = take(**frame, arrived_ns_);
     used += (*frame)->size;
   }
   return used;
 }
 
-void NativeSession::take(const native::Frame<native::RequestHeader>& frame) {
-  const native::RequestHeader& header = frame.header;
-  Result<Request> request = native::decode_request(header.op, frame.body);
-  if (!request) {
-    if (request.error().code == Code::unknown_op) {
-      context_.metrics.protocol_error(Protocol::native, Code::unknown_op);
-      return answer(header, request.error());
-    }
-    return refuse_bytes(header, request.error());
-  }
-  const OpInfo& op = info_of(*request);
-  const bool welcome = op.code == Ping::op.code || op.code == Hello::op.code;
-  if (shard_.draining() && !welcome) return;  // the client asks the next daemon
-  shard_.tally().request(Protocol::native, op);
-  if (auto* hello = std::get_if<Hello>(&*request)) return open(header, std::move(*hello));
-  const auto it = channels_.find(header.channel);
-  if (it == channels_.end() || !it->second.job) {
-    return answer(header,
-                  failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
-                                                     " has no session: send hello first"));
-  }
-  const Channel& channel = it->second;
-  if (last_job_ != channel.job) last_job_ = channel.job;
-  frames_left_ = shard_.charge(channel.job, frame.size);
-  if (op.access > channel.from.role) {
-    return answer(header, failure(Code::permission_denied,
-                                  std::string(op.name) + " is not allowed for this session"));
-  }
-  const core::CallId call{header.sequence, header.acked_below,
-                          op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
-                          arrived_ns_};
-  if (op.code == Ping::op.code && channels_.size() > 1) beat_for_others(channel);
-  shard_.submit(channel.job, channel.from, call, std::move(*request));
+void NativeSession::taken(const OpInfo& op) { shard_.tally().request(Protocol::native, op); }
+
+void NativeSession::unknown_op() {
+  context_.metrics.protocol_error(Protocol::native, Code::unknown_op);
 }
 
-/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
-void NativeSession::beat_for_others(const Channel& one) {
-  std::set<JobRef> jobs;
-  for (const auto& [number, other] : channels_) {
-    if (other.job && other.job != one.job) jobs.insert(other.job);
-  }
-  for (const JobRef& job : jobs) shard_.heard(job, one.from.connection);
-}
-
-void NativeSession::open(const native::RequestHeader& header, Hello hello) {
-  if (const Result<void> good = check_hello(hello, context_); !good) {
-    if (good.error().code == Code::unavailable) return answer(header, good.error());
-    return refuse_bytes(header, good.error());
-  }
-  if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
-    return answer(
-        header, failure(Code::quota_exceeded, "too many channels on the connection, limit " +
-                                                  std::to_string(limits::kChannelsPerConnection)));
-  }
-  Channel& channel = channels_[header.channel];
-  if (channel.job && channel.from.session != hello.session) {
-    shard_.detach(channel.job, channel.from.session, this);
-  }
-  channel = {};
-  channel.from.session = hello.session;
-  channel.from.connection = number_;
-  const auto on_open = [self = shared_from_this(), number = header.channel,
-                        session = hello.session](const JobRef& job) {
-    const auto it = self->channels_.find(number);
-    if (it == self->channels_.end() || it->second.from.session != session) {
-      return self->shard_.detach(job, session, self.get());
-    }
-    it->second.job = job;
-    self->opened_ = true;
-  };
-  shard_.hello(
-      {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
-}
-
-void NativeSession::deliver(std::uint32_t channel, const core::Reply& reply, const Stamp& stamp) {
-  if (!outbox_) return;
-  native::ReplyHeader header;
-  header.op = reply.op;
-  header.channel = channel;
-  header.sequence = reply.sequence;
-  header.stamp = stamp;
-  outbox_->add(native::encode_reply(header, reply.answer));
-  if (reply.op == Goodbye::op.code) channels_.erase(channel);
-}
-
-void NativeSession::answer(const native::RequestHeader& header, const Answer& answer) {
-  native::ReplyHeader reply;
-  reply.op = header.op;
-  reply.channel = header.channel;
-  reply.sequence = header.sequence;
-  outbox_->add(native::encode_reply(reply, answer));
-  outbox_->flush();
-}
-
-void NativeSession::end_session(std::uint32_t channel, const Failure& reason) {
-  const auto it = channels_.find(channel);
-  if (it == channels_.end()) return;
-  channels_.erase(it);
-  if (!outbox_) return;
-  native::RequestHeader header;
-  header.channel = channel;
-  header.op = Hello::op.code;
-  answer(header, reason);
+void NativeSession::send(const native::ReplyHeader& header, const Answer& answer) {
+  if (outbox_) outbox_->add(native::encode_reply(header, answer));
 }
 
 /// Bytes that cannot be trusted: says why, then ends the connection.
-void NativeSession::refuse_bytes(const native::RequestHeader& header, Failure reason) {
+void NativeSession::refuse_bytes(const native::RequestHeader& header, const Failure& reason) {
   log_refusal(reason);
-  answer(header, std::move(reason));
+  answer(header, reason);
   end("refused");
 }
 
@@ -393,35 +286,7 @@ void NativeSession::end(const char* reason) {
   stream_->cancel();  // run() goes on
 }
 
-void NativeSession::close_sessions() {
-  for (const auto& [number, channel] : channels_) {
-    if (channel.job) shard_.detach(channel.job, channel.from.session, this);
-  }
-  channels_.clear();
-}
-
 }  // namespace
-
-Result<void> check_hello(const Hello& hello, const SessionContext& context) {
-  if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
-    return failure(Code::version_unsupported, "protocol versions " +
-                                                  std::to_string(hello.version_min) + " to " +
-                                                  std::to_string(hello.version_max) +
-                                                  " are asked for, this daemon speaks 1 to " +
-                                                  std::to_string(kProtocolVersion));
-  }
-  if (hello.credential.size() > limits::kCredentialBytes) {
-    return failure(Code::too_large, "hello: credential of " +
-                                        std::to_string(hello.credential.size()) + " bytes, limit " +
-                                        std::to_string(limits::kCredentialBytes));
-  }
-  if (context.draining) {
-    Failure reason = failure(Code::unavailable, "the daemon is shutting down");
-    reason.retry_after = std::chrono::milliseconds(200);
-    return reason;
-  }
-  return {};
-}
 
 void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard) {
   context.metrics.connection_opened(Protocol::native);

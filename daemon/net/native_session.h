@@ -9,15 +9,11 @@
 #include "daemon/net/protocols.h"
 #include "daemon/net/session_context.h"
 #include "daemon/net/stream.h"
-#include "protocol/ops.h"
 
 namespace c10dd::daemon {
 
 /// The entry in the list of protocols.
 WireProtocol native_protocol(const SessionContext& context);
-
-/// Returns why a hello is refused before any job is asked.
-Result<void> check_hello(const Hello& hello, const SessionContext& context);
 
 /// Serves a connection on the loop of the shard whose job its first frame asks for. Its head begins
 /// with the magic bytes, here and below.

@@ -22,11 +22,13 @@ constexpr std::string_view kScheme = "rocksdb:";
 
 constexpr std::string_view kRoomNames[] = {"enough", "little", "none"};
 
-std::string_view name_of_room(DiskRoom room) { return kRoomNames[static_cast<std::size_t>(room)]; }
+std::string_view name_of_room(core::DiskRoom room) {
+  return kRoomNames[static_cast<std::size_t>(room)];
+}
 
 }  // namespace
 
-DiskWatch::DiskWatch(boost::asio::io_context& loop, const Options& options, GrowthGate& gate,
+DiskWatch::DiskWatch(boost::asio::io_context& loop, const Options& options, core::GrowthGate& gate,
                      Metrics& metrics, Engine engine)
     : timer_(loop),
       gate_(gate),
@@ -55,21 +57,21 @@ void DiskWatch::look() {
   if (!known) return look_again_later();
   const std::uint64_t free = *known;
   gate_.set_free(free, engine_.needs());
-  const DiskRoom room = gate_.room();
-  metrics_.disk(free, room != DiskRoom::enough);
+  const core::DiskRoom room = gate_.room();
+  metrics_.disk(free, room != core::DiskRoom::enough);
   if (room != std::exchange(room_, room)) {
-    spdlog::log(room == DiskRoom::enough ? spdlog::level::info : spdlog::level::warn,
+    spdlog::log(room == core::DiskRoom::enough ? spdlog::level::info : spdlog::level::warn,
                 "event=disk_room path={} room={} free={} reserve={} minimum={}", path_,
                 name_of_room(room), free, reserve_, minimum_);
   }
-  short_for_ = room == DiskRoom::enough ? 0 : short_for_ + 1;
+  short_for_ = room == core::DiskRoom::enough ? 0 : short_for_ + 1;
   if (short_for_ % kRelieveEvery == 1 || (short_for_ == 0 && stuck_)) relieve();
-  if (room == DiskRoom::enough) keep_ballast(free);
+  if (room == core::DiskRoom::enough) keep_ballast(free);
   look_again_later();
 }
 
 void DiskWatch::look_again_later() {
-  timer_.expires_after(room_ == DiskRoom::enough ? kInterval : kShortInterval);
+  timer_.expires_after(room_ == core::DiskRoom::enough ? kInterval : kShortInterval);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) look();
   });

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "daemon/config/options.h"
+#include "daemon/core/host/growth_gate.h"
 #include "daemon/metrics/metrics.h"
-#include "daemon/shard/growth_gate.h"
 
 namespace c10dd::daemon {
 
@@ -25,7 +25,7 @@ class DiskWatch {
     std::function<std::uint64_t()> needs;
   };
 
-  DiskWatch(boost::asio::io_context& loop, const Options& options, GrowthGate& gate,
+  DiskWatch(boost::asio::io_context& loop, const Options& options, core::GrowthGate& gate,
             Metrics& metrics, Engine engine);
 
   /// Begins; an engine without a directory has no disk to watch.
@@ -43,7 +43,7 @@ class DiskWatch {
   void look_again_later();
 
   boost::asio::steady_timer timer_;
-  GrowthGate& gate_;
+  core::GrowthGate& gate_;
   Metrics& metrics_;
   Engine engine_;
   std::string path_;  ///< the directory of the state; empty when there is none
@@ -52,9 +52,9 @@ class DiskWatch {
   std::optional<std::uint64_t> wanted_reserve_;
   std::uint64_t reserve_ = 0;
   std::uint64_t minimum_;
-  DiskRoom room_ = DiskRoom::enough;  ///< at the last look
-  unsigned short_for_ = 0;            ///< looks in a row that found room short
-  bool stuck_ = false;                ///< the engine had no room to let go of what was removed
+  core::DiskRoom room_ = core::DiskRoom::enough;  ///< at the last look
+  unsigned short_for_ = 0;                        ///< looks in a row that found room short
+  bool stuck_ = false;  ///< the engine had no room to let go of what was removed
 };
 
 }  // namespace c10dd::daemon

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all shards share: the engine behind one group commit, and the directory that says which job
 // has which number. Opens the engine, loses it when a commit has an unknown outcome, opens it
-// again, on a thread of its own: the loop goes on telling clients that it is there. Lives on the
-// first loop; what other loops may call says so.
+// again, on a thread of its own: the loop goes on telling clients that it is there. The shell
+// around core::DirectoryHost. Lives on the first loop; what other loops may call says so.
 #pragma once
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "daemon/config/options.h"
-#include "daemon/core/directory.h"
+#include "daemon/core/host/directory_host.h"
 #include "daemon/metrics/metrics.h"
-#include "daemon/shard/job_time.h"
+#include "daemon/shard/loop.h"
 #include "store/group_commit.h"
 
 namespace c10dd::daemon {
@@ -28,58 +26,36 @@ namespace asio = boost::asio;
 class Shard;
 class Shards;
 
-/// unavailable, to be tried again soon.
-Failure unavailable(std::string detail);
-
 /// How the engine of these options is opened, first or again.
 store::OpenOptions open_options(const Options& options);
 
 /// What a shard gets when an engine was opened.
 struct OpenEngine {
-  std::uint64_t generation = 0;  ///< of the engine; results of an older one are dropped
+  core::EngineState state;
   std::shared_ptr<store::GroupCommit> commit;
-  /// False once a row of the directory was not taken: then no new number may be used. Of the commit
-  /// thread.
+  /// False once a row of the directory was not taken: then no new number may be used. Belongs to
+  /// the commit thread.
   std::shared_ptr<std::atomic<bool>> intact;
-  std::uint64_t incarnation = 0;
-  bool shared = false;       ///< reads must be confirmed
-  bool is_volatile = false;  ///< no row outlives the process: none is handed over
 };
 
-/// Where a job lives.
-struct Place {
-  Shard* shard = nullptr;
-  JobNumber number = 0;
-  std::uint64_t generation = 0;
-  std::uint64_t grant = 0;  ///< counts the answers that were this place
-};
-
-class EngineHost {
+class EngineHost final : private core::DirectoryHost::Shell {
  public:
   /// on_failed: the engine was lost, or could not be opened again.
-  EngineHost(asio::io_context& loop, Metrics& metrics, const Options& options,
-             std::function<void()> on_failed);
+  EngineHost(Loop& loop, Metrics& metrics, const Options& options, std::function<void()> on_failed);
   ~EngineHost();
 
   /// Takes an engine, reads its directory, hands it to the shards. Blocking.
   Result<void> adopt(std::unique_ptr<store::Engine> engine, Shards& shards);
 
+  core::DirectoryHost& directory() { return directory_; }
+
   /// Which shard a hello of this name will come to; the job gets a number if it is new.
   Result<Shard*> shard_of(const std::string& job, const std::string& run);
 
-  /// The place of the job, for a hello on its way there; the job gets a number if it is new.
-  Result<Place> locate(const std::string& job, const std::string& run);
-
-  /// From any loop: the same, answered on the loop `back`.
-  void locate(const std::string& job, const std::string& run, asio::io_context& back,
-              std::function<void(Result<Place>)> then);
-
-  /// From any loop: the job's last session ended, and nobody is on the way with a newer grant.
-  void vacated(const Place& place, bool empty);
-
-  /// Removes a job with all its runs and their rows, unless somebody is connected (`unavailable`).
-  /// not_found if there is none. `then` is called on the first loop.
-  void remove(const std::string& job, std::function<void(Result<void>)> then);
+  /// See core::DirectoryHost.
+  void remove(const std::string& job, std::function<void(Result<void>)> then) {
+    directory_.remove(job, std::move(then));
+  }
 
   /// After ready sockets were drained: runs whose grace is over are retired.
   void end_turn();
@@ -102,7 +78,7 @@ class EngineHost {
   void close();
 
   /// Empty when the engine is open and takes commits, else why not.
-  std::string not_ready() const;
+  std::string not_ready() const override;
 
   /// Of the oldest commit that has not ended; 0: there is none.
   Duration commit_age() const;
@@ -122,18 +98,14 @@ class EngineHost {
     std::unique_ptr<core::Directory> directory;
   };
 
+  core::JobHost& host_of(JobNumber number) override;
+  void write(core::DirectoryHost::Change change, std::function<void(bool)> then) override;
+  void struck_out(const core::Directory::Entry& entry, std::string_view how) override;
+
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
                                        const Options& options, TimePoint now);
   static Result<Opened> open_again(const Options& options,
                                    std::shared_ptr<const store::Mark> acknowledged, TimePoint now);
-  Result<JobNumber> number_of(const std::string& job, const std::string& run);
-  void write_directory(std::vector<Row> rows, Revision from, Revision to,
-                       std::vector<JobNumber> erased, std::function<void(bool)> then = {});
-  void retire();
-  void let_go(core::Directory::Retired retired, Revision before, std::string_view event,
-              std::function<void(bool)> then = {});
-  struct Removal;
-  void remove(const std::shared_ptr<Removal>& removal);
   void arm_timer();
   void lose(const std::string& why);
   void reopen_later();
@@ -141,7 +113,7 @@ class EngineHost {
   void take(Opened opened);
   void watch_commits();
 
-  asio::io_context& loop_;
+  Loop& loop_;
   Metrics& metrics_;
   const Options& options_;
   std::function<void()> on_failed_;
@@ -151,9 +123,7 @@ class EngineHost {
   std::string lost_;  ///< why the engine is not open; empty when it is
   std::string damage_;
   OpenEngine engine_;
-  std::unique_ptr<core::Directory> directory_;
-  std::unordered_map<JobNumber, std::uint64_t> grants_;
-  JobTime time_;
+  core::DirectoryHost directory_;
   asio::steady_timer grace_timer_;
   bool grace_timer_set_ = false;
   asio::steady_timer watch_timer_;

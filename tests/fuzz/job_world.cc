@@ -150,7 +150,8 @@ const Answer* JobWorld::apply(const SessionId& session, core::CallId call, const
       waiting_.erase({session, cancel->sequence});
     }
     const auto asked = asked_.find(key);
-    const bool changed = effects.revision > before && effects.replies.back().kind == OpKind::write;
+    const bool changed =
+        effects.revision > before && effects.replies.back().evidence == core::Evidence::own_commit;
     // A call of any number may stand where another had been, which had changed nothing.
     const bool same = asked != asked_.end() && asked->second.fingerprint == call.fingerprint &&
                       info_of(asked->second.request).code == op.code;

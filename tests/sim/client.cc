@@ -21,6 +21,7 @@ client::CoreOptions options_of(const Client::Identity& identity, const Swarm& sw
   options.seed = random.next();
   options.hello.session = {random.next(), random.next()};
   options.hello.job = identity.job;
+  options.hello.run = identity.run;
   options.hello.host = "host" + std::to_string(identity.number);
   options.hello.pid = identity.number;
   if (random.chance(50)) options.hello.expiry = swarm.session_expiry;

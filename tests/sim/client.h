@@ -21,6 +21,7 @@ class Client final : public Process, public Endpoint {
   struct Identity {
     std::uint32_t number = 0;  ///< of the process
     std::string job;
+    std::string run = {};
   };
 
   Client(World& world, const Swarm& swarm, Network& network, Records& records, DriftingClock clock,

@@ -1,288 +1,229 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn: requests in, effects out, one round at the engine at a time, answers when durable.
 #include "tests/sim/daemon.h"
 
 #include <algorithm>
 
-#include "protocol/fields.h"
-#include "tests/sim/group_log.h"
+#include "daemon/core/host/directory_rows.h"
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {
 namespace {
 
-constexpr Duration kTurnMax = std::chrono::milliseconds(250);
-constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
-
-/// Changes a batch on its way to the engine, if that is planted.
-void spoil(std::vector<Row>& rows) {
-  const auto lose = [&](auto which) { std::erase_if(rows, which); };
-  if (planted(Plant::reply_row_lost)) {
-    lose([](const Row& row) { return row.kind == Row::Kind::put && row.key[0] == 'r'; });
-  } else if (planted(Plant::effect_row_lost)) {
-    const auto last = std::find_if(rows.rbegin(), rows.rend(), [](const Row& row) {
-      return row.kind == Row::Kind::put && row.key[0] == 'k';
-    });
-    if (rows.size() > 4 && last != rows.rend()) rows.erase(std::next(last).base());
-  } else if (planted(Plant::erase_rows_lost)) {
-    lose([](const Row& row) { return row.kind == Row::Kind::erase && row.key[0] == 'k'; });
-  } else if (planted(Plant::claim_rows_lost)) {
-    lose([](const Row& row) { return row.kind == Row::Kind::put && row.key[0] == 'c'; });
-  } else if (planted(Plant::list_row_lost)) {
-    lose([](const Row& row) { return row.key[0] == 'l'; });
-  } else if (planted(Plant::batch_reversed)) {
-    std::reverse(rows.begin(), rows.end());
-  }
-}
-
-/// Changes an answer on its way out, if that is planted.
-void spoil(core::Reply& reply) {
-  if (planted(Plant::reads_not_gated) && reply.kind != OpKind::write) reply.observed = 0;
-  auto* changes = reply.answer ? std::get_if<Changes>(&*reply.answer) : nullptr;
-  if (changes == nullptr || changes->changes.size() < 2) return;
-  if (planted(Plant::watch_event_lost)) changes->changes.erase(changes->changes.begin());
-  if (planted(Plant::watch_event_twice)) changes->changes.push_back(changes->changes.back());
-}
+constexpr std::uint64_t kMuchRoom = std::uint64_t{1} << 40;
+constexpr std::uint64_t kReserve = 1000;
+constexpr std::uint64_t kMinimum = 100;
+constexpr Duration kLookAgain = std::chrono::milliseconds(10);
 
 }  // namespace
 
 Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
                std::uint64_t number)
-    : Process(world, clock), swarm_(swarm), disk_(disk), records_(records), number_(number) {
-  turn_ended_ = local_now();
-}
-
-bool Daemon::time_stands_still() const {
-  return draining_ && !planted(Plant::time_passes_in_drain);
-}
-
-TimePoint Daemon::job_now() const {
-  if (time_stands_still()) return job_time_;
-  return job_time_ + std::min<Duration>(local_now() - turn_ended_, kTurnMax);
-}
-
-void Daemon::submit(const SlotRef& slot, const core::Origin& from, const core::CallId& call,
-                    const Request& request) {
-  if (slot->dropped) return;
-  perform(slot, slot->job->apply(from, call, request, job_now()), &from, call.sequence);
-}
-
-void Daemon::detach(const SlotRef& slot, const SessionId& session, const Connection* connection) {
-  const auto it = slot->attached.find(session);
-  if (slot->dropped || it == slot->attached.end() || it->second.connection.get() != connection) {
-    return;
+    : world_(world),
+      swarm_(swarm),
+      disk_(disk),
+      records_(records),
+      number_(number),
+      growth_(kMuchRoom) {
+  growth_.watch("the disk", kReserve, kMinimum);
+  growth_.set_free(kMuchRoom);
+  for (unsigned i = 0; i < swarm.shards; ++i) {
+    shards_.push_back(std::make_shared<Shard>(*this, clock, i == 0));
   }
-  slot->attached.erase(it);
-  if (!draining_) records_.sessions[session].is_here(world_.now(), false);
-  slot->signs[session].closed = job_now();
-  if (planted(Plant::disconnect_not_told)) return;
-  perform(slot, slot->job->disconnect(session, job_now()));
+  core::DirectoryHost::Shell& shell = *this;
+  directory_ = std::make_unique<core::DirectoryHost>(first(), shell);
+  for (const auto& shard : shards_) shard->start(*directory_);
 }
 
-void Daemon::perform(const SlotRef& slot, core::Effects effects, const core::Origin* from,
-                     std::uint64_t sequence) {
-  if (!effects.rows.empty()) {
-    Step step;
-    step.revision = effects.revision;
-    if (from != nullptr) step.client = records_.sessions[from->session].client;
-    if (from != nullptr) step.session = from->session;
-    step.sequence = sequence;
-    step.rows = effects.rows;
-    step.keeps_answer = std::ranges::any_of(effects.replies, [&](const core::Reply& reply) {
-      return reply.kind == OpKind::write && reply.to == step.session &&
-             reply.sequence == sequence && find_op(reply.op)->dedup == Dedup::reply;
+core::Quotas Daemon::quotas() const {
+  core::Quotas quotas;
+  quotas.session_expiry = swarm_.session_expiry;
+  if (swarm_.history > 0) quotas.history_changes = swarm_.history;
+  return quotas;
+}
+
+void Daemon::start() {
+  world_.note("daemon.start", number_);
+  // Sessions that are not attached here count from now on; only another daemon can have some.
+  for (auto& [id, facts] : records_.sessions) {
+    if (!facts.attached() || records_.takeovers == 0) facts.is_here(world_.now(), false);
+  }
+  const bool adopted = adopt();
+  C10DD_ASSERT(adopted);
+}
+
+bool Daemon::adopt() {
+  core::Directory::Limits limits;
+  limits.run_grace = swarm_.run_grace;
+  auto read =
+      core::read_directory(disk_.engine(), limits, world_.random.next(), directory_->job_time());
+  if (!read) {
+    world_.violated("restore", "the directory of jobs cannot be read");
+    return false;
+  }
+  queue_ = std::make_shared<DiskQueue>(world_, disk_);
+  intact_ = std::make_shared<bool>(true);
+  const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
+                                 false};
+  directory_->opened(std::move(read->directory), engine.generation);
+  for (const auto& shard : shards_) {
+    shard->dispatch([shard, engine, queue = queue_, intact = intact_] {
+      shard->engine_opened(engine, queue, intact);
     });
-    step.at = world_.now();
-    step.applied = world_.next_order();
-    note_losses(slot, step);
-    records_.did(slot->number, slot->epoch, std::move(step));
-    world_.note("step", slot->number, effects.revision);
   }
-  for (Row& row : effects.rows) slot->rows.push_back(std::move(row));
-  for (core::Reply& reply : effects.replies) {
-    spoil(reply);
-    const auto to = slot->attached.find(reply.to);
-    if (to != slot->attached.end()) reply.attachment = to->second.number;
-    slot->gate->hold(std::move(reply));
-  }
-  touch(slot);
+  return true;
 }
 
-/// Whom the job has given up in this step, and what was heard of them.
-void Daemon::note_losses(const SlotRef& slot, const Step& step) {
-  const TimePoint now = job_now();
-  for (const Row& row : step.rows) {
-    if (row.kind != Row::Kind::put || row.key[0] != 'm') continue;
-    const auto member = wire::decode<core::GroupMember>(row.value);
-    if (!member || member->state != core::GroupMember::State::lost) continue;
-    Loss loss;
-    loss.job = slot->name;
-    loss.session = member_of(row);
-    loss.at = step.at;
-    loss.served = now - slot->served_since;
-    loss.ending = member->ending;
-    if (const auto it = slot->signs.find(loss.session); it != slot->signs.end()) {
-      loss.silent = now - it->second.frame;
-      if (it->second.closed) loss.away = now - *it->second.closed;
-    }
-    records_.losses.push_back(std::move(loss));
+void Daemon::accept(const LinkRef& link) { world_.random.pick(shards_)->accept(link); }
+
+void Daemon::pause(Duration how_long) {
+  for (const auto& shard : shards_) shard->pause(how_long);
+}
+
+void Daemon::resume() {
+  for (const auto& shard : shards_) shard->resume();
+}
+
+void Daemon::die(bool power_lost) {
+  if (std::exchange(dead_, true)) return;
+  world_.note(power_lost ? "daemon.power_cut" : "daemon.kill", number_);
+  if (queue_) queue_->die();
+  for (const auto& shard : shards_) shard->die(power_lost);
+}
+
+void Daemon::disk_short_for(Duration how_long) {
+  growth_.set_free(world_.random.chance(50) ? kReserve - 1 : kMinimum - 1);
+  world_.after(how_long, [this, self = shared_from_this()] { growth_.set_free(kMuchRoom); });
+}
+
+void Daemon::heard_of(const SessionId& session) {
+  for (const auto& shard : shards_) {
+    shard->dispatch([shard, session] { shard->note_sign(session); });
   }
 }
 
-void Daemon::touch(const SlotRef& slot) {
-  if (std::exchange(slot->touched, true)) return;
-  touched_.push_back(slot);
+// ---- the directory's side of the engine
+// ----------------------------------------------------------
+
+void Daemon::write(core::DirectoryHost::Change change, std::function<void(bool)> then) {
+  queue_->post([this, self = shared_from_this(), change = std::move(change), then = std::move(then),
+                intact = intact_, g = generation_](store::Engine* engine) {
+    const bool was_intact = *intact;
+    const bool durable = was_intact && engine != nullptr && core::write_directory(*engine, change);
+    if (then) first().post([then, durable] { then(durable); });
+    if (durable || !was_intact) return;
+    *intact = false;
+    report_lost(g, "a change of the directory of jobs was not taken");
+  });
 }
 
-void Daemon::end_turn() {
-  job_time_ = job_now();
-  turn_ended_ = local_now();
-  const auto jobs = jobs_;
-  for (const auto& [number, slot] : jobs) {
-    if (!slot->serving || slot->dropped) continue;
-    const auto deadline = slot->job->next_deadline();
-    if (deadline && *deadline <= job_time_) perform(slot, slot->job->tick(job_time_));
-  }
-  start_round();
-  for (const SlotRef& slot : std::exchange(touched_, {})) {
-    slot->touched = false;
-    if (!slot->gate) continue;
-    const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
-    release(slot);
-    if (waits && !slot->dropped) touch(slot);
-  }
-  std::optional<TimePoint> next;
-  for (const auto& [number, slot] : jobs_) {
-    if (!slot->serving || slot->dropped) continue;
-    const auto deadline = slot->job->next_deadline();
-    if (deadline) next = next ? std::min(*next, *deadline) : *deadline;
-  }
-  if (!next || time_stands_still()) return;
-  const Duration left = std::clamp<Duration>(*next - job_time_, Duration::zero(), kTurnInterval);
-  wake_at_local(local_now() + left);
+void Daemon::struck_out(const core::Directory::Entry& entry, std::string_view how) {
+  world_.note("job.struck_out", entry.number, 0, how);
 }
 
-void Daemon::start_round() {
-  if (round_in_flight_ || !queue_) return;
-  store::Round round;
-  for (const SlotRef& slot : touched_) {
-    if (slot->dropped || !slot->serving) continue;
-    if (!slot->rows.empty()) {
-      const Revision to = slot->job->revision();
-      const std::size_t made = slot->rows.size();
-      slot->job->seal(slot->rows);
-      records_.sealed(slot->number, slot->epoch, std::span(slot->rows).subspan(made));
-      committing_.push_back({slot, to});
-      spoil(slot->rows);
-      round.batches.push_back(
-          {slot->number, slot->epoch, slot->handed_over, to, std::exchange(slot->rows, {})});
-      slot->handed_over = to;
-      if (planted(Plant::ack_before_sync)) slot->gate->committed(to);
-    }
-    if (slot->gate->wants_confirmation()) {
-      round.confirms.push_back({slot->number, slot->epoch});
-      slot->gate->confirmation_begun(round_ + 1);
-      confirming_.push_back(slot);
-    }
-  }
-  if (round.batches.empty() && round.confirms.empty()) return;
-  round.number = ++round_;
-  round_in_flight_ = true;
-  queue_->submit(std::move(round),
-                 [this, self = shared_from_this(), g = generation_](store::RoundResult result) {
-                   post([this, g, result = std::move(result)]() mutable {
-                     if (g == generation_) finish_round(std::move(result));
-                   });
-                 });
+void Daemon::report_lost(std::uint64_t generation, const std::string& why) {
+  first().dispatch([this, generation, why] {
+    if (generation == generation_ && directory_->is_open()) lose(why);
+  });
 }
 
-void Daemon::finish_round(store::RoundResult result) {
-  round_in_flight_ = false;
-  bool lost = false;
-  const auto committing = std::exchange(committing_, {});
-  const auto confirming = std::exchange(confirming_, {});
-  const auto settle = [&](const SlotRef& slot, store::Outcome outcome, auto on_durable) {
-    if (outcome == store::Outcome::unknown && planted(Plant::error_is_success)) {
-      outcome = store::Outcome::durable;
+void Daemon::lose(const std::string& why) {
+  world_.note("engine.lost", number_);
+  directory_->lost();
+  to_let_go_ = shards_.size();
+  for (const auto& shard : shards_) {
+    shard->post([this, shard, why] {
+      shard->engine_lost(why);
+      first().post([this] {
+        if (--to_let_go_ > 0) return;
+        queue_->die();
+        queue_.reset();
+        reopen_later();
+      });
+    });
+  }
+}
+
+void Daemon::reopen_later() {
+  const Duration delay =
+      world_.random.between(std::chrono::milliseconds(100), std::chrono::seconds(2));
+  world_.after(delay, [this, self = shared_from_this()] {
+    if (!dead_) first().post([this] { static_cast<void>(adopt()); });
+  });
+}
+
+// ---- the end
+// -------------------------------------------------------------------------------------
+
+void Daemon::drain(Duration timeout, std::function<void()> closed, std::function<void()> ended) {
+  world_.note("daemon.drain", number_);
+  first().post([this, timeout, closed = std::move(closed), ended = std::move(ended)]() mutable {
+    if (std::exchange(draining_, true)) return;
+    closed();
+    for (const auto& shard : shards_) shard->post([shard] { shard->host().drain(); });
+    end_when_finished(world_.now() + timeout, std::move(ended));
+  });
+}
+
+void Daemon::end_when_finished(TimePoint deadline, std::function<void()> ended) {
+  const auto unfinished = std::make_shared<std::vector<std::size_t>>();
+  const auto told = [this, deadline, ended = std::move(ended), unfinished] {
+    if (unfinished->size() < shards_.size()) return;
+    const bool finished = drain_.finished(*unfinished);
+    if (finished) check_drained();
+    if (finished || world_.now() >= deadline) {
+      die(false);
+      return ended();
     }
-    if (outcome == store::Outcome::unknown && planted(Plant::error_is_failure)) {
-      on_durable();
-      refuse_held(slot);
-    }
-    if (outcome == store::Outcome::durable) {
-      on_durable();
-      touch(slot);
-      return;
-    }
-    lost = lost || outcome == store::Outcome::unknown;
-    if (outcome == store::Outcome::fenced) {
-      drop(slot, failure(Code::not_owner, "job \"" + slot->name + "\" is owned by another daemon"));
-    }
+    world_.after(kLookAgain, [this, self = shared_from_this(), deadline, ended] {
+      if (dead_) return;
+      forgive_absence();
+      end_when_finished(deadline, ended);
+    });
   };
-  for (std::size_t i = 0; i < committing.size(); ++i) {
-    const auto& [slot, to] = committing[i];
-    settle(slot, result.batches[i], [&, &slot = slot, to = to] {
-      slot->gate->committed(to);
-      slot->job->durable(to);
+  for (const auto& shard : shards_) {
+    shard->post([this, shard, unfinished, told] {
+      const std::size_t left = shard->host().unfinished();
+      first().post([unfinished, told, left] {
+        unfinished->push_back(left);
+        told();
+      });
     });
   }
-  for (std::size_t i = 0; i < confirming.size(); ++i) {
-    const SlotRef& slot = confirming[i];
-    settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
-  }
-  if (lost) lose_engine("a commit has an unknown outcome");
 }
 
-/// The planted daemon that says "refused" of what may have been applied.
-void Daemon::refuse_held(const SlotRef& slot) {
-  for (core::Reply& reply : slot->gate->take_released()) {
-    const auto it = slot->attached.find(reply.to);
-    if (it == slot->attached.end() || reply.sequence == 0) continue;
-    reply.answer = failure(Code::out_of_range, "the engine failed");
-    deliver(it->second, reply, Stamp{});
+/// What the daemon held has left.
+void Daemon::check_drained() {
+  for (const auto& shard : shards_) {
+    for (const auto& [number, slot] : shard->host().jobs()) {
+      if (!slot->serving || (slot->rows.empty() && slot->gate->held() == 0)) continue;
+      world_.violated("drain", slot->name + ": the daemon ends with " +
+                                   std::to_string(slot->gate->held()) + " answers and " +
+                                   std::to_string(slot->rows.size()) + " rows");
+    }
   }
 }
 
-void Daemon::release(const SlotRef& slot) {
-  if (slot->dropped) return;
-  for (core::Reply& reply : slot->gate->take_released()) {
-    if (const auto refused = slot->refused.extract(reply.attachment)) {
-      const Slot::Refused& to = refused.mapped();
-      refuse(to.connection, to.channel, to.sequence, reply.answer.error());
-      continue;
-    }
-    auto it = slot->attached.find(reply.to);
-    if (it == slot->attached.end()) continue;
-    const Slot::Attachment attachment = it->second;
-    // An answer leaves where its request came from: on a newer connection the session asks again,
-    // and would take this for the answer to that.
-    if (attachment.number != reply.attachment && !planted(Plant::answers_follow_session)) continue;
-    if (reply.op == Goodbye::op.code) {
-      slot->attached.erase(it);
-      records_.sessions[reply.to].is_here(world_.now(), false);
-    }
-    Stamp stamp = slot->gate->stamp();
-    if (planted(Plant::stamp_too_new)) stamp.revision = slot->job->revision();
-    deliver(attachment, reply, stamp);
+/// Who is away from now on finds the door closed: nobody may be given up for that.
+void Daemon::forgive_absence() {
+  for (auto& [id, facts] : records_.sessions) {
+    if (!facts.attached()) facts.is_here(world_.now(), true);
   }
 }
 
 std::string Daemon::unsettled() const {
   std::string text;
-  if (!queue_) text += "engine not open; ";
-  if (round_in_flight_) text += "round in flight; ";
-  for (const auto& [number, slot] : jobs_) {
-    if (!slot->serving) text += slot->name + " is loading; ";
-    if (!slot->serving) continue;
-    if (!slot->rows.empty()) text += slot->name + " has rows; ";
-    if (slot->gate->held() > 0) text += slot->name + " holds answers; ";
-  }
+  if (!directory_->is_open()) text += "engine not open; ";
+  for (const auto& shard : shards_) text += shard->unsettled();
   return text;
 }
 
 const core::Job* Daemon::job(const std::string& name) const {
-  const auto it = by_name_.find({name, ""});
-  return it == by_name_.end() || !it->second->serving ? nullptr : it->second->job.get();
+  for (const auto& shard : shards_) {
+    for (const auto& [number, slot] : shard->host().jobs()) {
+      if (slot->name == name && slot->serving) return slot->job.get();
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace c10dd::sim

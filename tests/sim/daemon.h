@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon process: the product's Directory, Job, CommitGate and codecs in a shell that takes the
-// steps of daemon/shard/shard*.cc, native_session.cc and server.cc in their order, over the simulated
-// disk and network. Turns are in daemon.cc, the rest in daemon_frames.cc, _jobs.cc, _load.cc,
-// _drain.cc.
+// A daemon process: the product's hosts of jobs and of the directory, on one or more event loops,
+// over the simulated disk and network. What decides is the product's; here are its threads, the way
+// to the disk, and the end of the process. Its loops are in shard.h.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "daemon/core/commit_gate.h"
-#include "daemon/core/directory.h"
-#include "daemon/core/job.h"
-#include "protocol/native_wire.h"
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/drain.h"
+#include "daemon/core/host/growth_gate.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
+#include "tests/sim/shard.h"
 
 namespace c10dd::sim {
 
-class Daemon final : public Process, public Endpoint {
+class Daemon final : public std::enable_shared_from_this<Daemon>,
+                     private core::DirectoryHost::Shell {
  public:
   Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
          std::uint64_t number);
@@ -29,155 +28,71 @@ class Daemon final : public Process, public Endpoint {
   /// Opens the engine; then connections may come.
   void start();
   void accept(const LinkRef& link);
-  void on_bytes(const LinkRef& link, std::string bytes) override;
-  void on_closed(const LinkRef& link) override;
 
+  bool dead() const { return dead_; }
+  void pause(Duration how_long);
+  void resume();
   /// SIGKILL: the kernel resets the sockets. With the machine's power gone nobody is told.
-  void kill() override { die(false); }
+  void kill() { die(false); }
   void die(bool power_lost);
 
-  /// SIGTERM: from its next turn on it takes nothing but heartbeats; when what it holds has left,
-  /// or after `timeout`, it ends. `closed` is called first, `ended` last.
+  /// SIGTERM: takes nothing but heartbeats; when what it holds has left, or after `timeout`, it
+  /// ends. `closed` is called first, `ended` last.
   void drain(Duration timeout, std::function<void()> closed, std::function<void()> ended);
 
-  /// Nothing is blocked, held or on its way to the engine; else says what is.
+  /// The disk has little room, or none, until then.
+  void disk_short_for(Duration how_long);
+
+  /// Says what is blocked, held or on its way to the engine; empty when nothing is.
   std::string unsettled() const;
   /// The job of this name, if it is served.
   const core::Job* job(const std::string& name) const;
   core::Quotas quotas() const;
 
+  // ---- for its shards
+
+  core::GrowthGate& growth() { return growth_; }
+  core::DirectoryHost& directory() { return *directory_; }
+  World& world() { return world_; }
+  const Swarm& swarm() const { return swarm_; }
+  Records& records() { return records_; }
+  bool draining() const { return draining_; }
+  /// A heartbeat of the session has come, on whichever loop.
+  void heard_of(const SessionId& session);
+  /// From any loop: the engine of this generation no longer works.
+  void report_lost(std::uint64_t generation, const std::string& why);
+
  private:
-  struct Connection {
-    LinkRef link;
-    Bytes in;
-    bool opened = false;
-    struct Channel {
-      JobNumber job = 0;  ///< 0 while its hello is under way
-      core::Origin from;
-    };
-    std::map<std::uint32_t, Channel> channels;
-  };
-  using ConnectionRef = std::shared_ptr<Connection>;
+  core::JobHost& host_of(JobNumber number) override { return shard_of(number).host(); }
+  void write(core::DirectoryHost::Change change, std::function<void(bool)> then) override;
+  void struck_out(const core::Directory::Entry& entry, std::string_view how) override;
+  std::string not_ready() const override { return "the engine is being opened again"; }
 
-  struct Slot {
-    struct Attachment {
-      ConnectionRef connection;
-      std::uint32_t channel = 0;
-      std::uint64_t number = 0;  ///< never used again in this process
-    };
-    /// Signs of life of a session since this daemon began to serve the job, in job time.
-    struct Signs {
-      TimePoint frame;
-      std::optional<TimePoint> closed;  ///< its connection went then
-    };
-    struct Refused {
-      ConnectionRef connection;
-      std::uint32_t channel = 0;
-      std::uint64_t sequence = 0;
-    };
-    std::string name;
-    JobNumber number = 0;
-    Epoch epoch = 0;
-    bool serving = false;
-    bool dropped = false;
-    std::unique_ptr<core::Job> job;
-    std::unique_ptr<core::CommitGate> gate;
-    std::vector<Row> rows;
-    Revision handed_over = 0;
-    std::map<SessionId, Attachment> attached;
-    std::map<std::uint64_t, Refused> refused;
-    std::map<SessionId, Signs> signs;
-    TimePoint served_since;  ///< job time
-    std::vector<std::function<void()>> when_loaded;
-    Result<void> restored;  ///< so far
-    bool touched = false;
-  };
-  using SlotRef = std::shared_ptr<Slot>;
-  using OnOpen = std::function<void(const SlotRef&)>;
-
-  // ---- daemon.cc: shard.cc
-  bool time_stands_still() const;
-  TimePoint job_now() const;
-  void end_turn() override;
-  void submit(const SlotRef& slot, const core::Origin& from, const core::CallId& call,
-              const Request& request);
-  void detach(const SlotRef& slot, const SessionId& session, const Connection* connection);
-  void perform(const SlotRef& slot, core::Effects effects, const core::Origin* from = nullptr,
-               std::uint64_t sequence = 0);
-  void note_losses(const SlotRef& slot, const Step& step);
-  void touch(const SlotRef& slot);
-  void start_round();
-  void finish_round(store::RoundResult result);
-  void release(const SlotRef& slot);
-  void refuse_held(const SlotRef& slot);
-
-  // ---- daemon_drain.cc: server.cc
+  Shard& shard_of(JobNumber number) const { return *shards_[(number - 1) % shards_.size()]; }
+  Shard& first() const { return *shards_.front(); }
+  bool adopt();
+  void lose(const std::string& why);
+  void reopen_later();
   void end_when_finished(TimePoint deadline, std::function<void()> ended);
+  void check_drained();
   void forgive_absence();
 
-  // ---- daemon_jobs.cc: shard_jobs.cc
-  static Failure unavailable(std::string detail);
-  bool adopt();
-  void hello(const ConnectionRef& connection, std::uint32_t channel, std::uint64_t sequence,
-             Hello hello, OnOpen on_open);
-  SlotRef slot_of(const Hello& hello, Failure& refused);
-  void attach(const SlotRef& slot, const ConnectionRef& connection, std::uint32_t channel,
-              std::uint64_t sequence, const Hello& hello, const OnOpen& on_open);
-  void refuse(const ConnectionRef& connection, std::uint32_t channel, std::uint64_t sequence,
-              Failure reason);
-  void drop(const SlotRef& slot, const Failure& reason);
-  void lose_engine(const std::string& why);
-
-  // ---- daemon_load.cc: shard_load.cc
-  static constexpr std::size_t kPieceRows = 60;  // at most
-  struct Piece {
-    Result<store::Claim> claim = store::Claim{};  ///< a failure: nothing more comes
-    std::vector<Row> rows;
-    bool last = false;
-  };
-  struct Load;
-  void load(const SlotRef& slot, std::vector<Row> directory_rows, Revision directory_from);
-  void read_on(const std::shared_ptr<Load>& load);
-  void restore(const SlotRef& slot, const Piece& piece);
-  void loaded(const SlotRef& slot, Result<void> good);
-
-  // ---- daemon_frames.cc: native_session.cc
-  void read(const ConnectionRef& connection, std::string_view bytes);
-  void take(const ConnectionRef& connection, const native::Frame<native::RequestHeader>& frame);
-  void beat_for_others(const ConnectionRef& connection, JobNumber one);
-  void open(const ConnectionRef& connection, const native::RequestHeader& header, Hello hello);
-  void deliver(const Slot::Attachment& to, const core::Reply& reply, const Stamp& stamp);
-  void answer(const ConnectionRef& connection, const native::RequestHeader& header,
-              const Answer& answer);
-  void end_session(const Slot::Attachment& where, const Failure& reason);
-  void end(const ConnectionRef& connection);
-
+  World& world_;
   const Swarm& swarm_;
   Disk& disk_;
   Records& records_;
   const std::uint64_t number_;
+  core::GrowthGate growth_;
+  std::vector<std::shared_ptr<Shard>> shards_;
+  std::unique_ptr<core::DirectoryHost> directory_;
 
-  std::map<std::uint64_t, ConnectionRef> connections_;
   std::shared_ptr<DiskQueue> queue_;
-  std::unique_ptr<core::Directory> directory_;
+  std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;
-  std::map<JobNumber, SlotRef> jobs_;
-  std::map<std::pair<std::string, std::string>, SlotRef> by_name_;
-  std::vector<SlotRef> touched_;
-  std::uint64_t attachments_ = 0;
-
-  struct InFlight {
-    SlotRef slot;
-    Revision to = 0;
-  };
-  std::uint64_t round_ = 0;
-  bool round_in_flight_ = false;
-  std::vector<InFlight> committing_;
-  std::vector<SlotRef> confirming_;
-
-  TimePoint job_time_;
-  TimePoint turn_ended_;
+  std::size_t to_let_go_ = 0;  ///< shards that have not heard yet that the engine is lost
   bool draining_ = false;
+  core::Drain drain_;
+  bool dead_ = false;
 };
 
 }  // namespace c10dd::sim

@@ -69,6 +69,8 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
       return generation_was_over(records, op, logs);
     case Code::quota_exceeded:
       return std::holds_alternative<Notify>(op.request);
+    case Code::disk_full:
+      return records.disk_was_short && info_of(op.request).growth >= Growth::little;
     case Code::session_replaced:
       return was_replaced(records, op.client);
     case Code::rank_taken:  // it arrived in its session before, or another process has its rank

@@ -41,6 +41,9 @@ bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
 
 Duration shortest(Duration asked) { return asked * 1'000 / 1'060; }  // a clock may run fast
 
+/// A clock may run slow, and a loop looks at its deadlines a little late.
+Duration longest(Duration asked) { return asked * 1'060 / 1'000 + std::chrono::milliseconds(250); }
+
 class LaunchJudge {
  public:
   LaunchJudge(const Records& records, const std::string& job) : records_(records), job_(job) {}
@@ -116,11 +119,22 @@ class LaunchJudge {
       const auto known = records_.sessions.find(id);
       if (known == records_.sessions.end()) return false;
       const bool mine = launch_of(known->second.client) >= op.launch;
-      return mine || was_here(known->second, op.invoked_at, op.answered_at);
+      return mine || was_here(known->second, op.invoked_at, op.answered_at) ||
+             known->second.away_at(op.invoked_at) < longest(limits::kAbsence);
     });
     const bool opened_before = op.invoked < step->applied || launch_began(op.launch) < step->at;
     if (concerned || opened_before) return std::nullopt;
-    return Violation{"launches", describe(op) + ": that broke for the launch before"};
+    std::string away;
+    for (const SessionId& id : sessions) {
+      const auto known = records_.sessions.find(id);
+      if (known == records_.sessions.end()) continue;
+      const Duration since = known->second.away_at(op.answered_at);
+      away += " client " + std::to_string(known->second.client) + " for " +
+              std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(since).count()) +
+              " ms";
+    }
+    return Violation{"launches",
+                     describe(op) + ": that broke for the launch before; away were" + away};
   }
 
   std::uint64_t launch_of(std::uint32_t client) const {

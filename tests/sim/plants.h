@@ -14,9 +14,6 @@ namespace c10dd::sim {
 
 enum class Plant {
   none,
-  ack_before_sync,
-  reads_not_gated,
-  confirmation_skipped,
   reply_row_lost,
   effect_row_lost,
   erase_rows_lost,
@@ -25,19 +22,13 @@ enum class Plant {
   fences_ignored,
   error_is_success,
   error_is_failure,
-  resume_forgotten,
-  clock_jumps_at_restart,
-  disconnect_not_told,
   acked_below_too_high,
   retry_is_new_call,
   watch_event_lost,
   watch_event_twice,
-  stamp_too_new,
   rollback_not_noticed,
-  answers_follow_session,
   beats_not_counted,
   list_row_lost,
-  time_passes_in_drain,
   load_unconfirmed,
 };
 

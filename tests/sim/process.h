@@ -40,6 +40,9 @@ class Process : public std::enable_shared_from_this<Process> {
   }
   bool dead() const { return dead_; }
 
+  /// It is running right now.
+  bool in_turn() const { return in_turn_; }
+
  protected:
   /// After what was ready was done.
   virtual void end_turn() = 0;
@@ -57,10 +60,12 @@ class Process : public std::enable_shared_from_this<Process> {
       if (!self || dead_ || scheduled_ != when) return;
       scheduled_.reset();
       if (paused()) return wake_at(paused_until_);
+      in_turn_ = true;
       for (auto& f : std::exchange(inbox_, {})) {
         if (!dead_) f();
       }
       if (!dead_) end_turn();
+      in_turn_ = false;
     });
   }
 
@@ -72,6 +77,7 @@ class Process : public std::enable_shared_from_this<Process> {
   std::optional<TimePoint> scheduled_;
   TimePoint paused_until_;
   bool dead_ = false;
+  bool in_turn_ = false;
 };
 
 }  // namespace c10dd::sim

@@ -95,7 +95,8 @@ class Records {
   Duration session_expiry{0};
   unsigned takeovers = 0;
   bool small_history = false;  ///< the daemon keeps few changes for watches
-  bool drained = false;        ///< the run came to its end: sessions over, queues emptied
+  bool disk_was_short = false;
+  bool drained = false;  ///< the run came to its end: sessions over, queues emptied
   std::map<std::string, Revision> rolled_back_to;
   std::map<std::string, unsigned> loads;  ///< how often a daemon began to serve the job
   std::map<std::string, std::vector<TimePoint>> loaded_at;  ///< and when

@@ -150,11 +150,19 @@ void Simulation::audit() {
       } while (!world_.violation() && records_.ops[last].good());
     }
   }
+  for (const Op& op : records_.ops) {
+    const bool audits = std::ranges::any_of(
+        auditors, [&](const auto& auditor) { return auditor->identity().number == op.client; });
+    if (audits && op.code() == Code::timed_out) {
+      return world_.violated("liveness", "the audit: " + describe(op));
+    }
+  }
   records_.drained = true;
 }
 
 void Simulation::check_inside() {
   if (swarm_.rollback) return check_rollback();
+  if (swarm_.visits) return;
   check_left_over();
   for (const auto& [job, number] : records_.jobs) {
     if (!world_.violation()) check_rows(job);
@@ -165,11 +173,16 @@ void Simulation::check_inside() {
 Report Simulation::run() {
   start_daemon();
   start_clients();
+  if (swarm_.visits) {
+    visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
+    visits_->begin();
+  }
   be_busy();
   if (!world_.violation()) calm_down();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
-  if (!world_.violation() && !swarm_.rollback) audit();
+  // Where runs are retired soon, a job that is empty before the audit is forgotten.
+  if (!world_.violation() && !swarm_.rollback && !swarm_.visits) audit();
   if (!world_.violation()) {
     if (const Judgement bad = judge(records_, &report_.undecided))
       world_.violated(bad->oracle.c_str(), bad->text);

@@ -15,6 +15,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
+#include "tests/sim/visits.h"
 #include "tests/sim/workload.h"
 #include "tests/sim/world.h"
 
@@ -80,6 +81,7 @@ class Simulation {
   std::shared_ptr<Daemon> daemon_;                  ///< the one that listens
   std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but another has taken over
   std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still name them
+  std::unique_ptr<Visits> visits_;                  ///< if the seed has some
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< of these, whose job starts again

@@ -66,6 +66,10 @@ void Simulation::inject(Fault fault) {
       network_.listen({});
       return start_again();
     }
+    case Fault::disk_short:
+      records_.disk_was_short = true;
+      daemon_->disk_short_for(random.skewed(milliseconds(50), seconds(4)));
+      return;
     case Fault::drain:
       if (daemon_->dead()) return;
       return drain();
@@ -168,6 +172,7 @@ void Simulation::end_faults() {
   for (const auto& client : doomed_) client->kill();
   while (!relaunching_.empty()) start_launch(relaunching_.begin()->first, 0);
   network_.heal_all();
+  if (visits_) visits_->end();
   disk_.heal();
   if (daemon_->dead()) start_daemon();
   daemon_->resume();

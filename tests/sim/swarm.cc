@@ -11,9 +11,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr const char* kFaultNames[] = {
-    "kill",  "power_cut", "drain",     "pause",  "disk_error",   "disk_stall",   "takeover",
-    "reset", "cut",       "partition", "refuse", "client_death", "client_pause", "client_leave"};
+constexpr const char* kFaultNames[] = {"kill",         "power_cut",    "disk_short",  "drain",
+                                       "pause",        "disk_error",   "disk_stall",  "takeover",
+                                       "reset",        "cut",          "partition",   "refuse",
+                                       "client_death", "client_pause", "client_leave"};
 static_assert(std::size(kFaultNames) == kFaults);
 
 }  // namespace
@@ -66,6 +67,23 @@ void take_over_while_loading(Swarm& s) {
   s.crew.reset();
 }
 
+/// A run that is retired soon, with guests who come just then, also after a restart.
+void visit_runs(Swarm& s, Random& random) {
+  s.visits = true;
+  s.late = 70;
+  s.run_grace = random.between(milliseconds(200), seconds(1));
+  s.faults = {Fault::reset, Fault::refuse};
+  for (const Fault fault : {Fault::kill, Fault::drain, Fault::disk_stall}) {
+    if (random.chance(40)) s.faults.push_back(fault);
+  }
+  s.shards = 1 + static_cast<unsigned>(random.below(3));
+  s.shared = false;
+  s.rollback = false;
+  s.crew.reset();
+  s.session_expiry = seconds(60);
+  s.busy = random.between(seconds(15), seconds(40));
+}
+
 /// A job whose processes all die, one after the other, and which starts again.
 void start_again(Swarm& s, Random& random) {
   s.relaunch = true;
@@ -105,6 +123,7 @@ Swarm choose_swarm(Random& random) {
   }
   s.clients = 2 + static_cast<unsigned>(random.below(6));
   s.jobs = random.chance(20) ? 2 : 1;
+  s.shards = random.chance(60) ? 1 + static_cast<unsigned>(random.below(3)) : 1;
   s.outstanding = 1 + static_cast<unsigned>(random.below(random.chance(25) ? 8 : 3));
   s.keys = 1 + static_cast<unsigned>(random.below(4));
   s.busy = random.between(seconds(3), seconds(30));
@@ -123,6 +142,7 @@ Swarm choose_swarm(Random& random) {
   if (random.chance(4)) drain_slowly(s);
   if (random.chance(4)) take_over_while_loading(s);
   if (random.chance(8)) start_again(s, random);
+  if (random.chance(8)) visit_runs(s, random);
   return s;
 }
 

@@ -42,6 +42,7 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::exchange) +
 enum class Fault : std::uint8_t {
   kill,          ///< the daemon's process dies; its sockets are reset
   power_cut,     ///< as kill, and nobody hears of it
+  disk_short,    ///< the disk of the state has little room, or none, for a while
   drain,         ///< SIGTERM: the daemon closes its door, lets go what it holds, and ends
   pause,         ///< the daemon stops for a while
   disk_error,    ///< a commit fails; whether it was applied is not known
@@ -63,12 +64,15 @@ struct Swarm {
   std::vector<Work> works;
   unsigned clients = 2;
   unsigned jobs = 1;
+  unsigned shards = 1;       ///< of the daemon
+  unsigned late = 10;        ///< percent of what its loops post to each other
   unsigned outstanding = 1;  ///< calls of one client at a time
   unsigned keys = 3;         ///< of each family
   Duration busy{0};          ///< how long clients ask for new things, and faults happen
   Duration think{0};         ///< at most, between two calls
   Duration fault_every{0};
   Duration session_expiry{0};
+  Duration run_grace = std::chrono::hours(1000);
   Duration disk_most{0};  ///< the longest ordinary commit
   Duration net_most{0};   ///< the longest ordinary delay of bytes
   bool fragments = false;
@@ -78,6 +82,7 @@ struct Swarm {
   std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
   std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
   bool spares = false;                   ///< some of them are
+  bool visits = false;                   ///< a run is retired, and there again, many times
   bool relaunch = false;                 ///< jobs start again as a whole, under the names of before
 
   bool has(Fault fault) const;

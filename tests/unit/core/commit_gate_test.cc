@@ -10,11 +10,11 @@ namespace {
 
 constexpr Stamp kStart{5, 2, 10};
 
-Reply reply(std::uint64_t sequence, Revision observed, OpKind kind = OpKind::read) {
+Reply reply(std::uint64_t sequence, Revision observed, Evidence evidence = Evidence::state) {
   Reply r;
   r.sequence = sequence;
   r.observed = observed;
-  r.kind = kind;
+  r.evidence = evidence;
   return r;
 }
 
@@ -38,7 +38,7 @@ TEST(CommitGate, ReleasesReadOfDurableValueAtOnce) {
 TEST(CommitGate, HoldsReadOfUnsyncedValue) {
   CommitGate gate(kStart, false);
   gate.hold(reply(1, 12));
-  gate.hold(reply(2, 11, OpKind::write));
+  gate.hold(reply(2, 11, Evidence::own_commit));
   gate.hold(reply(3, 10));
   EXPECT_EQ(released(gate), Sequences{3});
   EXPECT_EQ(gate.held(), 2u);
@@ -118,7 +118,7 @@ TEST(CommitGate, DemandsBothConfirmationAndDurabilityOfAReadOfUnsyncedValue) {
 
 TEST(CommitGate, TakesAWritesOwnCommitForItsConfirmation) {
   CommitGate gate(kStart, true);
-  gate.hold(reply(1, 11, OpKind::write));
+  gate.hold(reply(1, 11, Evidence::own_commit));
   EXPECT_FALSE(gate.wants_confirmation());
   gate.committed(11);
   EXPECT_EQ(released(gate), Sequences{1});
@@ -126,13 +126,13 @@ TEST(CommitGate, TakesAWritesOwnCommitForItsConfirmation) {
 
 TEST(CommitGate, ConfirmsAWriteThatIsAnsweredFromItsStoredReply) {
   CommitGate gate(kStart, true);
-  gate.hold(reply(1, 9, OpKind::write));
+  gate.hold(reply(1, 9, Evidence::own_commit));
   EXPECT_TRUE(gate.wants_confirmation());
 }
 
 TEST(CommitGate, LetsEventsPassUnconfirmed) {
   CommitGate gate(kStart, true);
-  gate.hold(reply(1, 0, OpKind::event));
+  gate.hold(reply(1, 0, Evidence::none));
   EXPECT_EQ(released(gate), Sequences{1});
 }
 

@@ -16,7 +16,7 @@ struct FakeOperations final : Operations {
     asked.push_back("metrics");
     co_return metrics;
   }
-  boost::asio::awaitable<std::vector<JobReport>> job_reports() override {
+  boost::asio::awaitable<std::vector<core::JobReport>> job_reports() override {
     asked.push_back("jobs");
     co_return jobs;
   }
@@ -37,7 +37,7 @@ struct FakeOperations final : Operations {
     return facts;
   }();
   std::string metrics = "c 1\n";
-  std::vector<JobReport> jobs;
+  std::vector<core::JobReport> jobs;
   Result<void> done;
   std::vector<std::string> asked;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is refused when room is short, and what never is; how many connections are let in.
-#include "daemon/shard/growth_gate.h"
+#include "daemon/core/host/growth_gate.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,9 @@
 
 namespace c10dd::daemon {
 namespace {
+
+using core::DiskRoom;
+using core::GrowthGate;
 
 constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
 

@@ -319,7 +319,7 @@ TEST(HttpRoutes, RemoveAJobForThisMachineOnly) {
 
 TEST(HttpRoutes, JobsAreListedWithNamesThatPrint) {
   ServerFacts some = facts();
-  JobReport job;
+  core::JobReport job;
   job.name = "digits\xff";
   job.run = "r1";
   job.number = 7;

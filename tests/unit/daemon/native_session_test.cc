@@ -2,6 +2,7 @@
 // The native protocol on one connection, frame by frame: hellos, requests, frames that are half or
 // bad, channels, and how a connection ends.
 #include "daemon/net/native_session.h"
+#include "daemon/core/host/native_channels.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ class NativeSessionTest : public testing::Test {
 
   std::size_t sessions() {
     std::size_t all = 0;
-    for (const JobReport& job : daemon_.shard().reports()) all += job.stats.sessions;
+    for (const core::JobReport& job : daemon_.shard().reports()) all += job.stats.sessions;
     return all;
   }
 
@@ -102,7 +103,7 @@ TEST_F(NativeSessionTest, PipelinedRequestsAreAnsweredInOneWrite) {
 TEST_F(NativeSessionTest, MoreThanATurnsShareOfRequestsIsTakenOverTurns) {
   start();
   Bytes all;
-  const std::uint64_t count = 3 * TurnUse::kRequests;
+  const std::uint64_t count = 3 * core::TurnUse::kRequests;
   for (std::uint64_t i = 0; i < count; ++i) all += NativePeer::frame(Check{{"n"}}, 0, i + 2);
   peer_.wire->say(all);
   const std::uint64_t before = daemon_.shard().turn();
@@ -258,9 +259,9 @@ TEST_F(NativeSessionTest, HelloOfAnotherVersionEndsTheConnection) {
 TEST_F(NativeSessionTest, CredentialHasABound) {
   Hello hello = NativePeer::hello_of(1);
   hello.credential = Bytes(limits::kCredentialBytes, 'x');
-  EXPECT_TRUE(check_hello(hello, daemon_.context));
+  EXPECT_TRUE(core::check_hello(hello));
   hello.credential += 'x';
-  EXPECT_EQ(check_hello(hello, daemon_.context).error().code, Code::too_large);
+  EXPECT_EQ(core::check_hello(hello).error().code, Code::too_large);
 }
 
 TEST_F(NativeSessionTest, ChannelsAreBounded) {

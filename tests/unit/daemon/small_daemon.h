@@ -12,10 +12,10 @@
 #include <string>
 
 #include "daemon/config/options.h"
+#include "daemon/core/host/growth_gate.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/session_context.h"
 #include "daemon/net/shared_budget.h"
-#include "daemon/shard/growth_gate.h"
 #include "daemon/shard/shards.h"
 #include "protocol/metric_catalog.h"
 #include "store/engine.h"
@@ -100,7 +100,7 @@ class SmallDaemon {
   Loop loop;
   Options options;
   Metrics metrics;
-  GrowthGate growth;
+  core::GrowthGate growth;
   SharedBudget budget;
   EngineHost host;
   std::atomic<bool> draining = false;

@@ -11,14 +11,9 @@
 #include "protocol/error.h"
 #include "protocol/ops.h"
 
-namespace c10dd::daemon {
+namespace c10dd::core {
 
-/// How much a request lets the state grow.
-enum class Growth : std::uint8_t {
-  none,    ///< reads; removals and pops, which make room; what ends a session
-  little,  ///< rows of a few bytes that others wait for: hello, barrier, a small exchange
-  much,
-};
+/// How much a request lets the state grow; OpInfo::growth is the most that its operation can.
 Growth growth_of(const Request& request);
 
 /// What the disk of the state has room for.
@@ -62,4 +57,4 @@ class GrowthGate {
   std::atomic<std::uint64_t> written_ = 0;
 };
 
-}  // namespace c10dd::daemon
+}  // namespace c10dd::core

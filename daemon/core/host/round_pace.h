@@ -13,7 +13,7 @@
 
 #include "protocol/types.h"
 
-namespace c10dd::daemon {
+namespace c10dd::core {
 
 class RoundPace {
  public:
@@ -61,4 +61,4 @@ class RoundPace {
   std::size_t resting_ = 0;
 };
 
-}  // namespace c10dd::daemon
+}  // namespace c10dd::core

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operations grow, and the words of the refusals.
-#include "daemon/shard/growth_gate.h"
+// Which requests grow less than their operation can, and the texts of the refusals.
+#include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>
 
-namespace c10dd::daemon {
+#include "daemon/core/planted.h"
+
+namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kSmallExchange = 64 * 1024;
@@ -22,20 +24,10 @@ Growth of(const Exchange& exchange) {
   return bytes <= kSmallExchange ? Growth::little : Growth::much;
 }
 
-Growth of(const Hello&) { return Growth::little; }
-Growth of(const Barrier&) { return Growth::little; }
-Growth of(const Join&) { return Growth::little; }
-Growth of(const Notify&) { return Growth::little; }
-Growth of(const Acknowledge&) { return Growth::none; }
-Growth of(const Leave&) { return Growth::none; }
-Growth of(const Goodbye&) { return Growth::none; }
-Growth of(const Cancel&) { return Growth::none; }
-Growth of(const Remove&) { return Growth::none; }
-Growth of(const RemovePrefix&) { return Growth::none; }
-
 template <class Op>
 Growth of(const Op&) {
-  return Op::op.kind == OpKind::write ? Growth::much : Growth::none;
+  const bool removal = Op::op.kind == OpKind::write && Op::op.growth == Growth::none;
+  return removal && planted(Planted::removal_refused) ? Growth::much : Op::op.growth;
 }
 
 }  // namespace
@@ -90,18 +82,12 @@ std::optional<Failure> GrowthGate::refuses(const Request& request) const {
   const std::uint64_t held = bytes();
   if (room == DiskRoom::enough && held < max_bytes_) return std::nullopt;
   const Growth growth = growth_of(request);
-  // A session, a member or a barrier is what clients need to make room themselves.
-  const bool small = std::holds_alternative<Hello>(request) ||
-                     std::holds_alternative<Barrier>(request) ||
-                     std::holds_alternative<Join>(request);
-  const bool refused = room == DiskRoom::little ? growth == Growth::much
-                       : room == DiskRoom::none ? growth != Growth::none && !small
-                                                : false;
-  if (refused) return failure(Code::disk_full, disk_note());
+  const Growth refused = room == DiskRoom::none ? Growth::little : Growth::much;
+  if (room != DiskRoom::enough && growth >= refused) return failure(Code::disk_full, disk_note());
   if (growth != Growth::much || held < max_bytes_) return std::nullopt;
   return failure(Code::quota_exceeded, "all jobs together hold " + std::to_string(held) +
                                            " bytes, limit " + std::to_string(max_bytes_) +
                                            "; remove keys, or raise --max-bytes");
 }
 
-}  // namespace c10dd::daemon
+}  // namespace c10dd::core

@@ -6,45 +6,44 @@
 #include <algorithm>
 #include <chrono>
 
+#include "daemon/core/host/host_loop.h"
+#include "daemon/core/planted.h"
 #include "protocol/types.h"
 
-namespace c10dd::daemon {
+namespace c10dd::core {
 
 class JobTime {
  public:
-  using Clock = std::chrono::steady_clock::time_point (*)();
-
   static constexpr Duration kTurnMax = std::chrono::milliseconds(250);
   /// While deadlines are pending the loop turns at least this often, so that job time keeps up.
   static constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
 
-  explicit JobTime(Clock clock = std::chrono::steady_clock::now)
-      : clock_(clock), turn_ended_(clock()) {}
+  /// clock: the process's, now, here and below.
+  explicit JobTime(SteadyTime clock) : turn_ended_(clock) {}
 
-  TimePoint now() const {
+  TimePoint now(SteadyTime clock) const {
     if (stands_still_) return time_;
-    const Duration passed = clock_() - turn_ended_;
+    const Duration passed = clock - turn_ended_;
     return time_ + std::min(passed, kTurnMax);
   }
 
-  /// After ready sockets were drained; answers the time as it is now.
-  TimePoint end_turn() {
-    time_ = now();
-    turn_ended_ = clock_();
+  /// After ready sockets were drained. Returns the time as it is now.
+  TimePoint end_turn(SteadyTime clock) {
+    time_ = now(clock);
+    turn_ended_ = clock;
     return time_;
   }
 
   /// From now on no time passes.
-  void stand_still() {
-    time_ = now();
-    stands_still_ = true;
+  void stand_still(SteadyTime clock) {
+    end_turn(clock);
+    stands_still_ = !planted(Planted::time_passes_in_drain);
   }
 
  private:
-  Clock clock_;
   TimePoint time_;
   bool stands_still_ = false;
-  std::chrono::steady_clock::time_point turn_ended_;
+  SteadyTime turn_ended_;
 };
 
-}  // namespace c10dd::daemon
+}  // namespace c10dd::core

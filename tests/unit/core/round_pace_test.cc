@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who was just answered is waited for, at most half a round, and not where it proved vain.
-#include "daemon/shard/round_pace.h"
+#include "daemon/core/host/round_pace.h"
 
 #include <gtest/gtest.h>
 
-namespace c10dd::daemon {
+namespace c10dd::core {
 namespace {
 
 using std::chrono::milliseconds;
@@ -71,4 +71,4 @@ TEST(RoundPace, OneThatPaidEndsTheRests) {
 }
 
 }  // namespace
-}  // namespace c10dd::daemon
+}  // namespace c10dd::core

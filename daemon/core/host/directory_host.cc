@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Look-ups, idle reports, retirement and removal.
+#include "daemon/core/host/directory_host.h"
+
+#include <algorithm>
+
+#include "daemon/core/planted.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+
+void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t generation) {
+  directory_ = std::move(directory);
+  generation_ = generation;
+  lookups_.clear();
+}
+
+Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run) {
+  if (!directory_) return closed();
+  Effects effects;
+  const Revision before = directory_->revision();
+  const Result<JobNumber> number = directory_->open(job, run, effects);
+  if (number && !effects.rows.empty()) {
+    shell_.write({before, effects.revision, std::move(effects.rows), {}}, {});
+  }
+  return number;
+}
+
+Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::string& run) {
+  std::optional<JobNumber> known;
+  if (directory_) known = directory_->find(job, run);
+  if (known) return *known;
+  const Result<JobNumber> number = number_of(job, run);
+  if (number) directory_->vacate(*number, true, job_time());  // until somebody has really come
+  return number;
+}
+
+JobLocation DirectoryHost::location_of(JobNumber number) {
+  return {&shell_.host_of(number), number, generation_, ++lookups_[number]};
+}
+
+Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run) {
+  const Result<JobNumber> number = number_of(job, run);
+  if (!number) return number.error();
+  return location_of(*number);
+}
+
+void DirectoryHost::locate(const std::string& job, const std::string& run, HostLoop& back,
+                           std::function<void(Result<JobLocation>)> then) {
+  loop_.dispatch([this, job, run, &back, then = std::move(then)]() mutable {
+    back.dispatch([then = std::move(then), location = locate(job, run)] { then(location); });
+  });
+}
+
+void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
+  loop_.dispatch([this, location, empty] {
+    const bool current = directory_ && location.generation == generation_;
+    if (!current) return;
+    const bool newest = lookups_[location.number] == location.lookup;
+    if (newest || planted(Planted::late_hello_retired)) {
+      directory_->vacate(location.number, empty, job_time());
+    }
+  });
+}
+
+// ---- retirement
+// ----------------------------------------------------------------------------------
+
+void DirectoryHost::end_turn() {
+  const TimePoint now = time_.end_turn(loop_.now());
+  if (!directory_) return;
+  const auto next = directory_->next_deadline();
+  if (next && *next <= now) retire();
+}
+
+std::optional<SteadyTime> DirectoryHost::next_wake() const {
+  const auto next = directory_ ? directory_->next_deadline() : std::nullopt;
+  if (!next) return std::nullopt;
+  const SteadyTime clock = loop_.now();
+  return clock + std::clamp(*next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
+}
+
+void DirectoryHost::retire() {
+  const Revision before = directory_->revision();
+  Directory::Retired retired = directory_->tick(job_time());
+  for (const auto& [job, run, number] : retired.unvisited) {
+    const JobLocation location = location_of(number);
+    JobHost& host = *location.host;
+    host.loop().post([&host, location, job = job, run = run] { host.probe(location, job, run); });
+  }
+  for (const auto& [job, run, number] : retired.idle) {
+    JobHost& host = shell_.host_of(number);
+    host.loop().post([&host, number = number] { host.end_series(number); });
+  }
+  if (!retired.entries.empty()) strike_out(std::move(retired), before, "retired");
+}
+
+/// The hosts of these jobs forget them, their rows go.
+void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std::string_view how,
+                               std::function<void(bool)> then) {
+  Change change{before, retired.effects.revision, std::move(retired.effects.rows), {}};
+  for (const Directory::Entry& entry : retired.entries) {
+    shell_.struck_out(entry, how);
+    change.erased.push_back(entry.number);
+    lookups_.erase(entry.number);
+    JobHost& host = shell_.host_of(entry.number);
+    host.loop().post([&host, number = entry.number] { host.retire(number); });
+  }
+  shell_.write(std::move(change), std::move(then));
+}
+
+// ---- removal
+// -------------------------------------------------------------------------------------
+
+/// A job that is to be removed, while its hosts are asked how many sessions are connected.
+struct DirectoryHost::Removal {
+  std::string job;
+  std::vector<JobNumber> numbers;
+  std::vector<std::uint64_t> lookups;  ///< by number, from before the hosts were asked
+  std::size_t connected = 0;
+  std::size_t to_ask = 0;
+  std::function<void(Result<void>)> then;
+};
+
+void DirectoryHost::remove(const std::string& job, std::function<void(Result<void>)> then) {
+  if (!directory_) return then(closed());
+  const auto removal = std::make_shared<Removal>();
+  removal->job = printable(job, 128);
+  removal->then = std::move(then);
+  for (const Directory::Entry& entry : directory_->entries(job)) {
+    removal->numbers.push_back(entry.number);
+    removal->lookups.push_back(lookups_[entry.number]);
+  }
+  if (removal->numbers.empty()) {
+    return removal->then(failure(Code::not_found, "no job \"" + removal->job + "\""));
+  }
+  removal->to_ask = removal->numbers.size();
+  for (const JobNumber number : removal->numbers) {
+    JobHost& host = shell_.host_of(number);
+    host.loop().post([this, &host, number, removal] {
+      loop_.post([this, removal, connected = host.close_job(number)] {
+        removal->connected += connected;
+        if (--removal->to_ask == 0) finish(removal);
+      });
+    });
+  }
+}
+
+/// From here on a hello has to ask the directory: one that did meanwhile has a newer lookup.
+void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
+  if (!directory_) return removal->then(closed());
+  bool on_the_way = false;
+  for (std::size_t i = 0; i < removal->numbers.size(); ++i) {
+    on_the_way = on_the_way || lookups_[removal->numbers[i]] != removal->lookups[i];
+  }
+  if (removal->connected > 0 || on_the_way) {
+    for (const JobNumber number : removal->numbers) {
+      JobHost& host = shell_.host_of(number);
+      host.loop().post([&host, number] { host.keep_job(number); });
+    }
+    return removal->then(failure(
+        Code::unavailable,
+        "job \"" + removal->job + "\" is in use: " +
+            (removal->connected > 0 ? std::to_string(removal->connected) + " sessions are connected"
+                                    : std::string("a client is connecting")) +
+            "; end its processes first"));
+  }
+  const Revision before = directory_->revision();
+  strike_out(directory_->remove(removal->numbers), before, "removed", [removal](bool durable) {
+    if (durable) return removal->then(Result<void>());
+    removal->then(unavailable("the engine was lost; whether the job is removed is not known"));
+  });
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// The turn: requests in, effects out, one round at the engine at a time, answers when durable.
+#include "daemon/core/host/job_host.h"
+
+#include <algorithm>
+
+#include "daemon/core/planted.h"
+
+namespace c10dd::core {
+namespace {
+
+/// The job's data of which an answer has a copy.
+std::size_t copied_bytes(const Answer& answer) {
+  std::size_t bytes = 0;
+  if (!answer) return bytes;
+  if (const auto* value = std::get_if<Value>(&*answer)) return value->value.size();
+  if (const auto* values = std::get_if<Values>(&*answer)) {
+    for (const Bytes& value : values->values) bytes += value.size();
+  } else if (const auto* page = std::get_if<KeyPage>(&*answer)) {
+    for (const Bytes& key : page->keys) bytes += key.size();
+  } else if (const auto* changes = std::get_if<Changes>(&*answer)) {
+    for (const Change& change : changes->changes) bytes += change.key.size() + change.value.size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
+                 Settings settings)
+    : loop_(loop),
+      shell_(shell),
+      directory_(directory),
+      growth_(growth),
+      settings_(std::move(settings)),
+      time_(loop.now()) {}
+
+JobHost::~JobHost() = default;
+
+void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call, Request request) {
+  if (!mine(slot)) {
+    slot->owner.loop().post([slot, from, call, request = std::move(request)]() mutable {
+      slot->owner.submit(slot, from, call, std::move(request));
+    });
+    return;
+  }
+  if (slot->dropped) return;  // its connections are being told
+  const std::optional<Failure> no_room = growth_.refuses(request);
+  perform(slot, slot->job->apply(from, call, request, now(), no_room ? &*no_room : nullptr), &from,
+          call.sequence);
+}
+
+void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
+  if (!mine(slot)) {
+    slot->owner.loop().post([slot, connection] { slot->owner.heard(slot, connection); });
+  } else if (!slot->dropped) {
+    slot->job->heard(connection, now());
+  }
+}
+
+bool JobHost::charge(const JobRef& job, std::size_t bytes) {
+  TurnUse& use = mine(job) ? job->use : foreign_use_;
+  use.add(bytes);
+  if (mine(job)) touch(job);
+  return use.spent();
+}
+
+bool JobHost::spent(const JobRef& job) const {
+  return mine(job) ? job->use.spent() : foreign_use_.spent();
+}
+
+void JobHost::perform(const JobRef& slot, Effects effects, const Origin* from,
+                      std::uint64_t sequence) {
+  shell_.performed(*slot, effects, from, sequence);
+  for (Row& row : effects.rows) slot->rows.push_back(std::move(row));
+  for (Reply& reply : effects.replies) {
+    const auto it = slot->attached.find(reply.to);
+    if (it != slot->attached.end()) reply.attachment = it->second.number;
+    slot->use.answered(copied_bytes(reply.answer));
+    if (planted(Planted::reads_not_gated) && reply.evidence != Evidence::own_commit) {
+      reply.observed = 0;
+    }
+    slot->gate->hold(std::move(reply));
+  }
+  if (engine_ && engine_->is_volatile) {
+    slot->job->seal(slot->rows);
+    slot->rows.clear();
+    slot->gate->committed(effects.revision);
+    slot->job->durable(effects.revision);
+  }
+  touch(slot);
+}
+
+void JobHost::touch(const JobRef& slot) {
+  if (std::exchange(slot->touched, true)) return;
+  touched_.push_back(slot);
+}
+
+void JobHost::end_turn() {
+  fire_deadlines(time_.end_turn(loop_.now()));
+  restore_pieces();
+  start_round();
+  for (const JobRef& slot : std::exchange(touched_, {})) end_turn_of(slot);
+  for (const std::shared_ptr<AnswerSink>& sink : to_flush_) sink->flush();
+  to_flush_.clear();
+  foreign_use_ = {};
+}
+
+void JobHost::fire_deadlines(TimePoint now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const JobRef slot = deadlines_.begin()->second;
+    deadlines_.erase(deadlines_.begin());
+    slot->deadline.reset();
+    if (!slot->dropped) perform(slot, slot->job->tick(now));
+  }
+}
+
+void JobHost::end_turn_of(const JobRef& slot) {
+  slot->touched = false;
+  slot->use = {};
+  if (!slot->serving) return;
+  watch_deadline(slot);
+  report_idle(slot);
+  count_bytes(slot);
+  const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
+  release(slot);
+  if (waits) touch(slot);  // for the next round
+}
+
+void JobHost::count_bytes(const JobRef& slot) {
+  const JobStats stats = slot->job->stats();
+  const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
+  if (bytes == slot->bytes) return;
+  growth_.add_bytes(static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(slot->bytes));
+  slot->bytes = bytes;
+}
+
+/// Counts the requests whose answers wait for a round.
+std::size_t JobHost::waiting() const {
+  std::size_t all = 0;
+  for (const JobRef& slot : touched_) {
+    if (slot->serving) all += slot->gate->held();
+  }
+  return all;
+}
+
+/// Hands what has gathered to the engine, unless a round is under way or others are waited for.
+void JobHost::start_round() {
+  if (round_in_flight_ || !engine_ || engine_->is_volatile) return;
+  const std::size_t requests = waiting();
+  if (!pace_.ready(loop_.now(), requests)) return;
+  store::Round round;
+  std::size_t written = 0;
+  for (const JobRef& slot : touched_) {
+    if (!slot->serving) continue;
+    if (!slot->rows.empty()) {
+      const Revision to = slot->job->revision();
+      slot->job->seal(slot->rows);
+      for (const Row& row : slot->rows) written += row.key.size() + row.value.size();
+      committing_.push_back({slot, to, slot->rows.size()});
+      round.batches.push_back(
+          {slot->number, slot->epoch, slot->handed_over, to, std::exchange(slot->rows, {})});
+      slot->handed_over = to;
+      if (planted(Planted::ack_before_sync)) slot->gate->committed(to);
+    }
+    if (slot->gate->wants_confirmation()) {
+      round.confirms.push_back({slot->number, slot->epoch});
+      slot->gate->confirmation_begun(round_ + 1);
+      confirming_.push_back(slot);
+    }
+  }
+  if (round.batches.empty() && round.confirms.empty()) return;
+  growth_.add_written(written);
+  round.number = ++round_;
+  round_in_flight_ = true;
+  to_answer_ = requests;
+  shell_.commit(std::move(round));
+}
+
+void JobHost::committed(std::uint64_t generation, store::RoundResult result) {
+  if (engine_ && engine_->generation == generation) finish_round(result);
+}
+
+void JobHost::finish_round(const store::RoundResult& result) {
+  round_in_flight_ = false;
+  bool lost = false;
+  std::size_t rows = 0;
+  const auto committing = std::exchange(committing_, {});
+  const auto confirming = std::exchange(confirming_, {});
+  const auto settle = [&](const JobRef& slot, store::Outcome outcome, auto on_durable) {
+    if (outcome == store::Outcome::durable) {
+      on_durable();
+      if (!planted(Planted::committed_untold)) touch(slot);
+      return;
+    }
+    shell_.tell(slot.get(), CommitFailed{outcome});
+    lost = lost || outcome == store::Outcome::unknown;
+    if (outcome == store::Outcome::fenced) {
+      drop(slot, failure(Code::not_owner, "job \"" + slot->name + "\" is owned by another daemon"));
+    }
+  };
+  for (std::size_t i = 0; i < committing.size(); ++i) {
+    const auto& [slot, to, count] = committing[i];
+    rows += count;
+    settle(slot, result.batches[i], [&, &slot = slot, to = to] {
+      slot->gate->committed(to);
+      slot->job->durable(to);
+    });
+  }
+  for (std::size_t i = 0; i < confirming.size(); ++i) {
+    const JobRef& slot = confirming[i];
+    settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
+  }
+  if (lost) {
+    const std::string why = "a commit has an unknown outcome";
+    const std::uint64_t generation = engine_->generation;
+    engine_lost(why);
+    return shell_.lose_engine(generation, why);
+  }
+  if (rows > 0) shell_.tell(nullptr, RoundCommitted{rows, result.took});
+  pace_.ended(loop_.now(), result.took, to_answer_, waiting());
+}
+
+/// Sends the answers that may leave.
+void JobHost::release(const JobRef& slot) {
+  for (Reply& reply : slot->gate->take_released()) {
+    shell_.answered(reply);
+    if (const auto refused = slot->refused.extract(reply.attachment)) {
+      refuse(refused.mapped(), reply.answer.error());
+      continue;
+    }
+    const auto it = slot->attached.find(reply.to);
+    if (it == slot->attached.end()) continue;
+    const bool older = it->second.number != reply.attachment;
+    if (older && !planted(Planted::answers_follow_session)) continue;
+    const JobSlot::Attachment attachment = it->second;
+    if (reply.op == Goodbye::op.code) slot->attached.erase(it);
+    Stamp stamp = slot->gate->stamp();
+    if (planted(Planted::stamp_too_new)) stamp.revision = slot->job->revision();
+    attachment.sink->deliver(attachment.channel, reply, stamp);
+    if (to_flush_.empty() || to_flush_.back() != attachment.sink) {
+      to_flush_.push_back(attachment.sink);
+    }
+  }
+}
+
+/// Keeps the job's place among the deadlines up to date.
+void JobHost::watch_deadline(const JobRef& slot) {
+  const auto next = slot->dropped ? std::nullopt : slot->job->next_deadline();
+  if (next == slot->deadline) return;
+  if (slot->deadline && planted(Planted::deadline_forgotten)) return;
+  if (slot->deadline) deadlines_.erase({*slot->deadline, slot});
+  slot->deadline = next;
+  if (next) deadlines_.emplace(*next, slot);
+}
+
+std::optional<SteadyTime> JobHost::next_wake() const {
+  const SteadyTime clock = loop_.now();
+  if (!loading_.empty()) return clock;
+  std::optional<SteadyTime> next = pace_.until();
+  if (!deadlines_.empty() && !draining_) {
+    const Duration left = deadlines_.begin()->first - time_.now(clock);
+    const SteadyTime at = clock + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);
+    next = next ? std::min(*next, at) : at;
+  }
+  return next;
+}
+
+void JobHost::drain() {
+  draining_ = true;
+  time_.stand_still(loop_.now());
+}
+
+std::size_t JobHost::unfinished() const {
+  std::size_t held = 0;
+  for (const auto& [number, slot] : jobs_) {
+    if (slot->serving && !planted(Planted::drain_drops)) {
+      held += slot->gate->held() + slot->rows.size();
+    }
+  }
+  return held;
+}
+
+std::vector<JobReport> JobHost::reports() const {
+  std::vector<JobReport> all;
+  for (const auto& [number, slot] : jobs_) {
+    if (!slot->serving) continue;
+    all.push_back({slot->name, slot->run, number, slot->job->revision(), slot->job->stats()});
+  }
+  return all;
+}
+
+void JobHost::forget() {
+  for (const auto& [number, slot] : jobs_) {  // a job and its connections hold each other
+    slot->attached.clear();
+    slot->refused.clear();
+    slot->when_loaded.clear();
+  }
+  jobs_.clear();
+  by_name_.clear();
+  touched_.clear();
+  loading_.clear();
+  deadlines_.clear();
+  to_flush_.clear();
+  committing_.clear();
+  confirming_.clear();
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the host loads a job: piece by piece, one in each turn, so that the other jobs go on
+// meanwhile.
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/job_host.h"
+#include "daemon/core/planted.h"
+
+namespace c10dd::core {
+namespace {
+
+/// Loading takes the engine from the other jobs; a client that is turned away comes again and
+/// again.
+constexpr auto kDamagedRest = std::chrono::minutes(1);
+
+}  // namespace
+
+void JobHost::load(const JobRef& slot) { shell_.load(slot); }
+
+void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
+  if (!engine_ || engine_->generation != generation || slot->dropped) return;
+  if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
+  slot->pieces.push_back(std::move(piece));
+  if (slot->pieces.size() == 1) loading_.push_back(slot);
+}
+
+void JobHost::restore_pieces() {
+  for (const JobRef& slot : std::exchange(loading_, {})) {
+    if (!slot->dropped) restore_piece(slot);
+    if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);
+  }
+}
+
+void JobHost::restore_piece(const JobRef& slot) {
+  const store::JobPiece piece = std::move(slot->pieces.front());
+  slot->pieces.pop_front();
+  if (piece.claim && !slot->job) {
+    const Stamp start{engine_->incarnation, piece.claim->epoch, piece.claim->revision};
+    slot->epoch = planted(Planted::claim_lost) ? 0 : piece.claim->epoch;
+    slot->handed_over = piece.claim->revision;
+    slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas);
+    const bool confirm = engine_->shared && !planted(Planted::confirmation_skipped);
+    slot->gate = std::make_unique<CommitGate>(start, confirm);
+    slot->restored = {};
+  }
+  for (const Row& row : piece.rows) {
+    if (slot->restored) slot->restored = slot->job->restore(row);
+  }
+  if (!piece.last) return;
+  Result<void> good = piece.claim ? slot->restored : Result<void>(piece.claim.error());
+  if (good && !planted(Planted::resume_forgotten)) {
+    const bool jumps = planted(Planted::clock_jumps_at_restart);
+    good = slot->job->resume(jumps ? now() - std::chrono::minutes(10) : now());
+  }
+  finish_load(slot, good);
+}
+
+void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
+  if (good) {
+    slot->serving = true;
+    touch(slot);
+    shell_.tell(slot.get(), JobServed{});
+    shell_.tell(slot.get(), JobCounted{true});
+  } else {
+    slot->load_failure = good.error().detail;
+    shell_.tell(slot.get(), JobLoadFailed{slot->load_failure});
+  }
+  const bool damaged = good.has_error() && good.error().code == Code::malformed;
+  if (damaged) {
+    shell_.report_damage(slot->load_failure);
+    slot->damaged_until = loop_.now() + kDamagedRest;
+    slot->job.reset();
+    slot->gate.reset();
+  }
+  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+  if (!good && !damaged) drop(slot, good.error());
+  if (good.has_error() && good.error().code == Code::unavailable) {
+    const std::uint64_t generation = engine_->generation;
+    engine_lost(good.error().detail);
+    shell_.lose_engine(generation, good.error().detail);
+  }
+}
+
+}  // namespace c10dd::core

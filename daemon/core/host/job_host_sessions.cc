@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// How sessions come to their jobs and leave them, and how the host gives a job up.
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/job_host.h"
+#include "daemon/core/planted.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr Duration kRetry = std::chrono::milliseconds(100);
+constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next daemon has to start
+
+}  // namespace
+
+Failure unavailable(std::string detail) {
+  Failure reason = failure(Code::unavailable, std::move(detail));
+  reason.retry_after = kRetry;
+  return reason;
+}
+
+void JobHost::refuse(const HelloRequest& request, Failure reason) {
+  refuse(JobSlot::Refused{request.sink, request.channel, request.sequence}, std::move(reason));
+}
+
+void JobHost::refuse(const JobSlot::Refused& to, Failure reason) {
+  Reply reply;
+  reply.sequence = to.sequence;
+  reply.op = Hello::op.code;
+  reply.answer = std::move(reason);
+  to.sink->deliver(to.channel, reply, Stamp{});
+  to_flush_.push_back(to.sink);
+}
+
+void JobHost::hello(HelloRequest request) {
+  if (draining_) {
+    Failure reason = unavailable("the daemon is shutting down");
+    reason.retry_after = kDrainRetry;
+    return refuse(request, std::move(reason));
+  }
+  const auto known = by_name_.find({request.hello.job, request.hello.run});
+  const bool open = known != by_name_.end() && known->second->serving && known->second->in_use;
+  if (open) return attach(known->second, request);
+  const std::string job = request.hello.job;
+  const std::string run = request.hello.run;
+  auto located = [this, request = std::move(request)](const Result<JobLocation>& found) mutable {
+    if (!found) return refuse(request, found.error());
+    JobHost& owner = *found->host;
+    if (&owner == this) return arrive(*found, std::move(request));
+    request.sink = std::make_shared<RemoteSink>(request.sink, loop_);
+    request.on_open = [this, on_open = std::move(request.on_open)](const JobRef& slot) {
+      loop_.post([on_open, slot] { on_open(slot); });
+    };
+    owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
+      owner.arrive(location, std::move(request));
+    });
+  };
+  directory_.locate(job, run, loop_, std::move(located));
+}
+
+/// The slot of a job that lives here and has somebody on the way; starts to load a new one.
+JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
+                        const std::string& run) {
+  JobRef& slot = jobs_[location.number];
+  if (!slot) {
+    slot = std::make_shared<JobSlot>(*this, job, run, location.number);
+    by_name_[{slot->name, slot->run}] = slot;
+    load(slot);
+  }
+  slot->lookup = std::max(slot->lookup, location.lookup);
+  slot->in_use = true;
+  if (std::exchange(slot->idle, false)) shell_.tell(slot.get(), JobCounted{true});
+  return slot;
+}
+
+void JobHost::probe(const JobLocation& location, const std::string& job, const std::string& run) {
+  if (!engine_ || location.generation != engine_->generation) return;
+  if (planted(Planted::run_not_probed)) return directory_.report_idle(location, false);
+  const JobRef slot = slot_of(location, job, run);
+  if (slot->serving) touch(slot);
+}
+
+/// Takes a hello whose job lives here.
+void JobHost::arrive(const JobLocation& location, HelloRequest request) {
+  if (!engine_ || location.generation != engine_->generation) {
+    return refuse(request, unavailable("the engine is being opened again"));
+  }
+  const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
+  if (slot->serving) return attach(slot, request);
+  if (slot->damaged_until) {
+    if (loop_.now() < *slot->damaged_until) return turn_away(slot, request);
+    slot->damaged_until.reset();
+    load(slot);
+  }
+  slot->when_loaded.push_back([this, slot, request = std::move(request)] {
+    if (slot->serving) return attach(slot, request);
+    turn_away(slot, request);
+  });
+}
+
+/// Tells the directory, too, that nobody came in.
+void JobHost::turn_away(const JobRef& slot, const HelloRequest& request) {
+  refuse(request,
+         unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
+  if (!engine_) return;
+  directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
+}
+
+/// Ends the older attachment of the session, if there is one.
+void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
+  const auto older = slot->attached.find(request.hello.session);
+  if (older == slot->attached.end()) return;
+  const JobSlot::Attachment attachment = older->second;
+  slot->attached.erase(older);
+  if (!planted(Planted::disconnect_not_told)) {
+    perform(slot, slot->job->disconnect(request.hello.session, now()));
+  }
+  const bool same = attachment.sink->connection() == request.sink->connection() &&
+                    attachment.channel == request.channel;
+  if (same) return;
+  attachment.sink->end_session(
+      attachment.channel,
+      failure(Code::session_superseded, "the session was opened again on another connection"));
+}
+
+void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
+  const Hello& hello = request.hello;
+  take_over(slot, request);
+  Origin from;
+  from.session = hello.session;
+  from.connection = request.connection;
+  Effects effects = slot->job->apply(from, {request.sequence, 0, 0, 0}, hello, now());
+  Reply& welcome = effects.replies.front();
+  if (welcome.answer) {
+    std::get<Welcome>(*welcome.answer).daemon = settings_.version;
+    if (!planted(Planted::attachment_reused)) ++slot->attachments;
+    slot->attached[hello.session] = {request.sink, request.channel, slot->attachments};
+    request.on_open(slot);
+  } else {
+    // The refusal shows the job's state: on a shared engine only the owner may say that a client
+    // has seen more than there is.
+    welcome.evidence = Evidence::state;
+    welcome.attachment = ++slot->attachments;
+    slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};
+  }
+  perform(slot, std::move(effects), &from, request.sequence);
+}
+
+void JobHost::detach(const JobRef& slot, const SessionId& session, const AnswerSink* sink) {
+  if (!mine(slot)) {
+    // By then the connection may be gone.
+    slot->owner.loop().post([slot, session, sink] { slot->owner.detach(slot, session, sink); });
+    return;
+  }
+  const auto it = slot->attached.find(session);
+  if (slot->dropped || it == slot->attached.end() || it->second.sink->connection() != sink) return;
+  slot->attached.erase(it);
+  if (planted(Planted::disconnect_not_told)) return;
+  perform(slot, slot->job->disconnect(session, now()));
+}
+
+/// Tells the directory when the last session has ended. Until a hello has come by way of the
+/// directory again nobody is let in, so it may retire the run.
+void JobHost::report_idle(const JobRef& slot) {
+  const JobStats stats = slot->job->stats();
+  const bool away_counts = !planted(Planted::away_is_idle);
+  if (!slot->in_use || (away_counts ? stats.sessions_known : stats.sessions) > 0) return;
+  slot->in_use = false;
+  directory_.report_idle({this, slot->number, engine_->generation, slot->lookup},
+                         slot->job->empty());
+}
+
+void JobHost::end_series(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end() || found->second->in_use || !found->second->serving) return;
+  if (std::exchange(found->second->idle, true)) return;
+  shell_.tell(found->second.get(), JobCounted{false});
+}
+
+void JobHost::keep_job(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end() || !found->second->serving) return;
+  found->second->in_use = true;
+  touch(found->second);
+}
+
+std::size_t JobHost::close_job(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return 0;
+  JobSlot& slot = *found->second;
+  const std::size_t connected = slot.serving ? slot.job->stats().sessions : slot.when_loaded.size();
+  if (connected == 0) slot.in_use = false;
+  return connected;
+}
+
+void JobHost::retire(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return;
+  const JobRef slot = found->second;
+  drop(slot, failure(Code::session_expired, "the run has ended and was retired"));
+}
+
+/// Gives a job up; its connections are told and come again. `slot` is the caller's own reference:
+/// the one in jobs_ ends here.
+void JobHost::drop(const JobRef& slot, const Failure& reason) {
+  if (std::exchange(slot->dropped, true)) return;
+  const bool counted = std::exchange(slot->serving, false) && !slot->idle;
+  if (counted) shell_.tell(slot.get(), JobCounted{false});
+  jobs_.erase(slot->number);
+  const auto named = by_name_.find({slot->name, slot->run});
+  if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
+  growth_.add_bytes(-static_cast<std::int64_t>(std::exchange(slot->bytes, 0)));
+  if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
+  for (const auto& [session, attachment] : std::exchange(slot->attached, {})) {
+    attachment.sink->end_session(attachment.channel, reason);
+  }
+  for (const auto& [number, to] : std::exchange(slot->refused, {})) refuse(to, reason);
+}
+
+void JobHost::engine_lost(const std::string& why) {
+  const auto jobs = jobs_;
+  for (const auto& [number, slot] : jobs) {
+    slot->load_failure = "the engine is being opened again: " + why;
+    drop(slot, unavailable(slot->load_failure));
+    for (const auto& then : std::exchange(slot->when_loaded, {})) then();
+  }
+  round_in_flight_ = false;
+  committing_.clear();
+  confirming_.clear();
+  pace_ = {};
+  engine_.reset();
+}
+
+}  // namespace c10dd::core

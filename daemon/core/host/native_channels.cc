@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/host/native_channels.h"
+
+#include <set>
+#include <string>
+
+#include "protocol/limits.h"
+
+namespace c10dd::core {
+
+Result<void> check_hello(const Hello& hello) {
+  if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
+    return failure(Code::version_unsupported, "protocol versions " +
+                                                  std::to_string(hello.version_min) + " to " +
+                                                  std::to_string(hello.version_max) +
+                                                  " are asked for, this daemon speaks 1 to " +
+                                                  std::to_string(kProtocolVersion));
+  }
+  if (hello.credential.size() > limits::kCredentialBytes) {
+    return failure(Code::too_large, "hello: credential of " +
+                                        std::to_string(hello.credential.size()) + " bytes, limit " +
+                                        std::to_string(limits::kCredentialBytes));
+  }
+  return {};
+}
+
+bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
+  const native::RequestHeader& header = frame.header;
+  Result<Request> request = native::decode_request(header.op, frame.body);
+  if (!request) {
+    if (request.error().code != Code::unknown_op) {
+      refuse_bytes(header, request.error());
+    } else {
+      unknown_op();
+      answer(header, request.error());
+    }
+    return false;
+  }
+  const OpInfo& op = info_of(*request);
+  const bool welcome = op.code == Ping::op.code || op.code == Hello::op.code;
+  if (host_.draining() && !welcome) return false;  // the client asks the next daemon
+  taken(op);
+  if (auto* hello = std::get_if<Hello>(&*request)) {
+    open(header, std::move(*hello));
+    return false;
+  }
+  const auto it = channels_.find(header.channel);
+  if (it == channels_.end() || !it->second.job) {
+    answer(header, failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
+                                                      " has no session: send hello first"));
+    return false;
+  }
+  const Channel& channel = it->second;
+  if (last_job_ != channel.job) last_job_ = channel.job;
+  const bool spent = host_.charge(channel.job, frame.size);
+  if (op.access > channel.from.role) {
+    answer(header, failure(Code::permission_denied,
+                           std::string(op.name) + " is not allowed for this session"));
+    return spent;
+  }
+  const CallId call{header.sequence, header.acked_below,
+                    op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
+                    arrived_ns};
+  if (op.code == Ping::op.code && channels_.size() > 1) beat_for_others(channel);
+  host_.submit(channel.job, channel.from, call, std::move(*request));
+  return spent;
+}
+
+/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
+void NativeChannels::beat_for_others(const Channel& one) {
+  std::set<JobRef> jobs;
+  for (const auto& [number, other] : channels_) {
+    if (other.job && other.job != one.job) jobs.insert(other.job);
+  }
+  for (const JobRef& job : jobs) host_.heard(job, number_);
+}
+
+void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
+  if (const Result<void> good = check_hello(hello); !good)
+    return refuse_bytes(header, good.error());
+  if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
+    return answer(
+        header, failure(Code::quota_exceeded, "too many channels on the connection, limit " +
+                                                  std::to_string(limits::kChannelsPerConnection)));
+  }
+  Channel& channel = channels_[header.channel];
+  if (channel.job && channel.from.session != hello.session) {
+    host_.detach(channel.job, channel.from.session, this);
+  }
+  channel = {};
+  channel.from.session = hello.session;
+  channel.from.connection = number_;
+  const auto on_open = [self = shared_from_this(), number = header.channel,
+                        session = hello.session](const JobRef& job) {
+    self->opened_on(number, session, job);
+  };
+  host_.hello(
+      {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
+}
+
+/// The job has taken the session. By now the connection may have closed the channel, or given it to
+/// another session.
+void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
+  const auto it = channels_.find(channel);
+  if (it == channels_.end() || it->second.from.session != session) {
+    return host_.detach(job, session, this);
+  }
+  it->second.job = job;
+  opened_ = true;
+}
+
+void NativeChannels::deliver(std::uint32_t channel, const Reply& reply, const Stamp& stamp) {
+  native::ReplyHeader header;
+  header.op = reply.op;
+  header.channel = channel;
+  header.sequence = reply.sequence;
+  header.stamp = stamp;
+  send(header, reply.answer);
+  if (reply.op == Goodbye::op.code) channels_.erase(channel);
+}
+
+void NativeChannels::end_session(std::uint32_t channel, const Failure& reason) {
+  if (channels_.erase(channel) == 0) return;
+  native::RequestHeader header;
+  header.channel = channel;
+  header.op = Hello::op.code;
+  answer(header, reason);
+}
+
+void NativeChannels::answer(const native::RequestHeader& header, const Answer& answer) {
+  native::ReplyHeader reply;
+  reply.op = header.op;
+  reply.channel = header.channel;
+  reply.sequence = header.sequence;
+  send(reply, answer);
+  flush();
+}
+
+void NativeChannels::close_sessions() {
+  for (const auto& [number, channel] : channels_) {
+    if (channel.job) host_.detach(channel.job, channel.from.session, this);
+  }
+  channels_.clear();
+}
+
+}  // namespace c10dd::core

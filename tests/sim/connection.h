@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemon's end of a link: cuts frames for the product's channels, and sends what they answer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "daemon/core/host/native_channels.h"
+#include "tests/sim/network.h"
+#include "tests/sim/records.h"
+
+namespace c10dd::sim {
+
+class Shard;
+
+class Connection final : public core::NativeChannels {
+ public:
+  Connection(Shard& shard, World& world, Records& records, LinkRef link);
+
+  void read(std::string_view bytes);
+  /// The link is closed.
+  void close();
+  const LinkRef& link() const { return link_; }
+
+  void end_session(std::uint32_t channel, const Failure& reason) override;
+  void flush() override {}
+
+ private:
+  void send(const native::ReplyHeader& header, const Answer& answer) override;
+  void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
+  void taken(const OpInfo& op) override;
+  void unknown_op() override {}
+
+  void take_frame(const Frame& frame);
+
+  Shard& shard_;
+  World& world_;
+  Records& records_;
+  LinkRef link_;
+  Bytes in_;
+  bool closed_ = false;
+  std::map<std::uint32_t, SessionId> sessions_;  ///< of hellos, by channel
+  std::map<std::uint32_t, std::set<std::pair<std::uint64_t, std::uint8_t>>> asked_;  ///< unanswered
+};
+
+}  // namespace c10dd::sim

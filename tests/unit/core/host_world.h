@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hosts of jobs on loops that the test turns by hand, over a memory engine: what is posted runs
+// when its loop turns, rounds and pieces of rows wait until the test lets them through.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/host/directory_rows.h"
+#include "daemon/core/host/job_host.h"
+#include "store/job_load.h"
+
+namespace c10dd::core {
+
+/// A connection: what came to it, as text, in order.
+class TestSink final : public AnswerSink {
+ public:
+  void deliver(std::uint32_t channel, const Reply& reply, const Stamp&) override {
+    got.push_back(std::to_string(channel) + ":" + std::string(find_op(reply.op)->name) + " " +
+                  std::string(reply.answer ? "ok" : name_of(reply.answer.error().code)));
+    if (!reply.answer) detail = reply.answer.error().detail;
+  }
+  void end_session(std::uint32_t channel, const Failure& reason) override {
+    got.push_back(std::to_string(channel) + ":ended " + std::string(name_of(reason.code)));
+    detail = reason.detail;
+  }
+  void flush() override { ++flushes; }
+
+  std::vector<std::string> take() { return std::exchange(got, {}); }
+
+  std::vector<std::string> got;
+  std::string detail;  ///< of the newest failure
+  int flushes = 0;
+  JobRef job;  ///< that a hello was let in to
+};
+
+class HostWorld : private DirectoryHost::Shell {
+ public:
+  /// A loop with its host.
+  class Loop final : public HostLoop, private JobHost::Shell {
+   public:
+    Loop(HostWorld& world, DirectoryHost& directory)
+        : world_(world), host(*this, *this, directory, world.growth, {Quotas{}, "test"}) {}
+
+    void post(std::function<void()> f) override { inbox.push_back(std::move(f)); }
+    void dispatch(std::function<void()> f) override {
+      if (turning_) return f();
+      post(std::move(f));
+    }
+    SteadyTime now() const override { return world_.clock; }
+
+    /// Runs what was posted, and f before it, then ends the turn.
+    void turn(const std::function<void()>& f = {}) {
+      turning_ = true;
+      if (f) f();
+      while (!inbox.empty()) {
+        const auto next = std::move(inbox.front());
+        inbox.pop_front();
+        next();
+      }
+      host.end_turn();
+      turning_ = false;
+    }
+
+    std::deque<std::function<void()>> inbox;
+    std::vector<std::string> told;
+
+   private:
+    void commit(store::Round round) override {
+      world_.engine_work.push_back([this, round = std::move(round)] {
+        store::RoundResult result{round.number, {}, {}, {}};
+        const bool lost = std::exchange(world_.fail_next, false);
+        if (lost) {
+          result.batches.assign(round.batches.size(), store::Outcome::unknown);
+          result.confirms.assign(round.confirms.size(), store::Outcome::unknown);
+        } else {
+          result.batches = world_.engine->commit(round.batches);
+          result.confirms = world_.engine->confirm(round.confirms);
+        }
+        post([this, g = world_.generation, result] { host.committed(g, result); });
+      });
+    }
+    void load(const JobRef& slot) override {
+      told.push_back("load " + slot->name);
+      const auto load = std::make_shared<store::JobLoad>(slot->number);
+      world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
+    }
+    void read_on(const JobRef& slot, const std::shared_ptr<store::JobLoad>& load) {
+      store::JobPiece piece = load->next(*world_.engine, world_.piece_rows);
+      if (!piece.last) world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
+      post([this, slot, g = world_.generation, piece] { host.loaded(g, slot, piece); });
+    }
+    void lose_engine(std::uint64_t, const std::string& why) override { world_.lost = why; }
+    void report_damage(const std::string& what) override { told.push_back("damage " + what); }
+    void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
+    void answered(const Reply&) override {}
+    void tell(const JobSlot* slot, const HostEvent& event) override {
+      if (std::holds_alternative<JobServed>(event)) told.push_back("served " + slot->name);
+      if (std::holds_alternative<JobLoadFailed>(event)) told.push_back("failed " + slot->name);
+    }
+
+    HostWorld& world_;
+    bool turning_ = false;
+
+   public:
+    JobHost host;
+  };
+
+  explicit HostWorld(std::size_t count, bool shared = false) : shared_(shared) {
+    engine = std::move(*store::open_engine("memory:"));
+    directory = std::make_unique<DirectoryHost>(first_loop_, static_cast<Shell&>(*this));
+    for (std::size_t i = 0; i < count; ++i) {
+      loops.push_back(std::make_unique<Loop>(*this, *directory));
+    }
+    first_loop_.loop = loops.front().get();
+    open();
+  }
+
+  void open() {
+    auto read = read_directory(*engine, limits, 7, directory->job_time());
+    ASSERT_TRUE(read);
+    const EngineState state{++generation, read->directory->incarnation(), shared_, false};
+    directory->opened(std::move(read->directory), generation);
+    for (const auto& loop : loops) loop->host.engine_opened(state);
+  }
+
+  /// Turns all loops, and lets the engine work, until nothing is left to do.
+  void settle() {
+    bool busy = true;
+    for (int i = 0; i < 100 && busy; ++i) {
+      work();
+      for (const auto& loop : loops) loop->turn();
+      busy = !engine_work.empty();
+      for (const auto& loop : loops) busy = busy || !loop->inbox.empty();
+    }
+    ASSERT_FALSE(busy);
+  }
+
+  /// Lets through what waits for the engine.
+  void work() {
+    for (const auto& f : std::exchange(engine_work, {})) f();
+  }
+
+  void pass(Duration time) {
+    for (Duration left = time; left > Duration(0); left -= JobTime::kTurnMax) {
+      clock += std::min(left, JobTime::kTurnMax);
+      for (const auto& loop : loops) loop->turn();
+      directory->end_turn();
+    }
+  }
+
+  JobHost& host(std::size_t i = 0) { return loops[i]->host; }
+
+  HelloRequest hello(const std::shared_ptr<TestSink>& sink, std::string job, std::uint64_t session,
+                     std::string run = "", std::uint32_t channel = 1) {
+    HelloRequest request{sink,    channel, 0,
+                         session, {},      [sink](const JobRef& slot) {
+                           sink->job = slot; }};
+    request.hello.version_min = request.hello.version_max = kProtocolVersion;
+    request.hello.session = {session, session};
+    request.hello.job = std::move(job);
+    request.hello.run = std::move(run);
+    return request;
+  }
+
+  /// A session that is let in, on loop i.
+  std::shared_ptr<TestSink> join(const std::string& job, std::uint64_t session, std::size_t i = 0,
+                                 const std::string& run = "") {
+    auto sink = std::make_shared<TestSink>();
+    loops[i]->turn([&] { host(i).hello(hello(sink, job, session, run)); });
+    settle();
+    EXPECT_EQ(sink->take(), std::vector<std::string>{"1:hello ok"}) << sink->detail;
+    return sink;
+  }
+
+  void ask(const std::shared_ptr<TestSink>& sink, std::uint64_t session, std::uint64_t sequence,
+           Request request, std::size_t i = 0) {
+    Origin from;
+    from.session = {session, session};
+    from.connection = session;
+    host(i).submit(sink->job, from, {sequence, 0, sequence, 0}, std::move(request));
+  }
+
+  std::unique_ptr<store::Engine> engine;
+  std::vector<std::function<void()>> engine_work;
+  bool fail_next = false;  ///< the next round has an unknown outcome
+  std::size_t piece_rows = 1'000;
+  std::string lost;  ///< why a host has given the engine up
+  std::vector<std::string> struck;
+  std::uint64_t generation = 0;
+  SteadyTime clock;
+  GrowthGate growth{std::uint64_t{1} << 40};
+  Directory::Limits limits;
+  std::unique_ptr<DirectoryHost> directory;
+  std::vector<std::unique_ptr<Loop>> loops;
+
+ private:
+  /// The first loop, before there is one.
+  struct FirstLoop final : HostLoop {
+    void post(std::function<void()> f) override { loop->post(std::move(f)); }
+    void dispatch(std::function<void()> f) override { loop->dispatch(std::move(f)); }
+    SteadyTime now() const override { return loop == nullptr ? SteadyTime() : loop->now(); }
+    Loop* loop = nullptr;
+  };
+
+  JobHost& host_of(JobNumber number) override { return host((number - 1) % loops.size()); }
+  void write(DirectoryHost::Change change, std::function<void(bool)> then) override {
+    engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
+      const bool durable = write_directory(*engine, change);
+      if (then) first_loop_.post([then, durable] { then(durable); });
+    });
+  }
+  void struck_out(const Directory::Entry& entry, std::string_view how) override {
+    struck.push_back(entry.job + "/" + entry.run + " " + std::string(how));
+  }
+  std::string not_ready() const override { return "the engine is closed"; }
+
+  const bool shared_;
+  FirstLoop first_loop_;
+};
+
+}  // namespace c10dd::core
