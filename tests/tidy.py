@@ -27,7 +27,7 @@ ARROWS = {
     "daemon/net": ["daemon/shard", "daemon/config", "daemon/metrics", "daemon/core/host",
                    "daemon/core", "protocol"],
     "daemon/http": ["daemon/net", "daemon/shard", "daemon/config", "daemon/metrics",
-                    "daemon/core/host", "daemon/core", "protocol"],
+                    "daemon/core/host", "protocol"],
     "daemon": ["daemon/http", "daemon/net", "daemon/shard", "daemon/config", "daemon/metrics",
                "daemon/core/host", "daemon/core", "store", "protocol"],
     "client/core": ["protocol"],
