@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/end_by.h"
+#include "protocol/exit_codes.h"
 
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ void EndBy::wait(Time end) {
   spdlog::critical(
       "event=stopped_unfinished reason=\"the drain time-out is over, and the engine is "
       "not closed: a write hangs\"");
-  ::_exit(kExitCode);
+  ::_exit(exit_code::kTryAgain);
 }
 
 }  // namespace c10dd::daemon

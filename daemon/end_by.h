@@ -14,8 +14,6 @@ class EndBy {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  static constexpr int kExitCode = 75;  ///< as for all that another try may mend
-
   EndBy() = default;
   ~EndBy() { cancel(); }
   EndBy(const EndBy&) = delete;

@@ -10,6 +10,7 @@
 #include "daemon/config/options.h"
 #include "daemon/http/checkpoint_request.h"
 #include "daemon/server.h"
+#include "protocol/exit_codes.h"
 
 namespace {
 
@@ -46,6 +47,6 @@ int main(int argc, char** argv) {
     return c10dd::daemon::Server(std::move(parsed.options)).run();
   } catch (const std::exception& e) {
     std::fprintf(stderr, "c10dd: unexpected: %s\n", e.what());
-    return 70;
+    return c10dd::exit_code::kBug;
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start, turn, drain. exit_code() has what the process ends with; deploy/README.md says what to do.
+// Start, turn, drain. code_to_exit_with() has what the process ends with; deploy/README.md says
+// what to do.
 #include "daemon/server.h"
 
 #include <spdlog/spdlog.h>
@@ -17,6 +18,7 @@
 #include "daemon/config/version.h"
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
+#include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 
 namespace c10dd::daemon {
@@ -28,28 +30,27 @@ constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 /// What refused at start.
 enum class Part : std::uint8_t { address, directory, server };
 
-/// By the meaning that sysexits.h gives the numbers.
-int exit_code(Code code, Part part) {
+int code_to_exit_with(Code code, Part part) {
   switch (code) {
     case Code::unavailable:  // a server is elsewhere; else another process holds it, for now
-      return part == Part::server ? 69 : 75;
+      return part == Part::server ? exit_code::kUnreachable : exit_code::kTryAgain;
     case Code::permission_denied:
-      return part == Part::directory ? 73 : 77;
+      return part == Part::directory ? exit_code::kCannotCreate : exit_code::kNoPermission;
     case Code::malformed:
     case Code::version_unsupported:
     case Code::state_rolled_back:
-      return 78;
+      return exit_code::kBadState;
     case Code::invalid_argument:
     case Code::unsupported:
-      return 64;
+      return exit_code::kUsage;
     default:
-      return 70;
+      return exit_code::kBug;
   }
 }
 
 int refuse(const Failure& why, Part part) {
   std::fprintf(stderr, "c10dd: %s\n", why.detail.c_str());
-  return exit_code(why.code, part);
+  return code_to_exit_with(why.code, part);
 }
 
 std::size_t shard_count(std::size_t wanted) {

@@ -10,6 +10,7 @@
 #include "client/launcher/address.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/shared_flags.h"
+#include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -60,14 +61,14 @@ struct Greeting {
 int code_of(const Error& error) {
   switch (error.code()) {
     case Code::timed_out:
-      return kIncomplete;
+      return exit_code::kTryAgain;
     case Code::invalid_argument:
     case Code::size_mismatch:
     case Code::rank_taken:
     case Code::too_large:
-      return kUsage;
+      return exit_code::kUsage;
     default:
-      return kUnreachable;
+      return exit_code::kUnreachable;
   }
 }
 
@@ -123,11 +124,12 @@ void Agent::connect() {
   try {
     client_ = call([url, own] { return Client::connect(url, own); });
   } catch (const TimedOut& late) {
-    throw Fatal(kUnreachable, "no daemon at " + address + ": " + late.what() +
-                                  "; start one with: c10dd --listen HOST:PORT --engine memory:, "
-                                  "name it with --daemon HOST:PORT, or use --standalone");
+    throw Fatal(exit_code::kUnreachable,
+                "no daemon at " + address + ": " + late.what() +
+                    "; start one with: c10dd --listen HOST:PORT --engine memory:, "
+                    "name it with --daemon HOST:PORT, or use --standalone");
   } catch (const Error& error) {
-    throw Fatal(kUnreachable, "the daemon at " + address + " refuses: " + error.what());
+    throw Fatal(exit_code::kUnreachable, "the daemon at " + address + " refuses: " + error.what());
   }
 }
 
@@ -180,7 +182,7 @@ void Agent::refuse_disagreement() {
     text = call(look);
   } catch (const Error&) {  // the refusal itself says more
   }
-  if (!text.empty()) throw Fatal(kUsage, text + "; give all nodes of the job the same");
+  if (!text.empty()) throw Fatal(exit_code::kUsage, text + "; give all nodes of the job the same");
 }
 
 /// The list, the port and the nonce; false when the generation ended meanwhile.
@@ -299,7 +301,7 @@ bool Agent::meet_again() {
       take_news(membership_->state());
       return true;
     } catch (const Aborted& error) {
-      if (tried == kTries) throw Fatal(kUnreachable, of_nodes(error.what()));
+      if (tried == kTries) throw Fatal(exit_code::kUnreachable, of_nodes(error.what()));
     } catch (const Error& error) {
       throw Fatal(code_of(error), of_nodes(error.what()));
     }

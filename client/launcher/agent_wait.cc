@@ -5,6 +5,7 @@
 #include <csignal>
 
 #include "client/launcher/agent.h"
+#include "protocol/exit_codes.h"
 #include "protocol/wording.h"
 
 namespace c10dd::run {
@@ -78,7 +79,8 @@ bool Agent::too_many(std::uint32_t failures) const {
 
 void Agent::look_around() const {
   if (signal_ != 0 && !leaving_) throw Stopped{};
-  if (daemon_ended()) throw Fatal(kUnreachable, "the daemon of --standalone: " + daemon_->end());
+  if (daemon_ended())
+    throw Fatal(exit_code::kUnreachable, "the daemon of --standalone: " + daemon_->end());
 }
 
 void Agent::wait(const Condition& until) {

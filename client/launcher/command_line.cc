@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "client/launcher/options.h"
+#include "protocol/exit_codes.h"
 #include "protocol/nearest.h"
 #include "protocol/utf8.h"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr std::size_t kQuotedBytes = 120;
 constexpr std::string_view kList = " c10drun --help lists the options";
 
-[[noreturn]] void refuse(const std::string& text) { throw Fatal(kUsage, text); }
+[[noreturn]] void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 /// An option as it was written: --name, --name=value, -n or -nvalue.
 struct Written {

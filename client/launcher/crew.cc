@@ -11,6 +11,7 @@
 
 #include "client/launcher/error_file.h"
 #include "client/launcher/worker.h"
+#include "protocol/exit_codes.h"
 
 namespace c10dd::run {
 namespace {
@@ -18,12 +19,12 @@ namespace {
 void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw Fatal(kCannotCreate, "folder " + path + ": " + error.message());
+  if (error) throw Fatal(exit_code::kCannotCreate, "folder " + path + ": " + error.message());
 }
 
 client::Descriptor open_log(const std::string& path) {
   client::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file) throw Fatal(kCannotCreate, path + ": " + client::error_text(errno));
+  if (!file) throw Fatal(exit_code::kCannotCreate, path + ": " + client::error_text(errno));
   return file;
 }
 

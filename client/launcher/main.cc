@@ -16,6 +16,7 @@
 
 #include "client/launcher/agent.h"
 #include "client/launcher/program.h"
+#include "protocol/exit_codes.h"
 
 extern char** environ;
 
@@ -42,7 +43,7 @@ std::string make_scratch() {
   std::string path =
       std::string(base == nullptr || *base == '\0' ? "/tmp" : base) + "/c10drun-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    throw Fatal(kCannotCreate, "folder " + path + ": " + client::error_text(errno));
+    throw Fatal(exit_code::kCannotCreate, "folder " + path + ": " + client::error_text(errno));
   }
   return path;
 }
@@ -50,7 +51,7 @@ std::string make_scratch() {
 void make_log_folder(const std::string& path) {
   std::error_code error;
   if (!path.empty()) std::filesystem::create_directories(path, error);
-  if (error) throw Fatal(kCannotCreate, "--log-dir " + path + ": " + error.message());
+  if (error) throw Fatal(exit_code::kCannotCreate, "--log-dir " + path + ": " + error.message());
 }
 
 int launch(Options options) {
@@ -67,7 +68,7 @@ int launch(Options options) {
   Console console(options.prefix, options.console);
   auto agent =
       std::make_unique<Agent>(std::move(options), program, inherited, scratch, warden, console);
-  int code = kBug;
+  int code = exit_code::kBug;
   try {
     code = agent->run();
   } catch (const Fatal& fatal) {
@@ -97,7 +98,7 @@ int run(int argc, char** argv) {
     return fatal.code();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "c10drun: unexpected: %s\n", error.what());
-    return kBug;
+    return exit_code::kBug;
   }
 }
 

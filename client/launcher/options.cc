@@ -11,6 +11,7 @@
 
 #include "client/launcher/address.h"
 #include "client/launcher/command_line.h"
+#include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -24,7 +25,7 @@ constexpr std::size_t kOurLabels = 2;
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
 
-[[noreturn]] void refuse(const std::string& text) { throw Fatal(kUsage, text); }
+[[noreturn]] void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
 std::uint32_t parse_count(const std::string& option, std::string_view text, std::uint32_t least,
                           std::uint32_t most) {

@@ -21,12 +21,7 @@ namespace c10dd::run {
 inline constexpr std::uint32_t kWorkersPerNode = 1'024;
 inline constexpr std::uint32_t kRestarts = 1'000'000;
 
-// Exit codes, as in sysexits.h and of a shell.
-inline constexpr int kUsage = 64;
-inline constexpr int kUnreachable = 69;   // no daemon
-inline constexpr int kBug = 70;           // or a system call that should not fail
-inline constexpr int kCannotCreate = 73;  // a folder or a log file
-inline constexpr int kIncomplete = 75;    // the other nodes did not come
+// Exit codes beside those of protocol/exit_codes.h, as of a shell.
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // and the signal's number
@@ -74,7 +69,7 @@ struct ParsedOptions {
   std::string answer;  ///< not empty: print this (help, version) and be done
 };
 
-/// Throws Fatal with kUsage.
+/// Throws Fatal with exit_code::kUsage.
 ParsedOptions parse_options(int argc, const char* const* argv,
                             const client::Environment& environment);
 

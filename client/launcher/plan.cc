@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 
 namespace c10dd::run {
@@ -15,7 +16,7 @@ std::uint32_t nproc_of(const Member& member) {
     std::from_chars(text.data(), text.data() + text.size(), nproc);
   }
   if (nproc >= 1 && nproc <= kWorkersPerNode) return nproc;
-  throw Fatal(kBug,
+  throw Fatal(exit_code::kBug,
               "node " + std::to_string(member.rank) + " (" + member.host +
                   ") does not say how many workers it has; is it another version of c10drun?");
 }
@@ -40,8 +41,9 @@ Plan make_plan(const Generation& generation, const std::vector<Member>& members)
     }
     sum += nproc;
     if (sum > limits::kWorldSize) {
-      throw Fatal(kUsage, "the nodes have more than " + std::to_string(limits::kWorldSize) +
-                              " workers together; start fewer with --nproc");
+      throw Fatal(exit_code::kUsage, "the nodes have more than " +
+                                         std::to_string(limits::kWorldSize) +
+                                         " workers together; start fewer with --nproc");
     }
   }
   plan.world_size = static_cast<std::uint32_t>(sum);

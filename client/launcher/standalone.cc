@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client/launcher/options.h"
+#include "protocol/exit_codes.h"
 
 namespace c10dd::run {
 namespace {
@@ -82,7 +83,7 @@ Standalone::Standalone(boost::asio::io_context& loop, Warden& warden,
   if (port_ != 0) return;
   process_->signal(SIGKILL);
   while (process_->running()) loop_.run_one();
-  throw Fatal(kUnreachable, "--standalone: the daemon did not start: " + end());
+  throw Fatal(exit_code::kUnreachable, "--standalone: the daemon did not start: " + end());
 }
 
 Standalone::~Standalone() {

@@ -15,13 +15,12 @@
 #include "daemon/config/option_table.h"
 #include "daemon/config/option_values.h"
 #include "daemon/config/version.h"
+#include "protocol/exit_codes.h"
 #include "protocol/nearest.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::daemon {
 namespace {
-
-constexpr int kUsageError = 64;
 
 const std::span<const Option> kOptions = all_options();
 const std::size_t kCount = kOptions.size();
@@ -230,7 +229,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
   }
   if (!error.empty()) {
     std::cerr << "c10dd: " << error << "\n";
-    return {true, kUsageError, {}, {}};
+    return {true, exit_code::kUsage, {}, {}};
   }
   warn_of_misspelt_variables();
   if (line.print_config->count() > 0) print(layers.options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One POST over HTTP, blocking: a checkpoint takes as long as it takes.
 #include "daemon/http/checkpoint_request.h"
+#include "protocol/exit_codes.h"
 
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
@@ -41,7 +42,7 @@ int request_checkpoint(const Options& options, const std::string& path) {
   if (failed) {
     std::fprintf(stderr, "c10dd: checkpoint: no daemon answers HTTP at %s: %s\n",
                  options.listen.c_str(), failed.message().c_str());
-    return 69;
+    return exit_code::kUnreachable;
   }
   if (answer.result() == http::status::ok) {
     std::printf("checkpoint written to %s\n", absolute.c_str());
@@ -53,7 +54,7 @@ int request_checkpoint(const Options& options, const std::string& path) {
       stderr, "c10dd: %s\n",
       detail && detail->is_string() ? detail->get_string().c_str() : answer.body().c_str());
   const bool final = answer.result_int() < 500 || answer.result() == http::status::not_implemented;
-  return final ? 64 : 75;
+  return final ? exit_code::kUsage : exit_code::kTryAgain;
 }
 
 }  // namespace c10dd::daemon
