@@ -122,9 +122,11 @@ class Membership {
 
   /// Out of the group. leave: the others go on without; finish: the work is done, nobody is
   /// disturbed; fail: the generation has failed, `detail` becomes its cause unless there is one.
+  /// With its number, `fail` throws StaleGeneration if there is a newer one: a failure that is told
+  /// on another thread, while next() goes on, ends no generation that it is not about.
   virtual void leave(const std::string& detail) = 0;
   virtual void finish(const std::string& detail = {}) = 0;
-  virtual void fail(const std::string& detail) = 0;
+  virtual void fail(const std::string& detail, std::uint64_t generation = 0) = 0;
 
   /// What this process is doing. With a limit it promises the next report within it; if it breaks
   /// the promise, everybody is told that it is stalled. Does not block, is not repeated.

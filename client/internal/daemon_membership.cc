@@ -107,7 +107,9 @@ class DaemonMembership final : public Membership,
   Generation next(std::uint64_t step) override;
   void leave(const std::string& detail) override { end(Leave::Kind::leave, detail); }
   void finish(const std::string& detail) override { end(Leave::Kind::finish, detail); }
-  void fail(const std::string& detail) override { end(Leave::Kind::fail, detail); }
+  void fail(const std::string& detail, std::uint64_t generation) override {
+    end(Leave::Kind::fail, detail, generation);
+  }
 
   void progress(const std::string& phase, std::uint64_t step, Duration limit) override {
     connection_->post(Progress{group(), generation().number, phase, step, limit}, kCallLimit);
@@ -152,10 +154,10 @@ class DaemonMembership final : public Membership,
   void require_home() const { home_.require("membership", "connect and join again"); }
   void shut();
   Place place_among(const std::vector<std::uint32_t>& participants, const std::string& what) const;
-  Leave leaving(Leave::Kind kind, const std::string& detail) const {
-    return {join_.group, 0, kind, detail.substr(0, limits::kReasonBytes)};
+  Leave leaving(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0) const {
+    return {join_.group, generation, kind, detail.substr(0, limits::kReasonBytes)};
   }
-  void end(Leave::Kind kind, const std::string& detail);
+  void end(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0);
   void follow();
   void watch_over();
   void take(const GroupNews& news);
@@ -231,14 +233,14 @@ Generation DaemonMembership::next(std::uint64_t step) {
   return generation();
 }
 
-void DaemonMembership::end(Leave::Kind kind, const std::string& detail) {
+void DaemonMembership::end(Leave::Kind kind, const std::string& detail, std::uint64_t generation) {
   require_home();
   bool before = false;
   {
     const std::lock_guard lock(mutex_);
     before = std::exchange(left_, true);  // from now on silence is no reason to fence
   }
-  const Answer answer = connection_->call(leaving(kind, detail), kCallLimit);
+  const Answer answer = connection_->call(leaving(kind, detail, generation), kCallLimit);
   if (!answer) {
     const std::lock_guard lock(mutex_);
     left_ = before;

@@ -265,8 +265,8 @@ Agent::Outcome Agent::report_failure() {
   } else {
     others_stopped_ = stopped;
     // Not waited for: if the daemon is away, the workers must end nevertheless.
-    background_.send(
-        [membership = membership_, cause = verdict.cause()] { membership->fail(cause); });
+    background_.send([membership = membership_, cause = verdict.cause(),
+                      number = generation_.number] { membership->fail(cause, number); });
   }
   stop_crew(SIGTERM);
   wait(kNewsDelay, [this] { return over(); });

@@ -5,12 +5,15 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/core/string.hpp>
 #include <boost/beast/http/empty_body.hpp>
+#include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
+#include <sstream>
 
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -172,16 +175,16 @@ HttpReply http_error(int status, Code code, std::string_view detail) {
 }
 
 std::string encode(const HttpReply& reply, bool keep_alive, bool head) {
-  const auto status = static_cast<http::status>(reply.status);
-  std::string out = "HTTP/1.1 " + std::to_string(reply.status) + " ";
-  out += http::obsolete_reason(status);
-  out += "\r\nContent-Type: " + reply.content_type;
-  out += "\r\nContent-Length: " + std::to_string(reply.body.size());
-  if (!reply.allow.empty()) out += "\r\nAllow: " + reply.allow;
-  out += "\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff";
-  out += keep_alive ? "\r\nConnection: keep-alive\r\n\r\n" : "\r\nConnection: close\r\n\r\n";
-  if (!head) out += reply.body;
-  return out;
+  http::response<http::empty_body> message(static_cast<http::status>(reply.status), 11);
+  message.set(http::field::content_type, reply.content_type);
+  message.content_length(reply.body.size());
+  if (!reply.allow.empty()) message.set(http::field::allow, reply.allow);
+  message.set(http::field::cache_control, "no-store");
+  message.set("X-Content-Type-Options", "nosniff");
+  message.set(http::field::connection, keep_alive ? "keep-alive" : "close");
+  std::ostringstream out;
+  out << message;
+  return head ? out.str() : out.str() + reply.body;
 }
 
 }  // namespace c10dd::daemon

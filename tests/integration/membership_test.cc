@@ -220,7 +220,10 @@ TEST_F(MembershipTest, LeaversFinishersAndFailuresAreToldApart) {
       told.wait([](const GroupState& s) { return s.phase == GroupState::Phase::broken; });
   EXPECT_NE(failed.reason.find("has failed: out of memory"), std::string::npos) << failed.reason;
   EXPECT_EQ(failed.lost, std::vector<std::uint32_t>{2});
+  const std::uint64_t before = members[0]->generation().number;
   EXPECT_EQ(members[0]->next().failures, 1u);
+  EXPECT_THROW(members[0]->fail("told late", before), StaleGeneration);
+  EXPECT_EQ(members[0]->state().phase, GroupState::Phase::formed);
 }
 
 TEST_F(MembershipTest, DrainsAreToldAndAcknowledged) {
