@@ -138,11 +138,6 @@ class Job {
   Maybe on(Step&, const Acknowledge&);
   Maybe on(Step&, const Progress&);
   void settle_groups(Step& step);
-  void break_meetings(Step& step, const Group& group);
-  std::optional<Failure> hopeless(const MeetingKey& key, const Meeting& meeting,
-                                  TimePoint now) const;
-  std::optional<Failure> check_bound(const Step& step, const MeetingKey& key, Rank rank,
-                                     const Arrival& arrival) const;
   std::optional<Answer> look_again(const Pending::Waiter& waiter, Revision& observed,
                                    TimePoint now) const;
 
@@ -174,6 +169,11 @@ class Job {
   template <class Op>
   Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
   void released(Step& step, const MeetingKey& key);
+  void break_meetings(Step& step, const Group& group);
+  std::optional<Failure> hopeless(const MeetingKey& key, const Meeting& meeting,
+                                  TimePoint now) const;
+  std::optional<Failure> check_bound(const Step& step, const MeetingKey& key, Rank rank,
+                                     const Arrival& arrival) const;
 
   // job_relaunch.cc
   using Way = Result<std::optional<SessionId>>;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job's side of its groups: requests checked, waiters answered, bound meetings broken.
+// The job's side of its groups: requests checked, waiters answered.
 #include <algorithm>
-#include <functional>
 
 #include "daemon/core/job_step.h"
 #include "daemon/core/missing.h"
@@ -169,73 +168,6 @@ void Job::settle_groups(Step& step) {
           GenerationFormed{group.name(), facts.generation, group.size(), facts.reason});
     }
   }
-}
-
-void Job::break_meetings(Step& step, const Group& group) {
-  for (const MeetingKey& key : meetings_.of_world(group.name())) {
-    const Meeting& meeting = *meetings_.find(key);
-    const bool ended =
-        key.generation != group.facts().generation || group.facts().phase != GroupPhase::formed;
-    if (ended) {
-      meetings_.fail(key, group.broken(), step.next, step.out.rows);
-    } else if (auto reason = hopeless(key, meeting, step.now)) {
-      meetings_.fail(key, std::move(*reason), step.next, step.out.rows);
-    } else {
-      continue;
-    }
-    step.fired.push_back(token_of(key));
-  }
-}
-
-/// Why a bound meeting can never be complete: participants whose work is done have not come.
-std::optional<Failure> Job::hopeless(const MeetingKey& key, const Meeting& meeting,
-                                     TimePoint now) const {
-  const Group* group = groups_.find(meeting.world);
-  if (group == nullptr || !group->has_ended_members()) return std::nullopt;
-  std::vector<Rank> gone;
-  for (const Rank rank : meeting.missing()) {
-    const GroupMember* m = group->holder(meeting.in_world(rank));
-    if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
-  }
-  if (gone.empty()) return std::nullopt;
-  Failure reason =
-      failure(Code::aborted, describe(key) + " is broken: ranks " + fold(gone) + " will not come");
-  for (std::size_t i = 0; i < std::min(gone.size(), limits::kMissingNamed); ++i) {
-    reason.missing.push_back(look_up(gone[i], key, meeting, everybody(now)));
-    reason.detail += (i < 8 ? "; " + sentence(reason.missing.back()) : "");
-  }
-  return reason;
-}
-
-/// Why the caller may not take part in a meeting bound to a world.
-std::optional<Failure> Job::check_bound(const Step& step, const MeetingKey& key, Rank rank,
-                                        const Arrival& arrival) const {
-  const Result<const Group*> known = groups_.known(arrival.world);
-  if (!known) return known.error();
-  const Group& group = **known;
-  if (key.generation != group.facts().generation && !planted(Planted::stale_accepted)) {
-    return group.stale(key.generation);
-  }
-  const auto& who = arrival.participants;
-  const std::size_t size = who.empty() ? group.size() : who.size();
-  const bool ascending = std::ranges::adjacent_find(who, std::greater_equal<>()) == who.end();
-  if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
-    return failure(Code::invalid_argument,
-                   describe(key) + ": " + std::to_string(who.size()) +
-                       " participants for world size " + std::to_string(arrival.world_size) +
-                       " of a group of " + std::to_string(group.size()) +
-                       "; they are distinct ranks of the group in ascending order");
-  }
-  const Rank place = who.empty() ? rank : who[rank];
-  if (group.sessions()[place] != step.from.session && !planted(Planted::stale_accepted)) {
-    return failure(Code::rank_taken, describe(key) + ": rank " + std::to_string(place) +
-                                         " of generation " + std::to_string(key.generation) +
-                                         " is another member");
-  }
-  if (group.facts().phase != GroupPhase::formed && !planted(Planted::stale_accepted)) {
-    return group.broken();
-  }
-  return std::nullopt;
 }
 
 /// A blocked join or follow whose group has changed; nothing while it goes on waiting.

@@ -53,6 +53,7 @@ enum class Planted {
   drain_drops,             ///< a drain ends while answers are held
   drain_looks_once,        ///< a drain ends while a request is on its way to another loop
   deadline_forgotten,      ///< a job is not ticked again after its deadline has moved
+  bytes_kept,              ///< the bytes of a job that was given up still count
   committed_untold,        ///< answers whose rows are durable wait until something else happens
 };
 

@@ -217,6 +217,18 @@ std::string Daemon::unsettled() const {
   return text;
 }
 
+std::pair<std::uint64_t, std::uint64_t> Daemon::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& shard : shards_) {
+    for (const auto& [number, slot] : shard->host().jobs()) {
+      if (!slot->serving) continue;
+      const core::JobStats stats = slot->job->stats();
+      sum += stats.bytes + stats.queue_bytes + stats.history_bytes;
+    }
+  }
+  return {sum, growth_.bytes()};
+}
+
 const core::Job* Daemon::job(const std::string& name) const {
   for (const auto& shard : shards_) {
     for (const auto& [number, slot] : shard->host().jobs()) {

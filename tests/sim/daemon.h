@@ -45,6 +45,8 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
 
   /// Says what is blocked, held or on its way to the engine; empty when nothing is.
   std::string unsettled() const;
+  /// The bytes of all jobs that are served, and what the growth gate takes them for.
+  std::pair<std::uint64_t, std::uint64_t> bytes() const;
   /// The job of this name, if it is served.
   const core::Job* job(const std::string& name) const;
   core::Quotas quotas() const;

@@ -74,6 +74,7 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::drain_drops, "drain_drops", "a drain ends while answers are held"},
     {core::Planted::drain_looks_once, "drain_looks_once", "a drain forgets what crosses loops"},
     {core::Planted::deadline_forgotten, "deadline_forgotten", "a job is not ticked again"},
+    {core::Planted::bytes_kept, "bytes_kept", "bytes of a job that was given up still count"},
     {core::Planted::committed_untold, "committed_untold", "durable answers wait for the next turn"},
 };
 

@@ -28,6 +28,11 @@ std::string text_of(const core::JobStats& s) {
 
 /// Every call is answered, so nothing may be blocked (O10).
 void Simulation::check_bounds() {
+  const auto [held, counted] = daemon_->bytes();
+  if (held != counted) {
+    return world_.violated("bounds", "all jobs hold " + std::to_string(held) +
+                                         " bytes, counted are " + std::to_string(counted));
+  }
   for (const auto& [name, number] : records_.jobs) {
     const core::Job* job = daemon_->job(name);
     if (job == nullptr) continue;

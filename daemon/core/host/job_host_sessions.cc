@@ -208,7 +208,8 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   jobs_.erase(slot->number);
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
-  growth_.add_bytes(-static_cast<std::int64_t>(std::exchange(slot->bytes, 0)));
+  const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
+  if (!planted(Planted::bytes_kept)) growth_.add_bytes(-bytes);
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
   for (const auto& [session, attachment] : std::exchange(slot->attached, {})) {
     attachment.sink->end_session(attachment.channel, reason);
