@@ -45,6 +45,11 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     return;
   }
   if (slot->dropped) return;  // its connections are being told
+  // A request of another loop may come after its session's hello on a newer connection. Its answer
+  // would leave there, and be taken for that of the client's second asking.
+  const auto it = slot->attached.find(from.session);
+  const bool late = it != slot->attached.end() && it->second.connection != from.connection;
+  if (late) return;
   const std::optional<Failure> no_room = growth_.refuses(request);
   perform(slot, slot->job->apply(from, call, request, now(), no_room ? &*no_room : nullptr), &from,
           call.sequence);

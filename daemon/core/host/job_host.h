@@ -223,7 +223,14 @@ class JobHost {
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;
   std::vector<JobRef> touched_;
   std::vector<JobRef> loading_;  ///< those that have pieces
-  std::set<std::pair<TimePoint, JobRef>> deadlines_;
+  /// Jobs of equal deadlines in the order of their numbers, the same in every run.
+  struct Earlier {
+    bool operator()(const std::pair<TimePoint, JobRef>& a,
+                    const std::pair<TimePoint, JobRef>& b) const {
+      return std::pair(a.first, a.second->number) < std::pair(b.first, b.second->number);
+    }
+  };
+  std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
   std::vector<std::shared_ptr<AnswerSink>> to_flush_;
 
   struct InFlight {

@@ -133,7 +133,8 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   if (welcome.answer) {
     std::get<Welcome>(*welcome.answer).daemon = settings_.version;
     if (!planted(Planted::attachment_reused)) ++slot->attachments;
-    slot->attached[hello.session] = {request.sink, request.channel, slot->attachments};
+    slot->attached[hello.session] = {request.sink, request.channel, slot->attachments,
+                                     request.connection};
     request.on_open(slot);
   } else {
     // The refusal shows the job's state: on a shared engine only the owner may say that a client

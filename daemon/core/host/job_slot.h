@@ -46,6 +46,7 @@ struct JobSlot {
     std::shared_ptr<AnswerSink> sink;
     std::uint32_t channel = 0;
     std::uint64_t number = 0;  ///< of all of the job's; answers held for an older one do not leave
+    std::uint64_t connection = 0;  ///< Origin::connection
   };
 
   /// A hello whose refusal waits at the gate: it shows the job's state.

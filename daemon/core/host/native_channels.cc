@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/host/native_channels.h"
 
-#include <set>
+#include <map>
 #include <string>
 
 #include "protocol/limits.h"
@@ -68,11 +68,11 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
 
 /// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
 void NativeChannels::beat_for_others(const Channel& one) {
-  std::set<JobRef> jobs;
+  std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
-    if (other.job && other.job != one.job) jobs.insert(other.job);
+    if (other.job && other.job != one.job) jobs.emplace(other.job->number, other.job);
   }
-  for (const JobRef& job : jobs) host_.heard(job, number_);
+  for (const auto& [number, job] : jobs) host_.heard(job, number_);
 }
 
 void NativeChannels::open(const native::RequestHeader& header, Hello hello) {

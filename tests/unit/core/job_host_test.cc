@@ -262,6 +262,20 @@ TEST(JobHosts, AWaitOnAnotherLoopIsDroppedWithItsConnection) {
   EXPECT_EQ(sink->take(), Lines{});
 }
 
+TEST(JobHosts, ALateRequestOfAnOlderConnectionIsNotTaken) {
+  HostWorld world(2);
+  world.join("first", 9);
+  const auto older = world.join("b", 1);
+  world.loops[0]->turn([&] { world.ask(older, 1, 1, Count{""}); });
+  const auto newer = std::make_shared<TestSink>();
+  HelloRequest hello = world.hello(newer, "b", 1);
+  hello.connection = 2;
+  world.loops[1]->turn([&] { world.host(1).hello(hello); });  // the request comes behind it
+  world.settle();
+  EXPECT_EQ(newer->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(older->take(), Lines{"1:ended session_superseded"});
+}
+
 TEST(JobHosts, ConnectionsOfAnotherLoopShareOneTurn) {
   HostWorld world(2);
   world.join("first", 9);
