@@ -286,9 +286,9 @@ def check_folders(path):
 
 
 def check_links(root, path, text):
-    """A page's links to files of the repository lead somewhere."""
-    for match in re.finditer(r"\]\((?!https?:)([^)#\s]+)", text):
-        if not (root / path).parent.joinpath(match[1]).exists():
+    """A page's links to files of the repository lead somewhere; code between fences has none."""
+    for match in re.finditer(r"(?ms)^```.*?^```$|\]\((?!https?:)([^)#\s]+)", text):
+        if match[1] and not (root / path).parent.joinpath(match[1]).exists():
             yield line_of(text, match.start()), f"link to {match[1]}, which does not exist"
 
 

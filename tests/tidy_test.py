@@ -198,6 +198,8 @@ class Tidy(unittest.TestCase):
     def test_a_link_to_nowhere_is_found(self):
         self.assert_clean("README.md", "[here](README.md#top) [there](https://example.org/x)\n")
         self.assert_found("docs/x.md", "\n[gone](../y.md)\n", 4, "does not exist")
+        self.assert_clean("docs/x.md", "```cpp\nrun([&](Turn& turn) {});\n```\n")
+        self.assert_found("docs/x.md", "```\ncode\n```\n[gone](y.md)\n", 6, "does not exist")
 
     def test_what_git_ignores_is_not_read(self):
         self.offences("store/x.cc", "")
