@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member's deadline is looked up when it is due, not moved with each sign of life.
+// Whatever may have changed a group touches it; settle() looks at each that was touched.
 #include "daemon/core/group/groups.h"
 
 #include <algorithm>
 
-#include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
-#include "protocol/wording.h"
 
 namespace c10dd::core {
-namespace {
-
-constexpr Duration kGrid = std::chrono::milliseconds(25);  // deadlines of lives share ticks
-
-Duration bounded(Duration asked, Duration fallback) {
-  if (asked == Duration::zero()) return fallback;
-  return std::clamp<Duration>(asked, Duration(1), limits::kMemberTtlMax);
-}
-
-}  // namespace
 
 Group* Groups::open(const std::string& name) {
   const auto it = groups_.find(name);
@@ -56,7 +44,7 @@ Result<void> Groups::join(const SessionId& id, const Session& session, const Joi
   if (!joined && fresh) groups_.erase(request.group);
   if (!joined) return joined;
   touched_.insert(request.group);
-  watch(id, group, at.now);
+  liveness_.watch(id, request.group, group.facts().policy, at.now);
   return {};
 }
 
@@ -88,102 +76,34 @@ Result<void> Groups::progress(const SessionId& id, const Progress& report, Momen
 
 // ---- lives -------------------------------------------------------------------------------------
 
-void Groups::check_at(const SessionId& id, Life& life, TimePoint when) {
-  checks_.erase({life.check, id});
-  const Duration since = when.time_since_epoch();
-  life.check = TimePoint((since + kGrid - Duration(1)) / kGrid * kGrid);
-  checks_.emplace(life.check, id);
-}
-
-void Groups::watch(const SessionId& id, const Group& group, TimePoint now) {
-  const RendezvousPolicy& policy = group.facts().policy;
-  const Duration ttl =
-      std::max<Duration>(bounded(policy.ttl, limits::kSessionTtl), limits::kMemberTtlMin);
-  const Duration grace = bounded(policy.grace, limits::kReconnectGrace);
-  const bool fresh = !lives_.contains(id);
-  Life& life = lives_[id];
-  life.ttl = fresh ? ttl : std::min(life.ttl, ttl);
-  life.grace = fresh ? grace : std::min(life.grace, grace);
-  life.groups.insert(group.name());
-  if (!life.back_by) check_at(id, life, now + life.ttl);
-}
-
-void Groups::unwatch(const SessionId& id, const std::string& group) {
-  const auto it = lives_.find(id);
-  if (it == lives_.end()) return;
-  it->second.groups.erase(group);
-  if (!it->second.groups.empty()) return;
-  checks_.erase({it->second.check, id});
-  lives_.erase(it);
-}
-
 void Groups::connected(const SessionId& id, TimePoint now) {
-  const auto it = lives_.find(id);
-  if (it == lives_.end()) return;
-  it->second.back_by.reset();
-  check_at(id, it->second, now + it->second.ttl);
-  for (const std::string& name : it->second.groups) open(name)->set_present(id, true);
+  liveness_.connected(id, now);
+  for (const std::string& name : liveness_.groups_of(id)) open(name)->set_present(id, true);
 }
 
 void Groups::disconnected(const SessionId& id, TimePoint now) {
-  const auto it = lives_.find(id);
-  if (it == lives_.end()) return;
-  check_at(id, it->second, now + it->second.grace);
-  for (const std::string& name : it->second.groups) open(name)->set_present(id, false);
-}
-
-void Groups::lose(const SessionId& id, const std::string& why, Moment& at) {
-  const std::set<std::string> groups = lives_.at(id).groups;
-  for (const std::string& name : groups) {
-    open(name)->lose(id, why, at);
-    unwatch(id, name);
-  }
+  liveness_.disconnected(id, now);
+  for (const std::string& name : liveness_.groups_of(id)) open(name)->set_present(id, false);
 }
 
 void Groups::ended(const SessionId& id, const std::string& why, Moment& at) {
-  if (lives_.contains(id)) lose(id, why, at);
+  for (const std::string& name : liveness_.groups_of(id)) {
+    open(name)->lose(id, why, at);
+    liveness_.unwatch(id, name);
+  }
 }
 
 void Groups::tick(const Sessions& sessions, Moment& at) {
-  std::size_t looked = 0;
-  while (!checks_.empty() && checks_.begin()->first <= at.now &&
-         looked++ < limits::kExpiriesPerTick) {
-    const SessionId id = checks_.begin()->second;
-    Life& life = lives_.at(id);
-    const Session* session = sessions.find(id);
-    C10DD_ASSERT(session != nullptr);
-    const TimePoint heard = sessions.last_heard(*session);
-    TimePoint end = heard + (session->connected ? life.ttl : life.grace);
-    std::string why =
-        session->connected ? "silent for " : "its connection closed, and it was away for ";
-    why += human(at.now - heard);
-    if (life.back_by && !session->connected) {
-      end = *life.back_by;
-      why = "not heard of since the daemon started again " + human(limits::kRestartGrace) + " ago";
-    }
-    const bool forgets = planted(Planted::silence_forgotten) && session->connected;
-    if (end > at.now || forgets) {
-      check_at(id, life, std::max(end, at.now + kGrid));
-    } else {
-      lose(id, why, at);
-    }
+  for (const Liveness::Lost& lost : liveness_.take_lost(sessions, at.now)) {
+    ended(lost.id, lost.why, at);
   }
-  while (!by_deadline_.empty() && by_deadline_.begin()->first <= at.now) {
-    const std::string name = by_deadline_.begin()->second;
-    by_deadline_.erase(by_deadline_.begin());
-    deadlines_.erase(name);
-    touched_.insert(name);
-  }
+  while (const auto name = deadlines_.take_due(at.now)) touched_.insert(*name);
 }
 
 std::optional<TimePoint> Groups::next_deadline() const {
-  std::optional<TimePoint> next;
-  if (!checks_.empty()) next = checks_.begin()->first;
-  if (!by_deadline_.empty()) {
-    const TimePoint first = by_deadline_.begin()->first;
-    next = next ? std::min(*next, first) : first;
-  }
-  return next;
+  const std::optional<TimePoint> check = liveness_.next_deadline();
+  const std::optional<TimePoint> group = deadlines_.next();
+  return check && group ? std::min(*check, *group) : check ? check : group;
 }
 
 std::vector<Groups::Change> Groups::settle(Moment& at) {
@@ -198,17 +118,9 @@ std::vector<Groups::Change> Groups::settle(Moment& at) {
     Change change{&group, std::exchange(group.decided, false), std::exchange(group.ended, false),
                   std::exchange(group.newly_stalled, {})};
     if (std::exchange(group.told, false)) changed.push_back(std::move(change));
-    const auto old = deadlines_.find(name);
-    const auto next = group.next_deadline();
-    if (old != deadlines_.end()) {
-      by_deadline_.erase({old->second, name});
-      deadlines_.erase(old);
-    }
-    if (next) {
-      deadlines_[name] = *next;
-      by_deadline_.emplace(*next, name);
-    }
-    for (const SessionId& id : group.take_ended()) unwatch(id, name);
+    deadlines_.erase(name);
+    if (const auto next = group.next_deadline()) deadlines_.set(name, *next);
+    for (const SessionId& id : group.take_ended()) liveness_.unwatch(id, name);
   }
   return changed;
 }
@@ -255,23 +167,13 @@ Result<void> Groups::resume(Revision newest, TimePoint now) {
     if (Result<void> good = group.resume(newest, now); !good) return good;
     for (const auto& [id, member] : group.members()) {
       if (member.state != GroupMember::State::here) continue;
-      watch(id, group, now);
-      Life& life = lives_.at(id);
-      const Duration grace = planted(Planted::no_restart_grace) ? kGrid : limits::kRestartGrace;
-      life.back_by = now + std::max<Duration>(grace, life.ttl);
-      if (planted(Planted::no_restart_grace)) life.back_by = now + kGrid;
-      check_at(id, life, *life.back_by);
+      liveness_.watch(id, name, group.facts().policy, now);
+      liveness_.expect_back(id, now);
     }
     touched_.insert(name);
     count(name, group);
   }
   return {};
-}
-
-std::vector<SessionId> Groups::members() const {
-  std::vector<SessionId> members;
-  for (const auto& [id, life] : lives_) members.push_back(id);
-  return members;
 }
 
 Revision Groups::newest() const {

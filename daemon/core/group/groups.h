@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All groups of a job, and who of their members is alive: a member is lost when nothing was heard
-// of its connection for the group's ttl, or when it has had no connection for its grace. After a
-// restart everybody has limits::kRestartGrace to come back. Job time: a paused daemon loses nobody.
+// All groups of a job. Every call that may change a group touches it, and settle() brings the
+// touched groups up to date: it must follow before the rows of the step are stored.
 #pragma once
 
 #include <map>
@@ -9,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/group/deadlines.h"
 #include "daemon/core/group/group.h"
+#include "daemon/core/group/liveness.h"
 
 namespace c10dd::core {
 
 class Groups {
  public:
-  // ---- requests of members; settle() must follow each
+  // ---- requests of members
   Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
   void leave(const SessionId& id, const Leave& request, Moment& at);
   void withdraw(const SessionId& id, const std::string& group, const std::string& why, Moment& at);
@@ -29,7 +30,7 @@ class Groups {
   /// It leaves all its groups.
   void ended(const SessionId& id, const std::string& why, Moment& at);
 
-  /// What has become due; settle() must follow.
+  /// Does what has become due.
   void tick(const Sessions& sessions, Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -42,6 +43,8 @@ class Groups {
   };
   /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
   std::vector<Change> settle(Moment& at);
+  /// Whether settle() has nothing to do.
+  bool settled() const { return touched_.empty(); }
 
   bool empty() const { return groups_.empty(); }
   const Group* find(const std::string& name) const;
@@ -57,34 +60,19 @@ class Groups {
   /// See Group::resume().
   Result<void> resume(Revision newest, TimePoint now);
   /// The members; when their sessions end, ended() must be called.
-  std::vector<SessionId> members() const;
+  std::vector<SessionId> members() const { return liveness_.members(); }
   Revision newest() const;
 
  private:
-  struct Life {
-    Duration ttl{0};
-    Duration grace{0};
-    TimePoint check;
-    std::optional<TimePoint> back_by;  ///< since a restart without a connection
-    std::set<std::string> groups;
-  };
-
   Group* open(const std::string& name);
-  void watch(const SessionId& id, const Group& group, TimePoint now);
-  void check_at(const SessionId& id, Life& life, TimePoint when);
-  void unwatch(const SessionId& id, const std::string& group);
-  void lose(const SessionId& id, const std::string& why, Moment& at);
-
   void count(const std::string& name, const Group& group);
 
   std::map<std::string, Group> groups_;
   std::map<std::string, Attendance> counted_;  // as it is in attendance_
   Attendance attendance_;
   std::set<std::string> touched_;
-  std::map<SessionId, Life> lives_;
-  std::set<std::pair<TimePoint, SessionId>> checks_;
-  std::map<std::string, TimePoint> deadlines_;  // of groups
-  std::set<std::pair<TimePoint, std::string>> by_deadline_;
+  Liveness liveness_;
+  Deadlines<std::string> deadlines_;  // of groups
 };
 
 }  // namespace c10dd::core

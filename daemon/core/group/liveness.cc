@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// A member's deadline is looked up when it is due, not moved with each sign of life.
+#include "daemon/core/group/liveness.h"
+
+#include <algorithm>
+
+#include "daemon/core/planted.h"
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr Duration kGrid = std::chrono::milliseconds(25);  // deadlines of lives share ticks
+
+Duration bounded(Duration asked, Duration fallback) {
+  if (asked == Duration::zero()) return fallback;
+  return std::clamp<Duration>(asked, Duration(1), limits::kMemberTtlMax);
+}
+
+}  // namespace
+
+void Liveness::check_at(const SessionId& id, TimePoint when) {
+  const Duration since = when.time_since_epoch();
+  checks_.set(id, TimePoint((since + kGrid - Duration(1)) / kGrid * kGrid));
+}
+
+void Liveness::watch(const SessionId& id, const std::string& group, const RendezvousPolicy& policy,
+                     TimePoint now) {
+  const Duration ttl =
+      std::max<Duration>(bounded(policy.ttl, limits::kSessionTtl), limits::kMemberTtlMin);
+  const Duration grace = bounded(policy.grace, limits::kReconnectGrace);
+  const auto [it, fresh] = lives_.try_emplace(id);
+  Life& life = it->second;
+  life.ttl = fresh ? ttl : std::min(life.ttl, ttl);
+  life.grace = fresh ? grace : std::min(life.grace, grace);
+  life.groups.insert(group);
+  if (!life.back_by) check_at(id, now + life.ttl);
+}
+
+void Liveness::unwatch(const SessionId& id, const std::string& group) {
+  const auto it = lives_.find(id);
+  if (it == lives_.end()) return;
+  it->second.groups.erase(group);
+  if (!it->second.groups.empty()) return;
+  checks_.erase(id);
+  lives_.erase(it);
+}
+
+void Liveness::connected(const SessionId& id, TimePoint now) {
+  const auto it = lives_.find(id);
+  if (it == lives_.end()) return;
+  it->second.back_by.reset();
+  check_at(id, now + it->second.ttl);
+}
+
+void Liveness::disconnected(const SessionId& id, TimePoint now) {
+  const auto it = lives_.find(id);
+  if (it != lives_.end()) check_at(id, now + it->second.grace);
+}
+
+void Liveness::expect_back(const SessionId& id, TimePoint now) {
+  Life& life = lives_.at(id);
+  life.back_by = now + std::max<Duration>(limits::kRestartGrace, life.ttl);
+  if (planted(Planted::no_restart_grace)) life.back_by = now + kGrid;
+  check_at(id, *life.back_by);
+}
+
+std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePoint now) {
+  std::vector<Lost> all;
+  for (std::size_t looked = 0; looked < limits::kExpiriesPerTick; ++looked) {
+    const std::optional<SessionId> id = checks_.take_due(now);
+    if (!id) break;
+    if (std::optional<Lost> lost = check(*id, sessions, now)) all.push_back(std::move(*lost));
+  }
+  return all;
+}
+
+/// Whether the member is lost; else it is checked again when it could be.
+std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Sessions& sessions,
+                                              TimePoint now) {
+  const Life& life = lives_.at(id);
+  const Session* session = sessions.find(id);
+  C10DD_ASSERT(session != nullptr);
+  const TimePoint heard = sessions.last_heard(*session);
+  TimePoint end = heard + (session->connected ? life.ttl : life.grace);
+  std::string why =
+      session->connected ? "silent for " : "its connection closed, and it was away for ";
+  why += human(now - heard);
+  if (life.back_by && !session->connected) {
+    end = *life.back_by;
+    why = "not heard of since the daemon started again " + human(limits::kRestartGrace) + " ago";
+  }
+  const bool forgets = planted(Planted::silence_forgotten) && session->connected;
+  if (end <= now && !forgets) return Lost{id, std::move(why)};
+  check_at(id, std::max(end, now + kGrid));
+  return std::nullopt;
+}
+
+std::set<std::string> Liveness::groups_of(const SessionId& id) const {
+  const auto it = lives_.find(id);
+  return it == lives_.end() ? std::set<std::string>() : it->second.groups;
+}
+
+std::vector<SessionId> Liveness::members() const {
+  std::vector<SessionId> members;
+  for (const auto& [id, life] : lives_) members.push_back(id);
+  return members;
+}
+
+}  // namespace c10dd::core
