@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/group/group.h"
+#include "daemon/core/group/rows.h"
 #include "tests/sim/records.h"
 
 namespace c10dd::sim {

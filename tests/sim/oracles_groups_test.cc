@@ -3,7 +3,7 @@
 // one that broke it.
 #include <gtest/gtest.h>
 
-#include "daemon/core/group/group.h"
+#include "daemon/core/group/rows.h"
 #include "daemon/core/row_key.h"
 #include "tests/sim/story.h"
 

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coming, going and being lost. Forming is in group_form.cc, what is told in group_news.cc, what a
-// restart finds in group_rows.cc. Rows: 'g' group, 'm' group and session, 'l' group.
+// Coming, going and being lost.
 #include "daemon/core/group/group.h"
 
 #include <algorithm>
 
-#include "daemon/core/planted.h"
-#include "daemon/core/row_key.h"
-#include "protocol/fields.h"
+#include "daemon/core/group/status.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -32,274 +29,270 @@ std::string bounded(const std::string& detail) {
   return printable(detail.substr(0, limits::kReasonBytes), limits::kReasonBytes);
 }
 
-}  // namespace
-
-Result<void> check_policy(const RendezvousPolicy& policy) {
-  if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
-    return failure(Code::invalid_argument,
-                   "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
-                       "; min is at least 1 and at most max, and max at most " +
-                       std::to_string(limits::kWorldSize));
-  }
-  for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
-    if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
-    return failure(Code::invalid_argument, "last call, ttl and grace are 0 to " +
-                                               human(limits::kTimeoutMax) + ", not " + human(d));
-  }
-  return {};
-}
-
-Bytes group_key(char kind, const std::string& name) { return RowKey(kind).text(name).take(); }
-
-Bytes member_key(const std::string& name, const SessionId& id) {
-  return RowKey('m').text(name).number(id.high).number(id.low).take();
-}
-
-const GroupMember* Group::find(const SessionId& id) const {
-  const auto it = members_.find(id);
-  return it == members_.end() ? nullptr : &it->second;
-}
-
-// ---- the books ---------------------------------------------------------------------------------
-
-void Group::count(const GroupMember& m, int by) {
-  if (m.state != GroupMember::State::here) return;
-  const auto add = [by](std::size_t& n, bool yes) { n += yes ? static_cast<std::size_t>(by) : 0; };
-  const bool asking = asks(m);
-  add(counts_.alive, true);
-  add(counts_.asking, asking);
-  add(counts_.asking_spares, asking && m.spare);
-  add(counts_.asking_away, asking && !m.present);
-  add(counts_.asking_old, asking && m.rank >= 0);
-  add(counts_.claims, asking && m.claimed_rank >= 0);
-  if (asking && m.claimed_rank >= 0) add(claims_[m.claimed_rank], true);
-  add(counts_.expected, !asking && m.rank >= 0);
-  add(counts_.of_list, m.rank >= 0);
-}
-
-template <class F>
-void Group::change(GroupMember& member, F&& f) {
-  count(member, -1);
-  f(member);
-  count(member, 1);
-}
-
-void Group::put(const SessionId& id, const GroupMember& member, Moment& at) const {
-  if (planted(Planted::member_row_lost)) return;
-  at.rows.push_back({Row::Kind::put, member_key(name_, id), wire::encode(member)});
-}
-
-/// The members hear of it.
-void Group::tell(Moment& at) {
-  facts_.news = at.revision;
-  changed_ = at.revision;
-  dirty = true;
-  told = true;
-  newest_news_.reset();
-}
-
-// ---- joining -----------------------------------------------------------------------------------
-
-Result<void> Group::check(const SessionId& id, const Join& request) const {
-  const RendezvousPolicy& policy = request.policy;
-  const std::string prefix = "rendezvous \"" + printable(name_, limits::kNameBytes) + "\": ";
-  if (request.round > facts_.round) {
-    return failure(Code::invalid_argument, prefix + "round " + std::to_string(request.round) +
-                                               " is asked to follow, the newest is " +
-                                               std::to_string(facts_.round));
-  }
-  const GroupMember* own = find(id);
-  const bool own_here = own != nullptr && own->state == GroupMember::State::here;
-  const bool others = counts_.alive > (own_here ? 1 : 0);
-  if (others && !(policy == facts_.policy)) {
-    return failure(Code::size_mismatch, prefix + "this member says " + text_of(policy) +
-                                            "; the group has " + text_of(facts_.policy) +
-                                            "; all members must say the same");
-  }
-  const bool own_asks = own_here && asks(*own);
-  const std::size_t asking = counts_.asking - (own_asks ? 1 : 0);
-  const std::size_t claims = counts_.claims - (own_asks && own->claimed_rank >= 0 ? 1 : 0);
+/// Fails if only some members ask for a rank of their own, or another member asks for this rank.
+Result<void> check_claim(const GroupState& group, const SessionId& id, const Join& request,
+                         const std::string& prefix) {
+  const GroupMember* own = group.find(id);
+  const bool own_asks = own != nullptr && group.asks(*own);
+  const std::size_t asking = group.counts().asking - (own_asks ? 1 : 0);
+  const std::size_t claims = group.counts().claims - (own_asks && own->claimed_rank >= 0 ? 1 : 0);
   if (asking > 0 && (claims > 0) != (request.rank >= 0)) {
     return failure(Code::size_mismatch,
                    prefix + "either all members say which rank they must get, or none does");
   }
-  const bool own_claim = own_asks && own->claimed_rank == request.rank;
-  const auto claimed = claims_.find(request.rank);
-  const bool taken =
-      request.rank >= 0 && claimed != claims_.end() && claimed->second > (own_claim ? 1 : 0);
-  for (const auto& [other, member] : members_) {
-    if (!taken) break;
-    if (other == id || member.state != GroupMember::State::here || !asks(member)) continue;
-    if (member.claimed_rank != request.rank) continue;
+  const std::size_t own_claim = own_asks && own->claimed_rank == request.rank ? 1 : 0;
+  if (request.rank < 0 || group.requests_for(request.rank) <= own_claim) return {};
+  for (const auto& [other, member] : group.members()) {
+    if (other == id || !group.asks(member) || member.claimed_rank != request.rank) continue;
     return failure(Code::rank_taken, prefix + "rank " + std::to_string(request.rank) +
                                          " is claimed by " + who(member) +
                                          " already; give each process its own rank");
   }
-  if (own == nullptr && members_.size() >= limits::kSessionsPerJob) {
+  return {};
+}
+
+Result<void> check_join(const GroupState& group, const SessionId& id, const Join& request) {
+  const GroupFacts& facts = group.facts();
+  const std::string prefix = "rendezvous \"" + printable(group.name(), limits::kNameBytes) + "\": ";
+  if (request.round > facts.round) {
+    return failure(Code::invalid_argument, prefix + "round " + std::to_string(request.round) +
+                                               " is asked to follow, the newest is " +
+                                               std::to_string(facts.round));
+  }
+  const GroupMember* own = group.find(id);
+  const bool others = group.counts().alive > (own != nullptr && own->is_here() ? 1 : 0);
+  if (others && !(request.policy == facts.policy)) {
+    return failure(Code::size_mismatch, prefix + "this member says " + text_of(request.policy) +
+                                            "; the group has " + text_of(facts.policy) +
+                                            "; all members must say the same");
+  }
+  if (Result<void> good = check_claim(group, id, request, prefix); !good) return good;
+  if (own == nullptr && group.members().size() >= limits::kSessionsPerJob) {
     return failure(Code::quota_exceeded,
                    prefix + "too many members, limit " + std::to_string(limits::kSessionsPerJob));
   }
   return {};
 }
 
-/// Who has finished in a generation that stands is a newcomer to it.
-void Group::come_back(GroupMember& member) {
-  const bool stands = facts_.phase == GroupPhase::formed && !facts_.policy.quorum;
-  if (stands) {
-    member.former_rank = std::exchange(member.rank, -1);
-  } else if (member.state == GroupMember::State::finished) {
-    --finished_;
-  }
+/// Takes over what the request and its session say of the member.
+void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
+         Revision revision) {
+  m.host = session.host;
+  m.pid = session.pid;
+  m.local_rank = request.local_rank;
+  m.device = request.device;
+  m.domain = request.domain;
+  m.labels = request.labels;
+  m.claimed_rank = request.rank;
+  m.spare = request.spare;
+  m.step = request.step;
+  m.failed = request.failed;
+  if (m.joined == 0) m.joined = revision;
+  m.asked = true;
+  m.asked_in = round;
+  m.state = GroupMember::State::here;
+  m.ending.clear();
+  m.present = session.connected;
+  m.stalled = false;
 }
+
+}  // namespace
+
+// ---- coming ------------------------------------------------------------------------------------
 
 Result<void> Group::join(const SessionId& id, const Session& session, const Join& request,
                          Moment& at) {
-  const auto old = members_.find(id);
-  if (old != members_.end() && old->second.state == GroupMember::State::here) {
-    if (asks(old->second)) return {};                                      // a repeat re-attaches
-    if (old->second.rank >= 0 && request.round < facts_.round) return {};  // likewise, late
+  const GroupMember* own = state_.find(id);
+  const bool here = own != nullptr && own->is_here();
+  const bool at_work = here && own->rank >= 0;
+  if (here && state_.asks(*own)) return {};                 // a repeat re-attaches
+  if (at_work && request.round < facts().round) return {};  // likewise, late
+  if (Result<void> good = check_join(state_, id, request); !good) return good;
+  const bool finished = facts().phase == GroupPhase::finished;
+  if (!(facts().policy == request.policy) || facts().round == 0 || finished) {
+    GroupFacts& facts = state_.edit_facts();
+    facts.policy = request.policy;
+    if (finished) facts.phase = GroupPhase::forming;
   }
-  if (Result<void> good = check(id, request); !good) return good;
-  dirty = dirty || !(facts_.policy == request.policy) || facts_.round == 0;
-  facts_.policy = request.policy;
-  if (facts_.phase == GroupPhase::finished) {
-    facts_.phase = GroupPhase::forming;
-    dirty = true;
-  }
-  const auto [place, fresh] = members_.try_emplace(id);
-  GroupMember& member = place->second;
-  if (fresh) count(member, 1);
-  const bool here = member.state == GroupMember::State::here;
-  const bool of_generation = here && member.rank >= 0;
-  if (!here && member.rank >= 0) come_back(member);
-  const std::uint32_t waited = waiting();
-  change(member, [&](GroupMember& m) {
-    m.host = session.host;
-    m.pid = session.pid;
-    m.local_rank = request.local_rank;
-    m.device = request.device;
-    m.domain = request.domain;
-    m.labels = request.labels;
-    m.claimed_rank = request.rank;
-    m.spare = request.spare;
-    m.step = request.step;
-    m.failed = request.failed;
-    if (m.joined == 0) m.joined = at.revision;
-    m.asked = true;
-    m.asked_in = facts_.round;
-    m.state = GroupMember::State::here;
-    m.ending.clear();
-    m.present = session.connected;
-    m.stalled = false;
+  const bool stands = facts().phase == GroupPhase::formed && !facts().policy.quorum;
+  const std::uint32_t waited = waiting(state_);
+  state_.add(id);
+  state_.change(id, [&](GroupMember& m) {
+    // A member that has finished in a generation that stands is a newcomer to it.
+    if (!here && m.rank >= 0 && stands) m.former_rank = std::exchange(m.rank, -1);
+    ask(m, session, request, facts().round, at.revision);
   });
-  changed_ = at.revision;
-  put(id, member, at);
-  if (of_generation && !facts_.policy.quorum && facts_.phase == GroupPhase::formed) {
-    break_up(rank_of(member) + " asks for a new generation", false, at);
-  } else if (waiting() != waited) {
-    tell(at);
+  state_.note_change(at.revision);
+  state_.put(id, at);
+  if (at_work && stands) {
+    break_up(rank_of(*state_.find(id)) + " asks for a new generation", false, at);
+  } else if (waiting(state_) != waited) {
+    state_.tell(at);
   }
   return {};
 }
 
-void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
-  if (!asks(it->second)) return;
-  if (it->second.rank >= 0) break_up(rank_of(it->second) + " has left: " + detail, false, at);
-  end(id, GroupMember::State::left, detail, at);
-}
-
 void Group::set_present(const SessionId& id, bool present) {
-  const auto it = members_.find(id);
-  if (it == members_.end()) return;
-  change(it->second, [&](GroupMember& m) { m.present = present; });
-  if (it->second.stalled) newest_news_.reset();  // its cause is another one
+  const GroupMember* member = state_.find(id);
+  if (member == nullptr) return;
+  state_.change(id, [&](GroupMember& m) { m.present = present; });
+  if (member->stalled) state_.renew_version();  // the cause of the stall is another one
 }
 
-// ---- ending ------------------------------------------------------------------------------------
+// ---- reports -----------------------------------------------------------------------------------
+
+Result<std::uint64_t> Group::notify(const Notify& request, Moment& at) {
+  return notices_.notify(state_, request, at);
+}
+
+Result<void> Group::acknowledge(const SessionId& id, std::uint64_t notice, Moment& at) {
+  return notices_.acknowledge(state_, id, notice, at);
+}
+
+Result<void> Group::progress(const SessionId& id, const Progress& report, Moment& at) {
+  const GroupMember* member = state_.find(id);
+  if (report.generation != facts().generation || member == nullptr || member->rank < 0 ||
+      !member->is_here()) {
+    return stale(report.generation);
+  }
+  progress_.note(state_, id, report, at);
+  return {};
+}
+
+// ---- going -------------------------------------------------------------------------------------
 
 void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
+  const GroupMember* member = state_.find(id);
+  if (member == nullptr || !member->is_here()) return;
   const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);
-  const GroupMember& member = it->second;
-  const bool of_generation = member.rank >= 0;
-  const std::string name = of_generation ? rank_of(member) : who(member);
+  const bool at_work = member->rank >= 0;
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);
-      // Who had no place yet ends nothing for those who gather.
-      if (of_generation) finish_if_done(at);
+      // A member that had no place yet ends nothing for those that gather.
+      if (at_work) finish_if_done(at);
       return;
     case Leave::Kind::fail:
-      if (of_generation) break_up(name + " has failed" + why, true, at);
+      if (at_work) break_up(rank_of(*member) + " has failed" + why, true, at);
       return end(id, GroupMember::State::left, "failed" + why, at);
     case Leave::Kind::leave:
-      if (of_generation) break_up(name + " has left" + why, false, at);
+      if (at_work) break_up(rank_of(*member) + " has left" + why, false, at);
       return end(id, GroupMember::State::left, "left" + why, at);
   }
 }
 
 void Group::lose(const SessionId& id, const std::string& detail, Moment& at) {
-  const auto it = members_.find(id);
-  if (it == members_.end() || it->second.state != GroupMember::State::here) return;
-  if (it->second.rank >= 0) break_up(rank_of(it->second) + " is lost: " + detail, false, at);
+  const GroupMember* member = state_.find(id);
+  if (member == nullptr || !member->is_here()) return;
+  if (member->rank >= 0) break_up(rank_of(*member) + " is lost: " + detail, false, at);
   end(id, GroupMember::State::lost, detail, at);
 }
 
-/// It takes part no more. What is known of a rank of the generation is kept until the next one has
-/// formed, because the others ask what became of it.
-void Group::end(const SessionId& id, GroupMember::State state, const std::string& detail,
-                Moment& at) {
-  const auto it = members_.find(id);
-  GroupMember& member = it->second;
-  forget_noticed(member);
-  ended_.push_back(id);
-  if (member.rank >= 0 && state == GroupMember::State::finished) ++finished_;
-  if (member.stalls_at) stall_times_.erase({*member.stalls_at, id});
-  if (member.former_rank >= 0) {
-    change(member, [&](GroupMember& m) {  // it only wanted to come back
-      m.rank = std::exchange(m.former_rank, -1);
-      m.state = GroupMember::State::finished;
-      m.ending = "finished";
-      m.asked = false;
-    });
-    put(id, member, at);
-  } else if (member.rank < 0) {
-    count(member, -1);
-    members_.erase(it);
-    at.rows.push_back({Row::Kind::erase, member_key(name_, id), {}});
-  } else {
-    change(member, [&](GroupMember& m) {
-      m.state = state;
-      m.ending = detail;
-      m.asked = false;
-      m.stalled = false;
-      m.stalls_at.reset();
-    });
-    put(id, member, at);
-  }
-  tell(at);
+void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at) {
+  const GroupMember* member = state_.find(id);
+  if (member == nullptr || !state_.asks(*member)) return;
+  if (member->rank >= 0) break_up(rank_of(*member) + " has left: " + detail, false, at);
+  end(id, GroupMember::State::left, detail, at);
 }
 
 /// The generation ends; its first failure stays its reason.
-void Group::break_up(std::string reason, bool failed, Moment& at) {
-  if (facts_.phase == GroupPhase::formed) {
-    facts_.phase = GroupPhase::broken;
-    ended = true;
-    facts_.reason = std::move(reason);
-    if (failed) ++facts_.failures;
-    last_call_.reset();
+void Group::break_up(const std::string& reason, bool failed, Moment& at) {
+  if (facts().phase == GroupPhase::formed) {
+    GroupFacts& facts = state_.edit_facts();
+    facts.phase = GroupPhase::broken;
+    facts.reason = reason;
+    if (failed) ++facts.failures;
+    changes_.ended = true;
+    formation_.restart_last_call();
   }
-  tell(at);
+  state_.tell(at);
+}
+
+/// The member takes part no more. What is known of a rank of the generation is kept until the next
+/// generation has formed, because the other members ask what became of it.
+void Group::end(const SessionId& id, GroupMember::State how, const std::string& detail,
+                Moment& at) {
+  notices_.forget(state_, id);
+  progress_.forget(id);
+  changes_.members_ended.push_back(id);
+  const GroupMember& member = *state_.find(id);
+  const bool came_back = member.former_rank >= 0;
+  if (!came_back && member.rank < 0) {
+    state_.remove(id, at);
+  } else {
+    state_.change(id, [&](GroupMember& m) {
+      if (came_back) m.rank = std::exchange(m.former_rank, -1);
+      m.state = came_back ? GroupMember::State::finished : how;
+      m.ending = came_back ? "finished" : detail;
+      m.asked = false;
+      m.stalled = false;
+    });
+    state_.put(id, at);
+  }
+  state_.tell(at);
 }
 
 void Group::finish_if_done(Moment& at) {
-  if (counts_.of_list > 0) return;
-  facts_.phase = GroupPhase::finished;
-  facts_.reason = "all members have finished";
-  tell(at);
+  if (state_.counts().of_list > 0) return;
+  GroupFacts& facts = state_.edit_facts();
+  facts.phase = GroupPhase::finished;
+  facts.reason = "all members have finished";
+  state_.tell(at);
 }
+
+// ---- settling ----------------------------------------------------------------------------------
+
+GroupChanges Group::settle(Moment& at) {
+  while (const auto overdue = notices_.take_overdue(state_, at.now)) {
+    for (const SessionId& id : overdue->members) lose(id, overdue->why, at);
+  }
+  changes_.stalled = progress_.mark_stalled(state_, at);
+  if (const auto next = formation_.consider(state_, at.now)) {
+    state_.start(*next, at);
+    changes_.formed = true;
+  }
+  changes_.status = state_.settle(at);
+  return std::exchange(changes_, {});
+}
+
+std::optional<TimePoint> Group::next_deadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& other :
+       {formation_.next_deadline(state_), notices_.next_deadline(), progress_.next_deadline()}) {
+    if (other) next = next ? std::min(*next, *other) : *other;
+  }
+  return next;
+}
+
+// ---- what is told ------------------------------------------------------------------------------
+
+bool Group::waits(const SessionId& id) const {
+  const GroupMember* member = state_.find(id);
+  return member != nullptr && state_.asks(*member);
+}
+
+std::optional<Joined> Group::place(const SessionId& id, std::uint64_t after_round) const {
+  return place_of(state_, id, after_round);
+}
+
+const GroupNews& Group::news(TimePoint now) const {
+  if (!newest_news_ || newest_news_->version != state_.version()) {
+    newest_news_ = {state_.version(), news_of(state_)};
+  }
+  notices_.set_time_left(newest_news_->news, now);
+  return newest_news_->news;
+}
+
+Result<MemberPage> Group::page(const ReadMembers& request) const {
+  return page_of(state_, request);
+}
+
+Failure Group::stale(std::uint64_t generation) const { return not_the_newest(state_, generation); }
+
+Failure Group::broken() const { return why_ended(state_); }
+
+Failure Group::shortage() const { return why_not_formed(state_); }
+
+MissingRank Group::describe(Rank rank) const { return describe_rank(state_, rank); }
 
 }  // namespace c10dd::core

@@ -107,27 +107,26 @@ std::optional<TimePoint> Groups::next_deadline() const {
 }
 
 std::vector<Groups::Change> Groups::settle(Moment& at) {
-  std::vector<Change> changed;
+  std::vector<Change> all;
   while (!touched_.empty()) {
     const std::string name = *touched_.begin();
     Group& group = groups_.at(name);
-    group.consider(at);
+    GroupChanges changes = group.settle(at);
     touched_.erase(name);
     count(name, group);
-    if (std::exchange(group.dirty, false)) at.rows.push_back(group.row());
-    Change change{&group, std::exchange(group.decided, false), std::exchange(group.ended, false),
-                  std::exchange(group.newly_stalled, {})};
-    if (std::exchange(group.told, false)) changed.push_back(std::move(change));
+    if (changes.status) {
+      all.push_back({&group, changes.formed, changes.ended, std::move(changes.stalled)});
+    }
     deadlines_.erase(name);
     if (const auto next = group.next_deadline()) deadlines_.set(name, *next);
-    for (const SessionId& id : group.take_ended()) liveness_.unwatch(id, name);
+    for (const SessionId& id : changes.members_ended) liveness_.unwatch(id, name);
   }
-  return changed;
+  return all;
 }
 
 void Groups::count(const std::string& name, const Group& group) {
   Attendance& old = counted_[name];
-  const Attendance now = group.attendance();
+  const Attendance now = group.state().attendance();
   attendance_.here += now.here - old.here;
   attendance_.missing += now.missing - old.missing;
   old = now;
@@ -145,28 +144,30 @@ Result<void> Groups::restore(const Row& row) {
       failure(Code::malformed, "damaged row of kind '" + std::string(1, kind) + "' of group \"" +
                                    printable(name, limits::kNameBytes) + "\"");
   if (!key.complete() || name.empty() || name.size() > limits::kNameBytes) return damaged;
-  Group& group = groups_.try_emplace(name, name).first->second;
-  if (groups_.size() > limits::kGroupsPerJob) return damaged;
+  StoredGroup& group = stored_.try_emplace(name, name).first->second;
+  if (stored_.size() > limits::kGroupsPerJob) return damaged;
   if (kind == 'g') {
     Result<GroupFacts> facts = wire::decode<GroupFacts>(row.value);
     if (!facts) return damaged;
-    return group.restore(std::move(*facts));
+    return group.take(std::move(*facts));
   }
   if (kind == 'm') {
     Result<GroupMember> member = wire::decode<GroupMember>(row.value);
     if (!member) return damaged;
-    return group.restore(id, std::move(*member));
+    return group.take(id, std::move(*member));
   }
   Result<MemberList> list = wire::decode<MemberList>(row.value);
   if (!list) return damaged;
-  return group.restore(std::move(*list));
+  return group.take(std::move(*list));
 }
 
 Result<void> Groups::resume(Revision newest, TimePoint now) {
-  for (auto& [name, group] : groups_) {
-    if (Result<void> good = group.resume(newest, now); !good) return good;
-    for (const auto& [id, member] : group.members()) {
-      if (member.state != GroupMember::State::here) continue;
+  for (auto& [name, stored] : std::exchange(stored_, {})) {
+    Result<GroupState> state = stored.complete(newest);
+    if (!state) return state.error();
+    const Group& group = groups_.try_emplace(name, std::move(*state), now).first->second;
+    for (const auto& [id, member] : group.state().members()) {
+      if (!member.is_here()) continue;
       liveness_.watch(id, name, group.facts().policy, now);
       liveness_.expect_back(id, now);
     }

@@ -11,6 +11,7 @@
 #include "daemon/core/group/deadlines.h"
 #include "daemon/core/group/group.h"
 #include "daemon/core/group/liveness.h"
+#include "daemon/core/group/stored_group.h"
 
 namespace c10dd::core {
 
@@ -57,7 +58,8 @@ class Groups {
     return !row.key.empty() && std::string_view("gml").find(row.key[0]) != std::string_view::npos;
   }
   Result<void> restore(const Row& row);
-  /// See Group::resume().
+  /// After the last row of a job of this revision: no member is present, and every deadline starts
+  /// in full.
   Result<void> resume(Revision newest, TimePoint now);
   /// The members; when their sessions end, ended() must be called.
   std::vector<SessionId> members() const { return liveness_.members(); }
@@ -68,6 +70,7 @@ class Groups {
   void count(const std::string& name, const Group& group);
 
   std::map<std::string, Group> groups_;
+  std::map<std::string, StoredGroup> stored_;  // until resume()
   std::map<std::string, Attendance> counted_;  // as it is in attendance_
   Attendance attendance_;
   std::set<std::string> touched_;

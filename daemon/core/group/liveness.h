@@ -38,7 +38,7 @@ class Liveness {
   std::vector<Lost> take_lost(const Sessions& sessions, TimePoint now);
   std::optional<TimePoint> next_deadline() const { return checks_.next(); }
 
-  /// Of which the session is a member.
+  /// The groups that the session is a member of.
   std::set<std::string> groups_of(const SessionId& id) const;
   std::vector<SessionId> members() const;
 

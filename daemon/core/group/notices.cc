@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/group/notices.h"
+
+#include <algorithm>
+
+#include "protocol/limits.h"
+#include "protocol/rank_ranges.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+/// The members of the generation that have one of the ranks or this host.
+std::vector<SessionId> named_by(const Notify& request, const GroupState& group) {
+  std::vector<Rank> ranks = request.ranks;
+  std::ranges::sort(ranks);
+  std::vector<SessionId> named;
+  for (Rank rank = 0; rank < group.size(); ++rank) {
+    const SessionId& id = group.list().sessions[rank];
+    const GroupMember* m = group.find(id);
+    if (m == nullptr || !m->is_here()) continue;
+    const bool meant = std::ranges::binary_search(ranks, rank) ||
+                       (!request.host.empty() && m->host == request.host);
+    if (meant) named.push_back(id);
+  }
+  return named;
+}
+
+std::optional<TimePoint> end_of(const StoredNotice& notice, TimePoint now) {
+  if (notice.deadline == Duration::zero()) return std::nullopt;
+  return now + notice.deadline;
+}
+
+bool names(const GroupMember& member, std::uint64_t number) {
+  return std::ranges::find(member.notices, number, &NoticeMark::number) != member.notices.end();
+}
+
+}  // namespace
+
+Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, Moment& at) {
+  const std::vector<SessionId> named = named_by(request, group);
+  if (named.empty()) {
+    return failure(Code::not_found,
+                   "notify: no member of group \"" + printable(group.name(), limits::kNameBytes) +
+                       "\" has rank " + fold(request.ranks) + " or host \"" +
+                       printable(request.host, limits::kNameBytes) + "\"; its generation " +
+                       std::to_string(group.facts().generation) + " has " +
+                       std::to_string(group.size()) + " members");
+  }
+  if (group.facts().notices.size() >= limits::kNotices) {
+    return failure(Code::quota_exceeded, "notify: too many notices in the group, limit " +
+                                             std::to_string(limits::kNotices));
+  }
+  GroupFacts& facts = group.edit_facts();
+  StoredNotice notice;
+  notice.number = ++facts.notices_made;
+  notice.kind = request.kind;
+  notice.deadline = std::clamp<Duration>(request.deadline, Duration::zero(), limits::kTimeoutMax);
+  notice.reason = printable(request.reason.substr(0, limits::kReasonBytes), limits::kReasonBytes);
+  facts.notices.push_back(notice);
+  open_[notice.number] = {named.size(), named.size(), end_of(notice, at.now)};
+  for (const SessionId& id : named) {
+    group.change(id, [&](GroupMember& m) { m.notices.push_back({notice.number, false}); });
+    group.put(id, at);
+  }
+  group.tell(at);
+  return notice.number;
+}
+
+Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
+                                  Moment& at) {
+  const GroupMember* member = group.find(id);
+  if (member == nullptr || !names(*member, number)) {
+    return failure(Code::not_found, "notice " + std::to_string(number) + " of group \"" +
+                                        printable(group.name(), limits::kNameBytes) +
+                                        "\" does not name this member");
+  }
+  bool repeated = false;
+  group.change(id, [&](GroupMember& m) {
+    NoticeMark& mark = *std::ranges::find(m.notices, number, &NoticeMark::number);
+    repeated = std::exchange(mark.acknowledged, true);
+  });
+  if (repeated) return {};
+  group.put(id, at);
+  // News once all have: telling everybody of each would be a message for every pair of members.
+  if (--open_.at(number).unacknowledged == 0) {
+    group.tell(at);
+  } else {
+    group.note_change(at.revision);
+    group.renew_version();
+  }
+  return {};
+}
+
+void Notices::forget(GroupState& group, const SessionId& id) {
+  std::vector<NoticeMark> marks;
+  group.change(id, [&](GroupMember& m) { marks = std::exchange(m.notices, {}); });
+  for (const NoticeMark& mark : marks) {
+    Open& open = open_.at(mark.number);
+    if (!mark.acknowledged) --open.unacknowledged;
+    if (--open.named > 0) continue;
+    open_.erase(mark.number);
+    std::erase_if(group.edit_facts().notices,
+                  [&](const StoredNotice& notice) { return notice.number == mark.number; });
+  }
+}
+
+std::optional<Notices::Overdue> Notices::take_overdue(const GroupState& group, TimePoint now) {
+  const auto due = std::ranges::find_if(
+      open_, [&](const auto& entry) { return entry.second.ends && *entry.second.ends <= now; });
+  if (due == open_.end()) return std::nullopt;
+  due->second.ends.reset();
+  const StoredNotice& notice =
+      *std::ranges::find(group.facts().notices, due->first, &StoredNotice::number);
+  std::vector<std::pair<std::int64_t, SessionId>> named;
+  for (const auto& [id, m] : group.members()) {
+    if (names(m, notice.number)) named.emplace_back(m.rank, id);
+  }
+  std::ranges::sort(named);
+  Overdue overdue;
+  overdue.why =
+      "asked to leave (" + notice.reason + "), it had not after " + human(notice.deadline);
+  for (const auto& [rank, id] : named) overdue.members.push_back(id);
+  return overdue;
+}
+
+std::optional<TimePoint> Notices::next_deadline() const {
+  std::optional<TimePoint> next;
+  for (const auto& [number, open] : open_) {
+    if (open.ends) next = next ? std::min(*next, *open.ends) : *open.ends;
+  }
+  return next;
+}
+
+void Notices::describe(const GroupState& group, GroupNews& news) {
+  if (group.facts().notices.empty()) return;
+  struct Ranks {
+    std::vector<Rank> named;
+    std::vector<Rank> acknowledged;
+  };
+  std::map<std::uint64_t, Ranks> ranks;
+  for (Rank rank = 0; rank < group.size(); ++rank) {
+    const GroupMember* m = group.holder(rank);
+    if (m == nullptr) continue;
+    for (const NoticeMark& mark : m->notices) {
+      ranks[mark.number].named.push_back(rank);
+      if (mark.acknowledged) ranks[mark.number].acknowledged.push_back(rank);
+    }
+  }
+  for (const StoredNotice& notice : group.facts().notices) {
+    const Ranks& of = ranks[notice.number];
+    news.notices.push_back({notice.number, notice.kind, ranges_of(of.named), Duration{0},
+                            notice.reason, ranges_of(of.acknowledged)});
+  }
+}
+
+void Notices::set_time_left(GroupNews& news, TimePoint now) const {
+  for (Notice& notice : news.notices) {
+    const auto it = open_.find(notice.number);
+    if (it == open_.end() || !it->second.ends) continue;
+    notice.left = std::max(*it->second.ends - now, Duration(1));
+  }
+}
+
+void Notices::resume(const GroupState& group, TimePoint now) {
+  for (const StoredNotice& notice : group.facts().notices) {
+    open_[notice.number].ends = end_of(notice, now);
+  }
+  for (const auto& [id, m] : group.members()) {
+    for (const NoticeMark& mark : m.notices) {
+      ++open_.at(mark.number).named;
+      if (!mark.acknowledged) ++open_.at(mark.number).unacknowledged;
+    }
+  }
+}
+
+}  // namespace c10dd::core

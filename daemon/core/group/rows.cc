@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/group/rows.h"
+
+#include "daemon/core/row_key.h"
+#include "protocol/fields.h"
+#include "protocol/limits.h"
+#include "protocol/native_wire.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+
+std::uint64_t digest_of(const std::vector<SessionId>& sessions) {
+  Bytes places;
+  wire::Writer(places).put(sessions);
+  return native::fingerprint(ReadMembers::op.code, places);
+}
+
+Result<void> check_policy(const RendezvousPolicy& policy) {
+  if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
+    return failure(Code::invalid_argument,
+                   "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
+                       "; min is at least 1 and at most max, and max at most " +
+                       std::to_string(limits::kWorldSize));
+  }
+  for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
+    if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
+    return failure(Code::invalid_argument, "last call, ttl and grace are 0 to " +
+                                               human(limits::kTimeoutMax) + ", not " + human(d));
+  }
+  return {};
+}
+
+Bytes group_key(char kind, const std::string& name) { return RowKey(kind).text(name).take(); }
+
+Bytes member_key(const std::string& name, const SessionId& id) {
+  return RowKey('m').text(name).number(id.high).number(id.low).take();
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/group/status.h"
+
+#include <algorithm>
+
+#include "daemon/core/group/formation.h"
+#include "daemon/core/group/notices.h"
+#include "daemon/core/missing.h"
+#include "protocol/limits.h"
+#include "protocol/rank_ranges.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kPageMembers = 1'024;
+constexpr std::size_t kDescribed = 8;  // members in one text
+
+std::string name_of(const GroupState& group) {
+  return "group \"" + printable(group.name(), limits::kNameBytes) + "\"";
+}
+
+MissingRank unknown(Rank rank) {
+  MissingRank about;
+  about.rank = rank;
+  return about;
+}
+
+/// The ranks of the generation that are not at work.
+struct NotAtWork {
+  std::vector<Rank> lost;
+  std::vector<Rank> finished;
+  std::vector<Rank> stalled;
+  std::vector<MissingRank> details;  ///< of the first that are lost or stalled
+};
+
+NotAtWork not_at_work(const GroupState& group) {
+  NotAtWork ranks;
+  for (Rank rank = 0; rank < group.size(); ++rank) {
+    const GroupMember* m = group.holder(rank);
+    const bool here = m != nullptr && m->is_here();
+    if (here && !m->stalled) continue;
+    const GroupMember* known = group.find(group.list().sessions[rank]);
+    const bool finished = m == nullptr ? known != nullptr && known->former_rank >= 0
+                                       : m->state == GroupMember::State::finished;
+    if (finished) {
+      ranks.finished.push_back(rank);
+      continue;
+    }
+    (here ? ranks.stalled : ranks.lost).push_back(rank);
+    if (ranks.details.size() < limits::kMissingNamed) {
+      ranks.details.push_back(describe_rank(group, rank));
+    }
+  }
+  return ranks;
+}
+
+/// The ranks whose join would be needed, as many as are named: those that nobody claims, or those
+/// of a broken generation that have not come again.
+std::vector<Rank> awaited(const GroupState& group) {
+  const bool claimed = group.counts().claims > 0;
+  const bool broken = group.facts().phase == GroupPhase::broken;
+  std::vector<bool> here(claimed ? group.facts().policy.max : broken ? group.size() : 0);
+  for (const auto& [id, m] : group.members()) {
+    const std::int64_t rank = claimed ? m.claimed_rank : m.rank;
+    if (group.asks(m) && rank >= 0 && static_cast<std::size_t>(rank) < here.size()) {
+      here[static_cast<std::size_t>(rank)] = true;
+    }
+  }
+  std::vector<Rank> missing;
+  for (Rank rank = 0; rank < here.size() && missing.size() < limits::kMissingNamed; ++rank) {
+    if (!here[rank]) missing.push_back(rank);
+  }
+  return missing;
+}
+
+/// " (host-a:17, host-b:4 (spare), ...)"
+std::string those_who_ask(const GroupState& group) {
+  std::string text;
+  std::size_t shown = 0;
+  for (const auto& [id, m] : group.members()) {
+    if (shown == kDescribed) break;
+    if (!group.asks(m)) continue;
+    text += (shown++ == 0 ? " (" : ", ") + printable(m.host, limits::kNameBytes) + ":" +
+            std::to_string(m.pid) + (m.spare ? " (spare)" : "");
+  }
+  if (shown > 0) text += group.counts().asking > shown ? ", ...)" : ")";
+  return text;
+}
+
+/// What a newcomer to a generation that has formed waits for.
+std::string when_next(const GroupState& group) {
+  const std::string generation = "; generation " + std::to_string(group.facts().generation);
+  if (group.facts().phase == GroupPhase::formed) {
+    return generation + " has " + std::to_string(group.size()) + " members at work, max is " +
+           std::to_string(group.facts().policy.max) + ": a newcomer gets in when they join again";
+  }
+  if (group.facts().phase == GroupPhase::finished) {
+    return generation + " has finished its work: the next forms when another member joins";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<Joined> place_of(const GroupState& group, const SessionId& id,
+                               std::uint64_t after_round) {
+  const GroupFacts& facts = group.facts();
+  const GroupMember* m = group.find(id);
+  if (m == nullptr || m->rank < 0 || !m->is_here() || group.asks(*m) ||
+      facts.round <= after_round) {
+    return std::nullopt;
+  }
+  Joined joined;
+  joined.round = facts.round;
+  joined.generation = facts.generation;
+  joined.rank = static_cast<Rank>(m->rank);
+  joined.size = group.size();
+  joined.digest = group.list().digest;
+  joined.failures = facts.failures;
+  joined.reason = facts.reason;
+  joined.news = facts.news;
+  return joined;
+}
+
+Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request) {
+  const std::uint32_t size = group.size();
+  if (request.generation != 0 && request.generation != group.facts().generation) {
+    return not_the_newest(group, request.generation);
+  }
+  if (request.first >= size) {
+    return failure(Code::invalid_argument, "members of " + name_of(group) + " from rank " +
+                                               std::to_string(request.first) + " on: it has " +
+                                               std::to_string(size));
+  }
+  MemberPage page;
+  page.generation = group.facts().generation;
+  page.size = size;
+  page.digest = group.list().digest;
+  page.first = request.first;
+  const std::size_t end = std::min<std::size_t>(request.first + kPageMembers, size);
+  page.count = static_cast<std::uint32_t>(end - request.first);
+  const std::vector<std::uint32_t>& offsets = group.list().offsets;
+  const std::size_t from = offsets[request.first];
+  const std::size_t to = end == size ? group.encoded_list()->size() : offsets[end];
+  page.list = {group.encoded_list(), from, to - from};
+  return page;
+}
+
+GroupNews news_of(const GroupState& group) {
+  const GroupFacts& facts = group.facts();
+  NotAtWork ranks = not_at_work(group);
+  GroupNews news;
+  news.number = facts.news;
+  news.round = facts.round;
+  news.generation = facts.generation;
+  news.size = group.size();
+  news.phase = facts.phase;
+  news.reason = facts.reason;
+  news.lost = ranges_of(ranks.lost);
+  news.finished = ranges_of(ranks.finished);
+  news.stalled = ranges_of(ranks.stalled);
+  news.details = std::move(ranks.details);
+  news.waiting = waiting(group);
+  Notices::describe(group, news);
+  return news;
+}
+
+MissingRank describe_rank(const GroupState& group, Rank rank) {
+  MissingRank about = unknown(rank);
+  const GroupMember* m = group.holder(rank);
+  if (m == nullptr) return about;
+  about.host = m->host;
+  about.pid = m->pid;
+  about.cause = MissingRank::Cause::not_arrived;
+  if (!m->present) about.cause = MissingRank::Cause::disconnected;
+  about.doing = m->phase.empty() ? "" : m->phase + " of step " + std::to_string(m->at_step);
+  if (!m->is_here()) {
+    about.cause = MissingRank::Cause::dead;
+    about.doing = m->ending;
+  }
+  return about;
+}
+
+Failure not_the_newest(const GroupState& group, std::uint64_t generation) {
+  return failure(Code::stale_generation, "generation " + std::to_string(generation) + " of " +
+                                             name_of(group) + " is not the newest: that is " +
+                                             std::to_string(group.facts().generation) +
+                                             "; join again");
+}
+
+Failure why_ended(const GroupState& group) {
+  Failure reason =
+      failure(Code::aborted, "generation " + std::to_string(group.facts().generation) + " of " +
+                                 name_of(group) + " has ended: " + group.facts().reason);
+  reason.missing = not_at_work(group).details;
+  return reason;
+}
+
+Failure why_not_formed(const GroupState& group) {
+  const RendezvousPolicy& policy = group.facts().policy;
+  Failure result =
+      failure(Code::timed_out, std::to_string(usable(group)) + " of at least " +
+                                   std::to_string(policy.min) + " members have joined" +
+                                   those_who_ask(group) + when_next(group));
+  for (const Rank rank : awaited(group)) {
+    result.missing.push_back(group.counts().claims > 0 ? unknown(rank)
+                                                       : describe_rank(group, rank));
+    if (result.missing.size() <= kDescribed) {
+      result.detail += "; " + sentence(result.missing.back());
+    }
+  }
+  if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
+  // Nobody has a rank yet: so many more would make the smallest generation.
+  for (std::size_t rank = usable(group);
+       rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
+    result.missing.push_back(unknown(static_cast<Rank>(rank)));
+  }
+  return result;
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows are checked one by one when they are taken, and together when all are there.
+#include "daemon/core/group/stored_group.h"
+
+#include <algorithm>
+#include <set>
+
+#include "protocol/fields.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+Failure misfit(const std::string& group, const std::string& what) {
+  return failure(Code::malformed, "group \"" + printable(group, limits::kNameBytes) +
+                                      "\": its rows do not fit together: " + what);
+}
+
+Failure misfit(const GroupState& state, const std::string& what) {
+  return misfit(state.name(), what);
+}
+
+template <class T>
+bool distinct(std::vector<T> values) {
+  std::ranges::sort(values);
+  return std::ranges::adjacent_find(values) == values.end();
+}
+
+/// Whether each member can be cut out of the list, and stands where it says.
+bool readable(const MemberList& list) {
+  const std::size_t size = list.offsets.size();
+  if (size == 0) return list.encoded.empty();
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const std::size_t from = rank == 0 ? 0 : list.offsets[rank];
+    const std::size_t to = rank + 1 == size ? list.encoded.size() : list.offsets[rank + 1];
+    if (list.offsets[rank] != from || from >= to || to > list.encoded.size()) return false;
+    wire::Reader reader(std::string_view(list.encoded).substr(from, to - from));
+    MemberInfo member;
+    reader.get(member);
+    if (!reader.ok() || !reader.at_end() || member.rank != rank) return false;
+  }
+  return true;
+}
+
+Result<void> check_facts(const GroupState& state, Revision newest) {
+  const GroupFacts& facts = state.facts();
+  if (Result<void> good = check_policy(facts.policy); !good) {
+    return misfit(state, good.error().detail);
+  }
+  if (facts.phase > GroupPhase::finished) return misfit(state, "it is in no phase");
+  if (facts.news > newest) {
+    return misfit(state, "news of revision " + std::to_string(facts.news) +
+                             " in a job of revision " + std::to_string(newest));
+  }
+  // Every round has a list; not every list is a new generation, and not every one has failed.
+  if (facts.generation > facts.round || facts.failures > facts.generation) {
+    return misfit(state, "round " + std::to_string(facts.round) + ", generation " +
+                             std::to_string(facts.generation) + ", failures " +
+                             std::to_string(facts.failures));
+  }
+  return {};
+}
+
+Result<void> check_members(const GroupState& state, Revision newest) {
+  const std::uint64_t round = state.facts().round;
+  std::vector<Revision> order;
+  for (const auto& [id, m] : state.members()) {
+    if (m.joined > newest) {
+      return misfit(state, "a member of revision " + std::to_string(m.joined) +
+                               " in a job of revision " + std::to_string(newest));
+    }
+    if (m.asked_in > round) {
+      return misfit(state, "a member asked in round " + std::to_string(m.asked_in) + " of " +
+                               std::to_string(round));
+    }
+    order.push_back(m.joined);
+  }
+  if (!distinct(std::move(order))) return misfit(state, "two members have joined at once");
+  return {};
+}
+
+Result<void> check_claims(const GroupState& state) {
+  const RendezvousPolicy& policy = state.facts().policy;
+  std::vector<std::int64_t> claims;
+  std::size_t asking = 0;
+  for (const auto& [id, m] : state.members()) {
+    if (!m.is_here()) continue;
+    if (m.claimed_rank >= 0 &&
+        (policy.min != policy.max || m.claimed_rank >= policy.max || policy.quorum || m.spare)) {
+      return misfit(state, "rank " + std::to_string(m.claimed_rank) + " is claimed");
+    }
+    if (!state.asks(m)) continue;
+    ++asking;
+    if (m.claimed_rank >= 0) claims.push_back(m.claimed_rank);
+  }
+  if (!claims.empty() && claims.size() != asking) {
+    return misfit(state, "some claim a rank, some do not");
+  }
+  if (!distinct(std::move(claims))) return misfit(state, "two claim the same rank");
+  return {};
+}
+
+Result<void> check_list(const GroupState& state) {
+  const RendezvousPolicy& policy = state.facts().policy;
+  const GroupPhase phase = state.facts().phase;
+  const std::uint32_t size = state.size();
+  for (const SessionId& id : state.list().sessions) {
+    if (state.find(id) == nullptr) return misfit(state, "a rank of its list is no member");
+  }
+  if ((state.facts().round == 0) != (size == 0)) {
+    return misfit(state, "a list of " + std::to_string(size) + " in round " +
+                             std::to_string(state.facts().round));
+  }
+  if (size == 0 && (phase == GroupPhase::formed || phase == GroupPhase::broken)) {
+    return misfit(state, "a generation of nobody");
+  }
+  if (phase == GroupPhase::formed && state.counts().of_list == 0) {
+    return misfit(state, "a generation that all have left");
+  }
+  // A quorum's last member may come back under another policy before the next round.
+  const bool fits = size >= policy.min && size <= policy.max;
+  if (phase == GroupPhase::formed && !policy.quorum && !fits) {
+    return misfit(state, "a list of " + std::to_string(size) + ", min " +
+                             std::to_string(policy.min) + ", max " + std::to_string(policy.max));
+  }
+  if (phase == GroupPhase::finished && state.counts().expected > 0) {
+    return misfit(state, "a member at work where all have finished");
+  }
+  for (const auto& [id, m] : state.members()) {
+    if (!m.is_here() && m.rank < 0) return misfit(state, "a member has ended and has no rank");
+  }
+  return {};
+}
+
+Result<void> check_notices(const GroupState& state) {
+  const GroupFacts& facts = state.facts();
+  if (facts.notices.size() > limits::kNotices) return misfit(state, "too many notices");
+  std::uint64_t last = 0;
+  for (const StoredNotice& notice : facts.notices) {
+    if (notice.number <= last || notice.number > facts.notices_made) {
+      return misfit(state, "notice " + std::to_string(notice.number) + " of " +
+                               std::to_string(facts.notices_made));
+    }
+    last = notice.number;
+    if (notice.kind > Notice::Kind::preempt || notice.deadline < Duration::zero() ||
+        notice.deadline > limits::kTimeoutMax) {
+      return misfit(state, "notice " + std::to_string(last) +
+                               " has another kind or deadline than one can have");
+    }
+  }
+  return {};
+}
+
+/// Of the members that notices name.
+Result<void> check_notice_marks(const GroupState& state) {
+  const std::vector<StoredNotice>& notices = state.facts().notices;
+  std::set<std::uint64_t> naming;
+  for (const auto& [id, m] : state.members()) {
+    if (!m.is_here() && !m.notices.empty()) {
+      return misfit(state, "a notice names who is not here");
+    }
+    std::uint64_t before = 0;
+    for (const NoticeMark& mark : m.notices) {
+      const auto notice = std::ranges::find(notices, mark.number, &StoredNotice::number);
+      if (notice == notices.end() || mark.number <= before) {
+        return misfit(state, "a member is named by notice " + std::to_string(mark.number) +
+                                 ", which is none, or twice");
+      }
+      before = mark.number;
+      naming.insert(mark.number);
+    }
+  }
+  for (const StoredNotice& notice : notices) {
+    if (naming.contains(notice.number)) continue;
+    return misfit(state, "notice " + std::to_string(notice.number) + " names nobody");
+  }
+  return {};
+}
+
+Result<void> check(const GroupState& state, Revision newest) {
+  if (Result<void> good = check_facts(state, newest); !good) return good;
+  if (Result<void> good = check_members(state, newest); !good) return good;
+  if (Result<void> good = check_claims(state); !good) return good;
+  if (Result<void> good = check_list(state); !good) return good;
+  if (Result<void> good = check_notices(state); !good) return good;
+  return check_notice_marks(state);
+}
+
+}  // namespace
+
+Result<void> StoredGroup::take(GroupFacts facts) {
+  facts_ = std::move(facts);
+  return {};
+}
+
+Result<void> StoredGroup::take(const SessionId& id, GroupMember member) {
+  if (member.state > GroupMember::State::lost || id == SessionId{} || member.joined == 0 ||
+      member.host.size() > limits::kNameBytes || member.is_here() != member.asked) {
+    return misfit(name_, "the row of a member is none");
+  }
+  members_[id] = std::move(member);
+  return {};
+}
+
+Result<void> StoredGroup::take(MemberList list) {
+  const std::size_t size = list.sessions.size();
+  if (size != list.offsets.size() || size > limits::kWorldSize || !readable(list)) {
+    return misfit(name_, "its list cannot be read");
+  }
+  if (!distinct(list.sessions)) return misfit(name_, "a member has two ranks");
+  if (list.digest != digest_of(list.sessions)) return misfit(name_, "its list has another digest");
+  list_ = std::move(list);
+  return {};
+}
+
+Result<GroupState> StoredGroup::complete(Revision newest) {
+  if (!facts_) return misfit(name_, "its own row is lost");
+  GroupState state(name_, std::move(*facts_), std::move(members_), std::move(list_));
+  if (Result<void> good = check(state, newest); !good) return good.error();
+  return state;
+}
+
+}  // namespace c10dd::core
