@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which candidates get the free ranks. Works on hosts, not on candidates: a party is the candidates
+// of one host, a block the free ranks that one host had. Choosing and seating apply the same rules,
+// in an order of their own; the rules in words are in ranks.h.
+#pragma once
+
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/group/ranks.h"
+
+namespace c10dd::core {
+
+inline constexpr std::size_t kNobody = std::numeric_limits<std::size_t>::max();
+
+using Candidates = std::vector<Candidate>;
+using Indices = std::vector<std::size_t>;                     // of candidates
+using Where = std::pair<std::string_view, std::string_view>;  // domain, host
+
+template <class T>
+Where where(const T& candidate_or_hole) {
+  return {candidate_or_hole.domain, candidate_or_hole.host};
+}
+
+/// Candidates of one host, by local rank. The first `seated` of them have a rank.
+struct Party {
+  Where where;
+  std::uint64_t joined = 0;  // the first of them
+  Indices members;
+  std::size_t seated = 0;
+
+  std::size_t waiting() const { return members.size() - seated; }
+};
+
+/// Free ranks that were on one host, ascending. The first `taken` of them have a candidate.
+struct Block {
+  Where where;
+  bool known = false;  // else nobody had these ranks
+  std::vector<Rank> ranks;
+  std::size_t taken = 0;
+
+  std::size_t open() const { return ranks.size() - taken; }
+};
+
+/// These candidates as parties, in the order of a first generation.
+std::vector<Party> by_host(const Candidates& candidates, const Indices& who);
+
+/// Brings parties to blocks, one rule after the other, each for what the ones before have left.
+class Seating {
+ public:
+  /// `ranks`: by rank, the candidate that has it already or kNobody.
+  Seating(Indices ranks, const std::vector<const Hole*>& holes);
+
+  /// Gives every candidate that a hole attracts a rank; the others stay for rest().
+  void seat_by_hole(std::vector<Party> parties);
+  /// Gives the others the ranks that are left.
+  void rest();
+  /// The `places` of these that suit the holes best, else the first.
+  Indices pick(std::vector<Party> parties, std::size_t places);
+
+  const Indices& ranks() const { return ranks_; }
+
+ private:
+  void bring_in(std::vector<Party> parties, std::size_t places);
+  void same_host();
+  void same_size(bool same_domain);
+  void same_domain();
+  std::vector<Party*> whole_first(const std::vector<Party*>& parties, std::size_t room) const;
+  void pour(const std::vector<Party*>& parties, const std::vector<Block*>& blocks);
+
+  Indices ranks_;
+  std::vector<Block> blocks_;
+  std::vector<Party> parties_;
+  std::size_t places_ = 0;
+  Indices seated_;  // since bring_in()
+};
+
+}  // namespace c10dd::core
