@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every operation of the service, once: code, name, kind, fields, answer. Codecs, dispatch, JSON,
 // metric labels and fuzz corpora derive from this table.
-// To add an operation: a struct here with its Reply, a line in Request, one on(...) in
-// daemon/core/job.cc. Fields are only ever appended; a removed field stays as reserved_N.
+// To add an operation: a struct here with its Reply, a line in Request, one on(...) of a handler in
+// daemon/core/*_ops.h. Fields are only ever appended; a removed field stays as reserved_N.
 #pragma once
 
 #include <boost/describe/class.hpp>

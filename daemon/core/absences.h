@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -49,6 +50,10 @@ class Absences {
     if (by_time_.empty()) return std::nullopt;
     return by_time_.begin()->first;
   }
+
+  bool waits_for(const SessionId& session) const { return due_.contains(session); }
+  std::size_t size() const { return due_.size(); }
+  Finding audit() const;
 
  private:
   std::map<SessionId, TimePoint> due_;

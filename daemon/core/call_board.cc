@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/planted.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -128,7 +129,7 @@ void CallBoard::forget(std::uint64_t process_group, Rank rank) {
   RankSet& ranks = entry->second.call->second;
   ranks.erase(rank);
   if (ranks.empty()) group.calls.erase(entry->second.call);
-  group.published.erase(rank);
+  if (!planted(Planted::call_kept)) group.published.erase(rank);
   group.entries.erase(entry);
   if (group.calls.empty()) groups_.erase(found);
 }

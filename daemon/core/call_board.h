@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "daemon/core/audit.h"
 #include "protocol/error.h"
 #include "protocol/ops.h"
 
@@ -24,6 +25,7 @@ class CallBoard {
   /// Forgets what has not been published again for so long.
   void tick(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
+  Finding audit() const;
 
  private:
   struct Entry {

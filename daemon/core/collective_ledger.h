@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "protocol/ops.h"
 
 namespace c10dd::core {
@@ -21,6 +22,7 @@ class CollectiveLedger {
   Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
 
   void forget(const SessionId& session) { sessions_.erase(session); }
+  std::size_t sessions() const { return sessions_.size(); }
 
  private:
   using Series = std::tuple<std::string, std::string, std::string>;

@@ -65,7 +65,7 @@ void History::append(std::deque<Entry>& list, const Place& place, Change change)
 }
 
 void History::drop_oldest(std::deque<Entry>& list) {
-  bytes_ -= size_of(list.front().change);
+  if (!planted(Planted::change_bytes_kept)) bytes_ -= size_of(list.front().change);
   list.pop_front();
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "daemon/core/quotas.h"
 #include "protocol/ops.h"
 
@@ -50,6 +51,7 @@ class History {
   void resume(TimePoint now);
 
   std::size_t bytes() const { return bytes_; }
+  Finding audit() const;
 
  private:
   struct Place {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "daemon/core/quotas.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
@@ -54,6 +55,7 @@ class KeySpace {
 
   std::size_t size() const { return entries_.size(); }
   std::size_t bytes() const { return bytes_; }
+  Finding audit() const;
 
  private:
   using Entries = std::map<Bytes, Entry, std::less<>>;

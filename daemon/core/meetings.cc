@@ -183,6 +183,7 @@ Meeting& Meetings::begin(const MeetingKey& key, const Arrival& arrival, TimePoin
 
 std::vector<MeetingKey> Meetings::returned(const SessionId& session, Revision revision,
                                            std::vector<Row>& rows) {
+  note_presence(session);
   std::vector<MeetingKey> complete;
   for (const MeetingKey& key : waiting_) {
     std::set<SessionId>& absent = meetings_.at(key).absent;
@@ -195,7 +196,12 @@ std::vector<MeetingKey> Meetings::returned(const SessionId& session, Revision re
   return complete;
 }
 
+void Meetings::note_presence(const SessionId& session) {
+  if (participation_.find(session) != nullptr) ++presence_changes_;
+}
+
 void Meetings::went(const SessionId& session) {
+  note_presence(session);
   if (waiting_.empty()) return;
   const Participation::Participant* participant = participation_.find(session);
   if (participant == nullptr) return;
@@ -317,6 +323,7 @@ const MeetingKey* Meetings::elsewhere(const SessionId& session, const MeetingKey
 }
 
 void Meetings::leave(const SessionId& session, Revision revision, std::vector<Row>& rows) {
+  note_presence(session);
   const auto participant = participation_.leave(session);
   if (!participant) return;
   for (const MeetingKey& key : participant->waits) {
@@ -326,7 +333,7 @@ void Meetings::leave(const SessionId& session, Revision revision, std::vector<Ro
     std::erase_if(meeting.arrivals, [&](const auto& entry) {
       if (entry.second.session != session) return false;
       rows.push_back({Row::Kind::erase, meeting_row('a', key).number(entry.first).take(), {}});
-      arrived_bytes_ -= bytes_of(entry.second);
+      if (!planted(Planted::arrival_bytes_kept)) arrived_bytes_ -= bytes_of(entry.second);
       return true;
     });
     waiting_.erase(key);  // a rank is missing again
@@ -344,7 +351,7 @@ void Meetings::drop(const MeetingKey& key, std::vector<Row>& rows) {
   Meeting& meeting = meetings_.at(key);
   if (meeting.complete) {
     std::erase(completed_, key);
-    completed_bytes_ -= meeting.bytes();
+    if (!planted(Planted::outcome_bytes_kept)) completed_bytes_ -= meeting.bytes();
     return forget(key, rows);
   }
   erase_arrivals(key, meeting, rows);

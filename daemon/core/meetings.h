@@ -15,12 +15,20 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "daemon/core/participation.h"
 #include "daemon/core/sessions.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
+
+inline MeetingKey meeting_key(const Barrier& b) {
+  return {MeetingKey::Kind::barrier, b.group, b.generation, b.sequence};
+}
+inline MeetingKey meeting_key(const Exchange& e) {
+  return {MeetingKey::Kind::exchange, e.group, e.generation, e.sequence};
+}
 
 /// `barrier "epoch" (generation 2, sequence 7)`, for error texts.
 std::string describe(const MeetingKey& key);
@@ -92,6 +100,8 @@ class Meetings {
 
   const Meeting* find(const MeetingKey& key) const;
   const Participation& participation() const { return participation_; }
+  /// Counts returned(), went() and leave() of sessions that take part in a barrier or exchange.
+  std::uint64_t presence_changes() const { return presence_changes_; }
 
   /// Whether an arrival names the world size, shape, root and participants of the earlier ones.
   Result<void> check_same(const MeetingKey& key, Rank rank, const Arrival& arrival) const;
@@ -128,6 +138,8 @@ class Meetings {
     return completed_.empty() ? 0 : meetings_.at(completed_.back()).revision;
   }
   std::size_t pending() const { return unfinished_.size(); }
+  std::size_t outcomes() const { return completed_.size(); }
+  Finding audit() const;
 
  private:
   Meeting& begin(const MeetingKey& key, const Arrival& arrival, TimePoint now);
@@ -136,6 +148,7 @@ class Meetings {
   CohortRef like(const MeetingKey& key) const;
   static void erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows);
   static void erase_arrivals(const MeetingKey& key, const Meeting& meeting, std::vector<Row>& rows);
+  void note_presence(const SessionId& session);
   void forget(const MeetingKey& key, std::vector<Row>& rows);
   void forget_old(Revision since, std::vector<Row>& rows);
   Result<void> restore_outcome(const MeetingKey& key, const Row& row);
@@ -148,6 +161,7 @@ class Meetings {
   std::deque<MeetingKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;
+  std::uint64_t presence_changes_ = 1;
 };
 
 /// Whether an arrival has the parts that its shape asks for; the failure names the numbers.

@@ -95,4 +95,25 @@ Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration ti
   return result;
 }
 
+std::string process_of(const Session* session) {
+  if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
+  return printable(session->host, limits::kNameBytes) + " (pid " + std::to_string(session->pid) +
+         ")";
+}
+
+Failure missing_session(const MeetingKey& key, const SessionId& absent, Duration timeout,
+                        const Everybody& everybody) {
+  const Session* session = everybody.sessions.find(absent);
+  std::string detail = describe(key) + " timed out after " + human(timeout) + ": " +
+                       process_of(session) + " has arrived before";
+  if (session != nullptr) {
+    detail += session->seen ? ", lost its connection " + human(everybody.now - session->last_seen) +
+                                  " ago and may come back"
+                            : ", and has not come back since the daemon loaded the job";
+    detail += "; it is given up after " +
+              human(everybody.sessions.gone_at(*session) - session->last_seen);
+  }
+  return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run");
+}
+
 }  // namespace c10dd::core

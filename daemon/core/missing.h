@@ -26,6 +26,13 @@ MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
 Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
                       const Everybody& everybody);
 
+/// timed_out of a request that waited for a session which holds its rank: it may come back.
+Failure missing_session(const MeetingKey& key, const SessionId& absent, Duration timeout,
+                        const Everybody& everybody);
+
+/// "host-b (pid 12)"; nothing is known of a process if `session` is null.
+std::string process_of(const Session* session);
+
 /// "rank 3 on host host-b (pid 12) is silent, last heard 2.1 s ago".
 std::string sentence(const MissingRank& missing);
 

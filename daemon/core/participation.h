@@ -49,8 +49,8 @@ struct Cohort {
   bool broken = false;              ///< all its outcomes are broken; else all are released
   std::set<MeetingKey> outcomes;    ///< those that are kept
   std::size_t departed = 0;         ///< ranks whose sessions have ended since
-  Turnout turnout;                  ///< as Job last saw it, see Job::turnout
-  std::uint64_t turnout_at = 0;
+  Turnout turnout;                  ///< as Relaunch last saw it
+  std::uint64_t turnout_at = 0;     ///< and when: see Meetings::presence_changes()
 
   bool in_series(const MeetingKey& key) const {
     const auto first = outcomes.lower_bound(key.first_of_series());

@@ -86,7 +86,7 @@ Pending::Waiter Pending::take(Id id) {
   waiters_.erase(it);
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
-  weight_ -= waiter.weight;
+  if (!planted(Planted::weight_kept)) weight_ -= waiter.weight;
   for (const Bytes& token : waiter.tokens) {
     if (token.front() == 'p' && --prefix_sizes_.at(token.size() - 1) == 0) {
       prefix_sizes_.erase(token.size() - 1);

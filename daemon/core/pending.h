@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 
@@ -29,8 +30,9 @@ class Pending {
     std::size_t weight = 0;  ///< what it counts for in weight()
     TimePoint started;
     TimePoint deadline;
-    Duration timeout{0};            ///< as asked, for the error text
-    std::uint64_t fingerprint = 0;  ///< of a queue_pop's call
+    Duration timeout{0};              ///< as asked, for the error text
+    std::uint64_t fingerprint = 0;    ///< of a queue_pop's call
+    std::optional<SessionId> absent;  ///< whom a barrier or exchange waits for, not arrived yet
   };
 
   /// The token of waiters for a change of any key with a prefix.
@@ -62,6 +64,12 @@ class Pending {
   std::size_t size() const { return waiters_.size(); }
   bool empty() const { return waiters_.empty(); }
   std::size_t weight() const { return weight_; }
+  Finding audit() const;
+
+  template <class F>
+  void for_each(F&& f) const {
+    for (const auto& [id, waiter] : waiters_) f(waiter);
+  }
 
  private:
   using Id = std::uint64_t;

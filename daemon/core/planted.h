@@ -32,6 +32,15 @@ enum class Planted {
   replaced_goes_on,     ///< a session whose rank was given to another may come back
   old_failure_told,     ///< a new launch fails with the time-out of the one before
 
+  // sums that only an audit looks at
+  arrival_bytes_kept,  ///< the bytes of an arrival that was withdrawn still count
+  outcome_bytes_kept,  ///< so do those of an outcome that was dropped
+  change_bytes_kept,   ///< and those of a change that is too old
+  weight_kept,         ///< a blocked request counts when it is answered
+  absence_kept,        ///< a session that has ended is still waited for
+  totals_kept,         ///< the totals of a session stay when it has ended
+  call_kept,           ///< a rank whose call has ended has still published one
+
   // in the hosts
   ack_before_sync,         ///< answers leave when the engine is asked
   reads_not_gated,         ///< reads show what is not durable

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/audit.h"
 #include "daemon/core/quotas.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
@@ -55,6 +56,7 @@ class Queues {
 
   std::size_t items() const { return items_; }
   std::size_t bytes() const { return bytes_; }
+  Finding audit() const;
 
  private:
   struct Queue {

@@ -2,7 +2,7 @@
 // What was acknowledged is in the log of the disk, in the order of revisions, and once.
 #include <set>
 
-#include "daemon/core/job_step.h"
+#include "daemon/core/key_row.h"
 #include "protocol/fields.h"
 #include "protocol/json_wire.h"
 #include "protocol/utf8.h"

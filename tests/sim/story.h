@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/core/job_step.h"
+#include "daemon/core/meetings.h"
 #include "protocol/fields.h"
 #include "tests/sim/oracles.h"
 

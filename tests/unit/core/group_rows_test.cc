@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 
 #include "daemon/core/job.h"
 #include "daemon/core/row_key.h"
@@ -33,7 +34,7 @@ class Story {
       Hello hello;
       hello.session = id(i);
       hello.host = "h" + std::to_string(i);
-      take(job_.apply(from(i), {}, hello, TimePoint{}));
+      take(job_->apply(from(i), {}, hello, TimePoint{}));
     }
   }
 
@@ -41,7 +42,7 @@ class Story {
 
   Story& ask(std::uint64_t i, const Request& request) {
     ++sequence_;
-    take(job_.apply(from(i), {sequence_, sequence_, sequence_, 0}, request, TimePoint{}));
+    take(job_->apply(from(i), {sequence_, sequence_, sequence_, 0}, request, TimePoint{}));
     return *this;
   }
 
@@ -77,7 +78,7 @@ class Story {
 
   /// What a restart says; empty: it takes the rows.
   std::string refusal() const {
-    Job job(1, {1, 2, job_.revision()}, {});
+    Job job(1, {1, 2, job_->revision()}, {});
     for (const auto& [key, value] : rows_) {
       const auto taken = job.restore({Row::Kind::put, key, value});
       if (!taken) return text(taken.error());
@@ -102,7 +103,7 @@ class Story {
     }
   }
 
-  Job job_{1, {1, 1, 0}, {}};
+  std::unique_ptr<Job> job_ = std::make_unique<Job>(1, Stamp{1, 1, 0});
   Rows rows_;
   std::uint64_t sequence_ = 0;
 };

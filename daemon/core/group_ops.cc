@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The job's side of its groups: requests checked, waiters answered.
-#include <algorithm>
+#include "daemon/core/group_ops.h"
 
-#include "daemon/core/job_step.h"
-#include "daemon/core/missing.h"
 #include "daemon/core/planted.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -55,27 +52,24 @@ Result<void> check_join(const Join& join) {
 
 // ---- requests ----------------------------------------------------------------------------------
 
-Job::Maybe Job::on(Step& step, const Join& join) {
+Maybe GroupOps::on(Step& step, const Join& join) {
   if (Result<void> good = check_join(join); !good) return good.error();
   Moment at = step.moment();
   const SessionId& id = step.from.session;
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
-  settle_groups(step);
+  settle(step);  // it may have got its place
   const Group& group = *groups_.find(join.group);
   if (const auto place = group.place(id, join.round)) {
     step.observe(group.changed());
     return answer(*place);
   }
-  Maybe refused = block(step, join, {group_token(join.group)}, join.timeout);
-  if (refused) {
-    groups_.withdraw(id, join.group, "its join was refused", at);
-    settle_groups(step);
-  }
+  Maybe refused = waits_.block(step, join, join.timeout);
+  if (refused) groups_.withdraw(id, join.group, "its join was refused", at);
   return refused;
 }
 
-Job::Maybe Job::on(Step& step, const ReadMembers& read) {
+Maybe GroupOps::on(Step& step, const ReadMembers& read) {
   const Result<const Group*> group = groups_.known(read.group);
   if (!group) return group.error();
   step.observe((*group)->changed());
@@ -84,7 +78,7 @@ Job::Maybe Job::on(Step& step, const ReadMembers& read) {
   return answer(std::move(*page));
 }
 
-Job::Maybe Job::on(Step& step, const Leave& leave) {
+Maybe GroupOps::on(Step& step, const Leave& leave) {
   if (Result<void> good = check_names("leave", leave.group); !good) return good.error();
   if (leave.kind > Leave::Kind::fail) {
     return refuse(Code::invalid_argument,
@@ -97,64 +91,58 @@ Job::Maybe Job::on(Step& step, const Leave& leave) {
   }
   Moment at = step.moment();
   groups_.leave(step.from.session, leave, at);
-  settle_groups(step);
-  if (!step.out.rows.empty()) step.observe(step.next);
+  step.shows_change = true;
   return answer(Done{});
 }
 
-Job::Maybe Job::on(Step& step, const FollowGroup& follow) {
+Maybe GroupOps::on(Step& step, const FollowGroup& follow) {
   const Result<const Group*> group = groups_.known(follow.group);
   if (!group) return group.error();
-  if ((*group)->facts().news > follow.seen || follow.seen > revision_) {
+  if ((*group)->facts().news > follow.seen || follow.seen > step.revision) {
     step.observe((*group)->changed());
     return answer((*group)->news(step.now));
   }
-  return block(step, follow, {group_token(follow.group)}, follow.timeout);
+  return waits_.block(step, follow, follow.timeout);
 }
 
-Job::Maybe Job::on(Step& step, const Notify& request) {
+Maybe GroupOps::on(Step& step, const Notify& request) {
   if (request.kind > Notice::Kind::preempt || request.ranks.size() > limits::kWorldSize) {
     return refuse(Code::invalid_argument, "notify: unknown kind or too many ranks");
   }
   Moment at = step.moment();
   const Result<std::uint64_t> number = groups_.notify(request, at);
   if (!number) return number.error();
-  settle_groups(step);
   step.observe(step.next);
   return answer(Counted{*number});
 }
 
-Job::Maybe Job::on(Step& step, const Acknowledge& request) {
+Maybe GroupOps::on(Step& step, const Acknowledge& request) {
   Moment at = step.moment();
   const Result<void> done = groups_.acknowledge(step.from.session, request, at);
   if (!done) return done.error();
-  settle_groups(step);
-  if (!step.out.rows.empty()) step.observe(step.next);
+  step.shows_change = true;
   return answer(Done{});
 }
 
-Job::Maybe Job::on(Step& step, const Progress& report) {
+Maybe GroupOps::on(Step& step, const Progress& report) {
   Moment at = step.moment();
   const Result<void> done = groups_.progress(step.from.session, report, at);
   if (!done) return done.error();
-  settle_groups(step);
   return answer(Done{});
 }
 
 // ---- consequences ------------------------------------------------------------------------------
 
-/// After anything that may have changed a group: it forms, its waiters are looked at, meetings of a
-/// generation that has ended, or of members that will not come, are broken.
-void Job::settle_groups(Step& step) {
+void GroupOps::settle(Step& step) {
   Moment at = step.moment();
   for (const Groups::Change& change : groups_.settle(at)) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();
     const bool untold = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
     const Bytes token = group_token(group.name());
-    const bool told = !step.fired.empty() && step.fired.back() == token;  // many may leave at once
-    if (!untold && !told) step.fired.push_back(token);
-    break_meetings(step, group);
+    const bool noted = !step.signals.empty() && step.signals.back().token == token;
+    if (!untold && !noted) step.signals.push_back({token, true});  // many may leave at once
+    barrier_ops_.break_bound(step, group);
     if (!change.stalled.empty()) {
       step.out.events.push_back(
           MembersStalled{group.name(), facts.generation, fold(change.stalled),
@@ -168,25 +156,6 @@ void Job::settle_groups(Step& step) {
           GenerationFormed{group.name(), facts.generation, group.size(), facts.reason});
     }
   }
-}
-
-/// A blocked join or follow whose group has changed; nothing while it goes on waiting.
-std::optional<Answer> Job::look_again(const Pending::Waiter& waiter, Revision& observed,
-                                      TimePoint now) const {
-  if (const auto* join = std::get_if<Join>(&waiter.request)) {
-    const Group& group = *groups_.find(join->group);
-    observed = std::max(observed, group.changed());
-    if (const auto place = group.place(waiter.session, join->round)) return answer(*place);
-    if (group.waits(waiter.session)) return std::nullopt;
-    return Answer(failure(Code::aborted, "join: this member was taken out of group \"" +
-                                             printable(join->group, limits::kNameBytes) +
-                                             "\"; join again"));
-  }
-  const auto& follow = std::get<FollowGroup>(waiter.request);
-  const Group& group = *groups_.find(follow.group);
-  if (group.facts().news <= follow.seen) return std::nullopt;
-  observed = std::max(observed, group.changed());
-  return answer(group.news(now));
 }
 
 }  // namespace c10dd::core

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what happens when a new session asks for a rank that an earlier session held at a barrier
-// or exchange without a group. If the holder is present, the request is refused; if it is away, the
-// request waits (limits::kAbsence). If it is gone, the sessions that were released together with it
-// decide: while one of them is present, the rank was restarted alone, and the request fails; when
-// all are gone, they are ended, and the new launch takes their ranks.
+#include "daemon/core/relaunch.h"
+
 #include <algorithm>
 
-#include "daemon/core/job_step.h"
 #include "daemon/core/missing.h"
 #include "daemon/core/planted.h"
 #include "protocol/limits.h"
@@ -15,12 +11,6 @@
 
 namespace c10dd::core {
 namespace {
-
-std::string process(const Session* session) {
-  if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
-  return printable(session->host, limits::kNameBytes) + " (pid " + std::to_string(session->pid) +
-         ")";
-}
 
 /// Sees one more session of those whose turnout is asked for.
 void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& sessions,
@@ -40,8 +30,8 @@ void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& ses
 
 // ---- whose rank it is --------------------------------------------------------------------------
 
-/// Nothing when the arrival may go on to the meeting; a session to wait for; or why it is refused.
-Job::Way Job::make_way(Step& step, const MeetingKey& key, Rank rank, const Arrival& arrival) {
+Relaunch::Way Relaunch::make_way(Step& step, const MeetingKey& key, Rank rank,
+                                 const Arrival& arrival) {
   const Meeting* meeting = meetings_.find(key);
   if (meeting == nullptr) return std::nullopt;
   if (meeting->broken) {
@@ -62,7 +52,8 @@ Job::Way Job::make_way(Step& step, const MeetingKey& key, Rank rank, const Arriv
 /// Arrivals or an outcome of an earlier launch that the caller has no part in. Once all who arrived
 /// are gone, they end and it is forgotten: one that came back would meet the launch that came after
 /// it. Until then a broken outcome is told, and others are answered `good`.
-Job::Way Job::leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<void> good) {
+Relaunch::Way Relaunch::leave_behind(Step& step, const MeetingKey& key, Rank rank,
+                                     Result<void> good) {
   const Meeting& meeting = *meetings_.find(key);
   const Turnout who =
       meeting.complete ? turnout(meeting.cohort, step.now) : turnout(meeting.arrived(), step.now);
@@ -77,18 +68,18 @@ Job::Way Job::leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<
   }
   if (meetings_.find(key) != nullptr) meetings_.drop(key, step.out.rows);
   for (const auto& [at, id] : arrived) {
-    if (sessions_.find(id) != nullptr) end_session(step, id, Ending::replaced);
+    if (sessions_.find(id) != nullptr) session_ops_.end(step, id, Ending::replaced);
   }
   return std::nullopt;
 }
 
 /// A rank that another session holds.
-Job::Way Job::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder) {
+Relaunch::Way Relaunch::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder) {
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
     return failure(Code::rank_taken,
                    describe(key) + ": rank " + std::to_string(rank) + " has already arrived from " +
-                       process(sessions_.find(holder)) +
+                       process_of(sessions_.find(holder)) +
                        ", which is connected; give each process its own rank and each process "
                        "group its own name, or end that process; a launch beside it needs a run "
                        "of its own (C10DD_RUN)");
@@ -113,23 +104,23 @@ Job::Way Job::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId 
   return std::nullopt;
 }
 
-Turnout Job::turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const {
+Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const {
   Turnout turnout;
   for (const auto& [rank, id] : all) count(turnout, rank, id, sessions_, now);
   return turnout;
 }
 
 /// Looked up anew only when the presence of somebody has changed: many ranks ask, one by one.
-const Turnout& Job::turnout(const CohortRef& cohort, TimePoint now) {
+const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
-  if (cohort->turnout_at != presence_changes_) {
+  if (cohort->turnout_at != meetings_.presence_changes()) {
     turnout = {};
     for (Rank rank = 0; rank < cohort->sessions.size(); ++rank) {
       if (cohort->sessions[rank] != SessionId{}) {
         count(turnout, rank, cohort->sessions[rank], sessions_, now);
       }
     }
-    cohort->turnout_at = presence_changes_;
+    cohort->turnout_at = meetings_.presence_changes();
   }
   if (turnout.absent && turnout.gone_at <= now) turnout.absent.reset();
   return turnout;
@@ -139,8 +130,8 @@ const Turnout& Job::turnout(const CohortRef& cohort, TimePoint now) {
 
 /// One rank of a launch was started again, others are here: they will not come back to this
 /// meeting, and it cannot come to theirs. Breaks those of the series where they wait.
-Failure Job::restarted_alone(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
-                             const std::vector<CohortRef>& cohorts) {
+Failure Relaunch::restarted_alone(Step& step, const MeetingKey& key, Rank rank,
+                                  const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
   for (const CohortRef& cohort : cohorts) {
     const Turnout& who = turnout(cohort, step.now);
@@ -182,15 +173,15 @@ Failure Job::restarted_alone(Step& step, const MeetingKey& key, Rank rank, const
         arrivals, [&](const auto& entry) { return of_theirs(entry.second.session); });
     if (!waited) continue;
     meetings_.fail(unfinished, reason, step.next, step.out.rows);
-    step.fired.push_back(token_of(unfinished));
+    step.signal(token_of(unfinished));
   }
   if (!step.out.rows.empty()) step.observe(step.next);
   return reason;
 }
 
 /// All of the earlier launch are gone: their outcomes and sessions end, in one batch.
-void Job::replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
-                  std::vector<CohortRef> cohorts) {
+void Relaunch::replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+                       std::vector<CohortRef> cohorts) {
   std::vector<SessionId> ended{holder};
   for (const CohortRef& cohort : cohorts) {
     ended.insert(ended.end(), cohort->sessions.begin(), cohort->sessions.end());
@@ -215,70 +206,9 @@ void Job::replace(Step& step, const MeetingKey& key, Rank rank, const SessionId&
   }
   step.out.events.push_back(RankContested{
       "launch_replaced", describe(key) + ": rank " + std::to_string(rank) + " was held by " +
-                             process(sessions_.find(holder)) + ", which is gone; " +
+                             process_of(sessions_.find(holder)) + ", which is gone; " +
                              std::to_string(ended.size()) + " sessions of its launch have ended"});
-  for (const SessionId& id : ended) end_session(step, id, Ending::replaced);
-}
-
-// ---- waiting for it ----------------------------------------------------------------------------
-
-bool Job::waits_for_absent(const Pending::Waiter& waiter) {
-  return !waiter.tokens.empty() && waiter.tokens.front().starts_with('H');
-}
-
-/// Blocks the request, which has not arrived, until the session is back or gone.
-Job::Maybe Job::wait_for_absent(Step& step, const Request& request, const SessionId& absent,
-                                Duration timeout) {
-  Maybe refused = block(step, request, {presence_token(absent)}, timeout);
-  if (!refused) absences_.wait_for(absent, sessions_.gone_at(*sessions_.find(absent)));
-  return refused;
-}
-
-Answer Job::absence_overdue(const Pending::Waiter& waiter, Revision& observed,
-                            TimePoint now) const {
-  const auto* barrier = std::get_if<Barrier>(&waiter.request);
-  const MeetingKey key =
-      barrier != nullptr ? meeting_key(*barrier) : meeting_key(std::get<Exchange>(waiter.request));
-  if (const Meeting* meeting = meetings_.find(key)) observed = meeting->revision;
-  RowKeyReader token(waiter.tokens.front());
-  const std::uint64_t high = token.number();
-  const Session* absent = sessions_.find({high, token.number()});
-  std::string detail = describe(key) + " timed out after " + human(waiter.timeout) + ": " +
-                       process(absent) + " has arrived before";
-  if (absent != nullptr) {
-    detail += absent->seen ? ", lost its connection " + human(now - absent->last_seen) +
-                                 " ago and may come back"
-                           : ", and has not come back since the daemon loaded the job";
-    detail += "; it is given up after " + human(sessions_.gone_at(*absent) - absent->last_seen);
-  }
-  return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run");
-}
-
-/// Those who waited for a session look again, now that it is back, or gone, or has ended.
-void Job::settle_presence(Step& step) {
-  for (std::size_t i = 0; i < step.presence.size(); ++i) {
-    const SessionId id = step.presence[i];
-    absences_.over(id);
-    for (const Pending::Waiter& waiter : pending_.fire(presence_token(id))) {
-      Origin from;
-      from.session = waiter.session;
-      CallId call;
-      call.sequence = waiter.sequence;
-      call.fingerprint = waiter.fingerprint;
-      Step again{from, call, step.now, step.next, step.out, sessions_.find(waiter.session)};
-      again.again = &waiter;
-      Maybe done = dispatch(again, waiter.request);
-      std::ranges::move(again.fired, std::back_inserter(step.fired));
-      std::ranges::move(again.presence, std::back_inserter(step.presence));
-      if (done) finish(step.out, waiter, std::move(*done), again.observed, step.now);
-    }
-  }
-  step.presence.clear();
-}
-
-/// A session has a connection again, has lost it, or has ended.
-void Job::note_presence(const SessionId& id) {
-  if (meetings_.participation().find(id) != nullptr) ++presence_changes_;
+  for (const SessionId& id : ended) session_ops_.end(step, id, Ending::replaced);
 }
 
 }  // namespace c10dd::core

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys: one on(...) per operation. Every change of a key passes put() or remove(), which write the
-// row, remember the change for watches and wake who waits for it.
+#include "daemon/core/key_ops.h"
+
 #include "daemon/core/counter.h"
-#include "daemon/core/job_step.h"
+#include "daemon/core/key_row.h"
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
 
@@ -25,53 +25,50 @@ Bytes value_of_row(Revision revision, const Bytes& value, const Life& life) {
 
 // ---- changes -----------------------------------------------------------------------------------
 
-/// Without a life the key keeps the one that it has.
-void Job::put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life) {
+void KeyOps::put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life) {
   if (life) lifetimes_.put(key, *life, step.now);
   step.out.rows.push_back(
       {Row::Kind::put, 'k' + key, value_of_row(step.next, value, lifetimes_.find(key))});
-  if (!pending_.empty()) fire(step, key_token(key));
-  told(step, {step.next, false, key, value});
+  waits_.key_set(step, key);
+  note(step, {step.next, false, key, value});
   keys_.put(key, std::move(value), step.next);
   step.observe(step.next);
 }
 
-bool Job::remove(Step& step, const Bytes& key) {
+bool KeyOps::remove(Step& step, const Bytes& key) {
   if (!keys_.erase(key, step.next)) return false;
   step.out.rows.push_back({Row::Kind::erase, 'k' + key, {}});
   lifetimes_.erase(key);
-  told(step, {step.next, true, key, {}});
+  note(step, {step.next, true, key, {}});
   return true;
 }
 
-/// A token came true. What nobody waits for is not kept: a step may change a million keys.
-void Job::fire(Step& step, Bytes token) {
-  if (pending_.waits_for(token)) step.fired.push_back(std::move(token));
+void KeyOps::note(Step& step, Change change) {
+  waits_.key_changed(step, change.key);
+  history_.add(std::move(change), step.out.rows);
 }
 
-/// Remembers a change and wakes its watches.
-void Job::told(Step& step, Change change) {
-  if (!pending_.empty()) {
-    fire(step, change_token(change.key));
-    std::vector<Bytes> prefixes;
-    pending_.prefix_tokens(change.key, prefixes);
-    for (Bytes& token : prefixes) {
-      if (step.prefixes.insert(token).second) step.fired.push_back(std::move(token));
+void KeyOps::tick(Step& step) {
+  for (const Bytes& key : lifetimes_.due(step.now, limits::kExpiriesPerTick)) remove(step, key);
+  for (const Watch& watch : history_.due(step.now, limits::kExpiriesPerTick)) {
+    if (waits_.waits_for(watch_token(watch))) {
+      history_.watched(watch, step.revision, step.now, step.out.rows);
+    } else {
+      history_.forget(watch, step.out.rows);
     }
   }
-  history_.add(std::move(change), step.out.rows);
 }
 
 // ---- writes ------------------------------------------------------------------------------------
 
-Job::Maybe Job::on(Step& step, const Set& set) {
+Maybe KeyOps::on(Step& step, const Set& set) {
   if (Result<void> good = keys_.check_put(set.key, set.value.size()); !good) return good.error();
   if (Result<void> good = check_ttl(set.ttl); !good) return good.error();
   put(step, set.key, set.value, Life{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
   return answer(Written{step.next});
 }
 
-Job::Maybe Job::on(Step& step, const MultiSet& set) {
+Maybe KeyOps::on(Step& step, const MultiSet& set) {
   if (set.keys.size() != set.values.size() || set.keys.size() > limits::kKeysPerRequest) {
     return refuse(Code::invalid_argument, "multi_set: " + std::to_string(set.keys.size()) +
                                               " keys and " + std::to_string(set.values.size()) +
@@ -84,11 +81,11 @@ Job::Maybe Job::on(Step& step, const MultiSet& set) {
     if (!good) return good.error();
   }
   for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i], Life{});
-  step.observe(revision_);
-  return answer(Written{set.keys.empty() ? revision_ : step.next});
+  step.observe(step.revision);
+  return answer(Written{set.keys.empty() ? step.revision : step.next});
 }
 
-Job::Maybe Job::on(Step& step, const Add& add) {
+Maybe KeyOps::on(Step& step, const Add& add) {
   const KeySpace::Entry* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
   const Result<std::int64_t> sum =
@@ -100,7 +97,7 @@ Job::Maybe Job::on(Step& step, const Add& add) {
   return answer(Counter{*sum});
 }
 
-Job::Maybe Job::on(Step& step, const Append& append) {
+Maybe KeyOps::on(Step& step, const Append& append) {
   const KeySpace::Entry* entry = keys_.find(append.key);
   const std::size_t size = append.value.size() + (entry == nullptr ? 0 : entry->value.size());
   if (entry != nullptr) step.observe(entry->revision);
@@ -112,7 +109,7 @@ Job::Maybe Job::on(Step& step, const Append& append) {
   return answer(Appended{size});
 }
 
-Job::Maybe Job::on(Step& step, const CompareSet& compare) {
+Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   if (Result<void> good = check_key(compare.key); !good) return good.error();
   const KeySpace::Entry* entry = keys_.find(compare.key);
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
@@ -126,14 +123,14 @@ Job::Maybe Job::on(Step& step, const CompareSet& compare) {
   return answer(Compared{true, true, {}});
 }
 
-Job::Maybe Job::on(Step& step, const Remove& request) {
+Maybe KeyOps::on(Step& step, const Remove& request) {
   if (Result<void> good = check_key(request.key); !good) return good.error();
   const bool existed = remove(step, request.key);
   step.observe(keys_.observed(request.key));
   return answer(Removed{existed});
 }
 
-Job::Maybe Job::on(Step& step, const RemovePrefix& request) {
+Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
   if (request.prefix.size() > limits::kKeyBytes) {
     return refuse(Code::too_large, "prefix too long: " + std::to_string(request.prefix.size()) +
                                        " bytes, limit " + std::to_string(limits::kKeyBytes));
@@ -144,15 +141,15 @@ Job::Maybe Job::on(Step& step, const RemovePrefix& request) {
   }
   for (const Bytes& key : keys) {
     lifetimes_.erase(key);
-    told(step, {step.next, true, key, {}});
+    note(step, {step.next, true, key, {}});
   }
-  step.observe(keys.empty() ? revision_ : step.next);
+  step.observe(keys.empty() ? step.revision : step.next);
   return answer(Counted{keys.size()});
 }
 
 // ---- reads -------------------------------------------------------------------------------------
 
-Job::Maybe Job::on(Step& step, const Check& check) {
+Maybe KeyOps::on(Step& step, const Check& check) {
   if (check.keys.size() > limits::kKeysPerRequest) {
     return refuse(Code::too_large, "check: " + std::to_string(check.keys.size()) + " keys, limit " +
                                        std::to_string(limits::kKeysPerRequest));
@@ -168,20 +165,59 @@ Job::Maybe Job::on(Step& step, const Check& check) {
   return answer(Checked{all});
 }
 
-Job::Maybe Job::on(Step& step, const List& list) {
+Maybe KeyOps::on(Step& step, const List& list) {
   const std::size_t limit = list.limit == 0
                                 ? limits::kListPageKeys
                                 : std::min<std::size_t>(list.limit, limits::kListPageKeys);
   KeyPage page;
   page.keys = keys_.list(list.prefix, list.start_after, limit, page.more);
-  page.revision = revision_;
-  step.observe(revision_);
+  page.revision = step.revision;
+  step.observe(step.revision);
   return answer(std::move(page));
 }
 
-Job::Maybe Job::on(Step& step, const Count& count) {
-  step.observe(revision_);
+Maybe KeyOps::on(Step& step, const Count& count) {
+  step.observe(step.revision);
   return answer(Counted{keys_.count(count.prefix)});
+}
+
+// ---- reads that may wait -----------------------------------------------------------------------
+
+Maybe KeyOps::on(Step& step, const Get& get) {
+  if (Maybe value = waits_.ready(step, get)) return value;
+  return wait_for(step, get, {&get.key, 1});
+}
+Maybe KeyOps::on(Step& step, const Wait& wait) { return wait_for(step, wait, wait.keys); }
+Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get, get.keys); }
+
+template <class Op>
+Maybe KeyOps::wait_for(Step& step, const Op& op, std::span<const Bytes> keys) {
+  if (keys.size() > limits::kKeysPerRequest) {
+    return refuse(Code::too_large, std::string(Op::op.name) + ": " + std::to_string(keys.size()) +
+                                       " keys, limit " + std::to_string(limits::kKeysPerRequest));
+  }
+  for (const Bytes& key : keys) {
+    if (Result<void> good = check_key(key); !good) return good.error();
+  }
+  if (Maybe done = waits_.ready(step, op)) return done;
+  return waits_.block(step, op, op.timeout);
+}
+
+/// Answers at once when there are changes, else blocks on the next one.
+Maybe KeyOps::on(Step& step, const Watch& asked) {
+  if (!asked.prefix || asked.key.size() > limits::kKeyBytes) {
+    if (Result<void> good = check_key(asked.key); !good) return good.error();
+  }
+  Watch watch = asked;
+  if (watch.from == 0) watch.from = step.revision + 1;
+  const bool from_past = watch.from <= step.revision;
+  Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
+  if (past && !*past) return past;
+  history_.watched(watch, step.revision, step.now, step.out.rows);
+  if (past) return past;
+  if (from_past) watch.skip = 0;
+  watch.from = std::max(watch.from, step.revision + 1);
+  return waits_.block(step, watch, watch.timeout);
 }
 
 }  // namespace c10dd::core

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transactions: all conditions are looked at, all actions are planned on a copy of what they touch,
-// and only then anything is done. A plan that cannot be done leaves nothing behind.
+#include "daemon/core/transactions.h"
+
 #include "daemon/core/counter.h"
-#include "daemon/core/job_step.h"
 
 namespace c10dd::core {
 
 /// What the actions so far will have done.
-struct Job::Plan {
+struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;
     Bytes value;
@@ -15,16 +14,16 @@ struct Job::Plan {
   };
 
   const SessionId& session;
-  std::map<Bytes, std::optional<Bytes>> values;  ///< of the keys touched; nothing: removed
-  KeySpace::Growth growth;
+  std::map<Bytes, std::optional<Bytes>> values = {};  ///< of the keys touched; nothing: removed
+  KeySpace::Growth growth = {};
   std::size_t items = 0;
   std::size_t item_bytes = 0;
-  std::size_t value_bytes = 0;  ///< of all puts, one after another
-  std::vector<Doing> doing;     ///< by action
-  std::vector<std::int64_t> sums;
+  std::size_t value_bytes = 0;    ///< of all puts, one after another
+  std::vector<Doing> doing = {};  ///< by action
+  std::vector<std::int64_t> sums = {};
 };
 
-Job::Maybe Job::on(Step& step, const Transact& transact) {
+Maybe Transactions::on(Step& step, const Transact& transact) {
   if (transact.conditions.size() > limits::kConditions ||
       transact.actions.size() > limits::kActions) {
     return refuse(Code::too_large, "transact: " + std::to_string(transact.conditions.size()) +
@@ -40,16 +39,16 @@ Job::Maybe Job::on(Step& step, const Transact& transact) {
                                                 ", known are 0 to 3");
     }
   }
-  step.observe(revision_);  // every answer tells of it
+  step.observe(step.revision);  // every answer tells of it
   Transacted result;
   for (const Condition& condition : transact.conditions) {
     if (!holds(condition)) {
-      result.revision = revision_;
+      result.revision = step.revision;
       return answer(std::move(result));
     }
     ++result.failed;
   }
-  Plan plan{step.from.session, {}, {}, 0, 0, 0, {}, {}};
+  Plan plan{.session = step.from.session};
   for (const Action& action : transact.actions) {
     Result<void> good = this->plan(plan, action);
     if (!good) {
@@ -63,23 +62,23 @@ Job::Maybe Job::on(Step& step, const Transact& transact) {
     Plan::Doing& doing = plan.doing[i];
     const Bytes& key = transact.actions[i].key;
     if (doing.kind == Action::Kind::push) {
-      push(step, key, std::move(doing.value));
+      queue_ops_.push(step, key, std::move(doing.value));
     } else if (doing.kind == Action::Kind::remove) {
-      remove(step, key);
+      key_ops_.remove(step, key);
     } else {
-      put(step, key, std::move(doing.value), doing.life);
+      key_ops_.put(step, key, std::move(doing.value), doing.life);
     }
   }
   const bool changed = !step.out.rows.empty();
   if (changed) step.observe(step.next);
   result.applied = true;
   result.failed = 0;
-  result.revision = changed ? step.next : revision_;
+  result.revision = changed ? step.next : step.revision;
   result.sums = std::move(plan.sums);
   return answer(std::move(result));
 }
 
-bool Job::holds(const Condition& condition) const {
+bool Transactions::holds(const Condition& condition) const {
   const KeySpace::Entry* entry = keys_.find(condition.key);
   switch (condition.kind) {
     case Condition::Kind::exists:
@@ -94,7 +93,7 @@ bool Job::holds(const Condition& condition) const {
   return false;
 }
 
-Result<void> Job::plan(Plan& plan, const Action& action) const {
+Result<void> Transactions::plan(Plan& plan, const Action& action) const {
   if (Result<void> good = check_key(action.key); !good) return good;
   if (action.kind == Action::Kind::push) {
     Result<void> good =

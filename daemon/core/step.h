@@ -1,23 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request, or one tick, on its way through a Job; private to job*.cc.
+// One request, or one tick, on its way through a job: what its handlers are told, and what they
+// leave for the job to settle. A handler only notes what it has changed; Job::settle() and
+// Job::release() draw the consequences, once, at the end of the step.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
-#include "daemon/core/job.h"
+#include "daemon/core/effects.h"
+#include "daemon/core/group/group.h"
+#include "daemon/core/pending.h"
 #include "daemon/core/row_key.h"
+#include "daemon/core/sessions.h"
 
 namespace c10dd::core {
 
-struct Job::Step {
+/// The answer of a request; nothing while it is blocked.
+using Maybe = std::optional<Answer>;
+
+/// A token that came true.
+struct Signal {
+  Bytes token;
+  bool news = false;  ///< of a group; in a tick they come last, when the news of all are known
+};
+
+struct Step {
   const Origin& from;
   const CallId& call;
   TimePoint now;
-  Revision next;  ///< the job's revision if this step changes anything
+  Revision revision;  ///< the job's: `next` as soon as a change is recorded
+  Revision next;      ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
   Revision observed = 0;                   ///< what the answer depends on
-  std::vector<Bytes> fired = {};           ///< tokens that came true
+  bool shows_change = false;               ///< it depends on all that the request itself changes
+  std::vector<Signal> signals = {};        ///< in the order in which their waiters are answered
   std::set<Bytes> prefixes = {};           ///< of watches, among the tokens
   std::vector<Bytes> queues = {};          ///< that have got an item
   bool garbage_waits = true;               ///< until some batch takes it along
@@ -25,17 +45,9 @@ struct Job::Step {
   const Pending::Waiter* again = nullptr;  ///< the request was blocked before
 
   Moment moment() { return {next, now, out.rows}; }
-  void observe(Revision revision) { observed = std::max(observed, revision); }
+  void observe(Revision seen) { observed = std::max(observed, seen); }
+  void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
-
-/// The value of a key row. The last two are left out of most rows.
-struct KeyRow {
-  Revision revision = 0;
-  Bytes value;
-  Duration ttl{0};
-  SessionId owner{};
-};
-BOOST_DESCRIBE_STRUCT(KeyRow, (), (revision, value, ttl, owner))
 
 /// What waiters wait for: a key that is set, any change of a key, an item in a queue.
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
@@ -49,21 +61,17 @@ inline Bytes presence_token(const SessionId& session) {
 
 /// News of a group.
 inline Bytes group_token(const std::string& group) { return 'G' + group; }
-inline bool is_group(const Bytes& token) { return token.starts_with('G'); }
 
 inline Bytes watch_token(const Watch& watch) {
   return watch.prefix ? Pending::prefix_token(watch.key) : change_token(watch.key);
 }
 
 template <class Body>
-std::optional<Answer> answer(Body body) {
+Maybe answer(Body body) {
   return Answer(ReplyBody(std::move(body)));
 }
-inline std::optional<Answer> refuse(Code code, std::string detail) {
+inline Maybe refuse(Code code, std::string detail) {
   return Answer(failure(code, std::move(detail)));
 }
-
-MeetingKey meeting_key(const Barrier& barrier);
-MeetingKey meeting_key(const Exchange& exchange);
 
 }  // namespace c10dd::core

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/barrier_ops.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "daemon/core/missing.h"
+#include "daemon/core/planted.h"
+#include "protocol/limits.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+/// What a blocked arrival needs to be answered: not what it brought, which the meeting has.
+Barrier without_load(Barrier barrier) {
+  barrier.participants = {};
+  return barrier;
+}
+Exchange without_load(const Exchange& exchange) {
+  return {.group = exchange.group,
+          .generation = exchange.generation,
+          .sequence = exchange.sequence,
+          .rank = exchange.rank,
+          .world_size = exchange.world_size,
+          .shape = exchange.shape,
+          .root = exchange.root,
+          .parts = {},
+          .timeout = exchange.timeout,
+          .offset = exchange.offset,
+          .world = exchange.world,
+          .participants = {}};
+}
+
+template <class Op>
+Result<void> check_meeting(const Op& op) {
+  if (op.group.size() > limits::kNameBytes) {
+    return failure(Code::too_large, std::string(Op::op.name) + ": group name of " +
+                                        std::to_string(op.group.size()) + " bytes, limit " +
+                                        std::to_string(limits::kNameBytes));
+  }
+  if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
+    return failure(Code::invalid_argument,
+                   describe(meeting_key(op)) + ": rank " + std::to_string(op.rank) +
+                       " of world size " + std::to_string(op.world_size) +
+                       "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
+                       " and the rank is below it");
+  }
+  if (op.world.empty() && !op.participants.empty()) {
+    return failure(Code::invalid_argument,
+                   describe(meeting_key(op)) + ": participants are ranks of a group: name it");
+  }
+  return {};
+}
+
+}  // namespace
+
+// ---- arrivals ----------------------------------------------------------------------------------
+
+Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
+  return meet(step, barrier, meeting_key(barrier),
+              {.session = step.from.session,
+               .world_size = barrier.world_size,
+               .parts = {},
+               .world = barrier.world,
+               .participants = barrier.participants});
+}
+
+Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
+  const MeetingKey key = meeting_key(exchange);
+  if (exchange.offset > 0) {
+    const Meeting* meeting = meetings_.find(key);
+    if (meeting == nullptr || !meeting->complete || meeting->broken ||
+        meeting->holder(exchange.rank) == nullptr ||
+        *meeting->holder(exchange.rank) != step.from.session) {
+      return refuse(Code::outcome_unknown, describe(key) + ": no answer to continue at byte " +
+                                               std::to_string(exchange.offset));
+    }
+    return waits_.ready(step, exchange);
+  }
+  return meet(step, exchange, key,
+              {.session = step.from.session,
+               .world_size = exchange.world_size,
+               .shape = exchange.shape,
+               .root = exchange.root,
+               .parts = exchange.parts,
+               .world = exchange.world,
+               .participants = exchange.participants});
+}
+
+/// The operation with what its arrival must fulfil, in order: it is well formed; its world lets it
+/// take part, or nobody else has its rank; it arrives; all have.
+template <class Op>
+Maybe BarrierOps::meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival) {
+  if (Result<void> good = check_meeting(op); !good) return good.error();
+  if constexpr (std::is_same_v<Op, Exchange>) {
+    if (op.root >= op.world_size) {
+      return refuse(Code::invalid_argument, describe(key) + ": root " + std::to_string(op.root) +
+                                                " of world size " + std::to_string(op.world_size));
+    }
+    if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
+  }
+  const Meeting* known = meetings_.find(key);
+  if (op.world.empty()) {
+    const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
+    if (!way) return Answer(way.error());
+    if (*way) return wait_for_absent(step, op, **way);
+  } else if (known == nullptr || !known->complete) {
+    if (auto reason = check_bound(step, key, op.rank, arrival)) {
+      step.observe(groups_.newest());
+      return Answer(std::move(*reason));
+    }
+  }
+  Result<const Meeting*> meeting = meetings_.arrive(key, op.rank, std::move(arrival), sessions_,
+                                                    step.next, step.now, step.out.rows);
+  if (!meeting) return meeting.error();
+  if (!op.world.empty() && !(*meeting)->complete) {
+    if (auto reason = can_not_complete(key, **meeting, step.now)) {
+      fail(step, key, std::move(*reason));
+    }
+  }
+  if (!(*meeting)->complete) return waits_.block(step, without_load(op), op.timeout);
+  if ((*meeting)->revision == step.next && !(*meeting)->broken) released(step, key);
+  return waits_.ready(step, op);
+}
+
+bool BarrierOps::arrived_before(const SessionId& session, const Request& request) const {
+  const auto* exchange = std::get_if<Exchange>(&request);
+  const Meeting* meeting = exchange ? meetings_.find(meeting_key(*exchange)) : nullptr;
+  if (meeting == nullptr) return false;
+  const SessionId* holder = meeting->holder(exchange->rank);
+  return meeting->broken || (holder != nullptr && *holder == session);
+}
+
+void BarrierOps::released(Step& step, const MeetingKey& key) {
+  step.signal(token_of(key));
+  step.out.events.push_back(MeetingReleased{step.now - meetings_.find(key)->first_arrival});
+}
+
+void BarrierOps::fail(Step& step, const MeetingKey& key, Failure reason) {
+  meetings_.fail(key, std::move(reason), step.next, step.out.rows);
+  step.signal(token_of(key));
+}
+
+// ---- sessions that come back or are gone -------------------------------------------------------
+
+/// Blocks the request, which has not arrived, until the session is back or gone.
+template <class Op>
+Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
+  Maybe refused = waits_.block(step, op, op.timeout, absent);
+  if (!refused) absences_.wait_for(absent, sessions_.gone_at(*sessions_.find(absent)));
+  return refused;
+}
+
+void BarrierOps::tick(Step& step) {
+  for (const SessionId& id : absences_.due(step.now)) step.presence.push_back(id);
+}
+
+void BarrierOps::release_returned(Step& step) {
+  for (const SessionId& id : step.presence) {
+    const Session* session = sessions_.find(id);
+    if (session == nullptr || !session->connected) continue;
+    for (const MeetingKey& key : meetings_.returned(id, step.next, step.out.rows)) {
+      released(step, key);
+    }
+  }
+}
+
+void BarrierOps::recheck_absent(Step& step) {
+  while (!step.presence.empty()) {
+    const SessionId id = step.presence.front();
+    step.presence.erase(step.presence.begin());
+    if (!planted(Planted::absence_kept)) absences_.over(id);
+    for (const Pending::Waiter& waiter : waits_.take(presence_token(id))) ask_again(step, waiter);
+  }
+}
+
+/// Handles a request, which has waited for a session, as if it came now.
+void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
+  const Origin from{.session = waiter.session, .principal = {}};
+  const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
+  Step again{.from = from,
+             .call = call,
+             .now = step.now,
+             .revision = step.revision,
+             .next = step.next,
+             .out = step.out,
+             .session = sessions_.find(waiter.session),
+             .again = &waiter};
+  const auto* barrier = std::get_if<Barrier>(&waiter.request);
+  Maybe done = barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
+  std::ranges::move(again.signals, std::back_inserter(step.signals));
+  std::ranges::move(again.presence, std::back_inserter(step.presence));
+  if (done) waits_.finish(step, waiter, std::move(*done), again.observed);
+}
+
+// ---- bound to the generation of a group --------------------------------------------------------
+
+void BarrierOps::break_bound(Step& step, const Group& group) {
+  for (const MeetingKey& key : meetings_.of_world(group.name())) {
+    const bool ended =
+        key.generation != group.facts().generation || group.facts().phase != GroupPhase::formed;
+    if (ended) {
+      fail(step, key, group.broken());
+    } else if (auto reason = can_not_complete(key, *meetings_.find(key), step.now)) {
+      fail(step, key, std::move(*reason));
+    }
+  }
+}
+
+/// Why a bound meeting can never be complete: participants whose work is done have not come.
+std::optional<Failure> BarrierOps::can_not_complete(const MeetingKey& key, const Meeting& meeting,
+                                                    TimePoint now) const {
+  const Group* group = groups_.find(meeting.world);
+  if (group == nullptr || !group->has_ended_members()) return std::nullopt;
+  std::vector<Rank> gone;
+  for (const Rank rank : meeting.missing()) {
+    const GroupMember* m = group->holder(meeting.in_world(rank));
+    if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
+  }
+  if (gone.empty()) return std::nullopt;
+  Failure reason =
+      failure(Code::aborted, describe(key) + " is broken: ranks " + fold(gone) + " will not come");
+  const Everybody everybody{sessions_, meetings_, groups_, now};
+  for (std::size_t i = 0; i < std::min(gone.size(), limits::kMissingNamed); ++i) {
+    reason.missing.push_back(look_up(gone[i], key, meeting, everybody));
+    reason.detail += (i < 8 ? "; " + sentence(reason.missing.back()) : "");
+  }
+  return reason;
+}
+
+/// Why the caller may not take part in a meeting bound to a world.
+std::optional<Failure> BarrierOps::check_bound(const Step& step, const MeetingKey& key, Rank rank,
+                                               const Arrival& arrival) const {
+  const Result<const Group*> known = groups_.known(arrival.world);
+  if (!known) return known.error();
+  const Group& group = **known;
+  if (key.generation != group.facts().generation && !planted(Planted::stale_accepted)) {
+    return group.stale(key.generation);
+  }
+  const auto& who = arrival.participants;
+  const std::size_t size = who.empty() ? group.size() : who.size();
+  const bool ascending = std::ranges::adjacent_find(who, std::greater_equal<>()) == who.end();
+  if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
+    return failure(Code::invalid_argument,
+                   describe(key) + ": " + std::to_string(who.size()) +
+                       " participants for world size " + std::to_string(arrival.world_size) +
+                       " of a group of " + std::to_string(group.size()) +
+                       "; they are distinct ranks of the group in ascending order");
+  }
+  const Rank place = who.empty() ? rank : who[rank];
+  if (group.sessions()[place] != step.from.session && !planted(Planted::stale_accepted)) {
+    return failure(Code::rank_taken, describe(key) + ": rank " + std::to_string(place) +
+                                         " of generation " + std::to_string(key.generation) +
+                                         " is another member");
+  }
+  if (group.facts().phase != GroupPhase::formed && !planted(Planted::stale_accepted)) {
+    return group.broken();
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::core

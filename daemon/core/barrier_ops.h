@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers barriers and exchanges: checks what is asked, takes arrivals, releases or breaks, also
+// those that are bound to the generation of a group. What becomes of a rank that an earlier process
+// held is decided in relaunch.h.
+#pragma once
+
+#include <optional>
+
+#include "daemon/core/absences.h"
+#include "daemon/core/relaunch.h"
+#include "daemon/core/waits.h"
+
+namespace c10dd::core {
+
+class BarrierOps {
+ public:
+  BarrierOps(Meetings& meetings, Sessions& sessions, const Groups& groups, Waits& waits,
+             SessionOps& session_ops)
+      : meetings_(meetings),
+        sessions_(sessions),
+        groups_(groups),
+        waits_(waits),
+        relaunch_(meetings, sessions, session_ops) {}
+
+  Maybe on(Step& step, const Barrier& barrier);
+  Maybe on(Step& step, const Exchange& exchange);
+
+  /// Returns whether an exchange only asks for what it has done before, or fails at once: it grows
+  /// nothing.
+  bool arrived_before(const SessionId& session, const Request& request) const;
+
+  /// Breaks the barriers that are bound to a generation which has ended, or to members that will
+  /// not come.
+  void break_bound(Step& step, const Group& group);
+
+  // ---- parts of Job::settle(), for the sessions in Step::presence
+  /// Releases the barriers that waited only for the connection of a session that is back.
+  void release_returned(Step& step);
+  /// Asks again for those who waited until a session is back, gone or has ended. Empties the list.
+  void recheck_absent(Step& step);
+
+  /// Notes the sessions that are gone by now, and that somebody waits for.
+  void tick(Step& step);
+  std::optional<TimePoint> next_deadline() const { return absences_.next_deadline(); }
+  const Absences& absences() const { return absences_; }
+
+ private:
+  template <class Op>
+  Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
+  template <class Op>
+  Maybe wait_for_absent(Step& step, const Op& op, const SessionId& absent);
+  void ask_again(Step& step, const Pending::Waiter& waiter);
+  void released(Step& step, const MeetingKey& key);
+  void fail(Step& step, const MeetingKey& key, Failure reason);
+  std::optional<Failure> can_not_complete(const MeetingKey& key, const Meeting& meeting,
+                                          TimePoint now) const;
+  std::optional<Failure> check_bound(const Step& step, const MeetingKey& key, Rank rank,
+                                     const Arrival& arrival) const;
+
+  Meetings& meetings_;
+  Sessions& sessions_;
+  const Groups& groups_;
+  Waits& waits_;
+  Relaunch relaunch_;
+  Absences absences_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers what ranks tell of their collectives: totals for the metrics, and calls that wait long.
+#pragma once
+
+#include "daemon/core/call_board.h"
+#include "daemon/core/collective_ledger.h"
+#include "daemon/core/step.h"
+
+namespace c10dd::core {
+
+class CollectiveOps {
+ public:
+  CollectiveOps(CollectiveLedger& ledger, CallBoard& calls) : ledger_(ledger), calls_(calls) {}
+
+  Maybe on(Step& step, const Report& report) {
+    Result<std::vector<CollectiveTotals>> differences = ledger_.add(step.from.session, report);
+    if (!differences) return differences.error();
+    if (!differences->empty()) {
+      step.out.events.push_back(CollectivesMeasured{std::move(*differences)});
+    }
+    return answer(Done{});
+  }
+
+  Maybe on(Step& step, const PublishCall& publish) {
+    const Result<void> good = calls_.publish(publish, step.now);
+    if (!good) return good.error();
+    return answer(Done{});
+  }
+
+  Maybe on(Step&, const ReadCalls& read) {
+    Result<PublishedCalls> calls = calls_.read(read);
+    if (!calls) return calls.error();
+    return answer(std::move(*calls));
+  }
+
+ private:
+  CollectiveLedger& ledger_;
+  CallBoard& calls_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the operations on groups, and draws the consequences when a group has changed.
+#pragma once
+
+#include "daemon/core/barrier_ops.h"
+
+namespace c10dd::core {
+
+class GroupOps {
+ public:
+  GroupOps(Groups& groups, BarrierOps& barrier_ops, Waits& waits)
+      : groups_(groups), barrier_ops_(barrier_ops), waits_(waits) {}
+
+  Maybe on(Step& step, const Join& join);
+  Maybe on(Step& step, const ReadMembers& read);
+  Maybe on(Step& step, const Leave& leave);
+  Maybe on(Step& step, const FollowGroup& follow);
+  Maybe on(Step& step, const Notify& request);
+  Maybe on(Step& step, const Acknowledge& request);
+  Maybe on(Step& step, const Progress& report);
+
+  /// Lets the groups that were touched form, breaks the barriers of a generation that has ended or
+  /// of members that will not come, and notes whose waiters must be answered. Part of
+  /// Job::settle().
+  void settle(Step& step);
+
+ private:
+  Groups& groups_;
+  BarrierOps& barrier_ops_;
+  Waits& waits_;
+};
+
+}  // namespace c10dd::core

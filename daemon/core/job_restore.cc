@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes a job up again from its rows: each row goes to the part that has written it, then the parts
+// are held against each other.
+#include <algorithm>
+
+#include "daemon/core/job.h"
+#include "daemon/core/key_row.h"
+#include "daemon/core/planted.h"
+#include "protocol/fields.h"
+#include "protocol/native_wire.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+
+Result<void> Job::restore(const Row& row) {
+  if (Sessions::owns(row)) return sessions_.restore(row);
+  if (Meetings::owns(row)) return meetings_.restore(row);
+  if (Groups::owns(row)) return groups_.restore(row);
+  if (Queues::owns(row)) return queues_.restore(row);
+  if (History::owns(row)) return history_.restore(row);
+  Result<KeyRow> value = wire::decode<KeyRow>(row.value);
+  const Bytes key = row.key.substr(std::min<std::size_t>(row.key.size(), 1));
+  if (!row.key.starts_with('k') || !check_key(key) || !value || value->revision > revision_ ||
+      value->ttl < Duration::zero() || value->ttl > limits::kKeyTtlMax) {
+    return failure(Code::malformed,
+                   "damaged row of kind '" + printable(row.key.substr(0, 1), 1) + "'");
+  }
+  lifetimes_.put(key, {value->ttl, value->owner}, TimePoint{});
+  keys_.put(key, std::move(value->value), value->revision);
+  return {};
+}
+
+Result<void> Job::resume(TimePoint now) {
+  if (Result<void> good = sessions_.drop_ended(); !good) return good;
+  Revision newest = queues_.observed();
+  for (const auto& [id, session] : sessions_.all()) {
+    for (const auto& [sequence, reply] : session.replies) {
+      Answer answer = ReplyBody(Done{});
+      if (!native::decode_reply(reply.op, native::ReplyHeader::Kind::reply, reply.body, answer)) {
+        return failure(Code::malformed, "damaged reply row");
+      }
+      newest = std::max(newest, reply.revision);
+    }
+    for (const auto& [sequence, claim] : session.claims) {
+      if (!queues_.is_free(claim.queue, claim.item())) {
+        return failure(Code::malformed, "claim of an item that is not there, or a second claim");
+      }
+      queues_.claim(claim.queue, claim.item(), claim.revision);
+      newest = std::max(newest, claim.revision);
+    }
+  }
+  if (Result<void> met = meetings_.resume(now); !met) return met;
+  for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
+  for (const SessionId& guest : meetings_.participation().sessions()) {
+    if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
+  }
+  if (Result<void> grouped = groups_.resume(revision_, now); !grouped) return grouped;
+  for (const SessionId& member : groups_.members()) sessions_.expect(member);
+  sessions_.resume(now);
+  lifetimes_.resume(now);
+  history_.resume(now);
+  newest = std::max(newest, meetings_.newest());
+  if (newest <= revision_) return {};
+  return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
+                                      " in a job of revision " + std::to_string(revision_));
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the operations on keys. Every change of a key passes put() or remove(), which write the
+// row, keep the change for watches, and note what the waiters of the key wait for.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "daemon/core/lifetimes.h"
+#include "daemon/core/waits.h"
+
+namespace c10dd::core {
+
+class KeyOps {
+ public:
+  KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, const Queues& queues, Waits& waits)
+      : keys_(keys), lifetimes_(lifetimes), history_(history), queues_(queues), waits_(waits) {}
+
+  Maybe on(Step& step, const Set& set);
+  Maybe on(Step& step, const Check& check);
+  Maybe on(Step& step, const Add& add);
+  Maybe on(Step& step, const CompareSet& compare);
+  Maybe on(Step& step, const Remove& request);
+  Maybe on(Step& step, const MultiSet& set);
+  Maybe on(Step& step, const List& list);
+  Maybe on(Step& step, const Count& count);
+  Maybe on(Step& step, const Append& append);
+  Maybe on(Step& step, const RemovePrefix& request);
+  Maybe on(Step& step, const Get& get);
+  Maybe on(Step& step, const Wait& wait);
+  Maybe on(Step& step, const MultiGet& get);
+  Maybe on(Step& step, const Watch& asked);
+
+  /// Sets a key. Without a life it keeps the one that it has.
+  void put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life);
+  /// Returns whether the key existed.
+  bool remove(Step& step, const Bytes& key);
+
+  /// Removes the keys whose time is over, and forgets watches that nobody asked for in a long time.
+  void tick(Step& step);
+
+ private:
+  void note(Step& step, Change change);
+  template <class Op>
+  Maybe wait_for(Step& step, const Op& op, std::span<const Bytes> keys);
+
+  KeySpace& keys_;
+  Lifetimes& lifetimes_;
+  History& history_;
+  const Queues& queues_;
+  Waits& waits_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The row of a key.
+#pragma once
+
+#include <boost/describe/class.hpp>
+
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+/// The value of a key row. The last two are left out of most rows.
+struct KeyRow {
+  Revision revision = 0;
+  Bytes value;
+  Duration ttl{0};
+  SessionId owner{};
+};
+BOOST_DESCRIBE_STRUCT(KeyRow, (), (revision, value, ttl, owner))
+
+}  // namespace c10dd::core

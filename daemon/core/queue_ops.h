@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers the operations on queues: takes what is pushed, and gives each item to one pop.
+#pragma once
+
+#include "daemon/core/waits.h"
+
+namespace c10dd::core {
+
+class QueueOps {
+ public:
+  QueueOps(Queues& queues, Sessions& sessions, Waits& waits)
+      : queues_(queues), sessions_(sessions), waits_(waits) {}
+
+  Maybe on(Step& step, const QueuePush& request);
+  Maybe on(Step& step, const QueuePop& pop);
+  Maybe on(Step& step, const QueueLength& request);
+
+  /// Pushes a value that Queues::check_push() has allowed.
+  void push(Step& step, const Bytes& queue, Bytes value);
+  /// Puts the item of a pop that did not come to its end back in its old place.
+  void give_back(Step& step, const Claim& claim);
+
+  /// Gives the items that came in this step to the pops that wait for them, the oldest first.
+  void serve(Step& step);
+
+ private:
+  Answer take(Step& step, const SessionId& session, std::uint64_t sequence,
+              std::uint64_t fingerprint, const Bytes& queue);
+
+  Queues& queues_;
+  Sessions& sessions_;
+  Waits& waits_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides what happens when a new session asks for a rank that an earlier session held at a barrier
+// or exchange without a group. If the holder is present, the request is refused; if it is away, the
+// request waits (limits::kAbsence). If it is gone, the sessions that were released together with it
+// decide: while one of them is present, the rank was restarted alone, and the request fails; when
+// all are gone, they are ended, and the new launch takes their ranks.
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "daemon/core/meetings.h"
+#include "daemon/core/session_ops.h"
+
+namespace c10dd::core {
+
+class Relaunch {
+ public:
+  /// The session that the arrival must wait for; nothing if it may go on to the barrier.
+  using Way = Result<std::optional<SessionId>>;
+
+  Relaunch(Meetings& meetings, const Sessions& sessions, SessionOps& session_ops)
+      : meetings_(meetings), sessions_(sessions), session_ops_(session_ops) {}
+
+  /// Makes way for an arrival, or fails with the reason why it is refused.
+  Way make_way(Step& step, const MeetingKey& key, Rank rank, const Arrival& arrival);
+
+ private:
+  Way leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<void> good);
+  Way take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder);
+  Turnout turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const;
+  const Turnout& turnout(const CohortRef& cohort, TimePoint now) const;
+  Failure restarted_alone(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+                          const std::vector<CohortRef>& cohorts);
+  void replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+               std::vector<CohortRef> cohorts);
+
+  Meetings& meetings_;
+  const Sessions& sessions_;
+  SessionOps& session_ops_;
+};
+
+}  // namespace c10dd::core

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/session_ops.h"
+
+#include "daemon/core/planted.h"
+#include "protocol/limits.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr const char* kEndings[] = {"its session said goodbye", "its session has expired",
+                                    "another launch has taken its place"};
+
+}  // namespace
+
+Maybe SessionOps::on(Step& step, const Hello& hello) {
+  if (hello.host.size() > limits::kNameBytes || hello.labels.size() > limits::kLabels) {
+    return refuse(Code::too_large, "hello: host name of " + std::to_string(hello.host.size()) +
+                                       " bytes, limit " + std::to_string(limits::kNameBytes) +
+                                       "; " + std::to_string(hello.labels.size()) +
+                                       " labels, limit " + std::to_string(limits::kLabels));
+  }
+  if (hello.session == SessionId{}) {
+    return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
+  }
+  const Stamp& seen = hello.seen;
+  // What a client has seen of an earlier epoch was durable when this one began; since then others
+  // may have written past what was lost.
+  const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
+  const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
+  if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
+    step.observe(step.revision);
+    return refuse(Code::state_rolled_back,
+                  std::string(seen.incarnation != start_.incarnation
+                                  ? "the daemon's state is another one than this client has seen"
+                                  : "the daemon holds less than this client has seen") +
+                      ": client incarnation " + std::to_string(seen.incarnation) + " revision " +
+                      std::to_string(seen.revision) + " epoch " + std::to_string(seen.epoch) +
+                      ", daemon incarnation " + std::to_string(start_.incarnation) + " revision " +
+                      std::to_string(kept) + " epoch " + std::to_string(start_.epoch) +
+                      "; restart the job under a new run");
+  }
+  if (hello.number != 0 && hello.number != number_) {
+    step.observe(step.revision);
+    return refuse(
+        Code::state_rolled_back,
+        "this is another job of the same name than the client has seen: that one, number " +
+            std::to_string(hello.number) +
+            ", was removed, or forgotten when nobody used it; restart the job");
+  }
+  if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
+    return refuse(Code::invalid_argument,
+                  "hello: rank " + std::to_string(hello.rank) + ", ranks are below " +
+                      std::to_string(limits::kWorldSize) + "; -1 is unknown");
+  }
+  if (Result<void> good = parts_.sessions.check_open(hello); !good) {
+    step.observe(step.revision);
+    return good.error();
+  }
+  if (const auto surplus = parts_.sessions.surplus(hello)) end(step, *surplus, Ending::expired);
+  Welcome welcome;
+  welcome.expiry =
+      parts_.sessions.open(hello, step.from.connection, step.revision, step.now, step.out.rows);
+  welcome.opened = parts_.sessions.find(hello.session)->since;
+  parts_.groups.connected(hello.session, step.now);
+  step.presence.push_back(hello.session);
+  step.shows_change = true;
+  welcome.version = kProtocolVersion;
+  welcome.job = number_;
+  welcome.heartbeat_interval = limits::kHeartbeatInterval;
+  welcome.session_ttl = limits::kSessionTtl;
+  welcome.window = limits::kSessionWindow;
+  return answer(std::move(welcome));
+}
+
+Maybe SessionOps::on(Step& step, const Ping&) {
+  parts_.sessions.heard(step.from.connection, step.now);
+  return answer(Done{});
+}
+
+Maybe SessionOps::on(Step& step, const Goodbye&) {
+  end(step, step.from.session, Ending::goodbye);
+  step.session = nullptr;
+  step.shows_change = true;
+  return answer(Done{});
+}
+
+Maybe SessionOps::on(Step& step, const Cancel& cancel) {
+  const auto blocked = parts_.waits.cancel(step.from.session, cancel.sequence);
+  if (const auto* join = blocked ? std::get_if<Join>(&blocked->request) : nullptr) {
+    Moment at = step.moment();
+    parts_.groups.withdraw(step.from.session, join->group, "it took its join back", at);
+  }
+  if (planted(Planted::cancel_keeps_claim)) return answer(Done{});
+  const auto claim =
+      parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
+  step.shows_change = true;
+  // A repeated cancel finds no claim: it, too, must not be acknowledged before the item is back.
+  if (!claim) step.observe(parts_.queues.observed());
+  if (claim) parts_.queue_ops.give_back(step, *claim);
+  return answer(Done{});
+}
+
+void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
+  const bool goodbye = ending == Ending::goodbye;
+  parts_.waits.abort(step, id, goodbye ? "the session said goodbye" : "the session expired");
+  parts_.meetings.leave(id, step.next, step.out.rows);
+  Session& session = *parts_.sessions.find(id);
+  const std::vector<Bytes> keys = parts_.lifetimes.owned_by(id);
+  const bool kept = !keys.empty() || !session.claims.empty() || !session.replies.empty();
+  while (!session.claims.empty()) {
+    const std::uint64_t sequence = session.claims.begin()->first;
+    parts_.queue_ops.give_back(step,
+                               *parts_.sessions.withdraw(id, session, sequence, step.out.rows));
+  }
+  for (const Bytes& key : keys) parts_.key_ops.remove(step, key);
+  Moment at = step.moment();
+  parts_.groups.ended(id, kEndings[static_cast<std::size_t>(ending)], at);
+  if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
+  parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
+  step.presence.push_back(id);
+  // Whoever comes next is another launch, which fails at nothing that this one has failed at.
+  if (parts_.sessions.size() == 0) parts_.meetings.forget_broken(step.out.rows);
+}
+
+void SessionOps::disconnect(Step& step, const SessionId& session) {
+  parts_.waits.forget(session);
+  parts_.sessions.disconnect(session, step.now);
+  parts_.meetings.went(session);
+  parts_.groups.disconnected(session, step.now);
+}
+
+}  // namespace c10dd::core

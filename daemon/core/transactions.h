@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers transact: looks at all conditions, plans all actions on a copy of what they touch, and
+// only then does anything. A plan that cannot be done leaves nothing behind.
+#pragma once
+
+#include "daemon/core/key_ops.h"
+#include "daemon/core/queue_ops.h"
+
+namespace c10dd::core {
+
+class Transactions {
+ public:
+  Transactions(const KeySpace& keys, const Queues& queues, KeyOps& key_ops, QueueOps& queue_ops)
+      : keys_(keys), queues_(queues), key_ops_(key_ops), queue_ops_(queue_ops) {}
+
+  Maybe on(Step& step, const Transact& transact);
+
+ private:
+  struct Plan;
+  bool holds(const Condition& condition) const;
+  Result<void> plan(Plan& plan, const Action& action) const;
+
+  const KeySpace& keys_;
+  const Queues& queues_;
+  KeyOps& key_ops_;
+  QueueOps& queue_ops_;
+};
+
+}  // namespace c10dd::core

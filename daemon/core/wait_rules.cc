@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/wait_rules.h"
+
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kNameShown = 64;  // bytes of a queue's name in an error
+
+Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
+  shortage.detail = "rendezvous \"" + printable(join.group, limits::kNameBytes) +
+                    "\" timed out after " + human(timeout) + ": " + shortage.detail;
+  return shortage;
+}
+
+}  // namespace
+
+// ---- get, wait, multi_get ----------------------------------------------------------------------
+
+/// To wait, an item in a queue is as good as a key.
+bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
+  return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.length(key) > 0);
+}
+
+std::vector<Bytes> WaitRules::missing(const std::vector<Bytes>& keys, bool or_queue) const {
+  std::vector<Bytes> missing;
+  for (const Bytes& key : keys) {
+    if (!is_there(key, or_queue)) missing.push_back(key);
+  }
+  return missing;
+}
+
+std::vector<Bytes> WaitRules::tokens(const Get& get) const { return {key_token(get.key)}; }
+
+std::vector<Bytes> WaitRules::tokens(const Wait& wait) const {
+  std::vector<Bytes> tokens = missing(wait.keys, true);
+  for (Bytes& key : tokens) key = key_token(key);
+  return tokens;
+}
+
+std::vector<Bytes> WaitRules::tokens(const MultiGet& get) const {
+  std::vector<Bytes> tokens = missing(get.keys, false);
+  for (Bytes& key : tokens) key = key_token(key);
+  return tokens;
+}
+
+Maybe WaitRules::ready(const Get& get, Look& look) const {
+  const KeySpace::Entry* entry = tables_.keys.find(get.key);
+  if (entry == nullptr) return std::nullopt;
+  look.observe(entry->revision);
+  return answer(Value{entry->value, entry->revision});
+}
+
+Maybe WaitRules::ready(const Wait& wait, Look& look) const {
+  for (const Bytes& key : wait.keys) {
+    if (!is_there(key, true)) return std::nullopt;
+  }
+  for (const Bytes& key : wait.keys) {
+    const bool queue = tables_.keys.find(key) == nullptr;
+    look.observe(queue ? tables_.queues.observed() : tables_.keys.observed(key));
+  }
+  return answer(Done{});
+}
+
+Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
+  for (const Bytes& key : get.keys) {
+    if (!is_there(key, false)) return std::nullopt;
+  }
+  Values values;
+  std::size_t bytes = 0;
+  for (const Bytes& key : get.keys) {
+    const KeySpace::Entry& entry = *tables_.keys.find(key);
+    look.observe(entry.revision);
+    values.values.push_back(entry.value);
+    values.revisions.push_back(entry.revision);
+    bytes += entry.value.size() + sizeof(std::uint32_t) + sizeof(Revision);
+    if (bytes > limits::kFrameBytes - 2 * sizeof(std::uint32_t)) {
+      return refuse(Code::too_large, "multi_get: the values have more than " +
+                                         std::to_string(limits::kFrameBytes) +
+                                         " bytes; ask for fewer keys at a time");
+    }
+  }
+  return answer(std::move(values));
+}
+
+/// reads: the request asks for values, which a queue of that name has not.
+Answer WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
+                               Look& look) const {
+  for (const Bytes& key : keys) {
+    look.observe(std::max(tables_.keys.observed(key), tables_.queues.observed()));
+  }
+  const std::vector<Bytes> missing = this->missing(keys, !reads);
+  Failure result = reads && waiter.timeout == Duration::zero()
+                       ? keys_not_found(missing, keys.size())
+                       : missing_keys(missing, keys.size(), waiter.timeout);
+  const auto queue = std::ranges::find_if(
+      missing, [this](const Bytes& key) { return tables_.queues.length(key) > 0; });
+  if (reads && queue != missing.end()) {
+    result.detail +=
+        "; \"" + printable(*queue, kNameShown) + "\" is a queue with items, which queue_pop takes";
+  }
+  return result;
+}
+
+Answer WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const {
+  return keys_overdue(waiter, {get.key}, true, look);
+}
+Answer WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
+  return keys_overdue(waiter, wait.keys, false, look);
+}
+Answer WaitRules::overdue(const Waiter& waiter, const MultiGet& get, Look& look) const {
+  return keys_overdue(waiter, get.keys, true, look);
+}
+
+// ---- watch -------------------------------------------------------------------------------------
+
+std::vector<Bytes> WaitRules::tokens(const Watch& watch) const { return {watch_token(watch)}; }
+
+Maybe WaitRules::ready(const Watch& asked, Look& look) const {
+  Watch watch = asked;
+  watch.from = std::max(watch.from, look.since);
+  look.observe(look.revision);
+  const Revision start = tables_.history.start(watch);
+  if (watch.from < start) {
+    return refuse(Code::compacted, "changes from revision " + std::to_string(watch.from) +
+                                       " are asked for, kept are those from " +
+                                       std::to_string(start) +
+                                       "; list the keys again, then watch from the list's "
+                                       "revision + 1");
+  }
+  Changes changes;
+  tables_.history.read(watch, look.revision, changes);
+  if (changes.changes.empty()) return std::nullopt;
+  return answer(std::move(changes));
+}
+
+Answer WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
+  look.observe(look.revision);
+  return ReplyBody(Changes{.changes = {}, .next = std::max(watch.from, look.revision + 1)});
+}
+
+// ---- queue_pop ---------------------------------------------------------------------------------
+
+std::vector<Bytes> WaitRules::tokens(const QueuePop& pop) const { return {queue_token(pop.key)}; }
+
+Answer WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const {
+  look.observe(tables_.queues.observed());
+  const bool looked = waiter.timeout == Duration::zero();
+  return failure(looked ? Code::not_found : Code::timed_out,
+                 "queue \"" + printable(pop.key, kNameShown) + "\" has no item" +
+                     (looked ? "" : " after " + human(waiter.timeout)));
+}
+
+// ---- barrier, exchange -------------------------------------------------------------------------
+
+std::vector<Bytes> WaitRules::tokens(const Barrier& barrier) const {
+  return {token_of(meeting_key(barrier))};
+}
+std::vector<Bytes> WaitRules::tokens(const Exchange& exchange) const {
+  return {token_of(meeting_key(exchange))};
+}
+
+Maybe WaitRules::ready(const Barrier& barrier, Look& look) const {
+  const Meeting& meeting = *tables_.meetings.find(meeting_key(barrier));
+  if (!meeting.complete) return std::nullopt;
+  look.observe(meeting.revision);
+  if (meeting.broken) return *meeting.broken;
+  return answer(Done{});
+}
+
+Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
+  const MeetingKey key = meeting_key(exchange);
+  const Meeting& meeting = *tables_.meetings.find(key);
+  if (!meeting.complete) return std::nullopt;
+  look.observe(meeting.revision);
+  if (meeting.broken) return *meeting.broken;
+  const auto [at, length] = meeting.slices[exchange.rank];
+  if (exchange.offset > length) {
+    return refuse(Code::invalid_argument, describe(key) + ": offset " +
+                                              std::to_string(exchange.offset) +
+                                              " is past the end, " + std::to_string(length));
+  }
+  const std::size_t chunk =
+      std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);
+  return answer(Exchanged{exchange.offset, length, {meeting.result, at + exchange.offset, chunk}});
+}
+
+Answer WaitRules::barrier_overdue(const Waiter& waiter, const MeetingKey& key, Look& look) const {
+  const Meeting* meeting = tables_.meetings.find(key);
+  if (meeting != nullptr) look.observe(meeting->revision);
+  const Everybody everybody{tables_.sessions, tables_.meetings, tables_.groups, look.now};
+  if (waiter.absent) return missing_session(key, *waiter.absent, waiter.timeout, everybody);
+  if (meeting->broken) return *meeting->broken;
+  return missing_ranks(key, *meeting, waiter.timeout, everybody);
+}
+
+Answer WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const {
+  return barrier_overdue(waiter, meeting_key(barrier), look);
+}
+Answer WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const {
+  return barrier_overdue(waiter, meeting_key(exchange), look);
+}
+
+Answer WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const MeetingKey& key,
+                                   Look& look) {
+  Answer reason = barrier_overdue(waiter, key, look);
+  if (waiter.absent || tables_.meetings.find(key)->complete) return reason;
+  Failure recorded = reason.error();
+  recorded.recorded = true;
+  step.out.events.push_back(MeetingTimedOut{recorded.detail});
+  tables_.meetings.fail(key, recorded, step.next, step.out.rows);
+  step.signal(token_of(key));
+  look.observe(step.next);
+  return recorded;
+}
+
+Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look) {
+  return time_out_barrier(step, waiter, meeting_key(barrier), look);
+}
+Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look) {
+  return time_out_barrier(step, waiter, meeting_key(exchange), look);
+}
+
+// ---- join, follow_group ------------------------------------------------------------------------
+
+std::vector<Bytes> WaitRules::tokens(const Join& join) const { return {group_token(join.group)}; }
+std::vector<Bytes> WaitRules::tokens(const FollowGroup& follow) const {
+  return {group_token(follow.group)};
+}
+
+Maybe WaitRules::ready(const Join& join, Look& look) const {
+  const Group& group = *tables_.groups.find(join.group);
+  look.observe(group.changed());
+  if (const auto place = group.place(look.session, join.round)) return answer(*place);
+  if (group.waits(look.session)) return std::nullopt;
+  return refuse(Code::aborted, "join: this member was taken out of group \"" +
+                                   printable(join.group, limits::kNameBytes) + "\"; join again");
+}
+
+Maybe WaitRules::ready(const FollowGroup& follow, Look& look) const {
+  const Group& group = *tables_.groups.find(follow.group);
+  if (group.facts().news <= follow.seen) return std::nullopt;
+  look.observe(group.changed());
+  return answer(group.news(look.now));
+}
+
+Answer WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) const {
+  const Group& group = *tables_.groups.find(join.group);
+  look.observe(group.changed());
+  return join_overdue(
+      join, waiter.timeout,
+      look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
+}
+
+Answer WaitRules::overdue(const Waiter&, const FollowGroup& follow, Look& look) const {
+  const Group& group = *tables_.groups.find(follow.group);
+  look.observe(group.changed());
+  return ReplyBody(group.news(look.now));
+}
+
+Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Look& look) {
+  if (Maybe known = ready(join, look)) return std::move(*known);
+  Answer reason = overdue(waiter, join, look);
+  Moment at = step.moment();
+  tables_.groups.withdraw(waiter.session, join.group, "its join timed out", at);
+  if (!step.out.rows.empty()) look.observe(step.next);
+  return reason;
+}
+
+/// As they are before any of these is taken out: those who time out together were all there.
+WaitRules::Shortages WaitRules::shortages(const std::vector<Waiter>& waiters) const {
+  Shortages all;
+  for (const Waiter& waiter : waiters) {
+    const auto* join = std::get_if<Join>(&waiter.request);
+    if (join == nullptr || all.contains(join->group)) continue;
+    all.emplace(join->group, tables_.groups.find(join->group)->shortage());
+  }
+  return all;
+}
+
+}  // namespace c10dd::core

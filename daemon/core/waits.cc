@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/waits.h"
+
+#include <algorithm>
+#include <span>
+
+#include "protocol/limits.h"
+
+namespace c10dd::core {
+namespace {
+
+/// The keys that a request names, of which only some may be missing.
+struct NamedKeys {
+  std::span<const Bytes> operator()(const Get& get) const { return {&get.key, 1}; }
+  std::span<const Bytes> operator()(const Wait& wait) const { return wait.keys; }
+  std::span<const Bytes> operator()(const MultiGet& get) const { return get.keys; }
+  std::span<const Bytes> operator()(const Exchange& exchange) const { return exchange.parts; }
+  template <class Op>
+  std::span<const Bytes> operator()(const Op&) const {
+    return {};
+  }
+};
+
+/// What a blocked request counts for: one for each thing that is missing, which stands in an index;
+/// of the keys that it only names, and the parts that it holds, four short ones, or 256 bytes, take
+/// as much memory.
+std::size_t weight_of(const Request& request, std::size_t missing) {
+  std::size_t named = 0;
+  for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;
+  return std::max(missing, named / 4);
+}
+
+template <class Op>
+[[noreturn]] void never_blocks(const Op&) {
+  assertion_failed(Op::op.name.data(), __FILE__, __LINE__);
+}
+
+}  // namespace
+
+// ---- blocking ----------------------------------------------------------------------------------
+
+Maybe Waits::block(Step& step, Request request, Duration timeout,
+                   const std::optional<SessionId>& absent) {
+  Waiter blocked = waiter(step, std::move(request), timeout, absent);
+  if (blocked.timeout == Duration::zero()) {
+    WaitRules::Look look{.session = blocked.session, .now = step.now, .revision = step.revision};
+    Answer answer = overdue(blocked, look);
+    step.observe(look.observed);
+    return answer;
+  }
+  if (auto full = check_room(blocked)) return Answer(std::move(*full));
+  pending_.add(std::move(blocked));
+  return std::nullopt;
+}
+
+Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
+                            const std::optional<SessionId>& absent) const {
+  Waiter waiter;
+  waiter.session = step.from.session;
+  waiter.sequence = step.call.sequence;
+  waiter.fingerprint = step.call.fingerprint;
+  waiter.request = std::move(request);
+  waiter.absent = absent;
+  waiter.tokens = absent ? std::vector{presence_token(*absent)} : tokens_of(waiter.request);
+  waiter.weight = weight_of(waiter.request, waiter.tokens.size());
+  waiter.started = step.now;
+  waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
+  waiter.deadline = step.now + waiter.timeout;
+  if (step.again != nullptr) {
+    waiter.started = step.again->started;
+    waiter.timeout = step.again->timeout;
+    waiter.deadline = step.again->deadline;
+  }
+  return waiter;
+}
+
+std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
+  if (pending_.size() >= quotas_.waits) {
+    return failure(Code::quota_exceeded,
+                   "too many blocked requests in the job: " + std::to_string(pending_.size() + 1) +
+                       " with this one, limit " + std::to_string(quotas_.waits));
+  }
+  const std::size_t keys = pending_.weight() + waiter.weight;
+  if (keys > quotas_.waited_keys) {
+    return failure(Code::quota_exceeded,
+                   "blocked requests wait for too many keys: " + std::to_string(keys) +
+                       " with this one, limit " + std::to_string(quotas_.waited_keys));
+  }
+  return std::nullopt;
+}
+
+void Waits::key_set(Step& step, const Bytes& key) const {
+  if (pending_.empty()) return;
+  if (Bytes token = key_token(key); waits_for(token)) step.signal(std::move(token));
+}
+
+void Waits::key_changed(Step& step, const Bytes& key) const {
+  if (pending_.empty()) return;
+  if (Bytes token = change_token(key); waits_for(token)) step.signal(std::move(token));
+  std::vector<Bytes> prefixes;
+  pending_.prefix_tokens(key, prefixes);
+  for (Bytes& token : prefixes) {
+    if (step.prefixes.insert(token).second) step.signal(std::move(token));
+  }
+}
+
+// ---- one visitor for each thing that happens to a blocked request ------------------------------
+
+std::vector<Bytes> Waits::tokens_of(const Request& request) const {
+  return std::visit(
+      [&](const auto& op) -> std::vector<Bytes> {
+        if constexpr (requires { rules_.tokens(op); }) return rules_.tokens(op);
+        never_blocks(op);
+      },
+      request);
+}
+
+Maybe Waits::ready(const Waiter& waiter, WaitRules::Look& look) const {
+  return std::visit(
+      [&](const auto& op) -> Maybe {
+        if constexpr (requires { rules_.ready(op, look); }) return rules_.ready(op, look);
+        never_blocks(op);
+      },
+      waiter.request);
+}
+
+Answer Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
+  return std::visit(
+      [&](const auto& op) -> Answer {
+        if constexpr (requires { rules_.overdue(waiter, op, look); }) {
+          return rules_.overdue(waiter, op, look);
+        }
+        never_blocks(op);
+      },
+      waiter.request);
+}
+
+Answer Waits::time_out(Step& step, const Waiter& waiter, WaitRules::Look& look) {
+  return std::visit(
+      [&](const auto& op) -> Answer {
+        if constexpr (requires { rules_.time_out(step, waiter, op, look); }) {
+          return rules_.time_out(step, waiter, op, look);
+        }
+        return overdue(waiter, look);
+      },
+      waiter.request);
+}
+
+// ---- leaving -----------------------------------------------------------------------------------
+
+void Waits::release(Step& step) {
+  for (const Signal& signal : std::exchange(step.signals, {})) {
+    for (Waiter& waiter : pending_.fire(signal.token)) recheck(step, std::move(waiter));
+  }
+  step.prefixes.clear();
+}
+
+void Waits::release_all_but_news(Step& step) {
+  std::vector<Signal> news;
+  for (Signal& signal : step.signals) {
+    if (signal.news) news.push_back(std::move(signal));
+  }
+  std::erase_if(step.signals, [](const Signal& signal) { return signal.news; });
+  release(step);
+  step.signals = std::move(news);
+}
+
+/// Answers the waiter, or lets it wait for what is missing now: a key may have gone again.
+void Waits::recheck(Step& step, Waiter waiter) {
+  WaitRules::Look look{
+      .session = waiter.session, .now = step.now, .revision = step.revision, .since = step.next};
+  if (Maybe answer = ready(waiter, look)) {
+    return finish(step, waiter, std::move(*answer), look.observed);
+  }
+  waiter.tokens = tokens_of(waiter.request);
+  pending_.add(std::move(waiter));
+}
+
+void Waits::time_out(Step& step) {
+  std::vector<Waiter> overdue = pending_.expire(step.now);
+  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {  // see Signal::news
+    return !std::holds_alternative<FollowGroup>(waiter.request);
+  });
+  const WaitRules::Shortages shortages = rules_.shortages(overdue);
+  for (const Waiter& waiter : overdue) {
+    WaitRules::Look look{.session = waiter.session,
+                         .now = step.now,
+                         .revision = step.revision,
+                         .shortages = &shortages};
+    Answer answer = time_out(step, waiter, look);
+    finish(step, waiter, std::move(answer), look.observed);
+  }
+}
+
+void Waits::abort(Step& step, const SessionId& session, const char* why) {
+  for (const Waiter& waiter : pending_.drop(session)) {
+    finish(step, waiter, failure(Code::aborted, why), 0);
+  }
+}
+
+void Waits::finish(Step& step, const Waiter& waiter, Answer answer, Revision observed) const {
+  const OpInfo& op = info_of(waiter.request);
+  const Code outcome = answer ? Code::ok : answer.error().code;
+  step.out.events.push_back(WaitEnded{op.code, outcome, step.now - waiter.started});
+  step.out.replies.push_back({.to = waiter.session,
+                              .sequence = waiter.sequence,
+                              .op = op.code,
+                              .evidence = Evidence::state,
+                              .answer = std::move(answer),
+                              .observed = observed});
+}
+
+}  // namespace c10dd::core
