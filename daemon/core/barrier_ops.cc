@@ -191,6 +191,7 @@ void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   Maybe done = barrier ? on(again, *barrier) : on(again, std::get<Exchange>(waiter.request));
   std::ranges::move(again.signals, std::back_inserter(step.signals));
   std::ranges::move(again.presence, std::back_inserter(step.presence));
+  std::ranges::move(again.queues, std::back_inserter(step.queues));
   if (done) waits_.finish(step, waiter, std::move(*done), again.observed);
 }
 
