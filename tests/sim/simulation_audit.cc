@@ -36,6 +36,9 @@ void Simulation::check_bounds() {
   for (const auto& [name, number] : records_.jobs) {
     const core::Job* job = daemon_->job(name);
     if (job == nullptr) continue;
+    if (const core::Finding found = job->audit()) {
+      world_.violated("bounds", name + ": " + *found);
+    }
     const core::JobStats stats = job->stats();
     if (stats.waiters > 0 && deposed_.empty()) {
       world_.violated("bounds", name + ": " + std::to_string(stats.waiters) +

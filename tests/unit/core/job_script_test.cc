@@ -67,11 +67,19 @@ class Stage {
     return speak(words[1], {words.begin() + 2, words.end()}, expected, detail);
   }
 
-  std::string end() const {
+  /// Ends all sessions, and audits before and after.
+  std::string end() {
     for (const auto& [name, heard] : inbox_) {
       if (!heard.empty()) return name + " has heard " + script::text_of(heard.front().answer);
     }
-    return {};
+    if (const Finding found = job_->audit()) return *found;
+    for (const auto& [name, caller] : callers_) take(job_->disconnect(caller.id, now_));
+    while (job_->stats().sessions_known > 0) {
+      if (!job_->next_deadline()) return "a session that never ends";
+      now_ = std::max(now_, *job_->next_deadline());
+      take(job_->tick(now_));
+    }
+    return job_->audit().value_or("");
   }
 
  private:

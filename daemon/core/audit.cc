@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/audit.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "daemon/core/job.h"
+
+namespace c10dd::core {
+namespace {
+
+Finding differ(const char* what, std::size_t kept, std::size_t counted) {
+  if (kept == counted) return std::nullopt;
+  return std::string(what) + ": " + std::to_string(kept) + " are kept, " + std::to_string(counted) +
+         " are counted";
+}
+
+/// The first inconsistency of several.
+Finding first(std::initializer_list<Finding> all) {
+  for (const Finding& one : all) {
+    if (one) return one;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Finding Pending::audit() const {
+  std::size_t weight = 0;
+  std::size_t missing = 0;
+  std::size_t prefixes = 0;
+  for (const auto& [id, waiter] : waiters_) {
+    weight += waiter.weight;
+    missing += waiter.missing;
+    prefixes += static_cast<std::size_t>(std::ranges::count_if(
+        waiter.tokens, [](const Bytes& token) { return token.front() == 'p'; }));
+  }
+  std::size_t indexed = 0;
+  for (const auto& [token, ids] : by_token_) indexed += ids.size();
+  std::size_t sized = 0;
+  for (const auto& [size, count] : prefix_sizes_) sized += count;
+  return first({differ("weight of blocked requests", weight_, weight),
+                differ("tokens of blocked requests", indexed, missing),
+                differ("prefixes of blocked requests", sized, prefixes),
+                differ("deadlines of blocked requests", by_deadline_.size(), waiters_.size()),
+                differ("calls of blocked requests", by_call_.size(), waiters_.size())});
+}
+
+Finding Meetings::audit() const {
+  std::size_t arrived_bytes = 0;
+  std::size_t completed_bytes = 0;
+  std::size_t completed = 0;
+  std::size_t waiting = 0;
+  for (const auto& [key, meeting] : meetings_) {
+    for (const auto& [rank, arrival] : meeting.arrivals) {
+      for (const Bytes& part : arrival.parts) arrived_bytes += part.size() + sizeof(std::uint32_t);
+      const Participation::Participant* participant = participation_.find(arrival.session);
+      if (participant == nullptr || !participant->waits.contains(key)) {
+        return describe(key) + ": a session has arrived and is not known to take part";
+      }
+    }
+    waiting += waiting_.contains(key) && !meeting.absent.empty() ? 1 : 0;
+    if (!meeting.complete) continue;
+    ++completed;
+    completed_bytes += meeting.bytes();
+  }
+  return first({differ("bytes of arrivals", arrived_bytes_, arrived_bytes),
+                differ("bytes of outcomes", completed_bytes_, completed_bytes),
+                differ("outcomes", completed_.size(), completed),
+                differ("unfinished barriers", unfinished_.size(), meetings_.size() - completed),
+                differ("barriers that wait for a connection", waiting_.size(), waiting)});
+}
+
+Finding History::audit() const {
+  std::size_t kept = 0;
+  std::size_t recent = 0;
+  const auto size_of = [](const Change& change) {
+    return sizeof(Change) + change.key.size() + change.value.size();
+  };
+  for (const Entry& entry : kept_) kept += size_of(entry.change);
+  for (const Entry& entry : recent_) recent += size_of(entry.change);
+  std::size_t prefixes = 0;
+  for (const auto& [subject, watched] : watched_) prefixes += subject.first ? 1 : 0;
+  std::size_t sized = 0;
+  for (const auto& [size, count] : prefix_sizes_) sized += count;
+  return first({differ("bytes of watched changes", kept_bytes_, kept),
+                differ("bytes of changes", bytes_, kept + recent),
+                differ("watched prefixes", sized, prefixes),
+                differ("deadlines of what is watched", by_deadline_.size(), watched_.size())});
+}
+
+Finding CallBoard::audit() const {
+  std::size_t entries = 0;
+  for (const auto& [number, group] : groups_) {
+    std::size_t ranks = 0;
+    for (const auto& [call, who] : group.calls) ranks += who.size();
+    entries += group.entries.size();
+    Finding wrong =
+        first({differ("ranks in published calls", ranks, group.entries.size()),
+               differ("ranks that have published", group.published.size(), group.entries.size())});
+    if (wrong) return wrong;
+  }
+  return differ("deadlines of published calls", by_time_.size(), entries);
+}
+
+Finding KeySpace::audit() const {
+  std::size_t bytes = 0;
+  for (const auto& [key, entry] : entries_) bytes += key.size() + entry.value.size();
+  return differ("bytes of keys", bytes_, bytes);
+}
+
+Finding Queues::audit() const {
+  std::size_t items = 0;
+  std::size_t bytes = 0;
+  for (const auto& [name, queue] : queues_) {
+    items += queue.items.size();
+    for (const auto& [id, value] : queue.items) bytes += name.size() + value.size();
+  }
+  return first({differ("items", items_, items), differ("bytes of items", bytes_, bytes)});
+}
+
+Finding Absences::audit() const {
+  return differ("deadlines of absent sessions", by_time_.size(), due_.size());
+}
+
+Finding Job::audit() const {
+  std::size_t unconnected = 0;
+  std::size_t unwatched = 0;
+  const Absences& absences = barrier_ops_.absences();
+  waits_.pending().for_each([&](const Pending::Waiter& waiter) {
+    const Session* session = sessions_.find(waiter.session);
+    unconnected += session == nullptr || !session->connected ? 1 : 0;
+    unwatched += waiter.absent && !absences.waits_for(*waiter.absent) ? 1 : 0;
+  });
+  const auto connected = static_cast<std::size_t>(std::ranges::count_if(
+      sessions_.all(), [](const auto& entry) { return entry.second.connected; }));
+  Finding found = first({
+      keys_.audit(),
+      queues_.audit(),
+      history_.audit(),
+      meetings_.audit(),
+      call_board_.audit(),
+      absences.audit(),
+      waits_.pending().audit(),
+      differ("connected sessions", sessions_.connected(), connected),
+      differ("blocked requests of sessions without a connection", unconnected, 0),
+      differ("blocked requests that wait for a forgotten session", unwatched, 0),
+  });
+  if (found || sessions_.size() > 0) return found;
+  return first({differ("without a session, blocked requests", waits_.size(), 0),
+                differ("without a session, unfinished barriers", meetings_.pending(), 0),
+                differ("without a session, outcomes of barriers", meetings_.outcomes(), 0),
+                differ("without a session, totals of collectives", ledger_.sessions(), 0),
+                differ("without a session, absent ones", absences.size(), 0)});
+}
+
+}  // namespace c10dd::core

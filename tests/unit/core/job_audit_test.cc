@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Job::audit() finds each sum that is not kept. Built with the planted faults, one test for each.
+#include <gtest/gtest.h>
+
+#include "daemon/core/job.h"
+#include "daemon/core/planted.h"
+#include "protocol/metric_catalog.h"
+
+namespace c10dd::core {
+namespace {
+
+std::optional<Planted> active;
+
+class JobAudit : public testing::Test {
+ protected:
+  JobAudit() {
+    active.reset();
+    for (std::uint64_t n = 1; n <= 3; ++n) hello(n);
+  }
+  ~JobAudit() override { active.reset(); }
+
+  void hello(std::uint64_t session) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {1, session};
+    ask(session, hello);
+  }
+  void ask(std::uint64_t session, const Request& request) {
+    const Origin from{.session = {1, session}, .principal = {}, .connection = session};
+    ++sequence_;
+    job_.apply(from, {.sequence = sequence_, .acked_below = sequence_}, request, now_);
+  }
+  void pass(Duration time) {
+    const TimePoint end = now_ + time;
+    while (job_.next_deadline().value_or(end) < end) {
+      now_ = std::max(now_, *job_.next_deadline());
+      job_.tick(now_);
+    }
+    now_ = end;
+    job_.tick(now_);
+  }
+  static Exchange exchange(Rank rank, std::uint32_t size) {
+    Exchange e;
+    e.group = "x";
+    e.rank = rank;
+    e.world_size = size;
+    e.parts = {"part"};
+    e.timeout = std::chrono::seconds(600);
+    return e;
+  }
+
+  /// Nothing is found, but for the text after the fault was planted and the steps were taken.
+  template <class Steps>
+  void finds(Planted fault, const std::string& text, Steps steps) {
+    EXPECT_EQ(job_.audit(), std::nullopt);
+    active = fault;
+    steps();
+    const Finding found = job_.audit();
+    ASSERT_TRUE(found);
+    EXPECT_NE(found->find(text), std::string::npos) << *found;
+  }
+
+  Quotas quotas_ = [] {
+    Quotas quotas;
+    quotas.history_changes = 2;
+    return quotas;
+  }();
+  TimePoint now_{std::chrono::seconds(1)};
+  std::uint64_t sequence_ = 0;
+  Job job_{1, {7, 1, 0}, quotas_};
+};
+
+TEST_F(JobAudit, FindsBytesOfAnArrivalThatWasWithdrawn) {
+  ask(1, exchange(0, 2));
+  finds(Planted::arrival_bytes_kept, "bytes of arrivals", [&] { ask(1, Goodbye{}); });
+}
+
+TEST_F(JobAudit, FindsBytesOfAnOutcomeThatWasDropped) {
+  ask(1, exchange(0, 2));
+  ask(2, exchange(1, 2));
+  finds(Planted::outcome_bytes_kept, "bytes of outcomes", [&] {
+    ask(1, Goodbye{});
+    ask(2, Goodbye{});
+  });
+}
+
+TEST_F(JobAudit, FindsBytesOfAChangeThatIsTooOld) {
+  finds(Planted::change_bytes_kept, "bytes of changes", [&] {
+    for (int n = 0; n < 3; ++n) ask(1, Set{"key", "value"});
+  });
+}
+
+TEST_F(JobAudit, FindsTheWeightOfARequestThatWasAnswered) {
+  ask(1, Get{"key", std::chrono::seconds(60)});
+  finds(Planted::weight_kept, "weight of blocked requests", [&] { ask(2, Set{"key", "value"}); });
+}
+
+TEST_F(JobAudit, FindsAnAbsentSessionThatHasEnded) {
+  ask(1, exchange(0, 3));
+  job_.disconnect({1, 1}, now_);
+  ask(2, exchange(0, 3));  // waits for session 1
+  finds(Planted::absence_kept, "absent ones", [&] {
+    hello(1);
+    for (std::uint64_t n = 1; n <= 3; ++n) ask(n, Goodbye{});
+  });
+}
+
+TEST_F(JobAudit, FindsTotalsOfASessionThatHasEnded) {
+  CollectiveTotals totals;
+  totals.buckets.assign(metric::kCollectiveBuckets, 0);
+  Report report;
+  report.number = 1;
+  report.collectives = {totals};
+  ask(1, report);
+  finds(Planted::totals_kept, "totals of collectives", [&] {
+    for (std::uint64_t n = 1; n <= 3; ++n) ask(n, Goodbye{});
+  });
+}
+
+TEST_F(JobAudit, FindsARankWhosePublishedCallHasEnded) {
+  PublishCall publish;
+  publish.process_group = 5;
+  publish.rank = 1;
+  ask(1, publish);
+  PublishCall other = publish;
+  other.rank = 2;
+  ask(2, other);
+  finds(Planted::call_kept, "ranks that have published", [&] {
+    publish.ended = true;
+    ask(1, publish);
+  });
+}
+
+TEST_F(JobAudit, FindsNothingWhenAllIsLeftInOrder) {
+  ask(1, exchange(0, 3));
+  ask(2, Get{"missing", std::chrono::seconds(60)});
+  ask(3, Watch{"prefix", true, 0, 0, std::chrono::seconds(60)});
+  EXPECT_EQ(job_.audit(), std::nullopt);
+  for (std::uint64_t n = 1; n <= 3; ++n) job_.disconnect({1, n}, now_);
+  pass(std::chrono::hours(1));
+  EXPECT_EQ(job_.stats().sessions_known, 0U);
+  EXPECT_EQ(job_.audit(), std::nullopt);
+}
+
+}  // namespace
+
+bool planted(Planted one) { return active == one; }
+
+}  // namespace c10dd::core
