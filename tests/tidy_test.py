@@ -53,6 +53,7 @@ class Tidy(unittest.TestCase):
         self.assert_clean("daemon/shard/x.cc", '#include "daemon/metrics/metrics.h"\n')
         self.assert_clean("daemon/metrics/x.cc", '#include "daemon/config/options.h"\n')
         self.assert_clean("tests/unit/x_test.cc", '#include "daemon/core/job.h"\n')
+        self.assert_clean("tests/history/x_test.cc", '#include "tests/sim/random.h"\n')
 
     def test_an_arrow_that_points_up_is_found(self):
         for path, include in [
@@ -75,6 +76,7 @@ class Tidy(unittest.TestCase):
             ("client/x.cc", "collectives/work.h"),
             ("collectives/x.cc", "ddp/buckets.h"),
             ("collectives/x.cc", "client/core/window.h"),
+            ("tests/history/x.cc", "tests/sim/records.h"),
         ]:
             with self.subTest(path=path, include=include):
                 self.assert_found(path, f'\n#include "{include}"\n', 4, "may not include")

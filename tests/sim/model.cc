@@ -2,10 +2,12 @@
 // Each operation in as few lines as it can have.
 #include "tests/sim/model.h"
 
-#include <charconv>
+#include "tests/history/linearize.h"
 
 namespace c10dd::sim {
 namespace {
+
+using history::number_of;
 
 template <class Body>
 std::optional<Answer> told(Body body) {
@@ -13,15 +15,6 @@ std::optional<Answer> told(Body body) {
 }
 
 }  // namespace
-
-std::optional<std::int64_t> number_of(const Bytes* value) {
-  if (value == nullptr) return 0;
-  std::int64_t number = 0;
-  const char* end = value->data() + value->size();
-  const auto [stop, failed] = std::from_chars(value->data(), end, number);
-  if (failed != std::errc() || stop != end || value->empty()) return std::nullopt;
-  return number;
-}
 
 std::optional<Answer> Model::apply(const Request& request, Revision revision) {
   const auto find = [&](const Bytes& key) -> Bytes* {

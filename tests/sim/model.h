@@ -29,7 +29,4 @@ class Model {
   bool holds(const Condition& condition) const;
 };
 
-/// The value as a number, a missing one is 0; nothing if it is none.
-std::optional<std::int64_t> number_of(const Bytes* value);
-
 }  // namespace c10dd::sim

@@ -91,6 +91,14 @@ Judgement judge_errors(const Records& records) {
   return std::nullopt;
 }
 
+Judgement violation_of(const char* oracle, const std::string& job,
+                       const history::Findings& findings) {
+  if (findings.empty()) return std::nullopt;
+  std::string text = job + ": " + findings.front().text;
+  for (const Op* op : findings.front().calls) text += "\n    " + describe(*op);
+  return Violation{oracle, text};
+}
+
 Judgement judge(const Records& records, std::uint64_t* undecided) {
   using Judge = Judgement (*)(const Records&);
   for (const Judge one : {judge_errors, judge_meetings, judge_generations, judge_losses,

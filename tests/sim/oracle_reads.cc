@@ -2,6 +2,7 @@
 // A read shows a state that was, not older than what was acknowledged before it.
 #include <algorithm>
 
+#include "tests/history/linearize.h"
 #include "tests/sim/key_log.h"
 #include "tests/sim/model.h"
 #include "tests/sim/oracles.h"
@@ -97,7 +98,7 @@ struct Looks {
   }
   static bool add(const Op& op, const View& view) {
     const KeyVersion* entry = view.find(std::get<Add>(op.request).key);
-    return entry != nullptr && !number_of(&*entry->value);
+    return entry != nullptr && !history::number_of(&*entry->value);
   }
   static bool transact(const Op& op, const View& view) {
     const auto& conditions = std::get<Transact>(op.request).conditions;

@@ -5,12 +5,17 @@
 
 #include <optional>
 
+#include "tests/history/finding.h"
 #include "tests/sim/records.h"
 #include "tests/sim/world.h"
 
 namespace c10dd::sim {
 
 using Judgement = std::optional<Violation>;
+
+/// The first of what a judge of histories has found, with its evidence.
+Judgement violation_of(const char* oracle, const std::string& job,
+                       const history::Findings& findings);
 
 /// Calls on one key could have been made one at a time (O1), by search, without looking at
 /// revisions.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each oracle accepts a run that kept its promise and refuses one that broke it.
+// Each oracle accepts a run that kept its promise and refuses one that broke it. What the judges of
+// histories find in calls alone, tests/history tests.
 #include <gtest/gtest.h>
 
 #include "daemon/core/meetings.h"
@@ -121,11 +122,8 @@ TEST(Oracles, AWatchTellsEverythingOnce) {
     return oracle(judge_watches(run.records));
   };
   EXPECT_EQ(judged({first, second}, 3), "fine");
-  EXPECT_EQ(judged({first}, 2), "fine");
-  EXPECT_EQ(judged({second}, 3), "watches");                 // a gap
-  EXPECT_EQ(judged({first, second, second}, 3), "watches");  // twice
-  EXPECT_EQ(judged({second, first}, 3), "watches");          // out of order
-  EXPECT_EQ(judged({first, second}, 4), "watches");          // ahead of what is durable
+  EXPECT_EQ(judged({second}, 3), "watches") << "a gap";
+  EXPECT_EQ(judged({first, second}, 4), "watches") << "ahead of what is durable";
 }
 
 TEST(Oracles, AnItemIsPoppedByOne) {
@@ -149,18 +147,6 @@ TEST(Oracles, NoItemIsLostOrInvented) {
   Story other;
   other.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
   EXPECT_EQ(oracle(judge_queues(other.records)), "queues");
-}
-
-TEST(Oracles, QueuesKeepTheirOrder) {
-  Story run;
-  for (const char* value : {"x", "y"}) {
-    const std::uint64_t at = 10 * (run.records.ops.size() + 1);
-    run.call(QueuePush{"q0", value}, at, at + 5, told(Counted{1}));
-    run.durable({{Row::Kind::put, "r", {}}}, at + 1);
-  }
-  run.call(QueuePop{"q0", {}}, 50, 59, told(Popped{"y"}));
-  run.call(QueuePop{"q0", {}}, 60, 69, told(Popped{"x"}));
-  EXPECT_EQ(oracle(judge_queues(run.records)), "queues");
 }
 
 TEST(Oracles, ABarrierWaitsForAll) {

@@ -1,36 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which steps became durable, and how calls look to people.
+// Which steps became durable.
 #include "tests/sim/records.h"
 
 #include <algorithm>
 
-#include "protocol/json_wire.h"
-#include "protocol/utf8.h"
-
 namespace c10dd::sim {
-namespace {
-
-constexpr std::size_t kShown = 200;
-
-}  // namespace
-
-bool Op::open_ended() const {
-  if (!answer) return true;
-  switch (code()) {
-    case Code::timed_out:
-    case Code::outcome_unknown:
-    case Code::session_expired:
-    case Code::session_replaced:
-    case Code::closed:
-    case Code::unavailable:
-    case Code::not_owner:
-    case Code::session_superseded:
-    case Code::aborted:
-      return true;
-    default:
-      return false;
-  }
-}
 
 Duration SessionFacts::away_at(TimePoint moment) const {
   Duration away = Duration::max();
@@ -64,6 +38,12 @@ void Records::taken(const store::JobBatch& batch, std::uint64_t order) {
   }
 }
 
+std::map<std::string, history::Ops> Records::calls() const {
+  std::map<std::string, history::Ops> calls;
+  for (const Op& op : ops) calls[op.job].push_back(&op);
+  return calls;
+}
+
 const std::vector<Step>& Records::log(JobNumber job) const {
   static const std::vector<Step> none;
   const auto it = logs_.find(job);
@@ -73,19 +53,6 @@ const std::vector<Step>& Records::log(JobNumber job) const {
 const std::vector<Step>& Records::log(const std::string& job) const {
   const auto it = jobs.find(job);
   return log(it == jobs.end() ? JobNumber{0} : it->second);
-}
-
-std::string describe(const Answer& answer) {
-  return printable(json::encode_answer(answer), kShown);
-}
-
-std::string describe(const Op& op) {
-  std::string text = "client " + std::to_string(op.client) + " #" + std::to_string(op.sequence) +
-                     " " + std::string(info_of(op.request).name) + " " +
-                     printable(json::encode_request(op.request), kShown) + " [" +
-                     std::to_string(op.invoked) + ", " +
-                     (op.answered == 0 ? "never" : std::to_string(op.answered)) + "]";
-  return op.answer ? text + " -> " + describe(*op.answer) : text;
 }
 
 }  // namespace c10dd::sim

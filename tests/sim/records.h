@@ -13,29 +13,12 @@
 
 #include "protocol/ops.h"
 #include "store/engine.h"
+#include "tests/history/op.h"
 
 namespace c10dd::sim {
 
-/// One call of a client process.
-struct Op {
-  std::uint32_t client = 0;  ///< number of the process
-  std::string job;
-  std::uint64_t launch = 0;    ///< of the job that the process belongs to; see Team
-  SessionId session;           ///< its name on the wire, with the next
-  std::uint64_t sequence = 0;  ///< 0: it was never sent
-  Request request;
-  std::uint64_t invoked = 0;   ///< order
-  std::uint64_t answered = 0;  ///< order; 0: never
-  TimePoint invoked_at;
-  TimePoint answered_at;
-  std::optional<Answer> answer;
-
-  bool good() const { return answer && answer->has_value(); }
-  /// Why it failed; ok when it did not, or was never answered.
-  Code code() const { return answer && !*answer ? answer->error().code : Code::ok; }
-  /// Nobody can tell from the answer whether it was applied.
-  bool open_ended() const;
-};
+using history::describe;
+using history::Op;
 
 /// One step of a job that changed rows.
 struct Step {
@@ -113,6 +96,9 @@ class Records {
   /// The engine has taken this batch.
   void taken(const store::JobBatch& batch, std::uint64_t order);
 
+  /// The calls of each job, in the order in which they were made.
+  std::map<std::string, history::Ops> calls() const;
+
   /// The durable steps of a job, by revision.
   const std::vector<Step>& log(JobNumber job) const;
   const std::vector<Step>& log(const std::string& job) const;
@@ -121,9 +107,5 @@ class Records {
   std::map<std::pair<JobNumber, Epoch>, std::vector<Step>> doing_;
   std::map<JobNumber, std::vector<Step>> logs_;
 };
-
-/// For people: operation, key, answer.
-std::string describe(const Op& op);
-std::string describe(const Answer& answer);
 
 }  // namespace c10dd::sim

@@ -52,7 +52,6 @@ const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
       const unsigned killing = figures_.cycles + random_.below(end - figures_.cycles);
       for (; figures_.cycles < end && !interrupted; ++figures_.cycles) {
         if (figures_.cycles == killing) {
-          first_kill_ = now();
           crew_->kill_one(random_.next());
           ++figures_.processes_killed;
         }
@@ -71,14 +70,15 @@ const Figures& Conductor::run(const std::atomic<bool>& interrupted) {
 void Conductor::begin_round() {
   ++rounds_;
   history_ = {};
-  first_kill_ = ~std::uint64_t{0};
   const auto store = client_->store();
   // From here on the daemon keeps these changes for whoever watches.
   const KeyWatch watch = store->watch_prefix(prefix() + "reg/");
-  own(call_of(What::multi_set, prefix() + "group/", "nothing"), [&](Call& call) {
-    std::vector<std::string> keys;
-    for (unsigned i = 0; i < kGroup; ++i) keys.push_back(call.key + std::to_string(i));
-    store->multi_set(keys, std::vector<std::string>(kGroup, call.input));
+  MultiSet group{{}, std::vector<Bytes>(kGroup, "nothing")};
+  for (unsigned i = 0; i < kGroup; ++i)
+    group.keys.push_back(prefix() + "group/" + std::to_string(i));
+  own(group, [&](const MultiSet& r) {
+    store->multi_set(r.keys, r.values);
+    return Written{};  // the store does not say which revision
   });
   store->multi_set({prefix() + "bank/a", prefix() + "bank/b"}, {"0", "0"});
   crew_->begin({prefix(), watch.from()});
@@ -166,17 +166,16 @@ void Conductor::visit() {
 void Conductor::end_round() {
   std::vector<unsigned> late = crew_->stop();
   const auto store = client_->store();
-  own(call_of(What::set, prefix() + "reg/" + kEnd, "end"),
-      [&](Call& call) { call.revision = store->set(call.key, call.input, {}); });
+  own(Set{prefix() + "reg/" + kEnd, "end", {}, false},
+      [&](const Set& r) { return Written{store->set(r.key, r.value, {})}; });
   for (unsigned i = 0; i < settings_.workers; ++i) {
-    own(call_of(What::push, prefix() + "patient", kEnd),
-        [&](Call& call) { store->queue_push(call.key, call.input); });
+    own(QueuePush{prefix() + "patient", kEnd + std::to_string(i)},
+        [&](const QueuePush& r) { return Counted{store->queue_push(r.key, r.value)}; });
   }
   if (late.empty()) late = crew_->finish();
   RoundRecord record;
   record.prefix = prefix();
   record.killed = crew_->killed();
-  record.first_kill = first_kill_;
   if (late.empty()) {
     end_of_sessions();
     drain("patient");
@@ -229,15 +228,10 @@ void Conductor::end_of_sessions() {
 }
 
 void Conductor::drain(const std::string& queue) {
-  for (bool more = true; more;) {
-    own(call_of(What::pop, prefix() + queue), [&](Call& call) {
-      try {
-        call.value = client_->store()->queue_pop(call.key, 0s);
-        call.yes = true;
-      } catch (const NotFound&) {
-        more = false;
-      }
-    });
+  const QueuePop request{prefix() + queue, {}};
+  while (own(request, [&](const QueuePop& r) {
+    return Popped{client_->store()->queue_pop(r.key, r.timeout)};
+  })) {
   }
 }
 
@@ -253,11 +247,12 @@ void Conductor::read_state(RoundRecord& record) {
 void Conductor::take_figures(const RoundRecord& record) {
   std::uint64_t reissued = client_->stats().reissued;
   for (const auto& [number, history] : record.histories) {
-    for (const Call& call : history.calls) {
+    for (const Op& op : history.ops) {
       ++figures_.calls;
-      if (call.good()) ++figures_.acknowledged;
+      if (op.answer && (op.good() || found_nothing(op))) ++figures_.acknowledged;
+      const bool watches = op.good() && std::holds_alternative<Watch>(op.request);
+      if (watches) figures_.watched += op.told<Changes>().changes.size();
     }
-    figures_.watched += history.seen.size();
     reissued += history.reissued;
   }
   figures_.reissued = std::max(figures_.reissued, reissued);
@@ -288,20 +283,14 @@ void Conductor::last_restart(const RoundRecord& record) {
 
 // ---- small things ------------------------------------------------------------------------------
 
-template <class Ask>
-void Conductor::own(Call call, Ask&& ask) {
-  call.id = history_.calls.size() + 1;
-  call.invoked = now();
-  try {
-    ask(call);
-  } catch (const Error& e) {
-    call.error = std::string(name_of(e.code())) + ": " + e.what();
-  }
-  call.answered = now();
-  const bool failed = !call.error.empty();
-  history_.calls.push_back(std::move(call));
-  if (!failed) return;
-  fault(Fault::failed, "the conductor's " + describe(history_.calls.back()));
+template <class Asked, class Ask>
+bool Conductor::own(const Asked& request, Ask&& ask) {
+  Op op = begin_call(0, request);
+  finish_call(op, request, std::forward<Ask>(ask));
+  history_.ops.push_back(op);
+  if (op.good()) return true;
+  if (found_nothing(op)) return false;
+  fault(Fault::failed, "the conductor's " + describe(op));
   throw Hopeless();
 }
 

@@ -64,8 +64,9 @@ class Conductor {
   void take_figures(const RoundRecord& record);
   void last_restart(const RoundRecord& record);
 
-  template <class Ask>
-  void own(Call call, Ask&& ask);
+  /// Makes a call of this process; false if only nothing was there. Hopeless if it failed.
+  template <class Asked, class Ask>
+  bool own(const Asked& request, Ask&& ask);
   void fault(Fault fault, const std::string& text);
   void pause(unsigned least_ms, unsigned most_ms);
   std::string prefix() const { return "r" + std::to_string(rounds_) + "/"; }
@@ -77,7 +78,6 @@ class Conductor {
   std::unique_ptr<Crew> crew_;
   History history_;  // of this process, in this round
   unsigned rounds_ = 0;
-  std::uint64_t first_kill_ = 0;
   RoundRecord last_;
   Figures figures_;
 };

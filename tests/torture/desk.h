@@ -4,20 +4,19 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "client/client.h"
 #include "tests/sim/random.h"
-#include "tests/torture/history.h"
+#include "tests/torture/recorder.h"
 
 namespace c10dd::torture {
 
-/// Of everything that waits for somebody else.
-inline constexpr std::chrono::seconds kPatience{40};
-
-/// The last item of a queue for each that pops it patiently, and the last key that a watch shows.
+/// The last items of a queue, one for each that pops it patiently, and the last key that a watch
+/// shows begin with this word.
 inline constexpr const char* kEnd = "end";
 
 inline constexpr unsigned kGroup = 4;  // keys of multi_set and multi_get
@@ -54,21 +53,16 @@ struct Desk {
     return std::to_string(worker) + "." + std::to_string(thread) + "." + std::to_string(++named);
   }
 
-  template <class Ask>
-  bool make(Call& call, Ask&& ask) {
-    const bool good = recorder.make(call, std::forward<Ask>(ask));
-    if (!good) failed = true;
-    return good;
+  /// Makes a call; its answer, if it was good. A failure ends the work of this thread, unless
+  /// only nothing was there.
+  template <class Asked, class Ask>
+  std::optional<typename Asked::Reply> make(const Asked& request, Ask&& ask) {
+    const Op op = recorder.make(request, std::forward<Ask>(ask));
+    if (op.good()) return op.told<typename Asked::Reply>();
+    if (!found_nothing(op)) failed = true;
+    return std::nullopt;
   }
 };
-
-inline Call call_of(What what, std::string key, std::string input = {}) {
-  Call call;
-  call.what = what;
-  call.key = std::move(key);
-  call.input = std::move(input);
-  return call;
-}
 
 /// Where two threads meet; how often each has arrived.
 struct Meeting {

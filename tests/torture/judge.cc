@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules for changes that leave a trace in the state.
+// Which judge of histories is asked about which work, and the rules for what changes together.
 #include "tests/torture/judge.h"
 
 #include <algorithm>
 #include <numeric>
+#include <string_view>
+
+#include "tests/history/queues.h"
+#include "tests/history/watches.h"
+#include "tests/torture/desk.h"
 
 namespace c10dd::torture {
 namespace {
@@ -22,41 +27,30 @@ void Verdict::add(const Verdict& other) {
   for (std::size_t i = 0; i < kFaults; ++i) counts[i] += other.counts[i];
   evidence.insert(evidence.end(), other.evidence.begin(), other.evidence.end());
   if (evidence.size() > kEvidenceMax) evidence.resize(kEvidenceMax);
-  keys_judged += other.keys_judged;
-  keys_undecided += other.keys_undecided;
+  searched.keys += other.searched.keys;
+  searched.undecided += other.searched.undecided;
 }
 
 Judge::Judge(const RoundRecord& round) : round_(round) {
-  for (const auto& [worker, history] : round.histories) {
-    for (const Call& call : history.calls) by_key_[call.key].push_back(&call);
+  for (const auto& [client, history] : round.histories) {
+    for (const Op& op : history.ops) ops_.push_back(&op);
   }
+  std::ranges::stable_sort(ops_, {}, &Op::invoked);
 }
 
 Verdict Judge::judge() {
   calls_end();
-  for (const auto& [key, calls] : by_key_) {
-    if (!key.starts_with(round_.prefix)) continue;
-    const std::string name = key.substr(round_.prefix.size());
-    const auto in = [&](std::string_view folder) { return name.starts_with(folder); };
-    if (in("reg/")) registers(key, calls);
-    if (in("own/") || name == "sum") counter(key, calls);
-    if (in("log/")) log(key, calls);
-    if (name == "chain") chain(key, calls);
-    if (name == "bank/") bank(key, calls);
-    if (name == "group/") group(key, calls);
-    if (in("any/") || in("ping/") || in("pong/")) any_key(key, calls);
-    if (name == "patient" || name == "impatient") queue(key, calls);
-    if (name == "patient") first_in_first_out(key, calls);
-  }
-  for (const auto& [worker, history] : round_.histories) {
-    watch(worker, history);
+  keys();
+  whole();
+  bank();
+  queues();
+  watches();
+  for (const auto& [client, history] : round_.histories) {
+    const std::string process = "process " + std::to_string(client);
     for (const std::string& flaw : history.flaws) {
-      fault(flaw.starts_with("the watch") ? Fault::watch : Fault::other,
-            "process " + std::to_string(worker) + ": " + flaw);
+      fault({flaw.starts_with("the watch") ? Fault::watch : Fault::other, process + ": " + flaw});
     }
-    if (history.sessions_lost > 0) {
-      fault(Fault::other, "process " + std::to_string(worker) + " lost a session");
-    }
+    if (history.sessions_lost > 0) fault({Fault::other, process + " lost a session"});
   }
   return std::move(verdict_);
 }
@@ -66,177 +60,142 @@ Verdict Judge::unanswered() {
   return std::move(verdict_);
 }
 
-void Judge::fault(Fault fault, const std::string& text, const Calls& calls, std::uint64_t count) {
-  const auto kind = static_cast<std::size_t>(fault);
-  verdict_.counts[kind] += count;
+void Judge::fault(history::Finding finding) {
+  const auto kind = static_cast<std::size_t>(finding.fault);
+  verdict_.counts[kind] += finding.count;
   if (++shown_[kind] > kEvidenceOfAKind) return;
-  std::string line = std::string(kFaultNames[kind]) + ": " + text;
-  for (std::size_t i = 0; i < calls.size() && i < kCallsShown; ++i) {
-    line += "\n    " + describe(*calls[i]);
-  }
-  if (calls.size() > kCallsShown) line += "\n    and " + std::to_string(calls.size() - kCallsShown);
+  std::string line = std::string(kFaultNames[kind]) + ": " + finding.text;
+  const history::Ops& calls = finding.calls;
+  const std::size_t left_out = calls.size() - std::min(calls.size(), kCallsShown);
+  if (left_out > 0) line += "\n    " + std::to_string(left_out) + " calls, then";
+  for (std::size_t i = left_out; i < calls.size(); ++i) line += "\n    " + describe(*calls[i]);
   verdict_.evidence.push_back(std::move(line));
 }
 
-const Entry* Judge::at_end(const std::string& key) const {
-  const auto it = round_.state.find(key);
-  return it == round_.state.end() ? nullptr : &it->second;
+void Judge::faults(history::Findings findings) {
+  for (history::Finding& finding : findings) fault(std::move(finding));
 }
 
-std::int64_t Judge::number_at_end(const std::string& key) const {
-  const Entry* entry = at_end(key);
-  return entry == nullptr ? 0 : std::stoll(entry->value);
+/// As if the conductor had asked for it when all had ended.
+Op Judge::last_get(const Bytes& key) const {
+  Op op;
+  op.request = Get{key, {}};
+  op.invoked = round_.ended;
+  op.answered = round_.ended + 1;
+  const auto it = round_.state.find(key);
+  if (it == round_.state.end()) {
+    op.answer = Answer(failure(Code::not_found, ""));
+  } else {
+    op.answer = Answer(ReplyBody(Value{it->second.value, it->second.revision}));
+  }
+  return op;
+}
+
+std::int64_t Judge::number_at_end(const std::string& name) const {
+  const auto it = round_.state.find(round_.prefix + name);
+  return it == round_.state.end() ? 0 : std::stoll(it->second.value);
 }
 
 void Judge::calls_end() {
-  for (const auto& [worker, history] : round_.histories) {
-    for (const Call& call : history.calls) {
-      if (!call.error.empty()) fault(Fault::failed, "a call failed", {&call});
-      if (call.open() && !round_.killed.contains(worker)) {
-        fault(Fault::failed, "a call was never answered", {&call});
+  for (const Op* op : ops_) {
+    if (op->answer && !op->good() && !found_nothing(*op)) {
+      fault({Fault::failed, "a call failed", {op}});
+    }
+    if (!op->answer && !round_.killed.contains(op->client)) {
+      fault({Fault::failed, "a call was never answered", {op}});
+    }
+  }
+}
+
+void Judge::keys() {
+  history::CallsByKey by_key;
+  const history::Wanted wanted = [&](const Bytes& key) { return key.starts_with(round_.prefix); };
+  for (const Op* op : ops_) history::take_apart(*op, wanted, by_key);
+  for (auto& [key, calls] : by_key) {
+    last_gets_.push_back(last_get(key));
+    history::take_apart(last_gets_.back(), wanted, by_key);
+    const std::string name = key.substr(round_.prefix.size());
+    const auto in = [&](std::string_view folder) { return name.starts_with(folder); };
+    if (in("reg/")) faults(history::judge_register(key, calls));
+    if (in("own/") || name == "sum" || name == "bank/count") {
+      faults(history::judge_sum(key, calls));
+    }
+    if (in("log/")) faults(history::judge_words(key, calls));
+    if (name == "chain") faults(history::judge_chain(key, calls));
+    // If no multi_set is torn, the keys of the group are all like the first.
+    if (in("any/") || in("ping/") || in("pong/") || name == "group/0") {
+      faults(history::judge_order_of_calls(key, calls, verdict_.searched));
+    }
+  }
+}
+
+/// All keys of the group together are one register.
+void Judge::whole() {
+  const std::string group = round_.prefix + "group/";
+  for (const Op* op : ops_) {
+    const auto* get = std::get_if<MultiGet>(&op->request);
+    if (get == nullptr || !op->good() || !get->keys.at(0).starts_with(group)) continue;
+    const std::vector<Bytes>& values = op->told<Values>().values;
+    if (std::ranges::all_of(values, [&](const Bytes& value) { return value == values[0]; })) {
+      continue;
+    }
+    fault({Fault::torn, group + ": half of a multi_set was seen", {op}});
+  }
+  std::vector<Bytes> at_end;
+  for (auto it = round_.state.lower_bound(group);
+       it != round_.state.end() && it->first.starts_with(group); ++it) {
+    at_end.push_back(it->second.value);
+  }
+  const bool even = at_end.empty() || at_end == std::vector<Bytes>(kGroup, at_end[0]);
+  if (!even) fault({Fault::torn, group + ": half of a multi_set is there at the end"});
+}
+
+/// What leaves account a comes to account b.
+void Judge::bank() {
+  const std::string folder = round_.prefix + "bank/";
+  std::int64_t moved = 0;
+  std::int64_t open = 0;
+  for (const Op* op : ops_) {
+    if (const auto* get = std::get_if<MultiGet>(&op->request); get != nullptr && op->good()) {
+      const std::vector<Bytes>& values = op->told<Values>().values;
+      if (get->keys.at(0).starts_with(folder) &&
+          std::stoll(values.at(0)) != -std::stoll(values.at(1))) {
+        fault({Fault::torn, folder + ": half of a transfer was seen", {op}});
       }
     }
+    const auto* transfer = std::get_if<Transact>(&op->request);
+    if (transfer == nullptr) continue;
+    const auto into = std::ranges::find(transfer->actions, folder + "b", &Action::key);
+    if (!op->answer) open += into->delta;
+    if (!op->good() || !op->told<Transacted>().applied) continue;
+    moved += into->delta;
+    const std::vector<std::int64_t>& sums = op->told<Transacted>().sums;
+    if (sums.at(0) + sums.at(1) != 0) {
+      fault({Fault::torn, folder + ": a transfer was told sums that are not even", {op}});
+    }
   }
+  const std::int64_t a = number_at_end("bank/a");
+  const std::int64_t b = number_at_end("bank/b");
+  const std::string text = folder + ": at the end a is " + std::to_string(a) + " and b " +
+                           std::to_string(b) + ", moved were " + std::to_string(moved);
+  if (a + b != 0) fault({Fault::torn, text});
+  if (b < moved) fault({Fault::lost, text});
+  if (b > moved + open) fault({Fault::twice, text});
 }
 
-/// Whoever asks after an answer gets a later place than that answer had; a read at least the same.
-void Judge::placed_in_order(const std::string& key, std::vector<Placed> placed) {
-  std::vector<Placed> answered = placed;
-  std::sort(placed.begin(), placed.end(),
-            [](const Placed& a, const Placed& b) { return a.call->invoked < b.call->invoked; });
-  std::sort(answered.begin(), answered.end(),
-            [](const Placed& a, const Placed& b) { return a.call->answered < b.call->answered; });
-  auto next = answered.begin();
-  const Placed* newest = nullptr;
-  std::map<std::uint64_t, const Call*> changes;
-  for (const Placed& one : placed) {
-    for (; next != answered.end() && next->call->answered < one.call->invoked; ++next) {
-      if (newest == nullptr || next->position > newest->position) newest = &*next;
-    }
-    if (one.change && !changes.emplace(one.position, one.call).second) {
-      fault(Fault::lost, key + ": two changes have the same place",
-            {changes[one.position], one.call});
-    }
-    if (newest == nullptr) continue;
-    if (!one.change && one.position < newest->position) {
-      fault(Fault::lost, key + ": a read did not see what was answered before it was asked",
-            {newest->call, one.call});
-    } else if (one.change && one.position <= newest->position) {
-      fault(Fault::order, key + ": a change was put before an earlier one",
-            {newest->call, one.call});
-    }
-  }
+void Judge::queues() {
+  history::QueueFacts facts;
+  facts.session_ended = [&](const Op& op) { return round_.killed.contains(op.client); };
+  facts.drained = true;
+  facts.answers_may_be_missing = true;
+  faults(history::judge_queues(ops_, facts));
 }
 
-void Judge::registers(const std::string& key, const Calls& calls) {
-  std::vector<Placed> placed;
-  std::map<std::uint64_t, const Call*> writes;
-  std::map<std::string, const Call*> open;  // by what they wrote
-  for (const Call* call : calls) {
-    if (call->what == What::set && call->open()) open[call->input] = call;
-    if (call->what == What::set && call->good()) writes[call->revision] = call;
-    if (call->good()) placed.push_back({call, call->revision, call->what == What::set});
-  }
-  const auto written = [&](std::uint64_t revision, const std::string& value) {
-    const auto it = writes.find(revision);
-    return it != writes.end() ? it->second->input == value : open.contains(value);
-  };
-  for (const Call* call : calls) {
-    if (call->what != What::get || !call->good() || !call->yes) continue;
-    if (!written(call->revision, call->value)) {
-      fault(Fault::order, key + ": nobody wrote what was read", {call});
-    }
-  }
-  placed_in_order(key, placed);
-  const Entry* end = at_end(key);
-  const std::uint64_t revision = end == nullptr ? 0 : end->revision;
-  for (const Placed& one : placed) {
-    if (one.position > revision) {
-      fault(Fault::lost, key + ": at the end it has revision " + std::to_string(revision),
-            {one.call});
-    }
-  }
-  if (end != nullptr && !written(end->revision, end->value)) {
-    fault(Fault::order, key + ": nobody wrote \"" + end->value + "\", which is there at the end");
-  }
-}
-
-/// Every add was of 1: the sum that each was told is its place.
-void Judge::counter(const std::string& key, const Calls& calls) {
-  const std::int64_t end = number_at_end(key);
-  std::vector<Placed> placed;
-  std::int64_t open = 0;
-  for (const Call* call : calls) {
-    if (call->what == What::transfer && call->good() && !call->yes) continue;
-    if (call->open()) ++open;
-    if (!call->good()) continue;
-    placed.push_back({call, static_cast<std::uint64_t>(call->number), true});
-    if (call->number < 1 || call->number > end) {
-      fault(Fault::lost, key + " is " + std::to_string(end) + " at the end", {call});
-    }
-  }
-  const auto good = static_cast<std::int64_t>(placed.size());
-  const std::string text = key + " is " + std::to_string(end) + " at the end, after " +
-                           std::to_string(good) + " acknowledged adds of 1 and " +
-                           std::to_string(open) + " of killed processes";
-  if (end < good) fault(Fault::lost, text, {}, static_cast<std::uint64_t>(good - end));
-  if (end > good + open) {
-    fault(Fault::twice, text, {}, static_cast<std::uint64_t>(end - good - open));
-  }
-  placed_in_order(key, std::move(placed));
-}
-
-void Judge::log(const std::string& key, const Calls& calls) {
-  const Entry* end = at_end(key);
-  const std::string text = end == nullptr ? "" : end->value;
-  std::map<std::string, std::vector<std::size_t>> places;  // of each word
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t stop = std::min(text.find(';', at), text.size() - 1) + 1;
-    places[text.substr(at, stop - at)].push_back(at);
-    at = stop;
-  }
-  for (const Call* call : calls) {
-    const std::vector<std::size_t> found = places[call->input];
-    places.erase(call->input);
-    if (found.size() > 1) fault(Fault::twice, key + ": appended twice", {call}, found.size() - 1);
-    if (!call->good()) continue;
-    if (found.empty()) {
-      fault(Fault::lost, key + ": appended, but not there at the end", {call});
-    } else if (found[0] + call->input.size() != static_cast<std::size_t>(call->number)) {
-      fault(Fault::order, key + ": appended at " + std::to_string(found[0]), {call});
-    }
-  }
-  for (const auto& [word, where] : places) {
-    fault(Fault::order, key + ": nobody appended " + word);
-  }
-}
-
-/// Each value was put in the place of the one before; the last one leads back to the beginning.
-void Judge::chain(const std::string& key, const Calls& calls) {
-  std::map<std::string, const Call*> by_input;
-  std::map<std::string, const Call*> by_expected;
-  for (const Call* call : calls) {
-    if (call->open()) by_input[call->input] = call;
-    if (!call->good() || !call->yes) continue;
-    by_input[call->input] = call;
-    const auto [other, first] = by_expected.emplace(call->expected, call);
-    if (!first) fault(Fault::lost, key + ": two took the same place", {other->second, call});
-  }
-  std::set<std::string> links;
-  const Entry* end = at_end(key);
-  for (std::string value = end == nullptr ? "" : end->value; !value.empty();) {
-    const auto link = by_input.find(value);
-    if (link == by_input.end() || !links.insert(value).second) {
-      fault(Fault::order, key + ": nobody put there " + value);
-      break;
-    }
-    value = link->second->expected;
-  }
-  for (const Call* call : calls) {
-    if (!call->good()) continue;
-    const std::string& told = call->yes ? call->input : call->value;
-    if (!told.empty() && !links.contains(told)) {
-      fault(Fault::lost, key + ": not among what led to the end: " + told, {call});
+void Judge::watches() {
+  const history::Happened happened = history::happened_by_answers(ops_);
+  for (const Op* op : ops_) {
+    if (std::holds_alternative<Watch>(op->request) && op->good()) {
+      faults(history::judge_watch(*op, happened));
     }
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of the kill loop finds nothing in a round that is right, and each fault that is
-// planted.
+// The judge of the kill loop asks the right judge of histories about each kind of work, and finds
+// what only a round can show. tests/history has the tests of those judges.
 #include "tests/torture/judge.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace c10dd::torture {
 namespace {
 
-constexpr unsigned kAlive = 1;
-constexpr unsigned kDead = 2;
+constexpr std::uint32_t kAlive = 1;
+constexpr std::uint32_t kDead = 2;
 
 /// A round that grows by a call at a time, each after the one before.
 class Told {
@@ -21,48 +21,26 @@ class Told {
     round_.killed = {kDead};
   }
 
-  Call& call(What what, const std::string& key, const std::string& input = {},
-             unsigned worker = kAlive) {
-    Call call = call_of(what, "r/" + key, input);
-    call.worker = worker;
-    call.invoked = ++time_;
-    call.answered = ++time_;
-    auto& calls = round_.histories[worker].calls;
-    calls.reserve(100);
-    calls.push_back(std::move(call));
-    return calls.back();
+  Op& call(Request request, std::optional<Answer> answer, std::uint32_t client = kAlive) {
+    Op op;
+    op.client = client;
+    op.request = std::move(request);
+    op.invoked = ++time_;
+    if (answer) op.answered = ++time_;
+    op.answer = std::move(answer);
+    auto& ops = round_.histories[client].ops;
+    ops.reserve(100);
+    ops.push_back(std::move(op));
+    return ops.back();
   }
-  /// The same, of a process that was killed before its answer.
-  Call& open(What what, const std::string& key, const std::string& input = {}) {
-    Call& made = call(what, key, input, kDead);
-    made.answered = 0;
-    return made;
+  Op& told(Request request, ReplyBody body) {
+    return call(std::move(request), Answer(std::move(body)));
   }
   void write(const std::string& key, const std::string& value, std::uint64_t revision) {
-    call(What::set, key, value).revision = revision;
-  }
-  void read(const std::string& key, const std::string& value, std::uint64_t revision) {
-    Call& get = call(What::get, key);
-    get.yes = true;
-    get.value = value;
-    get.revision = revision;
-  }
-  void add(const std::string& key, std::int64_t sum) {
-    Call& made = call(What::add, key);
-    made.delta = 1;
-    made.number = sum;
-  }
-  Call& pop(const std::string& queue, const std::string& item, unsigned worker = kAlive) {
-    Call& made = call(What::pop, queue, {}, worker);
-    made.yes = true;
-    made.value = item;
-    return made;
+    told(Set{"r/" + key, value, {}, false}, Written{revision});
   }
   void at_end(const std::string& key, const std::string& value, std::uint64_t revision = 1) {
     round_.state["r/" + key] = {value, revision};
-  }
-  void seen(const std::string& key, const std::string& value, std::uint64_t revision) {
-    round_.histories[kAlive].seen.push_back({kAlive, revision, "r/" + key, value});
   }
 
   Verdict verdict() {
@@ -88,151 +66,103 @@ void expect_good(Told& told) { expect_only(told, Fault::lost, 0); }
 
 TEST(JudgeCalls, WantAnAnswerUnlessTheirProcessWasKilled) {
   Told told;
-  told.open(What::exists, "x");
+  told.call(Check{{"r/x"}}, std::nullopt, kDead);
   expect_good(told);
-  told.call(What::exists, "x").answered = 0;
+  told.call(Check{{"r/x"}}, std::nullopt);
   expect_only(told, Fault::failed);
 }
 
 TEST(JudgeCalls, MayNotFail) {
+  const Answer late = failure(Code::timed_out, "too late");
   Told told;
-  told.call(What::exists, "x").error = "timed_out: too late";
+  told.call(QueuePop{"r/impatient", std::chrono::milliseconds(20)}, late);
+  told.call(QueuePop{"r/impatient", {}}, failure(Code::not_found, ""));
+  told.call(Get{"r/x", {}}, failure(Code::not_found, ""));
+  told.call(Watch{"r/reg/", true, 1, 0, {}}, late);
+  expect_good(told);
+  told.call(QueuePop{"r/patient", kPatience}, late);
   expect_only(told, Fault::failed);
+  told.call(Check{{"r/x"}}, late);
+  expect_only(told, Fault::failed, 2);
 }
 
-TEST(JudgeRegisters, AreRightWhenTheNewestIsThere) {
+TEST(JudgeRegisters, MustHaveTheNewestAtTheEnd) {
   Told told;
   told.write("reg/1", "a", 10);
-  told.read("reg/1", "a", 10);
   told.write("reg/1", "b", 12);
   told.at_end("reg/1", "b", 12);
   expect_good(told);
-}
-
-TEST(JudgeRegisters, ALostWriteIsFound) {
-  Told told;
-  told.write("reg/1", "a", 10);
-  told.write("reg/1", "b", 12);
   told.at_end("reg/1", "a", 10);
   expect_only(told, Fault::lost);
 }
 
-TEST(JudgeRegisters, AReadThatDidNotSeeAnAnsweredWriteIsFound) {
-  Told told;
-  told.write("reg/1", "a", 10);
-  told.write("reg/1", "b", 12);
-  told.read("reg/1", "a", 10);
-  told.at_end("reg/1", "b", 12);
-  expect_only(told, Fault::lost);
+TEST(JudgeCounters, MustHaveTheSumAtTheEnd) {
+  for (const char* key : {"sum", "own/1"}) {
+    Told told;
+    told.told(Add{std::string("r/") + key, 1}, Counter{1});
+    told.at_end(key, "1");
+    expect_good(told);
+    told.at_end(key, "2");
+    expect_only(told, Fault::twice);
+  }
 }
 
-TEST(JudgeRegisters, AWriteOfAKilledProcessMayBeThere) {
+TEST(JudgeLogs, MustHaveEachWordAtTheEnd) {
   Told told;
-  told.write("reg/1", "a", 10);
-  told.open(What::set, "reg/1", "b");
-  told.at_end("reg/1", "b", 11);
+  told.told(Append{"r/log/0", "a;"}, Appended{2});
+  told.at_end("log/0", "a;");
   expect_good(told);
-  told.at_end("reg/1", "c", 11);
-  expect_only(told, Fault::order);
-}
-
-TEST(JudgeRegisters, ARevisionGivenTwiceIsFound) {
-  Told told;
-  told.write("reg/1", "a", 10);
-  Call& other = told.call(What::set, "reg/1", "b");
-  other.revision = 10;
-  other.invoked = 1;  // beside the first
-  told.at_end("reg/1", "b", 10);
-  expect_only(told, Fault::lost);
-}
-
-TEST(JudgeCounters, CountAcknowledgedAddsAndPerhapsThoseOfTheKilled) {
-  Told told;
-  told.add("sum", 1);
-  told.add("sum", 2);
-  told.at_end("sum", "2");
-  expect_good(told);
-  told.open(What::add, "sum");
-  told.at_end("sum", "3");
-  expect_good(told);
-}
-
-TEST(JudgeCounters, AnAddAppliedTwiceIsFound) {
-  Told told;
-  told.add("sum", 1);
-  told.add("sum", 3);
-  told.at_end("sum", "3");
+  told.at_end("log/0", "a;a;");
   expect_only(told, Fault::twice);
 }
 
-TEST(JudgeCounters, ALostAddIsFound) {
+TEST(JudgeChains, MustLeadToTheEnd) {
   Told told;
-  told.add("sum", 1);
-  told.add("sum", 2);
-  told.add("sum", 2);
-  told.at_end("sum", "2");
-  EXPECT_GE(told.verdict().of(Fault::lost), 1u);
-}
-
-TEST(JudgeLogs, HoldEachWordOnceAtTheToldPlace) {
-  Told told;
-  told.call(What::append, "log/0", "a;").number = 2;
-  told.call(What::append, "log/0", "b;").number = 4;
-  told.open(What::append, "log/0", "c;");
-  told.at_end("log/0", "a;b;");
+  told.told(CompareSet{"r/chain", "", "a"}, Compared{true, true, {}});
+  told.at_end("chain", "a");
   expect_good(told);
-  told.at_end("log/0", "a;b;c;");
-  expect_good(told);
-  told.at_end("log/0", "a;b;b;");
-  expect_only(told, Fault::twice);
-  told.at_end("log/0", "a;c;");
+  told.at_end("chain", "");
   expect_only(told, Fault::lost);
-  told.at_end("log/0", "b;a;");
-  expect_only(told, Fault::order, 2);
-  told.at_end("log/0", "a;b;x;");
-  expect_only(told, Fault::order);
 }
 
-TEST(JudgeChains, LeadBackToTheBeginning) {
-  const auto swap = [](Told& told, const std::string& from, const std::string& to) {
-    Call& call = told.call(What::compare_set, "chain", to);
-    call.expected = from;
-    call.yes = true;
-  };
-  Told told;
-  swap(told, "", "a");
-  swap(told, "a", "b");
-  told.at_end("chain", "b");
-  expect_good(told);
-  swap(told, "a", "c");
-  EXPECT_GE(told.verdict().of(Fault::lost), 1u);
-  Told lost;
-  swap(lost, "", "a");
-  lost.at_end("chain", "");
-  expect_only(lost, Fault::lost);
+TEST(JudgeAnyKey, WantsAnOrderOfItsCalls) {
+  for (const char* key : {"any/0/1", "ping/1/1", "pong/1/1"}) {
+    Told told;
+    told.write(key, "a", 1);
+    told.at_end(key, "a");
+    expect_good(told);
+    told.told(Check{{std::string("r/") + key}}, Checked{false});
+    expect_only(told, Fault::order);
+  }
 }
 
 TEST(JudgeGroups, AreSeenWholeOrNotAtAll) {
+  std::vector<Bytes> keys;
+  for (unsigned i = 0; i < kGroup; ++i) keys.push_back("r/group/" + std::to_string(i));
   Told told;
-  told.call(What::multi_set, "group/", "a");
-  Call& get = told.call(What::multi_get, "group/");
-  get.yes = true;
-  get.value = "a";
+  told.told(MultiSet{keys, std::vector<Bytes>(kGroup, "a")}, Written{});
+  Op& get = told.told(MultiGet{keys, {}}, Values{std::vector<Bytes>(kGroup, "a"), {}});
   for (unsigned i = 0; i < kGroup; ++i) told.at_end("group/" + std::to_string(i), "a");
   expect_good(told);
-  get.value = "b";
+  get.answer = Answer(ReplyBody(Values{std::vector<Bytes>(kGroup, "b"), {}}));
   expect_only(told, Fault::order);
-  get.yes = false;
+  get.answer = Answer(ReplyBody(Values{{"a", "a", "b", "a"}, {}}));
+  expect_only(told, Fault::torn);
+  get.answer = Answer(ReplyBody(Values{std::vector<Bytes>(kGroup, "a"), {}}));
+  told.at_end("group/1", "b");
+  expect_only(told, Fault::torn);
+  told.round().state.erase("r/group/1");
   expect_only(told, Fault::torn);
 }
 
 TEST(JudgeBanks, NeitherMakeNorLoseMoney) {
   Told told;
-  Call& transfer = told.call(What::transfer, "bank/", "1");
-  transfer.delta = 5;
-  transfer.yes = true;
-  transfer.value = "-5 5";
-  transfer.number = 1;
+  Transact transfer;
+  transfer.actions = {{Action::Kind::set, "r/bank/turn", "1", 0, {}, false},
+                      {Action::Kind::add, "r/bank/a", "", -5, {}, false},
+                      {Action::Kind::add, "r/bank/b", "", 5, {}, false},
+                      {Action::Kind::add, "r/bank/count", "", 1, {}, false}};
+  Op& made = told.told(transfer, Transacted{true, 0, 1, {-5, 5, 1}});
   told.at_end("bank/count", "1");
   told.at_end("bank/a", "-5");
   told.at_end("bank/b", "5");
@@ -246,107 +176,81 @@ TEST(JudgeBanks, NeitherMakeNorLoseMoney) {
   told.at_end("bank/b", "0");
   told.at_end("bank/count", "0");
   EXPECT_GE(told.verdict().of(Fault::lost), 2u);
+  told.at_end("bank/a", "-5");
+  told.at_end("bank/b", "5");
+  told.at_end("bank/count", "1");
+  made.answer = Answer(ReplyBody(Transacted{true, 0, 1, {-5, 6, 1}}));
+  expect_only(told, Fault::torn);
+  made.answer = Answer(ReplyBody(Transacted{true, 0, 1, {-5, 5, 1}}));
+  told.told(MultiGet{{"r/bank/a", "r/bank/b"}, {}}, Values{{"-5", "4"}, {}});
+  expect_only(told, Fault::torn);
 }
 
-TEST(JudgeQueues, EachItemIsPoppedOnce) {
+TEST(JudgeQueues, ForgiveWhatTheKilledHadPopped) {
   Told told;
-  told.call(What::push, "impatient", "a");
+  told.told(QueuePush{"r/impatient", "a"}, Counted{1});
   expect_only(told, Fault::lost);
-  told.pop("impatient", "a", kDead);
+  told.call(QueuePop{"r/impatient", {}}, std::nullopt, kDead);
   expect_good(told);
-  told.pop("impatient", "a");
+  told.call(QueuePop{"r/impatient", {}}, Answer(ReplyBody(Popped{"a"})), kDead);
+  told.told(QueuePop{"r/impatient", {}}, Popped{"a"});
   expect_good(told);
-  told.pop("impatient", "a");
+  told.told(QueuePop{"r/impatient", {}}, Popped{"a"});
   expect_only(told, Fault::twice);
 }
 
-TEST(JudgeQueues, AnItemMayGoDownWithAPopOfAKilledProcess) {
-  Told told;
-  told.call(What::push, "impatient", "a");
-  told.open(What::pop, "impatient");
-  expect_good(told);
-  told.call(What::push, "impatient", "b");
-  expect_only(told, Fault::lost);
-}
-
-TEST(JudgeQueues, AnItemThatNobodyPushedIsFound) {
-  Told told;
-  told.pop("impatient", "a");
-  expect_only(told, Fault::order);
-}
-
-TEST(JudgeQueues, PatientPopsKeepTheOrder) {
-  Told told;
-  told.call(What::push, "patient", "a");
-  told.call(What::push, "patient", "b");
-  const std::uint64_t before = told.pop("patient", "b").invoked;
-  told.pop("patient", "a");
-  expect_only(told, Fault::order);
-  told.round().first_kill = before;
-  expect_good(told);
-}
-
-TEST(JudgeAnyKey, WantsAnOrderOfItsCalls) {
-  Told told;
-  told.write("any/0/1", "a", 1);
-  told.call(What::exists, "any/0/1").yes = true;
-  told.at_end("any/0/1", "a");
-  expect_good(told);
-  told.call(What::exists, "any/0/1").yes = false;
-  expect_only(told, Fault::order);
-}
-
 TEST(JudgeWatches, ShowEveryChangeOnceInOrder) {
-  const auto written = [] {
+  const auto judged = [](std::vector<Change> changes, Revision next) {
     Told told;
     told.write("reg/1", "a", 10);
     told.write("reg/1", "b", 12);
-    told.write("reg/1", "c", 13);
-    told.at_end("reg/1", "c", 13);
-    return told;
+    told.at_end("reg/1", "b", 12);
+    told.told(Watch{"r/reg/", true, 1, 0, {}}, Changes{std::move(changes), next, 0});
+    return told.verdict();
   };
-  Told right = written();
-  right.seen("reg/1", "a", 10);
-  right.seen("reg/1", "b", 12);
-  expect_good(right);
-  Told gap = written();
-  gap.seen("reg/1", "a", 10);
-  gap.seen("reg/1", "c", 13);
-  expect_only(gap, Fault::watch);
-  Told again = written();
-  again.seen("reg/1", "a", 10);
-  again.seen("reg/1", "a", 10);
-  expect_only(again, Fault::watch);
-  Told made_up = written();
-  made_up.seen("reg/1", "a", 10);
-  made_up.seen("reg/1", "x", 11);
-  expect_only(made_up, Fault::watch);
+  const Change first{10, false, "r/reg/1", "a"};
+  const Change second{12, false, "r/reg/1", "b"};
+  EXPECT_EQ(judged({first, second}, 13).faults(), 0u);
+  EXPECT_EQ(judged({second}, 13).of(Fault::watch), 1u);
+}
+
+TEST(JudgeProcesses, SayThemselvesWhatIsWrong) {
+  Told told;
+  told.round().histories[kAlive].flaws = {"the watch never showed its last key"};
+  expect_only(told, Fault::watch);
+  told.round().histories[kAlive].flaws = {"a barrier was left early"};
+  expect_only(told, Fault::other);
+  told.round().histories[kAlive].sessions_lost = 1;
+  expect_only(told, Fault::other, 2);
 }
 
 TEST(JudgeHistories, SurviveTheirProcess) {
   const std::string path = testing::TempDir() + "/judge_test_history";
+  const CompareSet swap{"k", std::string("o\0ld", 4), "new"};
   {
     Recorder recorder(path, 7);
-    Call call = call_of(What::compare_set, "k", "new");
-    call.expected = "old";
-    EXPECT_TRUE(recorder.make(call, [](Call& c) { c.yes = true; }));
-    Call failing = call_of(What::add, "n");
-    failing.delta = -3;
-    EXPECT_FALSE(recorder.make(failing, [](Call&) { throw NotFound("no\tsuch\nkey"); }));
-    recorder.saw({7, 5, "k", "v"});
-    recorder.flaw("bad");
+    EXPECT_TRUE(recorder.make(swap,
+                              [](const CompareSet&) {
+                                return Compared{true, true, {}};
+                              })
+                    .good());
+    const auto fail = [](const Add&) -> Counter { throw NotFound("no\tsuch\nkey"); };
+    EXPECT_EQ(recorder.make(Add{"n", -3}, fail).code(), Code::not_found);
+    EXPECT_TRUE(recorder.make(Exchange{}, [](const Exchange&) { return Exchanged{}; }).good());
+    recorder.flaw("bad\nthing");
     recorder.totals(3, 1);
   }
   const History history = read_history(path, 7);
-  ASSERT_EQ(history.calls.size(), 2u);
-  EXPECT_EQ(history.calls[0].expected, "old");
-  EXPECT_TRUE(history.calls[0].good() && history.calls[0].yes);
-  EXPECT_LE(history.calls[0].invoked, history.calls[0].answered);
-  EXPECT_EQ(history.calls[1].error, "not_found: no such key");
-  EXPECT_EQ(history.calls[1].delta, -3);
-  ASSERT_EQ(history.seen.size(), 1u);
-  EXPECT_EQ(history.seen[0].revision, 5u);
-  EXPECT_EQ(history.flaws, std::vector<std::string>{"bad"});
+  ASSERT_EQ(history.ops.size(), 3u);
+  const Op& first = history.ops[0];
+  EXPECT_EQ(std::get<CompareSet>(first.request).expected, swap.expected);
+  EXPECT_TRUE(first.good() && first.told<Compared>().swapped);
+  EXPECT_LE(first.invoked, first.answered);
+  EXPECT_EQ(first.client, 7u);
+  EXPECT_EQ(history.ops[1].answer->error().detail, "no\tsuch\nkey");
+  EXPECT_EQ(std::get<Add>(history.ops[1].request).delta, -3);
+  EXPECT_TRUE(history.ops[2].good());
+  EXPECT_EQ(history.flaws, std::vector<std::string>{"bad thing"});
   EXPECT_EQ(history.reissued, 3u);
   EXPECT_EQ(history.sessions_lost, 1u);
   ASSERT_EQ(remove(path.c_str()), 0);

@@ -9,50 +9,52 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void ask_value(JobStore& store, Call& call) {
-  try {
-    Entry entry = store.entry(call.key, 0s);
-    call.yes = true;
-    call.value = std::move(entry.value);
-    call.revision = entry.revision;
-  } catch (const NotFound&) {
-  }
+/// The entry, if the key is there.
+std::optional<Value> get(Desk& desk, const std::string& key) {
+  return desk.make(Get{key, {}}, [&](const Get& r) {
+    const Entry entry = desk.store.entry(r.key, 0s);
+    return Value{entry.value, entry.revision};
+  });
 }
 
-/// compare_set says what is there afterwards; inputs are unique, so that it tells who put it there.
-void ask_compare_set(JobStore& store, Call& call) {
-  const std::string there = store.compare_set(call.key, call.expected, call.input);
-  call.yes = there == call.input;
-  if (!call.yes && there != call.expected) call.value = there;
+void set(Desk& desk, const std::string& key, const std::string& value) {
+  desk.make(Set{key, value, {}, false},
+            [&](const Set& r) { return Written{desk.store.set(r.key, r.value, {})}; });
 }
 
-bool get(Desk& desk, Call& call) {
-  return desk.make(call, [&](Call& c) { ask_value(desk.store, c); });
+void remove(Desk& desk, const std::string& key) {
+  desk.make(Remove{key}, [&](const Remove& r) { return Removed{desk.store.remove(r.key)}; });
 }
 
-bool set(Desk& desk, Call call) {
-  return desk.make(call, [&](Call& c) { c.revision = desk.store.set(c.key, c.input, {}); });
+void exists(Desk& desk, const std::string& key) {
+  desk.make(Check{{key}}, [&](const Check& r) { return Checked{desk.store.check(r.keys)}; });
 }
 
-bool remove(Desk& desk, const std::string& key) {
-  Call call = call_of(What::remove, key);
-  return desk.make(call, [&](Call& c) { c.yes = desk.store.remove(c.key); });
+void add(Desk& desk, const std::string& key, std::int64_t delta) {
+  desk.make(Add{key, delta}, [&](const Add& r) { return Counter{desk.store.add(r.key, r.delta)}; });
 }
 
-bool exists(Desk& desk, const std::string& key) {
-  Call call = call_of(What::exists, key);
-  return desk.make(call, [&](Call& c) { c.yes = desk.store.check({c.key}); });
+void append(Desk& desk, const std::string& key) {
+  desk.make(Append{key, desk.unique() + ";"},
+            [&](const Append& r) { return Appended{desk.store.append(r.key, r.value)}; });
 }
 
-bool add(Desk& desk, const std::string& key, std::int64_t delta) {
-  Call call = call_of(What::add, key);
-  call.delta = delta;
-  return desk.make(call, [&](Call& c) { c.number = desk.store.add(c.key, c.delta); });
+/// The value that is there afterwards, by which the store answers: inputs are unique.
+std::optional<Bytes> compare_set(Desk& desk, const std::string& key, const Bytes& expected) {
+  const CompareSet request{key, expected, desk.unique()};
+  const auto told = desk.make(request, [&](const CompareSet& r) {
+    const std::string there = desk.store.compare_set(r.key, r.expected, r.desired);
+    if (there == r.desired) return Compared{true, true, {}};
+    const bool missing = there == r.expected;  // so it answers for a key that is not there
+    return Compared{false, !missing, missing ? Bytes() : there};
+  });
+  if (!told) return std::nullopt;
+  return told->swapped ? request.desired : told->current;
 }
 
-bool append(Desk& desk, Call call) {
-  return desk.make(call, [&](Call& c) {
-    c.number = static_cast<std::int64_t>(desk.store.append(c.key, c.input));
+std::optional<Values> get_many(Desk& desk, const std::vector<std::string>& keys) {
+  return desk.make(MultiGet{keys, {}}, [&](const MultiGet& r) {
+    return Values{desk.store.multi_get(r.keys, 0s), {}};
   });
 }
 
@@ -62,10 +64,9 @@ void keep_registers(Desk& desk) {
   while (desk.goes_on()) {
     const std::string key = desk.key("reg/" + std::to_string(desk.random.below(4)));
     if (desk.random.chance(60)) {
-      set(desk, call_of(What::set, key, desk.unique()));
+      set(desk, key, desk.unique());
     } else {
-      Call call = call_of(What::get, key);
-      get(desk, call);
+      get(desk, key);
     }
   }
 }
@@ -78,20 +79,15 @@ void count(Desk& desk) {
 }
 
 void write_logs(Desk& desk) {
-  while (desk.goes_on()) {
-    const std::string log = desk.key("log/" + std::to_string(desk.named / 100));
-    append(desk, call_of(What::append, log, desk.unique() + ";"));
-  }
+  while (desk.goes_on()) append(desk, desk.key("log/" + std::to_string(desk.named / 100)));
 }
 
 void extend_chain(Desk& desk) {
-  const std::string key = desk.key("chain");
-  std::string last;
+  Bytes last;
   while (desk.goes_on()) {
-    Call call = call_of(What::compare_set, key, desk.unique());
-    call.expected = last;
-    if (!desk.make(call, [&](Call& c) { ask_compare_set(desk.store, c); })) return;
-    last = call.yes ? call.input : call.value;
+    const auto there = compare_set(desk, desk.key("chain"), last);
+    if (!there) return;
+    last = *there;
   }
 }
 
@@ -100,19 +96,14 @@ void set_groups(Desk& desk) {
   for (unsigned i = 0; i < kGroup; ++i) keys.push_back(desk.key("group/" + std::to_string(i)));
   while (desk.goes_on()) {
     if (desk.random.chance(50)) {
-      Call call = call_of(What::multi_set, desk.key("group/"), desk.unique());
-      desk.make(call, [&](Call& c) {
-        desk.store.multi_set(keys, std::vector<std::string>(keys.size(), c.input));
-      });
+      get_many(desk, keys);
       continue;
     }
-    Call call = call_of(What::multi_get, desk.key("group/"));
-    desk.make(call, [&](Call& c) {
-      const auto values = desk.store.multi_get(keys, 0s);
-      c.yes = values == std::vector<std::string>(keys.size(), values.at(0));
-      for (const std::string& value : values) c.value += (c.value.empty() ? "" : " ") + value;
-      if (c.yes) c.value = values[0];
-    });
+    desk.make(MultiSet{keys, std::vector<Bytes>(keys.size(), desk.unique())},
+              [&](const MultiSet& r) {
+                desk.store.multi_set(r.keys, r.values);
+                return Written{};  // the store does not say which revision
+              });
   }
 }
 
@@ -123,29 +114,28 @@ void transfer(Desk& desk) {
   const std::string turn = desk.key("bank/turn");
   while (desk.goes_on()) {
     if (desk.random.chance(30)) {
-      Call call = call_of(What::balance, desk.key("bank/"));
-      desk.make(call, [&](Call& c) {
-        const auto values = desk.store.multi_get({a, b}, 0s);
-        c.value = values.at(0) + " " + values.at(1);
-        c.yes = std::stoll(values[0]) + std::stoll(values[1]) == 0;
-      });
+      get_many(desk, {a, b});
       continue;
     }
-    Call look = call_of(What::get, turn);
-    if (!get(desk, look)) return;
-    Call call = call_of(What::transfer, desk.key("bank/"), desk.unique());
-    call.expected = std::to_string(look.revision);
-    call.delta = 1 + static_cast<std::int64_t>(desk.random.below(9));
-    desk.make(call, [&](Call& c) {
+    const auto look = get(desk, turn);
+    if (desk.failed) return;
+    const Revision seen = look ? look->revision : 0;
+    const auto delta = 1 + static_cast<std::int64_t>(desk.random.below(9));
+    Transact request;
+    request.conditions = {{Condition::Kind::revision_is, turn, "", seen}};
+    request.actions = {{Action::Kind::set, turn, desk.unique(), 0, {}, false},
+                       {Action::Kind::add, a, "", -delta, {}, false},
+                       {Action::Kind::add, b, "", delta, {}, false},
+                       {Action::Kind::add, desk.key("bank/count"), "", 1, {}, false}};
+    desk.make(request, [&](const Transact& r) {
       Transaction transaction;
-      transaction.if_revision(turn, look.revision).set(turn, c.input);
-      transaction.add(a, -c.delta).add(b, c.delta).add(desk.key("bank/count"), 1);
+      transaction.if_revision(turn, seen).set(turn, r.actions[0].value);
+      for (std::size_t i = 1; i < r.actions.size(); ++i) {
+        transaction.add(r.actions[i].key, r.actions[i].delta);
+      }
       const TransactionResult result = desk.store.transact(transaction);
-      c.yes = result.applied;
-      c.revision = result.revision;
-      if (!result.applied) return;
-      c.value = std::to_string(result.sums.at(0)) + " " + std::to_string(result.sums.at(1));
-      c.number = result.sums.at(2);
+      return Transacted{result.applied, static_cast<std::uint32_t>(result.failed), result.revision,
+                        result.sums};
     });
   }
 }
@@ -163,21 +153,16 @@ void use_any_key(Desk& desk) {
     } else if (choice < 15) {
       exists(desk, key);
     } else if (choice < 40) {
-      Call call = call_of(What::get, key);
-      get(desk, call);
-      last[key] = call.value;
+      const auto found = get(desk, key);
+      last[key] = found ? found->value : "";
     } else if (flavour == 0 && choice < 70) {
-      Call call = call_of(What::compare_set, key, desk.unique());
-      call.expected = last[key];
-      desk.make(call, [&](Call& c) { ask_compare_set(desk.store, c); });
-      last[key] = call.yes ? call.input : call.value;
+      last[key] = compare_set(desk, key, last[key]).value_or("");
     } else if (flavour == 1 && choice < 95) {
       add(desk, key, 1 + static_cast<std::int64_t>(desk.random.below(9)));
     } else if (flavour == 2 && choice < 95) {
-      append(desk, call_of(What::append, key, desk.unique() + ";"));
+      append(desk, key);
     } else {
-      set(desk, call_of(What::set, key,
-                        flavour == 1 ? std::to_string(desk.random.below(1000)) : desk.unique()));
+      set(desk, key, flavour == 1 ? std::to_string(desk.random.below(1000)) : desk.unique());
     }
   }
 }

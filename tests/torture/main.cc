@@ -93,8 +93,8 @@ void print(const Figures& f) {
     line(std::string(kFaultNames[i]).c_str(), f.verdict.counts[i]);
   }
   line("changes watched", f.watched);
-  line("keys searched", f.verdict.keys_judged);
-  line("  undecided", f.verdict.keys_undecided);
+  line("keys searched", f.verdict.searched.keys);
+  line("  undecided", f.verdict.searched.undecided);
   line("failed restarts", f.failed_restarts);
   std::printf("%-22s p50 %.0f ms, p99 %.0f ms, max %.0f ms\n", "restart to serving",
               percentile(f.restart_ms, 0.5), percentile(f.restart_ms, 0.99),

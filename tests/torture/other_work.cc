@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work with queues, at meetings, and watching.
+#include <algorithm>
+
 #include "tests/torture/desk.h"
 
 namespace c10dd::torture {
@@ -7,36 +9,38 @@ namespace {
 
 using namespace std::chrono_literals;
 
-void pop(Desk& desk, Call& call, Store::Timeout timeout) {
-  desk.make(call, [&](Call& c) {
-    try {
-      c.value = desk.store.queue_pop(c.key, timeout);
-      c.yes = true;
-    } catch (const NotFound&) {
-    } catch (const TimedOut&) {
-      if (timeout >= kPatience) throw;
-    }
+std::optional<Popped> pop(Desk& desk, const std::string& queue, Store::Timeout timeout) {
+  return desk.make(QueuePop{desk.key(queue), timeout}, [&](const QueuePop& r) {
+    return Popped{desk.store.queue_pop(r.key, r.timeout)};
   });
 }
 
 /// Whether both go on: each brings its word, both get both.
 bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
   const std::string number = std::to_string(round);
-  Call call = call_of(What::meet, "exchange", number + (desk.stop ? " stop" : " go"));
+  const std::string word = number + (desk.stop ? " stop" : " go");
   std::vector<std::string> parts;
-  const bool good = desk.make(call, [&](Call& c) {
+  Exchange request;
+  request.group = "x" + std::to_string(desk.worker);
+  request.sequence = round;
+  request.rank = rank;
+  request.world_size = 2;
+  request.parts = {word};
+  request.timeout = kPatience;
+  const auto good = desk.make(request, [&](const Exchange& r) {
     ExchangeOptions options;
-    options.rank = rank;
-    options.world_size = 2;
-    options.timeout = kPatience;
-    parts = desk.client.exchange("x" + std::to_string(desk.worker), {c.input}, options);
+    options.rank = r.rank;
+    options.world_size = r.world_size;
+    options.timeout = r.timeout;
+    parts = desk.client.exchange(r.group, r.parts, options);
+    return Exchanged{};  // this thread looks at the parts itself
   });
   if (!good) return false;
   bool both_go = true;
   for (unsigned of = 0; of < 2; ++of) {
     const std::string part = of < parts.size() ? parts[of] : "nothing";
     const bool told =
-        of == rank ? part == call.input : part == number + " go" || part == number + " stop";
+        of == rank ? part == word : part == number + " go" || part == number + " stop";
     if (!told) {
       desk.recorder.flaw("exchange " + number + ": rank " + std::to_string(rank) + " got from " +
                          std::to_string(of) + ": " + part);
@@ -47,37 +51,44 @@ bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
 }
 
 bool barrier(Desk& desk, Meeting& meeting, unsigned rank, std::uint64_t round) {
-  Call call = call_of(What::meet, "barrier", std::to_string(round));
+  Barrier request;
+  request.group = "b" + std::to_string(desk.worker);
+  request.sequence = round;
+  request.rank = rank;
+  request.world_size = 2;
+  request.timeout = kPatience;
   meeting.arrived[rank] = round;
-  const bool good = desk.make(call, [&](Call&) {
+  const auto good = desk.make(request, [&](const Barrier& r) {
     BarrierOptions options;
-    options.rank = rank;
-    options.world_size = 2;
-    options.timeout = kPatience;
-    desk.client.barrier("b" + std::to_string(desk.worker), options);
+    options.rank = r.rank;
+    options.world_size = r.world_size;
+    options.timeout = r.timeout;
+    desk.client.barrier(r.group, options);
+    return Done{};
   });
   if (good && meeting.arrived[1 - rank] < round) {
     desk.recorder.flaw("barrier " + std::to_string(round) + " released rank " +
                        std::to_string(rank) + " before the other rank had come");
   }
-  return good;
+  return good.has_value();
 }
 
 /// Waits for what the other rank sets, and removes it.
 bool take(Desk& desk, const std::string& key) {
-  Call call = call_of(What::exists, key);
-  const bool there = desk.make(call, [&](Call& c) {
-    desk.store.wait({c.key}, kPatience);
-    c.yes = true;
+  const auto there = desk.make(Wait{{key}, kPatience}, [&](const Wait& r) {
+    desk.store.wait(r.keys, r.timeout);
+    return Done{};
   });
   if (!there) return false;
-  Call gone = call_of(What::remove, key);
-  return desk.make(gone, [&](Call& c) { c.yes = desk.store.remove(c.key); });
+  return desk.make(Remove{key}, [&](const Remove& r) { return Removed{desk.store.remove(r.key)}; })
+      .has_value();
 }
 
 bool give(Desk& desk, const std::string& key) {
-  Call call = call_of(What::set, key, desk.unique());
-  return desk.make(call, [&](Call& c) { c.revision = desk.store.set(c.key, c.input, {}); });
+  return desk
+      .make(Set{key, desk.unique(), {}, false},
+            [&](const Set& r) { return Written{desk.store.set(r.key, r.value, {})}; })
+      .has_value();
 }
 
 }  // namespace
@@ -85,24 +96,22 @@ bool give(Desk& desk, const std::string& key) {
 void push(Desk& desk) {
   while (desk.goes_on()) {
     const std::string queue = desk.random.chance(50) ? "patient" : "impatient";
-    Call call = call_of(What::push, desk.key(queue), desk.unique());
-    desk.make(call, [&](Call& c) { desk.store.queue_push(c.key, c.input); });
+    desk.make(QueuePush{desk.key(queue), desk.unique()},
+              [&](const QueuePush& r) { return Counted{desk.store.queue_push(r.key, r.value)}; });
   }
 }
 
 /// Pops that are given up before the daemon answers: it gets back what they had claimed.
 void pop_impatiently(Desk& desk) {
   while (desk.goes_on()) {
-    Call call = call_of(What::pop, desk.key("impatient"));
-    pop(desk, call, std::chrono::milliseconds(desk.random.below(5) * 20));
+    pop(desk, "impatient", std::chrono::milliseconds(desk.random.below(5) * 20));
   }
 }
 
 void pop_patiently(Desk& desk) {
   while (!desk.failed) {
-    Call call = call_of(What::pop, desk.key("patient"));
-    pop(desk, call, kPatience);
-    if (call.value == kEnd) return;
+    const auto popped = pop(desk, "patient", kPatience);
+    if (popped && popped->value.starts_with(kEnd)) return;
   }
 }
 
@@ -122,27 +131,28 @@ void meet(Desk& desk, Meeting& meeting, unsigned rank) {
 }
 
 void watch(Desk& desk) {
-  const std::string prefix = desk.key("reg/");
+  Watch request{desk.key("reg/"), true, desk.place.watch_from, 0, 500ms};
+  const std::string last = request.key + kEnd;
+  KeyWatch changes = desk.store.watch_prefix(request.key, request.from);
   std::uint64_t give_up = 0;  // when, once the round is over
-  try {
-    KeyWatch changes = desk.store.watch_prefix(prefix, desk.place.watch_from);
-    for (;;) {
-      WatchBatch batch;
-      try {
-        batch = changes.next(500ms);
-      } catch (const TimedOut&) {  // the daemon is away
-      }
+  while (!desk.failed) {
+    const auto told = desk.make(request, [&](const Watch& r) {
+      const WatchBatch batch = changes.next(r.timeout);
+      Changes all{{}, batch.next, 0};
       for (const KeyChange& change : batch.changes) {
-        desk.recorder.saw({desk.worker, change.revision, change.key, change.value});
-        if (change.key == prefix + kEnd) return;
+        all.changes.push_back({change.revision, change.removed, change.key, change.value});
       }
-      if (desk.stop && give_up == 0) give_up = now() + std::uint64_t{kPatience / 1ns};
-      if (give_up != 0 && now() > give_up) break;
+      return all;
+    });
+    if (told) {
+      request.from = told->next;
+      const auto& seen = told->changes;
+      if (std::ranges::find(seen, last, &Change::key) != seen.end()) return;
     }
-    desk.recorder.flaw("the watch never showed its last key");
-  } catch (const Error& e) {
-    desk.recorder.flaw("the watch failed: " + std::string(name_of(e.code())) + ": " + e.what());
+    if (desk.stop && give_up == 0) give_up = now() + std::uint64_t{kPatience / 1ns};
+    if (give_up != 0 && now() > give_up) break;
   }
+  desk.recorder.flaw("the watch never showed its last key");
 }
 
 }  // namespace c10dd::torture

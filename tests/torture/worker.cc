@@ -65,13 +65,13 @@ class Worker {
     Client& b = *clients_[1];
     round_->add(b, watch, true);
     round_->add(*mortal_, pop_patiently, true);
-    Call own = call_of(What::set, round_->place().prefix + "eph/" + std::to_string(options_.number),
-                       "alive");
-    round_->recorder().make(own, [&](Call& c) {
-      SetOptions ephemeral;
-      ephemeral.ephemeral = true;
-      c.revision = mortal_->store()->set(c.key, c.input, ephemeral);
-    });
+    const std::string own = "eph/" + std::to_string(options_.number);
+    round_->recorder().make(Set{round_->place().prefix + own, "alive", {}, true},
+                            [&](const Set& r) {
+                              SetOptions ephemeral;
+                              ephemeral.ephemeral = r.ephemeral;
+                              return Written{mortal_->store()->set(r.key, r.value, ephemeral)};
+                            });
     round_->add(*mortal_, pop_impatiently);
     for (const auto& work : {keep_registers, count, push, use_any_key}) round_->add(a, work);
     for (const auto& work : {write_logs, extend_chain, set_groups, transfer, use_any_key}) {

@@ -2,7 +2,7 @@
 // The judge is judged: small histories by hand, then generated ones. A valid history is made by
 // choosing the moment of each call inside its interval; a mutated one has an answer that no order
 // explains. C10DD_HISTORIES says how many (default 300 of each).
-#include "tests/sim/linearize.h"
+#include "tests/history/linearize.h"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,11 @@
 
 #include "tests/sim/random.h"
 
-namespace c10dd::sim {
+namespace c10dd::history {
 namespace {
 
 using Kind = KeyCall::Kind;
+using sim::Random;
 
 KeyCall set(Bytes value, std::uint64_t from, std::uint64_t to) {
   return {
@@ -182,4 +183,4 @@ TEST(Linearize, RefusesAnAnswerThatNobodyCanHaveGot) {
 }
 
 }  // namespace
-}  // namespace c10dd::sim
+}  // namespace c10dd::history

@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A depth-first search over a list of calls and returns, from which made calls are lifted.
-#include "tests/sim/linearize.h"
+#include "tests/history/linearize.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <unordered_set>
 
-namespace c10dd::sim {
+namespace c10dd::history {
 namespace {
 
 /// The key: absent, or a value.
 using State = std::optional<Bytes>;
-
-std::optional<std::int64_t> number_in(const State& state) {
-  if (!state) return 0;
-  std::int64_t value = 0;
-  const char* end = state->data() + state->size();
-  const auto [stop, failed] = std::from_chars(state->data(), end, value);
-  if (failed != std::errc() || stop != end || state->empty()) return std::nullopt;
-  return value;
-}
 
 /// The key after the call, or nothing if the call cannot have been told what it was told.
 std::optional<State> make(const KeyCall& call, const State& state) {
@@ -36,7 +27,7 @@ std::optional<State> make(const KeyCall& call, const State& state) {
     case KeyCall::Kind::exists:
       return told(call.yes == state.has_value(), state);
     case KeyCall::Kind::add: {
-      const auto before = number_in(state);
+      const auto before = number_of(state ? &*state : nullptr);
       if (!before) return told(call.refused, state);
       const std::int64_t sum = *before + call.delta;
       return told(!call.refused && call.number == sum, State(std::to_string(sum)));
@@ -162,8 +153,17 @@ class Search {
 
 }  // namespace
 
+std::optional<std::int64_t> number_of(const Bytes* value) {
+  if (value == nullptr) return 0;
+  std::int64_t number = 0;
+  const char* end = value->data() + value->size();
+  const auto [stop, failed] = std::from_chars(value->data(), end, number);
+  if (failed != std::errc() || stop != end || value->empty()) return std::nullopt;
+  return number;
+}
+
 Verdict linearize(std::vector<KeyCall> calls, std::uint64_t patience) {
   return Search(std::move(calls)).run(patience);
 }
 
-}  // namespace c10dd::sim
+}  // namespace c10dd::history

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "protocol/types.h"
+#include "tests/history/op.h"
 
-namespace c10dd::sim {
+namespace c10dd::history {
 
 /// A call on one key. What it was told is looked at only if `known`.
 struct KeyCall {
@@ -28,11 +28,18 @@ struct KeyCall {
   bool refused = false;     ///< an add to what is no number
   Bytes value = {};         ///< of get, or what compare_set found
   std::int64_t number = 0;  ///< sum, or length after append
+
+  // The search does not look at these.
+  Revision revision = 0;   ///< of the value that was set or got; 0: the answer does not say
+  const Op* op = nullptr;  ///< whose it is
 };
 
 enum class Verdict : std::uint8_t { linearizable, violated, undecided };
 
+/// The value as a number, a missing one is 0; nothing if it is no number.
+std::optional<std::int64_t> number_of(const Bytes* value);
+
 /// undecided after `patience` steps of the search.
 Verdict linearize(std::vector<KeyCall> calls, std::uint64_t patience = 2'000'000);
 
-}  // namespace c10dd::sim
+}  // namespace c10dd::history

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a judge has against a history: which kind of promise is broken, and the evidence.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/history/op.h"
+
+namespace c10dd::history {
+
+enum class Fault : std::uint8_t {
+  lost,    ///< an acknowledged change is not there, or was not seen after it
+  twice,   ///< a change was applied twice, an item was popped twice
+  failed,  ///< a call ended in an error, or not at all
+  order,   ///< answers that no order of the calls explains
+  torn,    ///< half of an atomic change was seen
+  watch,   ///< a watch left out, repeated or made up a change
+  other,
+};
+inline constexpr std::size_t kFaults = 7;
+inline constexpr std::string_view kFaultNames[kFaults] = {
+    "lost", "applied twice", "failed calls", "out of order", "torn", "watch gaps", "other faults"};
+
+struct Finding {
+  Fault fault = Fault::other;
+  std::string text;
+  Ops calls = {};           ///< the evidence
+  std::uint64_t count = 1;  ///< how many changes or items it is about
+};
+
+using Findings = std::vector<Finding>;
+
+}  // namespace c10dd::history

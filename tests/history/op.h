@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call in a history: what a client asked and was told, and when. The simulator and the kill
+// loop both write down these, so that the same judges read both.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "protocol/ops.h"
+
+namespace c10dd::history {
+
+/// One call of a client process.
+struct Op {
+  std::uint32_t client = 0;  ///< number of the process
+  std::string job;
+  std::uint64_t launch = 0;    ///< of the job that the process belongs to
+  SessionId session;           ///< its name on the wire, with the next, if that was recorded
+  std::uint64_t sequence = 0;  ///< 0: it was never sent
+  Request request;
+  std::uint64_t invoked = 0;   ///< order: a count of events, or a time that all processes share
+  std::uint64_t answered = 0;  ///< order; 0: never
+  TimePoint invoked_at;
+  TimePoint answered_at;
+  std::optional<Answer> answer;
+
+  bool good() const { return answer && answer->has_value(); }
+  /// Why it failed; ok when it did not, or was never answered.
+  Code code() const { return answer && !*answer ? answer->error().code : Code::ok; }
+  /// Nobody can tell from the answer whether it was applied.
+  bool open_ended() const;
+  /// The body of a good answer.
+  template <class Body>
+  const Body& told() const {
+    return std::get<Body>(**answer);
+  }
+};
+
+using Ops = std::vector<const Op*>;
+
+/// For people: operation, key, answer.
+std::string describe(const Op& op);
+std::string describe(const Answer& answer);
+
+}  // namespace c10dd::history

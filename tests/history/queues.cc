@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/history/queues.h"
+
+#include <algorithm>
+
+namespace c10dd::history {
+namespace {
+
+struct Item {
+  const Op* push = nullptr;
+  Ops pops = {};
+};
+
+struct Queue {
+  std::map<Bytes, Item> items;
+  std::uint64_t first_doubt = ~std::uint64_t{0};  ///< when a pop began that may have held an item
+  std::uint64_t unanswered = 0;                   ///< pops
+};
+
+std::map<Bytes, Queue> collect(const Ops& ops) {
+  std::map<Bytes, Queue> queues;
+  for (const Op* op : ops) {
+    if (const auto* push = std::get_if<QueuePush>(&op->request)) {
+      queues[push->key].items[push->value].push = op;
+    } else if (const auto* transact = std::get_if<Transact>(&op->request)) {
+      for (const Action& action : transact->actions) {
+        if (action.kind == Action::Kind::push) queues[action.key].items[action.value].push = op;
+      }
+    } else if (const auto* pop = std::get_if<QueuePop>(&op->request)) {
+      Queue& queue = queues[pop->key];
+      if (op->good()) {
+        queue.items[op->told<Popped>().value].pops.push_back(op);
+      } else if (op->code() != Code::not_found) {
+        queue.first_doubt = std::min(queue.first_doubt, op->invoked);
+      }
+      if (!op->answer) ++queue.unanswered;
+    }
+  }
+  return queues;
+}
+
+std::optional<bool> pushed(const QueueFacts& facts, const Op& push) {
+  if (facts.done) return facts.done(push);
+  const auto* transacted = push.good() ? std::get_if<Transacted>(&**push.answer) : nullptr;
+  if (transacted != nullptr) return transacted->applied;
+  if (push.good()) return true;
+  return push.open_ended() ? std::nullopt : std::optional(false);
+}
+
+/// A session that goes on keeps what it popped: nobody else gets it, and nobody asks later for it.
+void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, Findings& findings) {
+  for (const Op* one : pops) {
+    if (facts.session_ended(*one)) continue;
+    for (const Op* other : pops) {
+      const bool came_back = facts.session_ended(*other) && other->invoked < one->answered;
+      if (other == one || came_back) continue;
+      findings.push_back({Fault::twice, value + " was popped twice", {one, other}});
+      return;
+    }
+  }
+}
+
+/// An item that was pushed before another, and that nobody can have held, is popped before it.
+void judge_order(const Queue& queue, Findings& findings) {
+  std::vector<const Item*> popped;
+  for (const auto& [value, item] : queue.items) {
+    if (item.push != nullptr && !item.pops.empty()) popped.push_back(&item);
+  }
+  for (const Item* later : popped) {
+    const Op& overtook = *later->pops.front();
+    if (overtook.answered > queue.first_doubt) continue;
+    for (const Item* item : popped) {
+      if (!item->push->good() || item->push->answered >= later->push->invoked) continue;
+      if (item->pops.front()->invoked <= overtook.answered) continue;
+      findings.push_back({Fault::order,
+                          "items were popped out of order",
+                          {item->push, later->push, &overtook, item->pops.front()}});
+    }
+  }
+}
+
+}  // namespace
+
+Findings judge_queues(const Ops& ops, const QueueFacts& facts) {
+  Findings findings;
+  for (const auto& [key, queue] : collect(ops)) {
+    Finding missing{Fault::lost, key + ": pushed, but never popped"};
+    for (const auto& [value, item] : queue.items) {
+      if (item.push == nullptr) {
+        findings.push_back({Fault::order, key + ": nobody pushed " + value, item.pops});
+        continue;
+      }
+      const std::optional<bool> is_there = pushed(facts, *item.push);
+      if (is_there == false && !item.pops.empty()) {
+        findings.push_back({Fault::order, key + ": popped, but its push was not done", item.pops});
+      }
+      if (is_there == true && item.pops.empty()) missing.calls.push_back(item.push);
+      judge_pops(facts, value, item.pops, findings);
+    }
+    const std::uint64_t taken = facts.answers_may_be_missing ? queue.unanswered : 0;
+    if (facts.drained && missing.calls.size() > taken) {
+      missing.count = missing.calls.size() - taken;
+      findings.push_back(std::move(missing));
+    }
+    judge_order(queue, findings);
+  }
+  return findings;
+}
+
+}  // namespace c10dd::history
