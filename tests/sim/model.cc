@@ -16,29 +16,33 @@ std::optional<Answer> told(Body body) {
 
 }  // namespace
 
-std::optional<Answer> Model::apply(const Request& request, Revision revision) {
+std::optional<Answer> Model::apply(const Request& request, const SessionId& session,
+                                   Revision revision) {
   const auto find = [&](const Bytes& key) -> Bytes* {
     const auto it = keys.find(key);
     return it == keys.end() ? nullptr : &it->second.value;
   };
   if (const auto* set = std::get_if<Set>(&request)) {
-    keys[set->key] = {set->value, revision};
+    keys[set->key] = {set->value, revision, set->ttl, set->ephemeral ? session : SessionId{}};
     return told(Written{revision});
   }
   if (const auto* set = std::get_if<MultiSet>(&request)) {
     for (std::size_t i = 0; i < set->keys.size(); ++i)
-      keys[set->keys[i]] = {set->values[i], revision};
+      keys[set->keys[i]] = {set->values[i], revision, {}, {}};
     return told(Written{revision});
   }
   if (const auto* add = std::get_if<Add>(&request)) {
     const auto before = number_of(find(add->key));
     if (!before) return Answer(failure(Code::wrong_type, ""));
-    keys[add->key] = {std::to_string(*before + add->delta), revision};
+    Entry& entry = keys[add->key];  // keeps its life
+    entry.value = std::to_string(*before + add->delta);
+    entry.revision = revision;
     return told(Counter{*before + add->delta});
   }
   if (const auto* append = std::get_if<Append>(&request)) {
-    Entry& entry = keys[append->key];
-    entry = {entry.value + append->value, revision};
+    Entry& entry = keys[append->key];  // likewise
+    entry.value += append->value;
+    entry.revision = revision;
     return told(Appended{entry.value.size()});
   }
   if (const auto* compare = std::get_if<CompareSet>(&request)) {
@@ -46,7 +50,7 @@ std::optional<Answer> Model::apply(const Request& request, Revision revision) {
     if (now != nullptr ? *now != compare->expected : !compare->expected.empty()) {
       return told(Compared{false, now != nullptr, now != nullptr ? *now : Bytes()});
     }
-    keys[compare->key] = {compare->desired, revision};
+    keys[compare->key] = {compare->desired, revision, {}, {}};
     return told(Compared{true, true, {}});
   }
   if (const auto* remove = std::get_if<Remove>(&request)) {
@@ -56,7 +60,9 @@ std::optional<Answer> Model::apply(const Request& request, Revision revision) {
     return told(Counted{std::erase_if(
         keys, [&](const auto& entry) { return entry.first.starts_with(remove->prefix); })});
   }
-  if (const auto* request_ = std::get_if<Transact>(&request)) return transact(*request_, revision);
+  if (const auto* request_ = std::get_if<Transact>(&request)) {
+    return transact(*request_, session, revision);
+  }
   return std::nullopt;
 }
 
@@ -76,7 +82,8 @@ bool Model::holds(const Condition& condition) const {
   return false;
 }
 
-std::optional<Answer> Model::transact(const Transact& request, Revision revision) {
+std::optional<Answer> Model::transact(const Transact& request, const SessionId& session,
+                                      Revision revision) {
   for (std::size_t i = 0; i < request.conditions.size(); ++i) {
     if (!holds(request.conditions[i])) {
       return told(Transacted{false, static_cast<std::uint32_t>(i), revision, {}});
@@ -88,17 +95,18 @@ std::optional<Answer> Model::transact(const Transact& request, Revision revision
     std::optional<Answer> done;
     switch (action.kind) {
       case Action::Kind::set:
-        done = apply(Set{action.key, action.value, {}, false}, revision);
+        done =
+            apply(Set{action.key, action.value, action.ttl, action.ephemeral}, session, revision);
         break;
       case Action::Kind::remove:
-        done = apply(Remove{action.key}, revision);
+        done = apply(Remove{action.key}, session, revision);
         break;
       case Action::Kind::add:
-        done = apply(Add{action.key, action.delta}, revision);
+        done = apply(Add{action.key, action.delta}, session, revision);
         if (*done) result.sums.push_back(std::get<Counter>(**done).value);
         break;
       case Action::Kind::append:
-        done = apply(Append{action.key, action.value}, revision);
+        done = apply(Append{action.key, action.value}, session, revision);
         break;
       case Action::Kind::push:
         continue;

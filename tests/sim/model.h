@@ -14,18 +14,21 @@ class Model {
   struct Entry {
     Bytes value;
     Revision revision = 0;
+    Duration ttl{0};  ///< it ends so long after it was set; 0: never
+    SessionId owner;  ///< it ends with this session
 
     bool operator==(const Entry&) const = default;
   };
 
-  /// Makes the change at this revision and returns the answer; nothing for operations that this
-  /// model does not answer. An answer that is a failure changed nothing.
-  std::optional<Answer> apply(const Request& request, Revision revision);
+  /// Makes the change of a session at this revision and returns the answer; nothing for operations
+  /// that this model does not answer. An answer that is a failure changed nothing.
+  std::optional<Answer> apply(const Request& request, const SessionId& session, Revision revision);
 
   std::map<Bytes, Entry> keys;
 
  private:
-  std::optional<Answer> transact(const Transact& request, Revision revision);
+  std::optional<Answer> transact(const Transact& request, const SessionId& session,
+                                 Revision revision);
   bool holds(const Condition& condition) const;
 };
 

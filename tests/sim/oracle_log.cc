@@ -8,6 +8,7 @@
 #include "protocol/utf8.h"
 #include "tests/sim/model.h"
 #include "tests/sim/oracles.h"
+#include "tests/sim/queue_log.h"
 
 namespace c10dd::sim {
 namespace {
@@ -30,9 +31,16 @@ bool says_changed(const Op& op) {
 /// A transaction may be applied and have nothing to do.
 bool may_change_nothing(const Op& op) { return std::holds_alternative<Transact>(op.request); }
 
+std::string life_of(const Model::Entry& entry) {
+  std::string text;
+  if (entry.ttl > Duration(0)) text += " for " + std::to_string(entry.ttl.count() / 1000) + " us";
+  return entry.owner == SessionId{} ? text : text + " with its session";
+}
+
 class LogJudge {
  public:
-  LogJudge(const Records& records, const std::string& job) : records_(records), job_(job) {
+  LogJudge(const Records& records, const std::string& job)
+      : records_(records), job_(job), queues_(records.log(job)) {
     for (const Op& op : records.ops) {
       if (op.job == job && op.sequence != 0) named_[{op.session, op.sequence}] = &op;
     }
@@ -63,7 +71,7 @@ class LogJudge {
       const Bytes key = row.key.substr(1);
       if (row.kind == Row::Kind::put) {
         const auto value = wire::decode<core::KeyRow>(row.value);
-        if (value) actual_[key] = {value->value, value->revision};
+        if (value) actual_[key] = {value->value, value->revision, value->ttl, value->owner};
         named.insert(key);
       } else if (row.kind == Row::Kind::erase) {
         actual_.erase(key);
@@ -102,7 +110,7 @@ class LogJudge {
         const auto it = those.find(key);
         if (it != those.end() && it->second == entry) continue;
         text += " " + key + " = " + printable(entry.value, 32) + " since " +
-                std::to_string(entry.revision) + " only " + where + ";";
+                std::to_string(entry.revision) + life_of(entry) + " only " + where + ";";
       }
     };
     add(actual_, model_.keys, "in rows");
@@ -126,7 +134,11 @@ class LogJudge {
                                         ", after a call that was made when it was answered");
     }
     newest_call_ = std::max(newest_call_, op.invoked);
-    const std::optional<Answer> expected = model_.apply(op.request, step.revision);
+    std::optional<Answer> expected = model_.apply(op.request, step.session, step.revision);
+    if (const auto* push = std::get_if<QueuePush>(&op.request)) {
+      const std::size_t before = queues_.free(push->key, step.revision - 1);
+      expected = Answer(ReplyBody(Counted{before + 1}));
+    }
     if (!expected || !op.good()) return std::nullopt;
     if (json::encode_answer(*expected) == json::encode_answer(*op.answer)) return std::nullopt;
     return violation("model", describe(op) + ", the model says " + describe(*expected));
@@ -134,6 +146,7 @@ class LogJudge {
 
   const Records& records_;
   const std::string& job_;
+  const QueueLog queues_;
   std::map<std::pair<SessionId, std::uint64_t>, const Op*> named_;
   std::set<const Op*> found_;  // looked up only
   Model model_;

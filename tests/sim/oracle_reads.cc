@@ -6,18 +6,26 @@
 #include "tests/sim/key_log.h"
 #include "tests/sim/model.h"
 #include "tests/sim/oracles.h"
+#include "tests/sim/queue_log.h"
 
 namespace c10dd::sim {
 namespace {
 
-/// The keys as they were at one revision.
+/// The keys and queues as they were at one revision.
 struct View {
   const KeyLog& log;
+  const QueueLog& queues;
   Revision revision = 0;
 
   const KeyVersion* find(const Bytes& key) const { return log.at(key, revision); }
   bool all(const std::vector<Bytes>& keys) const {
     return std::ranges::all_of(keys, [&](const Bytes& key) { return find(key) != nullptr; });
+  }
+  std::size_t free(const Bytes& queue) const { return queues.free(queue, revision); }
+  /// To check and to wait, an item in a queue is as good as a key.
+  bool present(const std::vector<Bytes>& keys) const {
+    return std::ranges::all_of(
+        keys, [&](const Bytes& key) { return find(key) != nullptr || free(key) > 0; });
   }
 };
 
@@ -69,10 +77,10 @@ struct Looks {
     return true;
   }
   static bool wait(const Op& op, const View& view) {
-    return op.good() == view.all(std::get<Wait>(op.request).keys);
+    return op.good() == view.present(std::get<Wait>(op.request).keys);
   }
   static bool check(const Op& op, const View& view) {
-    return std::get<Checked>(**op.answer).all == view.all(std::get<Check>(op.request).keys);
+    return std::get<Checked>(**op.answer).all == view.present(std::get<Check>(op.request).keys);
   }
   static bool list(const Op& op, const View& view) {
     return std::get<KeyPage>(**op.answer).keys ==
@@ -81,6 +89,9 @@ struct Looks {
   static bool count(const Op& op, const View& view) {
     return std::get<Counted>(**op.answer).count ==
            view.log.list(std::get<Count>(op.request).prefix, view.revision).size();
+  }
+  static bool length(const Op& op, const View& view) {
+    return std::get<Counted>(**op.answer).count == view.free(std::get<QueueLength>(op.request).key);
   }
   static bool compare_set(const Op& op, const View& view) {
     const auto& compared = std::get<Compared>(**op.answer);
@@ -123,6 +134,7 @@ Explains look_of(const Op& op) {
   if (std::holds_alternative<Check>(op.request)) return Looks::check;
   if (std::holds_alternative<List>(op.request)) return Looks::list;
   if (std::holds_alternative<Count>(op.request)) return Looks::count;
+  if (std::holds_alternative<QueueLength>(op.request)) return Looks::length;
   if (std::holds_alternative<CompareSet>(op.request)) {
     return std::get<Compared>(body).swapped ? nullptr : Looks::compare_set;
   }
@@ -143,13 +155,14 @@ Explains look_of(const Op& op) {
 Judgement judge_reads(const Records& records) {
   for (const auto& [job, number] : records.jobs) {
     const KeyLog log(records.log(number));
+    const QueueLog queues(records.log(number));
     const Windows windows(records, job);
     for (const Op& op : records.ops) {
       const Explains explains = op.job == job ? look_of(op) : nullptr;
       if (explains == nullptr) continue;
       const std::vector<Revision> revisions = windows.revisions(op);
       const bool explained = std::ranges::any_of(revisions, [&](Revision revision) {
-        return explains(op, View{log, revision});
+        return explains(op, View{log, queues, revision});
       });
       if (explained) continue;
       return Violation{"reads", job + ": " + describe(op) + " was true at no revision from " +

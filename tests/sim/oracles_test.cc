@@ -5,6 +5,7 @@
 
 #include "daemon/core/meetings.h"
 #include "daemon/core/row_key.h"
+#include "daemon/core/sessions.h"
 #include "tests/sim/story.h"
 #include "tests/sim/workload.h"
 
@@ -147,6 +148,46 @@ TEST(Oracles, NoItemIsLostOrInvented) {
   Story other;
   other.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
   EXPECT_EQ(oracle(judge_queues(other.records)), "queues");
+}
+
+TEST(Oracles, LengthsOfQueuesAreThoseOfTheLog) {
+  const auto judged = [](std::uint64_t pushed, bool claimed, const Request& ask, ReplyBody answer) {
+    Story run;
+    run.call(QueuePush{"q0", "x"}, 10, 19, told(Counted{pushed}));
+    run.durable({{Row::Kind::put, core::RowKey('q').text("q0").number(1).number(0).take(), {}}},
+                11);
+    if (claimed) {
+      const core::Claim claim{"q0", 1, 0, 0, 2};
+      run.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
+      run.durable({{Row::Kind::put, "c", wire::encode(claim)}}, 21);
+    }
+    run.call(ask, 30, 39, told(std::move(answer)));
+    return std::pair(oracle(judge_reads(run.records)), oracle(judge_log(run.records)));
+  };
+  const auto both = [](const char* reads, const char* log) {
+    return std::pair<std::string, std::string>(reads, log);
+  };
+  const QueueLength length{"q0"};
+  EXPECT_EQ(judged(1, false, length, Counted{1}), both("fine", "fine"));
+  EXPECT_EQ(judged(1, true, length, Counted{0}), both("fine", "fine"));
+  EXPECT_EQ(judged(1, true, length, Counted{1}), both("reads", "fine")) << "it is claimed";
+  EXPECT_EQ(judged(2, false, length, Counted{1}), both("fine", "model")) << "it was the first";
+  EXPECT_EQ(judged(1, false, Check{{"q0"}}, Checked{true}), both("fine", "fine"));
+  EXPECT_EQ(judged(1, false, Check{{"q0"}}, Checked{false}), both("reads", "fine"));
+  EXPECT_EQ(judged(1, true, Wait{{"q0"}, {}}, Done{}), both("reads", "fine"));
+}
+
+TEST(Oracles, LivesOfKeysAreThoseOfTheModel) {
+  const auto judged = [](Duration ttl) {
+    Story run;
+    run.call(Set{"t0", "a", std::chrono::seconds(30), false}, 10, 19, told(Written{1}));
+    run.durable({Story::put("t0", "a", 1, std::chrono::seconds(30))}, 11);
+    run.call(Append{"t0", "b"}, 20, 29, told(Appended{2}));
+    run.durable({Story::put("t0", "ab", 2, ttl)}, 21);
+    return oracle(judge_log(run.records));
+  };
+  EXPECT_EQ(judged(std::chrono::seconds(30)), "fine");
+  EXPECT_EQ(judged({}), "model") << "an append leaves the life as it is";
 }
 
 TEST(Oracles, ABarrierWaitsForAll) {

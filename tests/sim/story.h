@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/core/key_row.h"
 #include "daemon/core/meetings.h"
 #include "protocol/fields.h"
 #include "tests/sim/oracles.h"

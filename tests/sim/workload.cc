@@ -51,6 +51,14 @@ Duration Workload::timeout() {
   return random_.chance(40) ? Duration(0) : random_.between(milliseconds(1), seconds(4));
 }
 
+Duration Workload::ttl() { return random_.between(milliseconds(20), seconds(4)); }
+
+/// What gives the key a life without an end.
+Request Workload::unending(Bytes key) {
+  if (random_.chance(50)) return MultiSet{{std::move(key)}, {value()}};
+  return CompareSet{std::move(key), last_read_, value()};
+}
+
 std::optional<Request> Workload::next() {
   if (crew_ && random_.chance(60)) return crew_->next();
   return make(random_.pick(works_));
@@ -74,7 +82,7 @@ std::optional<Request> Workload::make(Work work) {
       return Remove{key("snmte"[random_.below(5)])};
     case Work::check:
       if (random_.chance(50)) return Check{{key('s')}};
-      return Check{{key('m'), key('m')}};
+      return Check{{key('m'), key(random_.chance(50) ? 'm' : 'q')}};
     case Work::multi_set:
       return MultiSet{{key('m'), key('m')}, {value(), value()}};
     case Work::multi_get:
@@ -88,10 +96,14 @@ std::optional<Request> Workload::make(Work work) {
     case Work::transact:
       return transaction();
     case Work::wait:
+      if (random_.chance(30)) return Wait{{key('q')}, timeout()};
       return Wait{{key('s'), key('m')}, timeout()};
     case Work::ttl:
-      return Set{key('t'), value(), random_.between(milliseconds(20), seconds(4)), false};
+      if (random_.chance(20)) return unending(key('t'));
+      return Set{key('t'), value(), ttl(), false};
     case Work::ephemeral:
+      if (random_.chance(20)) return unending(key('e'));
+      if (random_.chance(20)) return Append{key('e'), value()};
       return Set{key('e'), value(), {}, true};
     case Work::push:
       return QueuePush{key('q'), value()};
@@ -120,7 +132,7 @@ Request Workload::transaction() {
   }
   const std::uint64_t actions = 1 + random_.below(3);
   for (std::uint64_t i = 0; i < actions; ++i) {
-    switch (random_.below(5)) {
+    switch (random_.below(7)) {
       case 0:
         transact.actions.push_back({Action::Kind::remove, key('m'), "", 0, {}, false});
         break;
@@ -132,6 +144,12 @@ Request Workload::transaction() {
         break;
       case 3:
         transact.actions.push_back({Action::Kind::push, key('q'), value(), 0, {}, false});
+        break;
+      case 4:
+        transact.actions.push_back({Action::Kind::set, key('t'), value(), 0, ttl(), false});
+        break;
+      case 5:
+        transact.actions.push_back({Action::Kind::set, key('e'), value(), 0, {}, true});
         break;
       default:
         transact.actions.push_back({Action::Kind::set, key('m'), value(), 0, {}, false});

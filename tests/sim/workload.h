@@ -56,8 +56,10 @@ class Workload {
   Request transaction();
   std::optional<Request> meeting(bool barrier);
   Bytes key(char family);
+  Request unending(Bytes key);
   Bytes value();
   Duration timeout();
+  Duration ttl();
 
   /// Where this process is in the barriers or the exchanges of its team.
   struct Place {
