@@ -8,7 +8,7 @@
 #include "collectives/bootstrap.h"
 #include "collectives/hooks.h"
 #include "protocol/error.h"
-#include "protocol/published_calls.h"
+#include "protocol/call_ops.h"
 
 namespace c10dd::collectives {
 

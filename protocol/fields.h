@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <boost/describe/members.hpp>
+#include <boost/mp11/algorithm.hpp>
 #include <cstring>
 #include <map>
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group: its members come, report and go, and generations form. Life and words:
-// protocol/membership.h. Pure: every method that changes something is given the revision and time.
+// protocol/group_ops.h. Pure: every method that changes something is given the revision and time.
 // After such calls, settle() must follow before the rows of the step are stored.
 #pragma once
 

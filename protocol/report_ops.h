@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What clients measure. Part of the table in ops.h.
+#pragma once
+
+#include <boost/describe/class.hpp>
+#include <string>
+#include <vector>
+
+#include "protocol/answers.h"
+#include "protocol/op_info.h"
+#include "protocol/types.h"
+
+namespace c10dd {
+
+/// Everything one session has measured of one collective since it started.
+struct CollectiveTotals {
+  std::string process_group;  ///< kind of the group: dp, tp, pp, ...
+  std::string collective;     ///< all_reduce, broadcast, ...
+  std::string backend;
+  std::uint64_t count = 0;  ///< completed
+  std::uint64_t failures = 0;
+  std::uint64_t payload_bytes = 0;
+  std::uint64_t bus_bytes = 0;  ///< payload times the bus factor of nccl-tests
+  std::uint64_t duration_ns = 0;
+  std::vector<std::uint64_t> buckets;  ///< completions per bucket of metric_catalog.h, not summed
+};
+BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
+                      (process_group, collective, backend, count, failures, payload_bytes,
+                       bus_bytes, duration_ns, buckets))
+
+/// Cumulative totals, so that a lost or repeated report changes nothing: the daemon adds the
+/// difference to the newest report of the session that it has.
+struct Report {
+  static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
+                             1,  Dedup::none, Growth::none};
+  using Reply = Done;
+
+  std::uint64_t number = 0;  ///< strictly increasing per session
+  std::vector<CollectiveTotals> collectives;
+};
+BOOST_DESCRIBE_STRUCT(Report, (), (number, collectives))
+
+}  // namespace c10dd
