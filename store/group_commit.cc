@@ -16,36 +16,36 @@
 namespace c10dd::store {
 namespace {
 
-// A commit takes rounds until it exceeds either; one round alone may be larger.
+// A commit takes batches until it exceeds either; one batch alone may be larger.
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
 using Clock = std::chrono::steady_clock;
 
-/// A round with its callback, or a function to run between rounds.
+/// A batch with its callback, or a function to run between batches.
 struct Item {
-  Round round;
+  CommitBatch batch;
   GroupCommit::OnDone on_done;
   std::function<void()> function;
   Clock::time_point submitted = Clock::now();
 };
 
-/// Consecutive rounds as the engine gets them: batches end to end, each owner once.
+/// Consecutive batches as the engine gets them: their jobs end to end, each owner once.
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
-  std::size_t rounds() const { return rounds_; }
-  std::span<const JobBatch> batches() const { return batches_; }
+  std::size_t batches() const { return batches_; }
+  std::span<const JobBatch> jobs() const { return jobs_; }
   std::span<const Ownership> owners() const { return owners_; }
 
-  void add(Round& round) {
-    ++rounds_;
-    for (JobBatch& batch : round.batches) {
-      rows_ += batch.rows.size();
-      for (const Row& row : batch.rows) bytes_ += row.key.size() + row.value.size();
-      batches_.push_back(std::move(batch));
+  void add(CommitBatch& batch) {
+    ++batches_;
+    for (JobBatch& job : batch.jobs) {
+      rows_ += job.rows.size();
+      for (const Row& row : job.rows) bytes_ += row.key.size() + row.value.size();
+      jobs_.push_back(std::move(job));
     }
-    for (const Ownership& owner : round.confirms) {
+    for (const Ownership& owner : batch.confirms) {
       const auto [at, added] = index_.try_emplace({owner.job, owner.epoch}, owners_.size());
       if (added) owners_.push_back(owner);
       positions_.push_back(at->second);
@@ -56,10 +56,10 @@ class Gathered {
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:
-  std::size_t rounds_ = 0;
+  std::size_t batches_ = 0;
   std::size_t rows_ = 0;
   std::size_t bytes_ = 0;
-  std::vector<JobBatch> batches_;
+  std::vector<JobBatch> jobs_;
   std::vector<Ownership> owners_;
   std::vector<std::size_t> positions_;
   std::map<std::pair<JobNumber, Epoch>, std::size_t> index_;
@@ -164,30 +164,29 @@ class GroupCommit::Impl {
   }
 
   void commit(std::deque<Item>& items) {
-    std::vector<std::size_t> sizes;  // the batches of each round, which are about to be moved out
+    std::vector<std::size_t> sizes;  // the jobs of each batch, which are about to be moved out
     Gathered gathered;
-    while (gathered.rounds() < items.size() && !gathered.full()) {
-      Item& item = items[gathered.rounds()];
+    while (gathered.batches() < items.size() && !gathered.full()) {
+      Item& item = items[gathered.batches()];
       if (item.function) break;
-      sizes.push_back(item.round.batches.size());
-      gathered.add(item.round);
+      sizes.push_back(item.batch.jobs.size());
+      gathered.add(item.batch);
     }
     const auto start = Clock::now();
-    const auto committed =
-        ask(gathered.batches(), [this](auto all) { return engine_->commit(all); });
+    const auto committed = ask(gathered.jobs(), [this](auto all) { return engine_->commit(all); });
     const auto confirmed =
         ask(gathered.owners(), [this](auto all) { return engine_->confirm(all); });
     const Duration took = Clock::now() - start;
 
-    auto batch = committed.begin();
+    auto outcome = committed.begin();
     std::size_t confirmation = 0;
     for (const std::size_t size : sizes) {
       Item item = std::move(items.front());
       items.pop_front();
-      RoundResult result{
-          item.round.number, {batch, batch + static_cast<std::ptrdiff_t>(size)}, {}, took};
-      batch += static_cast<std::ptrdiff_t>(size);
-      for (std::size_t n = 0; n < item.round.confirms.size(); ++n) {
+      CommitResult result{
+          item.batch.number, {outcome, outcome + static_cast<std::ptrdiff_t>(size)}, {}, took};
+      outcome += static_cast<std::ptrdiff_t>(size);
+      for (std::size_t n = 0; n < item.batch.confirms.size(); ++n) {
         result.confirms.push_back(confirmed[gathered.position(confirmation++)]);
       }
       item.on_done(std::move(result));
@@ -222,8 +221,8 @@ GroupCommit::GroupCommit(std::unique_ptr<Engine> engine)
 
 GroupCommit::~GroupCommit() = default;
 
-void GroupCommit::submit(Round round, OnDone on_done) {
-  impl_->submit({std::move(round), std::move(on_done), {}});
+void GroupCommit::submit(CommitBatch batch, OnDone on_done) {
+  impl_->submit({std::move(batch), std::move(on_done), {}});
 }
 
 void GroupCommit::post(std::function<void(Engine&)> f) {

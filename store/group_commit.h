@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group commit around any engine: one round in flight on its own thread, the rest gathers behind
+// Group commit around any engine: one batch in flight on its own thread, the rest gathers behind
 // it, so the number of syncs follows the disk and not the number of requests.
-// After an unknown outcome every later round is answered unknown and the engine is left alone.
+// After an unknown outcome every later batch is answered unknown and the engine is left alone.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "store/commit_batch.h"
 #include "store/engine.h"
-#include "store/round.h"
 
 namespace c10dd::store {
 
 class GroupCommit {
  public:
-  using OnDone = std::function<void(RoundResult)>;
+  using OnDone = std::function<void(CommitResult)>;
 
   /// Owns the engine from now on.
   explicit GroupCommit(std::unique_ptr<Engine> engine);
@@ -26,16 +26,16 @@ class GroupCommit {
   /// No on_done is called afterwards.
   ~GroupCommit();
 
-  /// Queues a round; on_done is called once, on the commit thread, in order of submission.
+  /// Queues a batch; on_done is called once, on the commit thread, in order of submission.
   /// Thread-safe.
-  void submit(Round round, OnDone on_done);
+  void submit(CommitBatch batch, OnDone on_done);
 
-  /// Runs f(engine) on the commit thread, after the rounds submitted before, for claims and loads.
+  /// Runs f(engine) on the commit thread, after the batches submitted before, for claims and loads.
   /// Returns at once; f says itself when it is done. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
-  /// Likewise, again and again as long as f(engine) says true, each time after the rounds submitted
-  /// before. f is destroyed on the commit thread, before the engine.
+  /// Likewise, again and again as long as f(engine) says true, each time after the batches
+  /// submitted before. f is destroyed on the commit thread, before the engine.
   void post_steps(std::function<bool(Engine&)> f);
 
   /// Engine::checkpoint(path) on a thread of its own, while commits go on. on_done is called once,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nothing that depends on a row leaves before that row is durable. An answer waits for the newest
 // change that it observed; on a shared engine a read also waits for a confirmation of ownership
-// that began after it arrived. Pure: revisions and round numbers only.
+// that began after it arrived. Pure: revisions and batch numbers only.
 #pragma once
 
 #include <cstdint>

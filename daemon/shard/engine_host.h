@@ -73,8 +73,8 @@ class EngineHost final : private core::DirectoryHost::Shell {
   /// Writes a copy of the state to an absolute path; `then` is called on the first loop.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
 
-  /// After the loops have ended, and the shards have let go of the engine: finishes the rounds that
-  /// were submitted, closes the engine.
+  /// After the loops have ended, and the shards have let go of the engine: finishes the batches
+  /// that were submitted, closes the engine.
   void close();
 
   /// Empty when the engine is open and takes commits, else why not.

@@ -43,9 +43,9 @@ void Shard::engine_lost(const std::string& why) {
   engine_.commit.reset();
 }
 
-void Shard::commit(store::Round round) {
+void Shard::commit(store::CommitBatch batch) {
   engine_.commit->submit(
-      std::move(round), [this, generation = engine_.state.generation](store::RoundResult result) {
+      std::move(batch), [this, generation = engine_.state.generation](store::CommitResult result) {
         asio::post(loop_, [this, generation, result = std::move(result)]() mutable {
           host_.committed(generation, std::move(result));
         });
@@ -94,8 +94,8 @@ void Shard::tell(const core::JobSlot* slot, const core::HostEvent& event) {
   if (const auto* counted = std::get_if<core::JobCounted>(&event)) {
     return counted->counted ? metrics_.job_loaded(slot->name) : metrics_.remove_job(slot->name);
   }
-  if (const auto* round = std::get_if<core::RoundCommitted>(&event)) {
-    return metrics_.committed(round->rows, round->took);
+  if (const auto* batch = std::get_if<core::BatchCommitted>(&event)) {
+    return metrics_.committed(batch->rows, batch->took);
   }
   if (const auto* failed = std::get_if<core::CommitFailed>(&event)) {
     return metrics_.commit_failed(failed->outcome);

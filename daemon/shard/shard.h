@@ -77,7 +77,7 @@ class Shard final : private core::JobHost::Shell {
   void forget();
 
  private:
-  void commit(store::Round round) override;
+  void commit(store::CommitBatch batch) override;
   void load(const core::JobRef& slot) override;
   void lose_engine(std::uint64_t generation, const std::string& why) override;
   void report_damage(const std::string& what) override;

@@ -69,8 +69,8 @@ std::vector<Outcome> Disk::apply(std::span<const JobBatch> batches, std::size_t 
   return outcomes;
 }
 
-void DiskQueue::submit(store::Round round, OnDone on_done) {
-  items_.push_back(std::make_shared<Item>(Item{std::move(round), std::move(on_done), {}}));
+void DiskQueue::submit(store::CommitBatch batch, OnDone on_done) {
+  items_.push_back(std::make_shared<Item>(Item{std::move(batch), std::move(on_done), {}}));
   start();
 }
 
@@ -97,7 +97,7 @@ void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
   if (dead_) {
     // A command to a shared engine was on the wire when its sender died.
     if (disk_.swarm_.shared && !executed_ && !item->function && world_.random.chance(50)) {
-      disk_.apply(item->round.batches, item->round.batches.size());
+      disk_.apply(item->batch.jobs, item->batch.jobs.size());
     }
     executed_ = true;
     return;
@@ -106,19 +106,19 @@ void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
   if (std::exchange(disk_.fail_next_, false)) {
     world_.note("disk.error");
     lost_ = true;
-    disk_.apply(item->round.batches, world_.random.below(item->round.batches.size() + 1));
+    disk_.apply(item->batch.jobs, world_.random.below(item->batch.jobs.size() + 1));
   }
   if (item->function) {
     item->function(lost_ ? nullptr : &disk_.engine());
     return end();
   }
-  store::RoundResult result{item->round.number, {}, {}, rest};
+  store::CommitResult result{item->batch.number, {}, {}, rest};
   if (lost_) {
-    result.batches.assign(item->round.batches.size(), Outcome::unknown);
-    result.confirms.assign(item->round.confirms.size(), Outcome::unknown);
+    result.jobs.assign(item->batch.jobs.size(), Outcome::unknown);
+    result.confirms.assign(item->batch.confirms.size(), Outcome::unknown);
   } else {
-    result.batches = disk_.apply(item->round.batches, item->round.batches.size());
-    result.confirms = disk_.engine().confirm(item->round.confirms);
+    result.jobs = disk_.apply(item->batch.jobs, item->batch.jobs.size());
+    result.confirms = disk_.engine().confirm(item->batch.confirms);
   }
   world_.after(rest, [self = shared_from_this(), item, result = std::move(result)]() mutable {
     if (self->dead_) return;
@@ -139,7 +139,7 @@ void DiskQueue::die() {
   if (disk_.swarm_.shared || item.function) return;
   executed_ = true;
   // What the kernel had may reach the disk without the sync: a prefix, in whole batches.
-  disk_.apply(item.round.batches, world_.random.below(item.round.batches.size() + 1));
+  disk_.apply(item.batch.jobs, world_.random.below(item.batch.jobs.size() + 1));
 }
 
 }  // namespace c10dd::sim

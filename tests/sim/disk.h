@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What survives, and the way there. Disk is the product's memory engine as the truth that outlives
-// processes. DiskQueue is one process's commit thread: a round is applied somewhere between its
+// processes. DiskQueue is one process's commit thread: a batch is applied somewhere between its
 // submission and its end; when the process dies before, any prefix of its batches may survive.
 #pragma once
 
@@ -47,13 +47,13 @@ class Disk {
 
 class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
  public:
-  using OnDone = std::function<void(store::RoundResult)>;
+  using OnDone = std::function<void(store::CommitResult)>;
   using Function = std::function<void(store::Engine*)>;  ///< null: the engine is lost
 
   DiskQueue(World& world, Disk& disk) : world_(world), disk_(disk) {}
 
   /// As GroupCommit's; on_done and f run at any time, and post to their process themselves.
-  void submit(store::Round round, OnDone on_done);
+  void submit(store::CommitBatch batch, OnDone on_done);
   void post(Function f);
 
   /// The process died: nothing comes back; what is in flight may be applied.
@@ -61,7 +61,7 @@ class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
 
  private:
   struct Item {
-    store::Round round;
+    store::CommitBatch batch;
     OnDone on_done;
     Function function;
   };

@@ -134,7 +134,7 @@ void Shard::engine_opened(const core::EngineState& engine, std::shared_ptr<DiskQ
   queue_ = std::move(queue);
   intact_ = std::move(intact);
   generation_ = engine.generation;
-  round_in_flight_ = false;
+  batch_in_flight_ = false;
   host_->engine_opened(engine);
 }
 
@@ -143,22 +143,22 @@ void Shard::engine_lost(const std::string& why) {
   queue_.reset();
 }
 
-void Shard::commit(store::Round round) {
-  for (store::JobBatch& batch : round.batches) {
-    if (!is_recorded(*host_->jobs().at(batch.job))) continue;
-    const std::size_t made = std::exchange(watched_[batch.job].rows, 0);
-    daemon_.records().sealed(batch.job, batch.epoch, std::span(batch.rows).subspan(made));
-    spoil(batch.rows);
+void Shard::commit(store::CommitBatch batch) {
+  for (store::JobBatch& made : batch.jobs) {
+    if (!is_recorded(*host_->jobs().at(made.job))) continue;
+    const std::size_t known = std::exchange(watched_[made.job].rows, 0);
+    daemon_.records().sealed(made.job, made.epoch, std::span(made.rows).subspan(known));
+    spoil(made.rows);
   }
-  round_in_flight_ = true;
-  queue_->submit(std::move(round), [this, self = shared_from_this(),
-                                    g = generation_](store::RoundResult result) {
+  batch_in_flight_ = true;
+  queue_->submit(std::move(batch), [this, self = shared_from_this(),
+                                    g = generation_](store::CommitResult result) {
     if (planted(Plant::error_is_success)) {
-      std::ranges::replace(result.batches, store::Outcome::unknown, store::Outcome::durable);
+      std::ranges::replace(result.jobs, store::Outcome::unknown, store::Outcome::durable);
       std::ranges::replace(result.confirms, store::Outcome::unknown, store::Outcome::durable);
     }
     post([this, g, result = std::move(result)]() mutable {
-      if (g == generation_) round_in_flight_ = false;
+      if (g == generation_) batch_in_flight_ = false;
       host_->committed(g, std::move(result));
     });
   });
@@ -193,7 +193,7 @@ void Shard::report_damage(const std::string& what) { world_.violated("restore", 
 std::string Shard::unsettled() const {
   std::string text;
   if (!queue_) text += "engine not open; ";
-  if (round_in_flight_) text += "round in flight; ";
+  if (batch_in_flight_) text += "batch in flight; ";
   for (const auto& [number, slot] : host_->jobs()) {
     if (!slot->serving) text += slot->name + " is loading; ";
     if (!slot->serving) continue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One event loop of a daemon with the product's host of its jobs. Hands its rounds to the disk, and
-// tells the records what the jobs did. What loops post to each other comes late now and then.
+// One event loop of a daemon with the product's host of its jobs. Hands its batches to the disk,
+// and tells the records what the jobs did. What loops post to each other comes late now and then.
 #pragma once
 
 #include <deque>
@@ -70,7 +70,7 @@ class Shard final : public Process,
   };
 
   void end_turn() override;
-  void commit(store::Round round) override;
+  void commit(store::CommitBatch batch) override;
   void load(const core::JobRef& slot) override;
   void lose_engine(std::uint64_t generation, const std::string& why) override;
   void report_damage(const std::string& what) override;
@@ -96,7 +96,7 @@ class Shard final : public Process,
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;
-  bool round_in_flight_ = false;
+  bool batch_in_flight_ = false;
   std::map<JobNumber, Watched> watched_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn: requests in, effects out, one round at the engine at a time, answers when durable.
+// The turn: requests in, effects out, one batch at the engine at a time, answers when durable.
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
@@ -104,7 +104,7 @@ void JobHost::touch(const JobRef& slot) {
 void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
-  start_round();
+  start_batch();
   for (const JobRef& slot : std::exchange(touched_, {})) end_turn_of(slot);
   for (const std::shared_ptr<AnswerSink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
@@ -129,7 +129,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   count_bytes(slot);
   const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
   release(slot);
-  if (waits) touch(slot);  // for the next round
+  if (waits) touch(slot);  // for the next batch
 }
 
 void JobHost::count_bytes(const JobRef& slot) {
@@ -140,7 +140,7 @@ void JobHost::count_bytes(const JobRef& slot) {
   slot->bytes = bytes;
 }
 
-/// Counts the requests whose answers wait for a round.
+/// Counts the requests whose answers wait for a batch.
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
   for (const JobRef& slot : touched_) {
@@ -149,12 +149,12 @@ std::size_t JobHost::waiting() const {
   return all;
 }
 
-/// Hands what has gathered to the engine, unless a round is under way or others are waited for.
-void JobHost::start_round() {
-  if (round_in_flight_ || !engine_ || engine_->is_volatile) return;
+/// Hands what has gathered to the engine, unless a batch is under way or others are waited for.
+void JobHost::start_batch() {
+  if (batch_in_flight_ || !engine_ || engine_->is_volatile) return;
   const std::size_t requests = waiting();
   if (!pace_.ready(loop_.now(), requests)) return;
-  store::Round round;
+  store::CommitBatch batch;
   std::size_t written = 0;
   for (const JobRef& slot : touched_) {
     if (!slot->serving) continue;
@@ -163,31 +163,31 @@ void JobHost::start_round() {
       slot->job->seal(slot->rows);
       for (const Row& row : slot->rows) written += row.key.size() + row.value.size();
       committing_.push_back({slot, to, slot->rows.size()});
-      round.batches.push_back(
+      batch.jobs.push_back(
           {slot->number, slot->epoch, slot->handed_over, to, std::exchange(slot->rows, {})});
       slot->handed_over = to;
       if (planted(Planted::ack_before_sync)) slot->gate->committed(to);
     }
     if (slot->gate->wants_confirmation()) {
-      round.confirms.push_back({slot->number, slot->epoch});
-      slot->gate->confirmation_begun(round_ + 1);
+      batch.confirms.push_back({slot->number, slot->epoch});
+      slot->gate->confirmation_begun(batch_ + 1);
       confirming_.push_back(slot);
     }
   }
-  if (round.batches.empty() && round.confirms.empty()) return;
+  if (batch.jobs.empty() && batch.confirms.empty()) return;
   growth_.add_written(written);
-  round.number = ++round_;
-  round_in_flight_ = true;
+  batch.number = ++batch_;
+  batch_in_flight_ = true;
   to_answer_ = requests;
-  shell_.commit(std::move(round));
+  shell_.commit(std::move(batch));
 }
 
-void JobHost::committed(std::uint64_t generation, store::RoundResult result) {
-  if (engine_ && engine_->generation == generation) finish_round(result);
+void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
+  if (engine_ && engine_->generation == generation) finish_batch(result);
 }
 
-void JobHost::finish_round(const store::RoundResult& result) {
-  round_in_flight_ = false;
+void JobHost::finish_batch(const store::CommitResult& result) {
+  batch_in_flight_ = false;
   bool lost = false;
   std::size_t rows = 0;
   const auto committing = std::exchange(committing_, {});
@@ -207,7 +207,7 @@ void JobHost::finish_round(const store::RoundResult& result) {
   for (std::size_t i = 0; i < committing.size(); ++i) {
     const auto& [slot, to, count] = committing[i];
     rows += count;
-    settle(slot, result.batches[i], [&, &slot = slot, to = to] {
+    settle(slot, result.jobs[i], [&, &slot = slot, to = to] {
       slot->gate->committed(to);
       slot->job->durable(to);
     });
@@ -222,7 +222,7 @@ void JobHost::finish_round(const store::RoundResult& result) {
     engine_lost(why);
     return shell_.lose_engine(generation, why);
   }
-  if (rows > 0) shell_.tell(nullptr, RoundCommitted{rows, result.took});
+  if (rows > 0) shell_.tell(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Serves the jobs of one event loop: takes requests to their Job, holds answers until they are
-// durable, hands rows to the engine in rounds, loads jobs and gives them up, keeps job time.
+// durable, hands rows to the engine in batches, loads jobs and gives them up, keeps job time.
 // Pure: sockets, threads and the engine belong to the Shell around it, time comes from the loop.
 // All calls are made on the loop's thread, but for those that say so. A connection talks to the
 // host of its own loop only: the host posts what is for a job of another host there, and the
@@ -19,11 +19,11 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/core/host/commit_pace.h"
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/core/host/job_slot.h"
 #include "daemon/core/host/job_time.h"
-#include "daemon/core/host/round_pace.h"
-#include "store/round.h"
+#include "store/commit_batch.h"
 
 namespace c10dd::core {
 
@@ -69,14 +69,14 @@ struct JobLoadFailed {
 struct JobCounted {
   bool counted = false;
 };
-struct RoundCommitted {
+struct BatchCommitted {
   std::size_t rows = 0;
   Duration took{0};
 };
 struct CommitFailed {
   store::Outcome outcome;
 };
-using HostEvent = std::variant<JobServed, JobLoadFailed, JobCounted, RoundCommitted, CommitFailed>;
+using HostEvent = std::variant<JobServed, JobLoadFailed, JobCounted, BatchCommitted, CommitFailed>;
 
 class JobHost {
  public:
@@ -86,8 +86,8 @@ class JobHost {
    public:
     virtual ~Shell() = default;
 
-    /// Hands a round to the engine; JobHost::committed() has the result.
-    virtual void commit(store::Round round) = 0;
+    /// Hands a batch to the engine; JobHost::committed() has the result.
+    virtual void commit(store::CommitBatch batch) = 0;
     /// Reads a job from the engine, see store::JobLoad; JobHost::loaded() gets the pieces.
     virtual void load(const JobRef& slot) = 0;
     /// The engine of this generation no longer works. The host has dropped its jobs.
@@ -99,7 +99,7 @@ class JobHost {
                            std::uint64_t sequence) = 0;
     /// An answer may leave, if its session is still there.
     virtual void answered(const Reply& reply) = 0;
-    /// slot: null for a round.
+    /// slot: null for a batch.
     virtual void tell(const JobSlot* slot, const HostEvent& event) = 0;
   };
 
@@ -140,7 +140,7 @@ class JobHost {
   /// Drops all jobs. Nobody is told "failed": retries resolve what is unknown.
   void engine_lost(const std::string& why);
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
-  void committed(std::uint64_t generation, store::RoundResult result);
+  void committed(std::uint64_t generation, store::CommitResult result);
 
   // ---- for the directory
 
@@ -158,7 +158,7 @@ class JobHost {
 
   // ---- the turn
 
-  /// After ready sockets were drained: time moves, deadlines fire, a round starts, answers leave.
+  /// After ready sockets were drained: time moves, deadlines fire, a batch starts, answers leave.
   void end_turn();
   /// When to end a turn at the latest though nothing happens.
   std::optional<SteadyTime> next_wake() const;
@@ -190,8 +190,8 @@ class JobHost {
   void end_turn_of(const JobRef& slot);
   void count_bytes(const JobRef& slot);
   std::size_t waiting() const;
-  void start_round();
-  void finish_round(const store::RoundResult& result);
+  void start_batch();
+  void finish_batch(const store::CommitResult& result);
   void release(const JobRef& slot);
   void watch_deadline(const JobRef& slot);
 
@@ -238,10 +238,10 @@ class JobHost {
     Revision to = 0;
     std::size_t rows = 0;
   };
-  std::uint64_t round_ = 0;
-  bool round_in_flight_ = false;
-  std::size_t to_answer_ = 0;  ///< requests that wait for the round in flight
-  RoundPace pace_;
+  std::uint64_t batch_ = 0;
+  bool batch_in_flight_ = false;
+  std::size_t to_answer_ = 0;  ///< requests that wait for the batch in flight
+  CommitPace pace_;
   std::vector<InFlight> committing_;
   std::vector<JobRef> confirming_;
 

@@ -225,7 +225,7 @@ void JobHost::engine_lost(const std::string& why) {
     drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
-  round_in_flight_ = false;
+  batch_in_flight_ = false;
   committing_.clear();
   confirming_.clear();
   pace_ = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hosts of jobs on loops that the test turns by hand, over a memory engine: what is posted runs
-// when its loop turns, rounds and pieces of rows wait until the test lets them through.
+// when its loop turns, batches and pieces of rows wait until the test lets them through.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -73,16 +73,16 @@ class HostWorld : private DirectoryHost::Shell {
     std::vector<std::string> told;
 
    private:
-    void commit(store::Round round) override {
-      world_.engine_work.push_back([this, round = std::move(round)] {
-        store::RoundResult result{round.number, {}, {}, {}};
+    void commit(store::CommitBatch batch) override {
+      world_.engine_work.push_back([this, batch = std::move(batch)] {
+        store::CommitResult result{batch.number, {}, {}, {}};
         const bool lost = std::exchange(world_.fail_next, false);
         if (lost) {
-          result.batches.assign(round.batches.size(), store::Outcome::unknown);
-          result.confirms.assign(round.confirms.size(), store::Outcome::unknown);
+          result.jobs.assign(batch.jobs.size(), store::Outcome::unknown);
+          result.confirms.assign(batch.confirms.size(), store::Outcome::unknown);
         } else {
-          result.batches = world_.engine->commit(round.batches);
-          result.confirms = world_.engine->confirm(round.confirms);
+          result.jobs = world_.engine->commit(batch.jobs);
+          result.confirms = world_.engine->confirm(batch.confirms);
         }
         post([this, g = world_.generation, result] { host.committed(g, result); });
       });
@@ -190,7 +190,7 @@ class HostWorld : private DirectoryHost::Shell {
 
   std::unique_ptr<store::Engine> engine;
   std::vector<std::function<void()>> engine_work;
-  bool fail_next = false;  ///< the next round has an unknown outcome
+  bool fail_next = false;  ///< the next batch has an unknown outcome
   std::size_t piece_rows = 1'000;
   std::string lost;  ///< why a host has given the engine up
   std::vector<std::string> struck;

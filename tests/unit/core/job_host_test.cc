@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host does with sessions, rounds, loads, the end of an engine, and jobs of other loops.
+// What a host does with sessions, batches, loads, the end of an engine, and jobs of other loops.
 #include "daemon/core/host/job_host.h"
 
 #include "tests/unit/core/host_world.h"
@@ -23,7 +23,7 @@ TEST(JobHost, LoadsAJobForItsFirstHelloAndAnswersWhenItIsServed) {
   EXPECT_EQ(world.loops[0]->told.size(), 2U) << "it is not loaded again";
 }
 
-TEST(JobHost, HoldsAnAnswerUntilItsRoundIsDurable) {
+TEST(JobHost, HoldsAnAnswerUntilItsBatchIsDurable) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
   world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
@@ -36,7 +36,7 @@ TEST(JobHost, HoldsAnAnswerUntilItsRoundIsDurable) {
   EXPECT_EQ(world.host().unfinished(), 0U);
 }
 
-TEST(JobHost, GathersWhileARoundIsInFlight) {
+TEST(JobHost, GathersWhileABatchIsInFlight) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
   world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "1", {}, false}); });

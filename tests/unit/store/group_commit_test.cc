@@ -101,43 +101,44 @@ void run(GroupCommit& group, const std::function<void(Engine&)>& f) {
   EXPECT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
 }
 
-Round round_of(std::uint64_t number, std::size_t batches, std::vector<Ownership> confirms = {}) {
+CommitBatch batch_of(std::uint64_t number, std::size_t batches,
+                     std::vector<Ownership> confirms = {}) {
   return {number, std::vector<JobBatch>(batches, JobBatch{1, 1, 0, 0, {}}), std::move(confirms)};
 }
 
 class GroupCommitTest : public testing::Test {
  protected:
-  void submit(Round round) {
-    group_->submit(std::move(round),
-                   [this](RoundResult result) { results_.push_back(std::move(result)); });
+  void submit(CommitBatch batch) {
+    group_->submit(std::move(batch),
+                   [this](CommitResult result) { results_.push_back(std::move(result)); });
   }
   /// Everything submitted so far, once it has been answered.
-  const std::vector<RoundResult>& answers() {
+  const std::vector<CommitResult>& answers() {
     run(*group_, [](Engine&) {});
     return results_;
   }
 
   Script script_;
-  std::vector<RoundResult> results_;
+  std::vector<CommitResult> results_;
   std::unique_ptr<GroupCommit> group_ =
       std::make_unique<GroupCommit>(std::make_unique<ScriptedEngine>(script_));
 };
 
-TEST_F(GroupCommitTest, AnswersEveryRoundInOrder) {
-  for (std::uint64_t n = 0; n < 100; ++n) submit(round_of(n, n % 3));
+TEST_F(GroupCommitTest, AnswersEveryBatchInOrder) {
+  for (std::uint64_t n = 0; n < 100; ++n) submit(batch_of(n, n % 3));
   ASSERT_EQ(answers().size(), 100u);
   for (std::uint64_t n = 0; n < 100; ++n) {
     EXPECT_EQ(results_[n].number, n);
-    EXPECT_EQ(results_[n].batches, std::vector<Outcome>(n % 3, Outcome::durable));
+    EXPECT_EQ(results_[n].jobs, std::vector<Outcome>(n % 3, Outcome::durable));
     EXPECT_TRUE(results_[n].confirms.empty());
   }
 }
 
 TEST_F(GroupCommitTest, GathersBehindACommitInFlight) {
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
-  for (std::uint64_t n = 1; n <= 10; ++n) submit(round_of(n, 2));
+  for (std::uint64_t n = 1; n <= 10; ++n) submit(batch_of(n, 2));
   script_.set_open(true);
   EXPECT_EQ(answers().size(), 11u);
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 20}));
@@ -146,9 +147,9 @@ TEST_F(GroupCommitTest, GathersBehindACommitInFlight) {
 TEST_F(GroupCommitTest, SaysHowLongTheOldestWaits) {
   EXPECT_EQ(group_->oldest(), Duration{0});
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
-  submit(round_of(1, 1));
+  submit(batch_of(1, 1));
   const Duration first = group_->oldest();
   EXPECT_GT(first, Duration{0});
   EXPECT_GT(group_->oldest(), first);
@@ -163,12 +164,12 @@ TEST_F(GroupCommitTest, SaysHowLongTheOldestWaits) {
 
 TEST_F(GroupCommitTest, BoundsWhatOneCommitGathers) {
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
   for (std::uint64_t n = 1; n <= 4; ++n) {
-    Round large = round_of(n, 1);
-    large.batches[0].to_rev = 1;
-    large.batches[0].rows.push_back({Row::Kind::put, "k", Bytes(std::size_t{20} << 20, 'v')});
+    CommitBatch large = batch_of(n, 1);
+    large.jobs[0].to_rev = 1;
+    large.jobs[0].rows.push_back({Row::Kind::put, "k", Bytes(std::size_t{20} << 20, 'v')});
     submit(std::move(large));
   }
   script_.set_open(true);
@@ -178,11 +179,11 @@ TEST_F(GroupCommitTest, BoundsWhatOneCommitGathers) {
 
 TEST_F(GroupCommitTest, ConfirmsEveryOwnerOnceForAllWhoAsk) {
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
-  submit(round_of(1, 0, {{2, 1}, {3, 1}}));
-  submit(round_of(2, 1));
-  submit(round_of(3, 1, {{3, 1}, {4, 1}, {2, 1}}));
+  submit(batch_of(1, 0, {{2, 1}, {3, 1}}));
+  submit(batch_of(2, 1));
+  submit(batch_of(3, 1, {{3, 1}, {4, 1}, {2, 1}}));
   script_.set_open(true);
   ASSERT_EQ(answers().size(), 4u);
   EXPECT_EQ(script_.confirms, (std::vector<std::size_t>{3}));
@@ -192,12 +193,12 @@ TEST_F(GroupCommitTest, ConfirmsEveryOwnerOnceForAllWhoAsk) {
             (std::vector<Outcome>{Outcome::fenced, Outcome::durable, Outcome::durable}));
 }
 
-TEST_F(GroupCommitTest, LetsRoundsGoBetweenSteps) {
+TEST_F(GroupCommitTest, LetsBatchesGoBetweenSteps) {
   std::vector<std::size_t> commits_before_step;
   std::promise<void> done;
   group_->post_steps([&](Engine&) {
     commits_before_step.push_back(script_.commits.size());
-    submit(round_of(commits_before_step.size(), 1));
+    submit(batch_of(commits_before_step.size(), 1));
     if (commits_before_step.size() < 3) return true;
     done.set_value();
     return false;
@@ -218,18 +219,18 @@ TEST_F(GroupCommitTest, FinishesStepsAndForgetsThemBeforeItClosesTheEngine) {
 }
 
 TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   answers();
   script_.commit_outcome = Outcome::unknown;
-  submit(round_of(1, 2, {{2, 1}}));
+  submit(batch_of(1, 2, {{2, 1}}));
   answers();
   script_.commit_outcome = Outcome::durable;
-  submit(round_of(2, 1, {{2, 1}}));
+  submit(batch_of(2, 1, {{2, 1}}));
   ASSERT_EQ(answers().size(), 3u);
-  EXPECT_EQ(results_[0].batches, std::vector<Outcome>{Outcome::durable});
-  EXPECT_EQ(results_[1].batches, (std::vector<Outcome>{Outcome::durable, Outcome::unknown}));
+  EXPECT_EQ(results_[0].jobs, std::vector<Outcome>{Outcome::durable});
+  EXPECT_EQ(results_[1].jobs, (std::vector<Outcome>{Outcome::durable, Outcome::unknown}));
   EXPECT_EQ(results_[1].confirms, std::vector<Outcome>{Outcome::unknown});
-  EXPECT_EQ(results_[2].batches, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(results_[2].jobs, std::vector<Outcome>{Outcome::unknown});
   EXPECT_EQ(results_[2].confirms, std::vector<Outcome>{Outcome::unknown});
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 2}));
   EXPECT_TRUE(script_.confirms.empty());
@@ -237,22 +238,22 @@ TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
 
 TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownConfirmation) {
   script_.confirm_outcome = Outcome::unknown;
-  submit(round_of(0, 1, {{2, 1}}));
+  submit(batch_of(0, 1, {{2, 1}}));
   answers();
   script_.confirm_outcome = Outcome::durable;
-  submit(round_of(1, 1, {{2, 1}}));
+  submit(batch_of(1, 1, {{2, 1}}));
   ASSERT_EQ(answers().size(), 2u);
-  EXPECT_EQ(results_[0].batches, std::vector<Outcome>{Outcome::durable});
+  EXPECT_EQ(results_[0].jobs, std::vector<Outcome>{Outcome::durable});
   EXPECT_EQ(results_[0].confirms, std::vector<Outcome>{Outcome::unknown});
-  EXPECT_EQ(results_[1].batches, std::vector<Outcome>{Outcome::unknown});
+  EXPECT_EQ(results_[1].jobs, std::vector<Outcome>{Outcome::unknown});
   EXPECT_EQ(script_.commits.size(), 1u);
 }
 
 TEST_F(GroupCommitTest, FinishesWhatWasSubmittedBeforeItEnds) {
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
-  for (std::uint64_t n = 1; n < 5; ++n) submit(round_of(n, 1));
+  for (std::uint64_t n = 1; n < 5; ++n) submit(batch_of(n, 1));
   auto ended = std::async(std::launch::async, [this] { group_.reset(); });
   script_.set_open(true);
   ASSERT_EQ(ended.wait_for(kPatience), std::future_status::ready);
@@ -260,18 +261,18 @@ TEST_F(GroupCommitTest, FinishesWhatWasSubmittedBeforeItEnds) {
   EXPECT_TRUE(script_.closed);
 }
 
-TEST_F(GroupCommitTest, RunsAFunctionBetweenTheRoundsAroundIt) {
+TEST_F(GroupCommitTest, RunsAFunctionBetweenTheBatchesAroundIt) {
   script_.set_open(false);
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   ASSERT_TRUE(script_.wait_until_committing());
-  submit(round_of(1, 1));
+  submit(batch_of(1, 1));
   std::size_t before = 0;
   Epoch epoch = 0;
   group_->post([&](Engine& engine) {
     before = results_.size();
     epoch = engine.claim(42)->epoch;
   });
-  submit(round_of(2, 1));
+  submit(batch_of(2, 1));
   script_.set_open(true);
   EXPECT_EQ(answers().size(), 3u);
   EXPECT_EQ(before, 2u);
@@ -284,7 +285,7 @@ TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
   script_.set_copy_open(false);
   std::promise<bool> first;
   group_->checkpoint("/first", [&](const Result<void>& done) { first.set_value(bool(done)); });
-  submit(round_of(0, 1));
+  submit(batch_of(0, 1));
   EXPECT_EQ(answers().size(), 1u) << "a commit waits for a copy";
   Result<void> second;
   group_->checkpoint("/second", [&](const Result<void>& done) { second = done; });
@@ -313,24 +314,25 @@ TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
 TEST(GroupCommit, ServesManyThreadsAtOnce) {
   GroupCommit group(open_engine("memory:").value());
   constexpr int kThreads = 4;
-  constexpr Revision kRounds = 500;
+  constexpr Revision kBatches = 500;
   std::atomic<int> durable = 0;
   std::vector<std::thread> threads;
   for (JobNumber job = 1; job <= kThreads; ++job) {
     threads.emplace_back([&group, &durable, job] {
       Epoch epoch = 0;
       run(group, [&](Engine& engine) { epoch = engine.claim(job)->epoch; });
-      for (Revision n = 0; n < kRounds; ++n) {
-        Round round{n, {{job, epoch, n, n + 1, {{Row::Kind::put, "k", std::to_string(n)}}}}, {}};
-        group.submit(std::move(round), [&durable](const RoundResult& result) {
-          if (result.batches.at(0) == Outcome::durable) ++durable;
+      for (Revision n = 0; n < kBatches; ++n) {
+        CommitBatch batch{
+            n, {{job, epoch, n, n + 1, {{Row::Kind::put, "k", std::to_string(n)}}}}, {}};
+        group.submit(std::move(batch), [&durable](const CommitResult& result) {
+          if (result.jobs.at(0) == Outcome::durable) ++durable;
         });
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   run(group, [](Engine&) {});
-  EXPECT_EQ(durable, kThreads * static_cast<int>(kRounds));
+  EXPECT_EQ(durable, kThreads * static_cast<int>(kBatches));
 }
 
 }  // namespace

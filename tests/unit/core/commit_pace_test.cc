@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who was just answered is waited for, at most half a round, and not where it proved vain.
-#include "daemon/core/host/round_pace.h"
+// Who was just answered is waited for, at most half a batch, and not where it proved vain.
+#include "daemon/core/host/commit_pace.h"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const RoundPace::Time kStart{};
+const CommitPace::Time kStart{};
 
-TEST(RoundPace, WaitsUntilAllWhoWereAnsweredAreBack) {
-  RoundPace pace;
+TEST(CommitPace, WaitsUntilAllWhoWereAnsweredAreBack) {
+  CommitPace pace;
   pace.ended(kStart, milliseconds(2), 50, 50);
   EXPECT_EQ(pace.until(), kStart + milliseconds(1));
   EXPECT_FALSE(pace.ready(kStart, 50));
@@ -21,52 +21,52 @@ TEST(RoundPace, WaitsUntilAllWhoWereAnsweredAreBack) {
   EXPECT_EQ(pace.until(), std::nullopt);
 }
 
-TEST(RoundPace, GoesAfterHalfARoundAtTheLatestAndNeverAfterMoreThanItsBound) {
-  RoundPace pace;
+TEST(CommitPace, GoesAfterHalfARoundAtTheLatestAndNeverAfterMoreThanItsBound) {
+  CommitPace pace;
   pace.ended(kStart, milliseconds(2), 50, 50);
   EXPECT_FALSE(pace.ready(kStart + milliseconds(1) - Duration(1), 80));
   EXPECT_TRUE(pace.ready(kStart + milliseconds(1), 80));
   pace.ended(kStart, std::chrono::seconds(1), 50, 50);
-  EXPECT_EQ(pace.until(), kStart + RoundPace::kLongestWait);
+  EXPECT_EQ(pace.until(), kStart + CommitPace::kLongestWait);
 }
 
-TEST(RoundPace, ALoneClientNeverWaits) {
-  RoundPace pace;
+TEST(CommitPace, ALoneClientNeverWaits) {
+  CommitPace pace;
   pace.ended(kStart, milliseconds(2), 1, 0);
   EXPECT_TRUE(pace.ready(kStart, 1));
 }
 
-TEST(RoundPace, ReadsAndOthersThatWereNotAnsweredDoNotCountAsBack) {
-  RoundPace pace;
+TEST(CommitPace, ReadsAndOthersThatWereNotAnsweredDoNotCountAsBack) {
+  CommitPace pace;
   pace.ended(kStart, milliseconds(2), 4, 10);
   EXPECT_FALSE(pace.ready(kStart, 13));
   EXPECT_TRUE(pace.ready(kStart, 14));
 }
 
-TEST(RoundPace, WhatWasInVainIsTriedAgainAfterLongerAndLongerRests) {
-  RoundPace pace;
-  for (std::size_t rest = RoundPace::kFirstRest; rest <= 2 * RoundPace::kLongestRest; rest *= 2) {
+TEST(CommitPace, WhatWasInVainIsTriedAgainAfterLongerAndLongerRests) {
+  CommitPace pace;
+  for (std::size_t rest = CommitPace::kFirstRest; rest <= 2 * CommitPace::kLongestRest; rest *= 2) {
     pace.ended(kStart, milliseconds(2), 50, 50);
     ASSERT_FALSE(pace.ready(kStart, 50));
     ASSERT_TRUE(pace.ready(kStart + milliseconds(1), 60));  // a fifth of them has come
-    for (std::size_t round = 0; round < std::min(rest, RoundPace::kLongestRest); ++round) {
+    for (std::size_t batch = 0; batch < std::min(rest, CommitPace::kLongestRest); ++batch) {
       pace.ended(kStart, milliseconds(2), 50, 50);
-      ASSERT_TRUE(pace.ready(kStart, 50)) << rest << ' ' << round;
+      ASSERT_TRUE(pace.ready(kStart, 50)) << rest << ' ' << batch;
     }
   }
 }
 
-TEST(RoundPace, OneThatPaidEndsTheRests) {
-  RoundPace pace;
+TEST(CommitPace, OneThatPaidEndsTheRests) {
+  CommitPace pace;
   pace.ended(kStart, milliseconds(2), 50, 50);
   ASSERT_TRUE(pace.ready(kStart + milliseconds(1), 50));
-  for (std::size_t round = 0; round < RoundPace::kFirstRest; ++round) {
+  for (std::size_t batch = 0; batch < CommitPace::kFirstRest; ++batch) {
     pace.ended(kStart, milliseconds(2), 50, 50);
   }
-  for (int round = 0; round < 3; ++round) {
+  for (int batch = 0; batch < 3; ++batch) {
     pace.ended(kStart, milliseconds(2), 50, 50);
-    ASSERT_FALSE(pace.ready(kStart, 50)) << round;
-    ASSERT_TRUE(pace.ready(kStart, 100)) << round;
+    ASSERT_FALSE(pace.ready(kStart, 50)) << batch;
+    ASSERT_TRUE(pace.ready(kStart, 100)) << batch;
   }
 }
 

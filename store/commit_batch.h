@@ -10,17 +10,17 @@
 namespace c10dd::store {
 
 /// What one caller wants made durable or confirmed. Numbers are the caller's own, ascending.
-struct Round {
+struct CommitBatch {
   std::uint64_t number = 0;
-  std::vector<JobBatch> batches;
+  std::vector<JobBatch> jobs;
   std::vector<Ownership> confirms;
 };
 
-struct RoundResult {
+struct CommitResult {
   std::uint64_t number = 0;
-  std::vector<Outcome> batches;   ///< as Round::batches
-  std::vector<Outcome> confirms;  ///< as Round::confirms; evidence newer than submit()
-  Duration took{0};               ///< the engine call that carried this round
+  std::vector<Outcome> jobs;      ///< as CommitBatch::jobs
+  std::vector<Outcome> confirms;  ///< as CommitBatch::confirms; evidence newer than submit()
+  Duration took{0};               ///< the engine call that carried this batch
 };
 
 }  // namespace c10dd::store

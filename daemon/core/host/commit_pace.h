@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the next round may start. Clients that were just answered tend to ask again at once: a round
-// that waits for them a little carries all of them with one sync, where rounds that start at once
+// When the next batch may start. Clients that were just answered tend to ask again at once: a batch
+// that waits for them a little carries all of them with one sync, where batches that start at once
 // carry the two halves in turns, each waiting for the sync of the other. The wait is at most half
-// of what the last round took, so it pays only where the sync is what everybody waits for; where
+// of what the last batch took, so it pays only where the sync is what everybody waits for; where
 // those who were answered do not come back in time, it is not tried again for a while.
 #pragma once
 
@@ -15,16 +15,16 @@
 
 namespace c10dd::core {
 
-class RoundPace {
+class CommitPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr Duration kLongestWait = std::chrono::milliseconds(5);
-  /// Rounds that start at once after a wait in vain; twice as many after each further one.
+  /// Batches that start at once after a wait in vain; twice as many after each further one.
   static constexpr std::size_t kFirstRest = 8;
   static constexpr std::size_t kLongestRest = 256;
 
-  /// A round has ended that answered `answered` requests; `waiting` have gathered meanwhile.
+  /// A batch has ended that answered `answered` requests; `waiting` have gathered meanwhile.
   void ended(Time now, Duration took, std::size_t answered, std::size_t waiting) {
     wait_.reset();
     if (resting_ > 0) {
@@ -34,7 +34,7 @@ class RoundPace {
     }
   }
 
-  /// Whether a round may start now, with so many requests. Ends the wait if so.
+  /// Whether a batch may start now, with so many requests. Ends the wait if so.
   bool ready(Time now, std::size_t waiting) {
     if (!wait_) return true;
     const std::size_t back = waiting - std::min(waiting, wait_->before);
