@@ -3,14 +3,14 @@
 #include <map>
 #include <string>
 
-#include "store/chain.h"
 #include "store/engines.h"
+#include "store/job_head.h"
 
 namespace c10dd::store {
 namespace {
 
 struct JobRows {
-  Chain chain;
+  JobHead head;
   std::map<Bytes, Bytes> rows;
 };
 
@@ -65,10 +65,10 @@ class MemoryEngine final : public Engine {
   }
 
   Result<Claim> claim(JobNumber job) override {
-    Chain& chain = jobs_[job].chain;
-    ++chain.epoch;
-    chain.repeat_from = chain.revision;
-    return Claim{chain.epoch, chain.revision};
+    JobHead& head = jobs_[job].head;
+    ++head.epoch;
+    head.repeat_from = head.revision;
+    return Claim{head.epoch, head.revision};
   }
 
   Result<void> renew(const Ownership& owner) override {
@@ -78,7 +78,7 @@ class MemoryEngine final : public Engine {
 
   Result<void> release(const Ownership& owner) override {
     Result<void> owned = renew(owner);
-    if (owned) ++jobs_[owner.job].chain.epoch;
+    if (owned) ++jobs_[owner.job].head.epoch;
     return owned;
   }
 
@@ -88,18 +88,18 @@ class MemoryEngine final : public Engine {
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
-    std::map<JobNumber, ChainWalk> walks;
+    std::map<JobNumber, HeadCheck> walks;
     std::vector<Outcome> outcomes;
     for (const JobBatch& batch : batches) {
       const auto found = jobs_.find(batch.job);
-      Verdict verdict = Verdict::fenced;
+      BatchCheck verdict = BatchCheck::fenced;
       if (found != jobs_.end()) {
-        verdict = walks.try_emplace(batch.job, found->second.chain).first->second.step(batch);
+        verdict = walks.try_emplace(batch.job, found->second.head).first->second.step(batch);
       }
-      if (verdict == Verdict::apply) {
+      if (verdict == BatchCheck::apply) {
         for (const Row& row : batch.rows) apply(row, found->second.rows);
       }
-      outcomes.push_back(verdict == Verdict::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(verdict == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
     return outcomes;
   }
@@ -115,7 +115,7 @@ class MemoryEngine final : public Engine {
  private:
   bool owns(const Ownership& owner) const {
     const auto found = jobs_.find(owner.job);
-    return found != jobs_.end() && found->second.chain.epoch == owner.epoch;
+    return found != jobs_.end() && found->second.head.epoch == owner.epoch;
   }
 
   std::map<JobNumber, JobRows> jobs_;

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "store/chain.h"
+#include "store/job_head.h"
 
 namespace c10dd::store {
 namespace {
@@ -118,12 +118,12 @@ if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 return 1)lua";
 
-// The rule of ChainWalk (chain.h). ARGV: number of batches, then of each: epoch, from, to, number
+// The rule of HeadCheck (head.h). ARGV: number of batches, then of each: epoch, from, to, number
 // of the arguments that hold its rows, these. Nothing is undone when a script fails, so all that
 // can fail (types of the keys, out of memory) fails before the first write.
 const std::string_view kRedisCommitScript = R"lua(
-local chain, rows = KEYS[1], KEYS[2]
-local held = redis.call('HMGET', chain, 'epoch', 'rev', 'from')
+local head, rows = KEYS[1], KEYS[2]
+local held = redis.call('HMGET', head, 'epoch', 'rev', 'from')
 local epoch, rev, repeat_from = held[1], held[2], held[3]
 redis.call('HLEN', rows)
 
@@ -185,7 +185,7 @@ for b = 1, tonumber(ARGV[1]) do
   end
   at = last + 1
 end
-if applied then redis.call('HSET', chain, 'rev', rev, 'from', repeat_from) end
+if applied then redis.call('HSET', head, 'rev', rev, 'from', repeat_from) end
 return table.concat(verdicts))lua";
 
 Result<RedisAddress> parse_redis_address(std::string_view text) {
@@ -225,7 +225,7 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
   return address;
 }
 
-std::string redis_chain_key(std::string_view prefix, JobNumber job) {
+std::string redis_head_key(std::string_view prefix, JobNumber job) {
   return std::string(prefix) + ":{" + std::to_string(job) + "}:meta";
 }
 
@@ -243,7 +243,7 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
                          std::string_view prefix, const std::vector<const JobBatch*>& batches) {
   const JobNumber job = batches.front()->job;
   Command command;
-  command << verb << script << "2" << redis_chain_key(prefix, job) << redis_rows_key(prefix, job)
+  command << verb << script << "2" << redis_head_key(prefix, job) << redis_rows_key(prefix, job)
           << batches.size();
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));

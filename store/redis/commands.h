@@ -24,12 +24,12 @@ struct RedisAddress {
 /// or a password has of / @ : % is percent-encoded. No error has the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
-/// The hash {epoch, rev, from} of a job: its Chain.
-std::string redis_chain_key(std::string_view prefix, JobNumber job);
-/// The hash key -> value of a job's rows, in the same slot of a cluster as its chain.
+/// The hash {epoch, rev, from} of a job: its JobHead.
+std::string redis_head_key(std::string_view prefix, JobNumber job);
+/// The hash key -> value of a job's rows, in the same slot of a cluster as its head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-// Scripts of KEYS = {chain, rows}. Revisions and epochs stay decimal strings: a number of a script
+// Scripts of KEYS = {head, rows}. Revisions and epochs stay decimal strings: a number of a script
 // is a double.
 extern const std::string_view kRedisClaimScript;    ///< -> {epoch, rev}
 extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch} -> 1 or 0 (fenced)

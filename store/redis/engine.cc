@@ -12,8 +12,8 @@
 #include <string>
 
 #include "protocol/limits.h"
-#include "store/chain.h"
 #include "store/engines.h"
+#include "store/job_head.h"
 #include "store/redis/commands.h"
 #include "store/redis/link.h"
 
@@ -69,7 +69,7 @@ class RedisEngine final : public Engine {
     // In another slot, so a command of its own, and first: a claimed job is always listed.
     Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
     if (!listed) return listed.error();
-    Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", chain_key(job)});
+    Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", head_key(job)});
     if (!claimed) return claimed.error();
     Claim claim;
     if (!claimed->is_array(2) || !claimed->items[0].number(claim.epoch) ||
@@ -87,7 +87,7 @@ class RedisEngine final : public Engine {
 
   Result<void> release(const Ownership& owner) override {
     Result<RedisReply> released =
-        call({"EVAL", kRedisReleaseScript, "1", chain_key(owner.job), std::to_string(owner.epoch)});
+        call({"EVAL", kRedisReleaseScript, "1", head_key(owner.job), std::to_string(owner.epoch)});
     if (!released) return released.error();
     if (released->kind != Kind::integer) return unexpected("a release", *released);
     return released->integer == 1 ? Result<void>() : not_owner(owner);
@@ -123,7 +123,7 @@ class RedisEngine final : public Engine {
     if (!link_) return outcomes;
     Bytes out;
     for (const Ownership& owner : owners) {
-      append_redis_command(out, {"HGET", chain_key(owner.job), "epoch"});
+      append_redis_command(out, {"HGET", head_key(owner.job), "epoch"});
     }
     if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
     for (std::size_t n = 0; n < owners.size() && link_; ++n) {
@@ -213,7 +213,7 @@ class RedisEngine final : public Engine {
   };
 
   std::string jobs_key() const { return address_.prefix + ":jobs"; }
-  std::string chain_key(JobNumber job) const { return redis_chain_key(address_.prefix, job); }
+  std::string head_key(JobNumber job) const { return redis_head_key(address_.prefix, job); }
   std::string where() const {
     return "redis: " + address_.host + ":" + std::to_string(address_.port) + ": ";
   }

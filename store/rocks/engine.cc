@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows in RocksDB, in the folder rows/ of a state directory; rocks_layout.h has the keys.
-// A commit() is one WriteBatch, rows and chains together, and one sync of the log; a claim is
-// always synced. Chains are also in memory: the directory has one owner.
+// A commit() is one WriteBatch, rows and heads together, and one sync of the log; a claim is
+// always synced. Heads are also in memory: the directory has one owner.
 // Promised: with fsync, what was reported durable survives the death of the process and power
 // loss, if the disk tells the truth about flushes. With os it survives the process; after a
 // restart of the machine the engine opens with what is left, and says so. With none nothing is
@@ -21,8 +21,8 @@
 #include <optional>
 #include <string>
 
-#include "store/chain.h"
 #include "store/engines.h"
+#include "store/job_head.h"
 #include "store/rocks/layout.h"
 #include "store/rocks/mark_writer.h"
 #include "store/rocks/open.h"
@@ -43,23 +43,23 @@ class RocksEngine final : public Engine {
         durability_(durability),
         rollback_(std::move(rollback)) {}
 
-  /// Checks the format, reads the chains, holds them against the mark; before anything else.
+  /// Checks the format, reads the heads, holds them against the mark; before anything else.
   Result<void> start(HighWaterFile high_water) {
     if (Result<void> known = check_format(); !known) return known;
-    const Bytes begin(1, kChainTag);
+    const Bytes begin(1, kHeadTag);
     Result<void> read =
         scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
-          const Result<Chain> chain = wire::decode<Chain>(value);
-          if (key.size() != kTagBytes || value.size() < kChainBytes || !chain) {
-            return damaged("the chain of a job has " + std::to_string(value.size()) + " bytes");
+          const Result<JobHead> head = wire::decode<JobHead>(value);
+          if (key.size() != kTagBytes || value.size() < kHeadBytes || !head) {
+            return damaged("the head of a job has " + std::to_string(value.size()) + " bytes");
           }
-          chains_[job_of(key)] = *chain;
-          revisions_ += chain->revision;
-          epochs_ += chain->epoch;
+          heads_[job_of(key)] = *head;
+          revisions_ += head->revision;
+          epochs_ += head->epoch;
           return {};
         });
     if (read) read = check_mark(high_water.mark());
-    if (read) read = check_rows_without_chain();
+    if (read) read = check_rows_without_head();
     if (!read) return read;
     renewal_ = rollback_.why().empty() ? Mark::Renewal::none : Mark::Renewal::rolled_back;
     if (Result<void> marked = high_water.write(mark()); !marked) return marked;
@@ -96,16 +96,16 @@ class RocksEngine final : public Engine {
   Result<std::vector<JobNumber>> jobs() override {
     if (lost_) return lost();
     std::vector<JobNumber> numbers;
-    for (const auto& [number, chain] : chains_) numbers.push_back(number);
+    for (const auto& [number, head] : heads_) numbers.push_back(number);
     return numbers;
   }
 
   Result<Claim> claim(JobNumber job) override {
-    Chain chain = chains_[job];
-    ++chain.epoch;
-    chain.repeat_from = chain.revision;
-    if (Result<void> raised = replace(job, chain); !raised) return raised.error();
-    return Claim{chain.epoch, chain.revision};
+    JobHead head = heads_[job];
+    ++head.epoch;
+    head.repeat_from = head.revision;
+    if (Result<void> raised = replace(job, head); !raised) return raised.error();
+    return Claim{head.epoch, head.revision};
   }
 
   Result<void> renew(const Ownership& owner) override {
@@ -116,9 +116,9 @@ class RocksEngine final : public Engine {
 
   Result<void> release(const Ownership& owner) override {
     if (Result<void> owned = renew(owner); !owned) return owned;
-    Chain chain = chains_[owner.job];
-    ++chain.epoch;
-    return replace(owner.job, chain);
+    JobHead head = heads_[owner.job];
+    ++head.epoch;
+    return replace(owner.job, head);
   }
 
   std::unique_ptr<RowReader> read(JobNumber job) override {
@@ -128,25 +128,25 @@ class RocksEngine final : public Engine {
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     if (lost_) return std::vector<Outcome>(batches.size(), Outcome::unknown);
     rocksdb::WriteBatch write;
-    std::map<JobNumber, ChainWalk> walks;
+    std::map<JobNumber, HeadCheck> walks;
     std::vector<Outcome> outcomes;
     bool changed = false;
     for (const JobBatch& batch : batches) {
-      const auto found = chains_.find(batch.job);
-      Verdict verdict = Verdict::fenced;
-      if (found != chains_.end()) {
+      const auto found = heads_.find(batch.job);
+      BatchCheck verdict = BatchCheck::fenced;
+      if (found != heads_.end()) {
         verdict = walks.try_emplace(batch.job, found->second).first->second.step(batch);
       }
-      if (verdict == Verdict::apply) {
+      if (verdict == BatchCheck::apply) {
         append(batch, write);
         revisions_ += batch.to_rev - batch.from_rev;
-        changed = true;  // also without rows: its chain is longer
+        changed = true;  // also without rows: its head is longer
       }
-      outcomes.push_back(verdict == Verdict::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(verdict == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
     if (!changed) return outcomes;
     for (const auto& [job, walk] : walks) {
-      write.Put(tagged(kChainTag, job), wire::encode(chains_[job]));
+      write.Put(tagged(kHeadTag, job), wire::encode(heads_[job]));
     }
     if (!written(write, durability_ == Durability::fsync) || !noted()) {
       for (Outcome& outcome : outcomes) {
@@ -209,9 +209,9 @@ class RocksEngine final : public Engine {
 
    private:
     bool start() {
-      const auto known = engine_.chains_.find(job_);
+      const auto known = engine_.heads_.find(job_);
       // Nothing to read in a new job: to begin sorts what the other jobs have written.
-      if (known == engine_.chains_.end() || known->second.revision == 0) return false;
+      if (known == engine_.heads_.end() || known->second.revision == 0) return false;
       rocksdb::ReadOptions how;
       how.fill_cache = false;
       how.iterate_upper_bound = &bound_;
@@ -231,8 +231,8 @@ class RocksEngine final : public Engine {
   using Visit = std::function<Result<void>(std::string_view key, std::string_view value)>;
 
   bool owns(const Ownership& owner) const {
-    const auto found = chains_.find(owner.job);
-    return found != chains_.end() && found->second.epoch == owner.epoch;
+    const auto found = heads_.find(owner.job);
+    return found != heads_.end() && found->second.epoch == owner.epoch;
   }
 
   Failure lost() const {
@@ -277,7 +277,7 @@ class RocksEngine final : public Engine {
   Mark mark() const {
     Mark out;
     out.sequence = db_->GetLatestSequenceNumber();
-    out.jobs = chains_.size();
+    out.jobs = heads_.size();
     out.revisions = revisions_;
     out.epochs = epochs_;
     if (durability_ == Durability::os) out.holds = Mark::Holds::this_boot;
@@ -312,16 +312,16 @@ class RocksEngine final : public Engine {
     return good;
   }
 
-  /// Rows whose chain was lost would turn up in the next job of their number.
-  Result<void> check_rows_without_chain() {
+  /// Rows whose head was lost would turn up in the next job of their number.
+  Result<void> check_rows_without_head() {
     rocksdb::WriteBatch purge;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
     at->Seek(Bytes(1, kRowTag));
     while (at->Valid() && at->key().starts_with(Bytes(1, kRowTag))) {
       const JobNumber job = job_of(at->key().ToStringView().substr(0, kTagBytes));
       const Bytes rows = tagged(kRowTag, job);
-      if (!chains_.contains(job)) {
-        const std::string what = "job " + std::to_string(job) + " has rows and no chain";
+      if (!heads_.contains(job)) {
+        const std::string what = "job " + std::to_string(job) + " has rows and no head";
         if (Result<void> good = rollback_.found(what); !good) return good;
         purge.DeleteRange(rows, after(rows));
       }
@@ -370,14 +370,14 @@ class RocksEngine final : public Engine {
     }
   }
 
-  Result<void> replace(JobNumber job, const Chain& chain) {
+  Result<void> replace(JobNumber job, const JobHead& head) {
     if (lost_) return lost();
     rocksdb::WriteBatch write;
-    write.Put(tagged(kChainTag, job), wire::encode(chain));
+    write.Put(tagged(kHeadTag, job), wire::encode(head));
     if (!written(write, durability_ != Durability::none)) return lost();
-    Chain& held = chains_[job];
-    epochs_ += chain.epoch - held.epoch;
-    held = chain;
+    JobHead& held = heads_[job];
+    epochs_ += head.epoch - held.epoch;
+    held = head;
     return noted() ? Result<void>() : lost();
   }
 
@@ -397,8 +397,8 @@ class RocksEngine final : public Engine {
   std::shared_ptr<const RoomNeed> need_;
   Durability durability_;
   Rollback rollback_;
-  std::map<JobNumber, Chain> chains_;
-  std::uint64_t revisions_ = 0;  // sums over chains_
+  std::map<JobNumber, JobHead> heads_;
+  std::uint64_t revisions_ = 0;  // sums over heads_
   std::uint64_t epochs_ = 0;
   const std::uint64_t boot_ = boot_number();
   Mark::Renewal renewal_ = Mark::Renewal::none;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How rows lie in RocksDB's one column family, in byte order:
 //   "f"                kStoredFormat, in decimal
-//   "m" BE64(job)      Chain: epoch, revision, repeat_from (protocol/fields.h)
+//   "m" BE64(job)      JobHead: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
 // Pure: no RocksDB here.
 #pragma once
@@ -10,15 +10,15 @@
 #include <string_view>
 
 #include "protocol/fields.h"
-#include "store/chain.h"
+#include "store/job_head.h"
 
 namespace c10dd::store {
 
 inline constexpr std::string_view kFormatKey = "f";
-inline constexpr char kChainTag = 'm';
+inline constexpr char kHeadTag = 'm';
 inline constexpr char kRowTag = 'r';
 inline constexpr std::size_t kTagBytes = 1 + sizeof(JobNumber);
-inline constexpr std::size_t kChainBytes = 3 * sizeof(std::uint64_t);
+inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);
 
 inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   Bytes out(1, tag);
@@ -27,9 +27,9 @@ inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   return out.append(key);
 }
 
-inline JobNumber job_of(std::string_view chain_key) {
+inline JobNumber job_of(std::string_view head_key) {
   JobNumber job = 0;
-  for (const char byte : chain_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);
+  for (const char byte : head_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);
   return job;
 }
 

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <thread>
 
-#include "store/chain.h"
 #include "store/engine.h"
+#include "store/job_head.h"
 #include "tests/fuzz/input.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys and chains as RocksDB holds them: a key leads back to its job, stands between the borders
-// of that job, and a chain moves only forward whatever batches come.
+// Keys and heads as RocksDB holds them: a key leads back to its job, stands between the borders
+// of that job, and a head moves only forward whatever batches come.
 #include "store/rocks/layout.h"
 #include "tests/fuzz/draw.h"
 
@@ -13,32 +13,32 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view rest = in.text();
   const c10dd::Bytes key = store::tagged(store::kRowTag, job, c10dd::Bytes(prefix).append(rest));
   const c10dd::Bytes border = store::tagged(store::kRowTag, job, prefix);
-  C10DD_ASSERT(store::job_of(store::tagged(store::kChainTag, job)) == job);
+  C10DD_ASSERT(store::job_of(store::tagged(store::kHeadTag, job)) == job);
   C10DD_ASSERT(key.starts_with(border) && border <= key && key < store::after(border));
   C10DD_ASSERT(key.size() == store::kTagBytes + prefix.size() + rest.size());
 
   const std::string_view stored = in.text();
-  const auto decoded = c10dd::wire::decode<store::Chain>(stored);
-  store::Chain chain = decoded ? *decoded : store::Chain{};
-  const auto again = c10dd::wire::decode<store::Chain>(c10dd::wire::encode(chain));
-  C10DD_ASSERT(again && *again == chain);
+  const auto decoded = c10dd::wire::decode<store::JobHead>(stored);
+  store::JobHead head = decoded ? *decoded : store::JobHead{};
+  const auto again = c10dd::wire::decode<store::JobHead>(c10dd::wire::encode(head));
+  C10DD_ASSERT(again && *again == head);
 
-  store::ChainWalk walk(chain);
+  store::HeadCheck walk(head);
   while (!in.empty()) {
-    const store::Chain before = chain;
+    const store::JobHead before = head;
     store::JobBatch batch;
     draw.fill(batch.epoch);
     draw.fill(batch.from_rev);
     draw.fill(batch.to_rev);
-    if (in.byte() < 0x80) batch.epoch = chain.epoch;
-    if (in.byte() < 0x80) batch.from_rev = chain.revision;
+    if (in.byte() < 0x80) batch.epoch = head.epoch;
+    if (in.byte() < 0x80) batch.from_rev = head.revision;
     if (batch.to_rev < batch.from_rev) continue;
     if (batch.to_rev > batch.from_rev) batch.rows.push_back({});
-    const store::Verdict verdict = walk.step(batch);
-    C10DD_ASSERT(chain.epoch == before.epoch && chain.revision >= before.revision);
-    C10DD_ASSERT((verdict == store::Verdict::apply) == (chain.revision > before.revision));
-    C10DD_ASSERT(verdict == store::Verdict::fenced || batch.epoch == chain.epoch);
-    C10DD_ASSERT(verdict != store::Verdict::apply || chain.repeat_from <= batch.from_rev);
+    const store::BatchCheck verdict = walk.step(batch);
+    C10DD_ASSERT(head.epoch == before.epoch && head.revision >= before.revision);
+    C10DD_ASSERT((verdict == store::BatchCheck::apply) == (head.revision > before.revision));
+    C10DD_ASSERT(verdict == store::BatchCheck::fenced || batch.epoch == head.epoch);
+    C10DD_ASSERT(verdict != store::BatchCheck::apply || head.repeat_from <= batch.from_rev);
   }
   return 0;
 }

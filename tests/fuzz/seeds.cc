@@ -9,7 +9,7 @@
 #include "client/stores/file_format.h"
 #include "protocol/json_wire.h"
 #include "protocol/native_wire.h"
-#include "store/chain.h"
+#include "store/job_head.h"
 #include "store/rocks/high_water.h"
 #include "tests/fuzz/group_stories.h"
 #include "tests/unit/protocol/wire_samples.h"
@@ -87,9 +87,9 @@ void add_files(Seeds& seeds) {
     bodies.text(body);
   }
   seeds.add("file_format", "bodies", bodies.take());
-  const Bytes chain = c10dd::wire::encode(c10dd::store::Chain{2, 10, 8});
-  seeds.add("rocks_layout", "chain",
-            InputWriter().number(5).text("k").text("ey").text(chain).bytes(Bytes(40, '\1')).take());
+  const Bytes head = c10dd::wire::encode(c10dd::store::JobHead{2, 10, 8});
+  seeds.add("rocks_layout", "head",
+            InputWriter().number(5).text("k").text("ey").text(head).bytes(Bytes(40, '\1')).take());
 }
 
 void add_directory(Seeds& seeds) {

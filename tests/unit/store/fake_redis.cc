@@ -10,7 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "store/chain.h"
+#include "store/job_head.h"
 
 namespace c10dd::store {
 namespace {

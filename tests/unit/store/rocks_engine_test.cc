@@ -20,7 +20,7 @@ TEST(RocksLayout, SortsJobsByNumberAndRowsByKey) {
   EXPECT_LT(tagged(kRowTag, 1, "z"), tagged(kRowTag, 2, "a"));
   EXPECT_LT(tagged(kRowTag, 255, "z"), tagged(kRowTag, 256, "a"));
   EXPECT_LT(tagged(kRowTag, 1, "a"), tagged(kRowTag, 1, "a\xff"));
-  EXPECT_EQ(job_of(tagged(kChainTag, 0x0123456789abcdef)), 0x0123456789abcdefu);
+  EXPECT_EQ(job_of(tagged(kHeadTag, 0x0123456789abcdef)), 0x0123456789abcdefu);
   EXPECT_EQ(after(tagged(kRowTag, ~JobNumber{0}, "\xff")), Bytes("s"));
   EXPECT_EQ(after(Bytes("r\x01\xff")), Bytes("r\x02"));
 }
@@ -79,7 +79,7 @@ TEST(RocksEngine, RefusesAnotherFormatAndRowsWithoutOne) {
   change([](rocksdb::DB& db) { return db.Put({}, "m2345678", "short"); });
   EXPECT_EQ(open_engine(url).error().code, Code::malformed);
   change([](rocksdb::DB& db) { return db.Put({}, "f", std::to_string(kStoredFormat)); });
-  EXPECT_EQ(open_engine(url).error().code, Code::malformed) << "a chain that is cut short";
+  EXPECT_EQ(open_engine(url).error().code, Code::malformed) << "a head that is cut short";
 }
 
 }  // namespace

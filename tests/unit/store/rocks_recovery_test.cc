@@ -32,7 +32,7 @@ class RocksRecovery : public testing::Test {
   /// As if the last mark had been written before the newest changes, of so many rows of jobs.
   void set_mark_back(std::uint64_t rows) const {
     Mark older = mark();
-    older.sequence -= 2 * rows;  // each with the chain of its job
+    older.sequence -= 2 * rows;  // each with the head of its job
     older.revisions -= rows;
     write_mark(older);
   }
@@ -365,7 +365,7 @@ TEST_F(RocksRecovery, ChainLost) {
   {
     rocksdb::DB* db = nullptr;
     ASSERT_TRUE(rocksdb::DB::Open({}, home_.path() / "rows", &db).ok());
-    ASSERT_TRUE(db->Delete({}, tagged(kChainTag, 2)).ok());
+    ASSERT_TRUE(db->Delete({}, tagged(kHeadTag, 2)).ok());
     delete db;
   }
   const auto engine = home_.open();

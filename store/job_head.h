@@ -15,15 +15,15 @@ namespace c10dd::store {
 inline constexpr std::uint32_t kStoredFormat = 3;
 
 /// What an engine keeps of a job besides its rows.
-struct Chain {
+struct JobHead {
   Epoch epoch = 0;
   Revision revision = 0;
   /// Where the newest commit() that changed the job began: what lies between may be repeated.
   Revision repeat_from = 0;
 
-  bool operator==(const Chain&) const = default;
+  bool operator==(const JobHead&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(Chain, (), (epoch, revision, repeat_from))
+BOOST_DESCRIBE_STRUCT(JobHead, (), (epoch, revision, repeat_from))
 
 inline bool well_formed(const JobBatch& batch) {
   return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
@@ -34,32 +34,32 @@ inline Failure not_owner(const Ownership& owner) {
                                       std::to_string(owner.epoch) + " is fenced by a newer claim");
 }
 
-enum class Verdict : std::uint8_t {
-  apply,     ///< the next in the chain: its rows are to be written
+enum class BatchCheck : std::uint8_t {
+  apply,     ///< the next after the head: its rows are to be written
   repeated,  ///< already written
   fenced,
 };
 
-/// Judges the batches of one commit() for one job, in order, and moves the chain along.
-class ChainWalk {
+/// Judges the batches of one commit() for one job, in order, and moves the head along.
+class HeadCheck {
  public:
-  explicit ChainWalk(Chain& chain) : chain_(chain) {}
+  explicit HeadCheck(JobHead& head) : head_(head) {}
 
-  Verdict step(const JobBatch& batch) {
+  BatchCheck step(const JobBatch& batch) {
     C10DD_ASSERT(well_formed(batch));
-    if (batch.epoch != chain_.epoch) return Verdict::fenced;
-    if (batch.from_rev == chain_.revision) {
+    if (batch.epoch != head_.epoch) return BatchCheck::fenced;
+    if (batch.from_rev == head_.revision) {
       accept(batch);
-      if (batch.to_rev == batch.from_rev) return Verdict::repeated;  // nothing to write
-      chain_.revision = batch.to_rev;
-      chain_.repeat_from = first_;
-      return Verdict::apply;
+      if (batch.to_rev == batch.from_rev) return BatchCheck::repeated;  // nothing to write
+      head_.revision = batch.to_rev;
+      head_.repeat_from = first_;
+      return BatchCheck::apply;
     }
-    if (batch.from_rev < chain_.repeat_from || batch.to_rev > chain_.revision) {
-      return Verdict::fenced;
+    if (batch.from_rev < head_.repeat_from || batch.to_rev > head_.revision) {
+      return BatchCheck::fenced;
     }
     accept(batch);
-    return Verdict::repeated;
+    return BatchCheck::repeated;
   }
 
  private:
@@ -68,7 +68,7 @@ class ChainWalk {
     accepted_ = true;
   }
 
-  Chain& chain_;
+  JobHead& head_;
   Revision first_ = 0;
   bool accepted_ = false;
 };
