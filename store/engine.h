@@ -58,14 +58,14 @@ enum class Durability : std::uint8_t {
   none,   ///< survives a clean close only
 };
 
-struct Mark;
+struct HighWaterMark;
 
 struct OpenOptions {
   Durability durability = Durability::fsync;
   /// Go on with what is left of a state that has lost acknowledged changes, for this once.
   bool accept_rollback = false;
   /// What an earlier engine of this process has acknowledged on the same state: less is refused.
-  std::shared_ptr<const Mark> acknowledged = nullptr;
+  std::shared_ptr<const HighWaterMark> acknowledged = nullptr;
   /// What the engine's library warns of, one line at a time, on any thread.
   std::function<void(std::string_view line)> warn = {};
 };
@@ -131,7 +131,7 @@ class Engine {
 
   /// How far the state has come, for the engine that is opened after this one; null where a loss is
   /// noticed in other ways. From any thread.
-  virtual std::shared_ptr<const Mark> acknowledged() const { return nullptr; }
+  virtual std::shared_ptr<const HighWaterMark> acknowledged() const { return nullptr; }
 
   /// Why the state may be older than what clients have seen, for the log; empty when it is not.
   /// Its owner gives it a new incarnation, makes that durable, then calls renewed().

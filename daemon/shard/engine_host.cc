@@ -242,9 +242,9 @@ void EngineHost::reopen_later() {
   });
 }
 
-Result<EngineHost::Opened> EngineHost::open_again(const Options& options,
-                                                  std::shared_ptr<const store::Mark> acknowledged,
-                                                  TimePoint now) try {
+Result<EngineHost::Opened> EngineHost::open_again(
+    const Options& options, std::shared_ptr<const store::HighWaterMark> acknowledged,
+    TimePoint now) try {
   store::OpenOptions how = open_options(options);
   how.acknowledged = std::move(acknowledged);
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options.engine, how);

@@ -105,7 +105,8 @@ class EngineHost final : private core::DirectoryHost::Shell {
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
                                        const Options& options, TimePoint now);
   static Result<Opened> open_again(const Options& options,
-                                   std::shared_ptr<const store::Mark> acknowledged, TimePoint now);
+                                   std::shared_ptr<const store::HighWaterMark> acknowledged,
+                                   TimePoint now);
   void arm_timer();
   void lose(const std::string& why);
   void reopen_later();
@@ -130,7 +131,8 @@ class EngineHost final : private core::DirectoryHost::Shell {
   bool stuck_ = false;  ///< a commit was too old when it was last looked at
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
-  std::shared_ptr<const store::Mark> acknowledged_;  ///< by the engine that was lost; of opener_
+  std::shared_ptr<const store::HighWaterMark>
+      acknowledged_;             ///< by the engine that was lost; of opener_
   asio::thread_pool opener_{1};  ///< closes and opens engines; last: it uses the above
 };
 

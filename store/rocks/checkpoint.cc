@@ -46,7 +46,7 @@ Result<void> check(const std::string& path, const std::string& directory) {
   return {};
 }
 
-Result<void> fill(rocksdb::DB& db, const Mark& mark, const std::string& path) {
+Result<void> fill(rocksdb::DB& db, const HighWaterMark& mark, const std::string& path) {
   rocksdb::Checkpoint* made = nullptr;
   rocksdb::Status status = rocksdb::Checkpoint::Create(&db, &made);
   const std::unique_ptr<rocksdb::Checkpoint> checkpoint(made);
@@ -61,8 +61,8 @@ Result<void> fill(rocksdb::DB& db, const Mark& mark, const std::string& path) {
 
 }  // namespace
 
-Result<void> write_checkpoint(rocksdb::DB& db, const Mark& mark, const std::string& directory,
-                              const std::string& path) {
+Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
+                              const std::string& directory, const std::string& path) {
   if (Result<void> good = check(path, directory); !good) return good;
   const std::string draft = path + ".partial";
   if (::mkdir(draft.c_str(), 0700) != 0) {
@@ -71,9 +71,9 @@ Result<void> write_checkpoint(rocksdb::DB& db, const Mark& mark, const std::stri
                    draft + " cannot be made: " + std::strerror(errno) +
                        (left ? "; remove what an interrupted checkpoint has left" : ""));
   }
-  Mark copied = mark;
-  copied.holds = Mark::Holds::always;
-  copied.renewal = Mark::Renewal::restored;
+  HighWaterMark copied = mark;
+  copied.holds = HighWaterMark::Holds::always;
+  copied.renewal = HighWaterMark::Renewal::restored;
   Result<void> done = fill(db, copied, draft);
   if (done && ::rename(draft.c_str(), path.c_str()) != 0) {
     done = failure(Code::unavailable, draft + " cannot be renamed: " + std::strerror(errno));

@@ -61,10 +61,11 @@ class RocksEngine final : public Engine {
     if (read) read = check_mark(high_water.mark());
     if (read) read = check_rows_without_head();
     if (!read) return read;
-    renewal_ = rollback_.why().empty() ? Mark::Renewal::none : Mark::Renewal::rolled_back;
+    renewal_ = rollback_.why().empty() ? HighWaterMark::Renewal::none
+                                       : HighWaterMark::Renewal::rolled_back;
     if (Result<void> marked = high_water.write(mark()); !marked) return marked;
     writer_.emplace(std::move(high_water),
-                    [this](Mark& mark) { mark.log_number = needed_log(*db_); });
+                    [this](HighWaterMark& mark) { mark.log_number = needed_log(*db_); });
     keeper_.emplace(*db_, directory_.path(), need_->unit());
     return {};
   }
@@ -80,8 +81,8 @@ class RocksEngine final : public Engine {
       status = db_->Flush(now);
     }
     if (!status.ok()) return;  // the mark on disk says how the state was left
-    Mark last = mark();
-    last.holds = Mark::Holds::always;
+    HighWaterMark last = mark();
+    last.holds = HighWaterMark::Holds::always;
     writer_->close(last);
   }
 
@@ -169,8 +170,8 @@ class RocksEngine final : public Engine {
 
   std::uint64_t room_to_tidy() const override { return need_->bytes(); }
 
-  std::shared_ptr<const Mark> acknowledged() const override {
-    return std::make_shared<const Mark>(writer_->noted());
+  std::shared_ptr<const HighWaterMark> acknowledged() const override {
+    return std::make_shared<const HighWaterMark>(writer_->noted());
   }
 
   std::string_view rolled_back() const override { return rollback_.why(); }
@@ -178,7 +179,7 @@ class RocksEngine final : public Engine {
   std::string_view damage() const override { return rollback_.damage(); }
 
   void renewed() override {
-    renewal_ = Mark::Renewal::none;
+    renewal_ = HighWaterMark::Renewal::none;
     writer_->note(mark());  // should it fail: a second new incarnation does no harm
   }
 
@@ -274,14 +275,14 @@ class RocksEngine final : public Engine {
                                       "directory"));
   }
 
-  Mark mark() const {
-    Mark out;
+  HighWaterMark mark() const {
+    HighWaterMark out;
     out.sequence = db_->GetLatestSequenceNumber();
     out.jobs = heads_.size();
     out.revisions = revisions_;
     out.epochs = epochs_;
-    if (durability_ == Durability::os) out.holds = Mark::Holds::this_boot;
-    if (durability_ == Durability::none) out.holds = Mark::Holds::never;
+    if (durability_ == Durability::os) out.holds = HighWaterMark::Holds::this_boot;
+    if (durability_ == Durability::none) out.holds = HighWaterMark::Holds::never;
     out.boot = boot_;
     out.renewal = renewal_;
     return out;
@@ -298,8 +299,8 @@ class RocksEngine final : public Engine {
     return !lost_;
   }
 
-  Result<void> check_mark(const Mark& least) {
-    const Mark now = mark();
+  Result<void> check_mark(const HighWaterMark& least) {
+    const HighWaterMark now = mark();
     const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
       if (found >= wanted) return Result<void>();
       return rollback_.found(std::string("rows/ has ") + what + " " + std::to_string(found) +
@@ -401,7 +402,7 @@ class RocksEngine final : public Engine {
   std::uint64_t revisions_ = 0;  // sums over heads_
   std::uint64_t epochs_ = 0;
   const std::uint64_t boot_ = boot_number();
-  Mark::Renewal renewal_ = Mark::Renewal::none;
+  HighWaterMark::Renewal renewal_ = HighWaterMark::Renewal::none;
   bool lost_ = false;
   std::string cause_;
   // Last: their threads ask db_.
@@ -410,7 +411,7 @@ class RocksEngine final : public Engine {
 };
 
 /// Before a file is made: what is gone may come back, as with the disk that it was on.
-Result<void> still_there(const std::string& directory, const Mark& acknowledged) {
+Result<void> still_there(const std::string& directory, const HighWaterMark& acknowledged) {
   const std::string file = HighWaterFile::path_in(directory);
   if (::access(file.c_str(), F_OK) == 0) return {};
   return failure(Code::state_rolled_back,

@@ -48,7 +48,7 @@ bool write_all(int file, std::string_view bytes, off_t offset) {
 
 }  // namespace
 
-Bytes encode_mark_slot(const MarkSlot& slot) {
+Bytes encode_high_water_slot(const HighWaterSlot& slot) {
   const Bytes body = wire::encode(slot.mark);
   Bytes out(kMagic);
   wire::Writer writer(out);
@@ -57,21 +57,21 @@ Bytes encode_mark_slot(const MarkSlot& slot) {
   writer.put(slot.turn);
   out += body;
   writer.put(checksum(out));
-  C10DD_ASSERT(out.size() <= kMarkSlotBytes);
-  out.resize(kMarkSlotBytes, '\0');
+  C10DD_ASSERT(out.size() <= kHighWaterSlotBytes);
+  out.resize(kHighWaterSlotBytes, '\0');
   return out;
 }
 
-Result<MarkSlot> decode_mark_slot(std::string_view bytes) {
-  if (bytes.size() != kMarkSlotBytes || !bytes.starts_with(kMagic)) return damaged("no mark");
+Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes) {
+  if (bytes.size() != kHighWaterSlotBytes || !bytes.starts_with(kMagic)) return damaged("no mark");
   std::uint32_t format = 0;
   std::uint32_t length = 0;
-  MarkSlot slot;
+  HighWaterSlot slot;
   wire::Reader header(bytes.substr(kMagic.size()));
   header.get(format);
   header.get(length);
   header.get(slot.turn);
-  if (length > kMarkSlotBytes - kHeaderBytes - 4) return damaged("a length that is too long");
+  if (length > kHighWaterSlotBytes - kHeaderBytes - 4) return damaged("a length that is too long");
   std::uint32_t sum = 0;
   wire::Reader(bytes.substr(kHeaderBytes + length)).get(sum);
   if (sum != checksum(bytes.substr(0, kHeaderBytes + length))) return damaged("a wrong checksum");
@@ -81,8 +81,8 @@ Result<MarkSlot> decode_mark_slot(std::string_view bytes) {
                        std::to_string(kFormat) + "; start the newer daemon that wrote it");
   }
   const bool read = wire::decode_into(slot.mark, bytes.substr(kHeaderBytes, length)).has_value();
-  if (!read || slot.mark.holds > Mark::Holds::never ||
-      slot.mark.renewal > Mark::Renewal::rolled_back) {
+  if (!read || slot.mark.holds > HighWaterMark::Holds::never ||
+      slot.mark.renewal > HighWaterMark::Renewal::rolled_back) {
     return damaged("a mark that makes no sense");
   }
   return slot;
@@ -97,11 +97,12 @@ Result<HighWaterFile> HighWaterFile::open(const std::string& directory) {
   }
   out.found_ = Found::damage;
   for (off_t at = 0; at < 2; ++at) {
-    std::array<char, kMarkSlotBytes> bytes{};
-    const ssize_t size =
-        ::pread(out.file_, bytes.data(), bytes.size(), at * static_cast<off_t>(kMarkSlotBytes));
+    std::array<char, kHighWaterSlotBytes> bytes{};
+    const ssize_t size = ::pread(out.file_, bytes.data(), bytes.size(),
+                                 at * static_cast<off_t>(kHighWaterSlotBytes));
     if (size < 0) return out.refused("cannot be read");
-    const Result<MarkSlot> slot = decode_mark_slot({bytes.data(), static_cast<std::size_t>(size)});
+    const Result<HighWaterSlot> slot =
+        decode_high_water_slot({bytes.data(), static_cast<std::size_t>(size)});
     if (!slot && slot.error().code == Code::version_unsupported) {
       return failure(Code::version_unsupported, out.path_ + " " + slot.error().detail);
     }
@@ -127,11 +128,11 @@ Failure HighWaterFile::refused(const std::string& what) const {
                  path_ + " " + what + ": " + std::strerror(errno));
 }
 
-Result<void> HighWaterFile::write(const Mark& mark) {
+Result<void> HighWaterFile::write(const HighWaterMark& mark) {
   newest_ = {newest_.turn + 1, mark};
   if (found_ != Found::mark) return create();
-  const auto offset = static_cast<off_t>(newest_.turn % 2 * kMarkSlotBytes);
-  if (!write_all(file_, encode_mark_slot(newest_), offset) || ::fdatasync(file_) != 0) {
+  const auto offset = static_cast<off_t>(newest_.turn % 2 * kHighWaterSlotBytes);
+  if (!write_all(file_, encode_high_water_slot(newest_), offset) || ::fdatasync(file_) != 0) {
     return refused("cannot be written");
   }
   struct stat here {};
@@ -143,8 +144,8 @@ Result<void> HighWaterFile::write(const Mark& mark) {
   return {};
 }
 
-void HighWaterFile::expect(const Mark& acknowledged) {
-  Mark& mark = newest_.mark;
+void HighWaterFile::expect(const HighWaterMark& acknowledged) {
+  HighWaterMark& mark = newest_.mark;
   mark.sequence = std::max(mark.sequence, acknowledged.sequence);
   mark.jobs = std::max(mark.jobs, acknowledged.jobs);
   mark.revisions = std::max(mark.revisions, acknowledged.revisions);
@@ -157,7 +158,7 @@ Result<void> HighWaterFile::create() {
   if (file < 0) return refused("cannot be created");
   if (file_ >= 0) ::close(file_);
   file_ = file;
-  const Bytes slot = encode_mark_slot(newest_);
+  const Bytes slot = encode_high_water_slot(newest_);
   const std::string directory = std::filesystem::path(path_).parent_path();
   if (!write_all(file_, slot + slot, 0) || ::fsync(file_) != 0 ||
       ::rename(draft.c_str(), path_.c_str()) != 0 || !sync_directory(directory)) {

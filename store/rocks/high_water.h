@@ -14,7 +14,7 @@
 namespace c10dd::store {
 
 /// All numbers only grow in intact state, so a smaller one means that something was lost.
-struct Mark {
+struct HighWaterMark {
   /// What the mark is worth when the holder of the directory ends without closing it.
   enum class Holds : std::uint8_t {
     always,     ///< the rows were on disk before the mark
@@ -33,24 +33,24 @@ struct Mark {
   std::uint64_t boot = 0;  ///< of this_boot
   Renewal renewal = Renewal::none;
 
-  bool operator==(const Mark&) const = default;
+  bool operator==(const HighWaterMark&) const = default;
 };
-BOOST_DESCRIBE_STRUCT(Mark, (),
+BOOST_DESCRIBE_STRUCT(HighWaterMark, (),
                       (sequence, log_number, jobs, revisions, epochs, holds, boot, renewal))
 
 /// A slot of the file. The newer of two has the higher turn.
-struct MarkSlot {
+struct HighWaterSlot {
   std::uint64_t turn = 0;
-  Mark mark;
+  HighWaterMark mark;
 };
 
-inline constexpr std::size_t kMarkSlotBytes = 4096;
+inline constexpr std::size_t kHighWaterSlotBytes = 4096;
 
-/// Exactly kMarkSlotBytes.
-Bytes encode_mark_slot(const MarkSlot& slot);
+/// Exactly kHighWaterSlotBytes.
+Bytes encode_high_water_slot(const HighWaterSlot& slot);
 
 /// Fails as malformed, or as version_unsupported when it is intact but of a newer format.
-Result<MarkSlot> decode_mark_slot(std::string_view bytes);
+Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes);
 
 /// The file, open. Whoever uses it holds the state directory.
 class HighWaterFile {
@@ -70,15 +70,15 @@ class HighWaterFile {
 
   Found found() const { return found_; }
   /// The newest mark that was read or written.
-  const Mark& mark() const { return newest_.mark; }
+  const HighWaterMark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
   /// The state has reached at least this, whatever the file says.
-  void expect(const Mark& acknowledged);
+  void expect(const HighWaterMark& acknowledged);
 
   /// On disk when it returns, and still under its name. Makes a new file where there was none, or
   /// damage: complete under its name or not there.
-  Result<void> write(const Mark& mark);
+  Result<void> write(const HighWaterMark& mark);
 
  private:
   explicit HighWaterFile(std::string path) : path_(std::move(path)) {}
@@ -88,7 +88,7 @@ class HighWaterFile {
   std::string path_;
   int file_ = -1;
   Found found_ = Found::nothing;
-  MarkSlot newest_;
+  HighWaterSlot newest_;
 };
 
 /// Of this start of the machine; 0 where the kernel does not tell.

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kPause{200};
 
 class MarkWriter::Impl {
  public:
-  Impl(HighWaterFile file, std::function<void(Mark&)> complete)
+  Impl(HighWaterFile file, std::function<void(HighWaterMark&)> complete)
       : file_(std::move(file)),
         complete_(std::move(complete)),
         noted_(file_.mark()),
@@ -24,19 +24,19 @@ class MarkWriter::Impl {
 
   ~Impl() { stop(); }
 
-  Result<void> note(const Mark& mark) {
+  Result<void> note(const HighWaterMark& mark) {
     const std::lock_guard lock(mutex_);
     noted_ = mark;
     if (!std::exchange(changed_, true)) arrived_.notify_one();
     return written_;
   }
 
-  Mark noted() const {
+  HighWaterMark noted() const {
     const std::lock_guard lock(mutex_);
     return noted_;
   }
 
-  Result<void> close(Mark mark) {
+  Result<void> close(HighWaterMark mark) {
     stop();
     if (!written_) return written_;
     complete_(mark);
@@ -60,7 +60,7 @@ class MarkWriter::Impl {
       arrived_.wait(lock, [this] { return stopping_ || changed_; });
       if (stopping_ || !written_) return;
       changed_ = false;
-      Mark mark = noted_;
+      HighWaterMark mark = noted_;
       lock.unlock();
       complete_(mark);
       Result<void> written = file_.write(mark);
@@ -71,26 +71,26 @@ class MarkWriter::Impl {
   }
 
   HighWaterFile file_;  // of the thread while it runs
-  const std::function<void(Mark&)> complete_;
+  const std::function<void(HighWaterMark&)> complete_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::condition_variable stopped_;
-  Mark noted_;
+  HighWaterMark noted_;
   bool changed_ = false;
   bool stopping_ = false;
   Result<void> written_;
   std::thread thread_;  // last: it uses all of the above
 };
 
-MarkWriter::MarkWriter(HighWaterFile file, std::function<void(Mark&)> complete)
+MarkWriter::MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete)
     : impl_(std::make_unique<Impl>(std::move(file), std::move(complete))) {}
 
 MarkWriter::~MarkWriter() = default;
 
-Result<void> MarkWriter::note(const Mark& mark) { return impl_->note(mark); }
+Result<void> MarkWriter::note(const HighWaterMark& mark) { return impl_->note(mark); }
 
-Mark MarkWriter::noted() const { return impl_->noted(); }
+HighWaterMark MarkWriter::noted() const { return impl_->noted(); }
 
-Result<void> MarkWriter::close(const Mark& mark) { return impl_->close(mark); }
+Result<void> MarkWriter::close(const HighWaterMark& mark) { return impl_->close(mark); }
 
 }  // namespace c10dd::store

@@ -13,20 +13,20 @@ namespace c10dd::store {
 class MarkWriter {
  public:
   /// `complete` adds what is only worth asking for when a mark is written; on the thread.
-  MarkWriter(HighWaterFile file, std::function<void(Mark&)> complete);
+  MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete);
 
   /// Stops and writes no more: what was on disk stays true.
   ~MarkWriter();
 
   /// The caller says that the state has durably reached this. Fails when an earlier mark could
   /// not be written: then nothing guards the state any more.
-  Result<void> note(const Mark& mark);
+  Result<void> note(const HighWaterMark& mark);
 
   /// Thread-safe.
-  Mark noted() const;
+  HighWaterMark noted() const;
 
   /// Stops and writes a last mark.
-  Result<void> close(const Mark& mark);
+  Result<void> close(const HighWaterMark& mark);
 
  private:
   class Impl;

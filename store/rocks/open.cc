@@ -255,8 +255,8 @@ std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
 }
 
 /// How far intact state goes, without a change to any file; fails for less than the mark.
-Result<std::uint64_t> probe(const std::string& directory, const Mark& mark, Rollback& rollback,
-                            rocksdb::Options how, LogOrder& order) {
+Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& mark,
+                            Rollback& rollback, rocksdb::Options how, LogOrder& order) {
   const std::string path = directory + "/rows";
   how.info_log = std::make_shared<NoLog>();
   rocksdb::DB* opened = nullptr;
@@ -287,7 +287,7 @@ Result<std::uint64_t> probe(const std::string& directory, const Mark& mark, Roll
   } else if (reach < mark.sequence) {
     good = rollback.found(order.end(path, oldest, base) + ", the mark is at " +
                           std::to_string(mark.sequence));
-  } else if (mark.holds == Mark::Holds::always) {
+  } else if (mark.holds == HighWaterMark::Holds::always) {
     const std::string later = written_behind(path, order.first_log(), reach);
     if (!later.empty()) good = rollback.found(later);
   }
@@ -299,14 +299,15 @@ Result<std::uint64_t> probe(const std::string& directory, const Mark& mark, Roll
 
 Rollback::Rollback(const HighWaterFile& high_water, std::string directory, bool accepted)
     : directory_(std::move(directory)), accepted_(accepted) {
-  const Mark& mark = high_water.mark();
-  if (mark.holds == Mark::Holds::this_boot) promised_ = mark.boot == boot_number();
-  if (mark.holds == Mark::Holds::never) {
+  const HighWaterMark& mark = high_water.mark();
+  if (mark.holds == HighWaterMark::Holds::this_boot) promised_ = mark.boot == boot_number();
+  if (mark.holds == HighWaterMark::Holds::never) {
     promised_ = false;
     why_ = "with durability none the daemon did not stop cleanly";
   }
-  if (mark.renewal == Mark::Renewal::restored) why_ = "it was restored from a checkpoint";
-  if (mark.renewal == Mark::Renewal::rolled_back) why_ = "an earlier start found it rolled back";
+  if (mark.renewal == HighWaterMark::Renewal::restored) why_ = "it was restored from a checkpoint";
+  if (mark.renewal == HighWaterMark::Renewal::rolled_back)
+    why_ = "an earlier start found it rolled back";
 }
 
 Result<void> Rollback::found(const std::string& what) {
@@ -328,7 +329,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   Result<void> good;
   if (empty && high_water.found() == Found::nothing) {
     // Before the rows: rows without a mark are never a first start.
-    good = high_water.write(Mark{});
+    good = high_water.write(HighWaterMark{});
   } else if (high_water.found() != Found::mark) {
     good = rollback.found(high_water.path() + (high_water.found() == Found::damage
                                                    ? " is damaged in both of its slots"
@@ -339,7 +340,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   }
   if (!good) return good.error();
 
-  const Mark& mark = high_water.mark();
+  const HighWaterMark& mark = high_water.mark();
   rocksdb::Options how = rows_options(directory);
   how.create_if_missing = empty || (high_water.found() == Found::mark && mark.sequence == 0);
   how.track_and_verify_wals_in_manifest = !rollback.accepted();

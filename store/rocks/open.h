@@ -24,7 +24,7 @@ class Rollback {
   Rollback(const HighWaterFile& high_water, std::string directory, bool accepted);
 
   /// What is there and what should be. Fails unless that was accepted, or the mark never promised
-  /// more (Mark::holds).
+  /// more (HighWaterMark::holds).
   Result<void> found(const std::string& what);
 
   /// Tables that are damaged; only where rollback is accepted.
@@ -56,12 +56,12 @@ struct OpenRows {
 Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
                            Rollback& rollback, std::function<void(std::string_view)> warn);
 
-/// Where logs begin that are still needed, for Mark::log_number.
+/// Where logs begin that are still needed, for HighWaterMark::log_number.
 std::uint64_t needed_log(rocksdb::DB& db);
 
 /// A copy of the rows as they are now, and a mark that gives them a new incarnation when they are
 /// opened. `path` appears complete or not at all. Beside any other use of the rows.
-Result<void> write_checkpoint(rocksdb::DB& db, const Mark& mark, const std::string& directory,
-                              const std::string& path);
+Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
+                              const std::string& directory, const std::string& path);
 
 }  // namespace c10dd::store

@@ -13,14 +13,14 @@ using c10dd::Bytes;
 namespace store = c10dd::store;
 
 void check(std::string_view bytes) {
-  const auto slot = store::decode_mark_slot(bytes);
+  const auto slot = store::decode_high_water_slot(bytes);
   if (!slot) {
     C10DD_ASSERT(!slot.error().detail.empty());
     return;
   }
-  const Bytes once = store::encode_mark_slot(*slot);
-  C10DD_ASSERT(once.size() == store::kMarkSlotBytes);
-  const auto again = store::decode_mark_slot(once);
+  const Bytes once = store::encode_high_water_slot(*slot);
+  C10DD_ASSERT(once.size() == store::kHighWaterSlotBytes);
+  const auto again = store::decode_high_water_slot(once);
   C10DD_ASSERT(again && again->turn == slot->turn && again->mark == slot->mark);
 }
 
@@ -29,14 +29,14 @@ void check(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   c10dd::fuzz::Input in(data, size);
   check(in.rest());
-  Bytes slot(reinterpret_cast<const char*>(data), std::min(size, store::kMarkSlotBytes));
-  slot.resize(store::kMarkSlotBytes, '\0');
+  Bytes slot(reinterpret_cast<const char*>(data), std::min(size, store::kHighWaterSlotBytes));
+  slot.resize(store::kHighWaterSlotBytes, '\0');
   check(slot);
   constexpr std::size_t kHeaderBytes = 24;  // magic, format, length, turn
   constexpr std::size_t kLengthAt = 12;
   std::uint32_t length = 0;
   c10dd::wire::Reader(std::string_view(slot).substr(kLengthAt)).get(length);
-  length %= store::kMarkSlotBytes - kHeaderBytes - sizeof length;
+  length %= store::kHighWaterSlotBytes - kHeaderBytes - sizeof length;
   boost::crc_32_type crc;
   crc.process_bytes(slot.data(), kHeaderBytes + length);
   Bytes sum;

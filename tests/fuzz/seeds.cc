@@ -68,9 +68,9 @@ void add_wire(Seeds& seeds) {
 
 void add_files(Seeds& seeds) {
   for (const std::uint8_t holds : {0, 1, 2}) {
-    c10dd::store::Mark mark{10, 2, 3, 9, 4};
-    mark.holds = static_cast<c10dd::store::Mark::Holds>(holds);
-    const Bytes slot = c10dd::store::encode_mark_slot({holds, mark});
+    c10dd::store::HighWaterMark mark{10, 2, 3, 9, 4};
+    mark.holds = static_cast<c10dd::store::HighWaterMark::Holds>(holds);
+    const Bytes slot = c10dd::store::encode_high_water_slot({holds, mark});
     seeds.add("high_water", std::to_string(holds), holds == 0 ? slot : slot.substr(0, 128));
   }
   namespace client = c10dd::client;

@@ -87,10 +87,10 @@ class Corruption : public testing::Test {
 
   /// A kill is covered up to the last mark, which follows within 200 ms.
   static void wait_for_mark(const StateHome& home) {
-    Mark last;
+    HighWaterMark last;
     for (int quiet = 0; quiet < 5;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      const Mark now = HighWaterFile::open(home.path())->mark();
+      const HighWaterMark now = HighWaterFile::open(home.path())->mark();
       quiet = now == last ? quiet + 1 : 0;
       last = now;
     }

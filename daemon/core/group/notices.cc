@@ -33,7 +33,7 @@ std::optional<TimePoint> end_of(const StoredNotice& notice, TimePoint now) {
 }
 
 bool names(const GroupMember& member, std::uint64_t number) {
-  return std::ranges::find(member.notices, number, &NoticeMark::number) != member.notices.end();
+  return std::ranges::find(member.notices, number, &NoticeReceipt::number) != member.notices.end();
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
   }
   bool repeated = false;
   group.change(id, [&](GroupMember& m) {
-    NoticeMark& mark = *std::ranges::find(m.notices, number, &NoticeMark::number);
+    NoticeReceipt& mark = *std::ranges::find(m.notices, number, &NoticeReceipt::number);
     repeated = std::exchange(mark.acknowledged, true);
   });
   if (repeated) return {};
@@ -94,9 +94,9 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
 }
 
 void Notices::forget(GroupState& group, const SessionId& id) {
-  std::vector<NoticeMark> marks;
+  std::vector<NoticeReceipt> marks;
   group.change(id, [&](GroupMember& m) { marks = std::exchange(m.notices, {}); });
-  for (const NoticeMark& mark : marks) {
+  for (const NoticeReceipt& mark : marks) {
     Open& open = open_.at(mark.number);
     if (!mark.acknowledged) --open.unacknowledged;
     if (--open.named > 0) continue;
@@ -143,7 +143,7 @@ void Notices::describe(const GroupState& group, GroupNews& news) {
   for (Rank rank = 0; rank < group.size(); ++rank) {
     const GroupMember* m = group.holder(rank);
     if (m == nullptr) continue;
-    for (const NoticeMark& mark : m->notices) {
+    for (const NoticeReceipt& mark : m->notices) {
       ranks[mark.number].named.push_back(rank);
       if (mark.acknowledged) ranks[mark.number].acknowledged.push_back(rank);
     }
@@ -168,7 +168,7 @@ void Notices::resume(const GroupState& group, TimePoint now) {
     open_[notice.number].ends = end_of(notice, now);
   }
   for (const auto& [id, m] : group.members()) {
-    for (const NoticeMark& mark : m.notices) {
+    for (const NoticeReceipt& mark : m.notices) {
       ++open_.at(mark.number).named;
       if (!mark.acknowledged) ++open_.at(mark.number).unacknowledged;
     }

@@ -19,11 +19,11 @@ struct Moment {
 };
 
 /// That a notice names a member.
-struct NoticeMark {
+struct NoticeReceipt {
   std::uint64_t number = 0;
   bool acknowledged = false;
 };
-BOOST_DESCRIBE_STRUCT(NoticeMark, (), (number, acknowledged))
+BOOST_DESCRIBE_STRUCT(NoticeReceipt, (), (number, acknowledged))
 
 /// What is kept of a member; all of it is its row, except what the last section has.
 struct GroupMember {
@@ -43,8 +43,8 @@ struct GroupMember {
   bool asked = false;          ///< ever; then asked_in counts
   std::uint64_t asked_in = 0;  ///< the group's round when it asked for the next one
   State state = State::here;
-  std::string ending;               ///< how it ended
-  std::vector<NoticeMark> notices;  ///< that name it, while it is here; by number
+  std::string ending;                  ///< how it ended
+  std::vector<NoticeReceipt> notices;  ///< that name it, while it is here; by number
 
   std::int64_t rank = -1;         ///< in the current generation
   std::int64_t former_rank = -1;  ///< likewise, but it has finished there and asks again

@@ -161,7 +161,7 @@ Result<void> check_notice_marks(const GroupState& state) {
       return misfit(state, "a notice names who is not here");
     }
     std::uint64_t before = 0;
-    for (const NoticeMark& mark : m.notices) {
+    for (const NoticeReceipt& mark : m.notices) {
       const auto notice = std::ranges::find(notices, mark.number, &StoredNotice::number);
       if (notice == notices.end() || mark.number <= before) {
         return misfit(state, "a member is named by notice " + std::to_string(mark.number) +

@@ -19,10 +19,11 @@ namespace {
 
 using Found = HighWaterFile::Found;
 
-const Mark kMark{1000, 9, 3, 700, 12, Mark::Holds::this_boot, 77, Mark::Renewal::restored};
+const HighWaterMark kMark{
+    1000, 9, 3, 700, 12, HighWaterMark::Holds::this_boot, 77, HighWaterMark::Renewal::restored};
 
-Mark at(std::uint64_t sequence) {
-  Mark mark;
+HighWaterMark at(std::uint64_t sequence) {
+  HighWaterMark mark;
   mark.sequence = sequence;
   return mark;
 }
@@ -40,27 +41,27 @@ class HighWater : public testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST(MarkSlot, ComesBackAsItWas) {
-  const Result<MarkSlot> slot = decode_mark_slot(encode_mark_slot({5, kMark}));
+TEST(HighWaterSlot, ComesBackAsItWas) {
+  const Result<HighWaterSlot> slot = decode_high_water_slot(encode_high_water_slot({5, kMark}));
   ASSERT_TRUE(slot) << slot.error().detail;
   EXPECT_EQ(slot->turn, 5u);
   EXPECT_EQ(slot->mark, kMark);
 }
 
-TEST(MarkSlot, EveryChangedBitOfItIsNoticed) {
-  const Bytes intact = encode_mark_slot({5, kMark});
+TEST(HighWaterSlot, EveryChangedBitOfItIsNoticed) {
+  const Bytes intact = encode_high_water_slot({5, kMark});
   const std::size_t used = intact.find_last_not_of('\0') + 1;
   for (std::size_t bit = 0; bit < used * 8; ++bit) {
     Bytes changed = intact;
     changed[bit / 8] = static_cast<char>(changed[bit / 8] ^ (1 << bit % 8));
-    ASSERT_FALSE(decode_mark_slot(changed)) << "bit " << bit;
+    ASSERT_FALSE(decode_high_water_slot(changed)) << "bit " << bit;
   }
   for (std::size_t size = 0; size < used; ++size) {
-    ASSERT_FALSE(decode_mark_slot(intact.substr(0, size))) << size << " bytes";
+    ASSERT_FALSE(decode_high_water_slot(intact.substr(0, size))) << size << " bytes";
     Bytes zeroed = intact;
-    zeroed.replace(size, Bytes::npos, kMarkSlotBytes - size, '\0');
+    zeroed.replace(size, Bytes::npos, kHighWaterSlotBytes - size, '\0');
     const bool same = zeroed == intact;
-    ASSERT_EQ(decode_mark_slot(zeroed).has_value(), same) << "zeros from " << size;
+    ASSERT_EQ(decode_high_water_slot(zeroed).has_value(), same) << "zeros from " << size;
   }
 }
 
@@ -86,9 +87,9 @@ TEST_F(HighWater, TornSlotLeavesTheOlderAndTwoAreDamage) {
   ASSERT_TRUE(file.write(at(2)));
   ASSERT_TRUE(file.write(at(3)));
   const Bytes intact = read();
-  ASSERT_EQ(intact.size(), 2 * kMarkSlotBytes);
+  ASSERT_EQ(intact.size(), 2 * kHighWaterSlotBytes);
   std::multiset<std::uint64_t> left;
-  for (const std::size_t offset : {std::size_t{40}, kMarkSlotBytes + 40}) {
+  for (const std::size_t offset : {std::size_t{40}, kHighWaterSlotBytes + 40}) {
     Bytes torn = intact;
     torn[offset] = static_cast<char>(~torn[offset]);
     write(torn);
@@ -97,7 +98,7 @@ TEST_F(HighWater, TornSlotLeavesTheOlderAndTwoAreDamage) {
   }
   EXPECT_EQ(left, (std::multiset<std::uint64_t>{2, 3}));
 
-  for (const Bytes& bytes : {Bytes(), Bytes("text"), Bytes(2 * kMarkSlotBytes, '\0')}) {
+  for (const Bytes& bytes : {Bytes(), Bytes("text"), Bytes(2 * kHighWaterSlotBytes, '\0')}) {
     write(bytes);
     EXPECT_EQ(open().found(), Found::damage);
   }
@@ -119,7 +120,7 @@ TEST_F(HighWater, AFileThatIsNoLongerUnderItsNameIsNoMark) {
 }
 
 TEST_F(HighWater, NewerFormatNamesBoth) {
-  Bytes slot = encode_mark_slot({5, kMark});
+  Bytes slot = encode_high_water_slot({5, kMark});
   slot[8] = 2;
   write(slot);
   EXPECT_EQ(open().found(), Found::damage) << "a format without its checksum is damage";
@@ -141,7 +142,7 @@ TEST_F(HighWater, WriterFollowsAndClosesExactly) {
   HighWaterFile file = open();
   ASSERT_TRUE(file.write(at(1)));
   {
-    MarkWriter writer(std::move(file), [](Mark& mark) { mark.log_number = 4; });
+    MarkWriter writer(std::move(file), [](HighWaterMark& mark) { mark.log_number = 4; });
     for (std::uint64_t sequence = 2; sequence <= 10'000; ++sequence) {
       ASSERT_TRUE(writer.note(at(sequence)));
     }

@@ -24,14 +24,14 @@ class RocksRecovery : public testing::Test {
   TemporaryDirectory directory_;
   StateHome home_{directory_.path() + "/state"};
 
-  Mark mark() const { return HighWaterFile::open(home_.path()).value().mark(); }
-  void write_mark(const Mark& mark) const {
+  HighWaterMark mark() const { return HighWaterFile::open(home_.path()).value().mark(); }
+  void write_mark(const HighWaterMark& mark) const {
     ASSERT_TRUE(HighWaterFile::open(home_.path())->write(mark));
   }
 
   /// As if the last mark had been written before the newest changes, of so many rows of jobs.
   void set_mark_back(std::uint64_t rows) const {
-    Mark older = mark();
+    HighWaterMark older = mark();
     older.sequence -= 2 * rows;  // each with the head of its job
     older.revisions -= rows;
     write_mark(older);
@@ -192,9 +192,9 @@ TEST_F(RocksRecovery, DamageBeforeALaterCommitIsNoTornTail) {
     replace(log, intact);
   }
   flip(log, intact.size() - 1'000, 16);
-  const Mark synced = mark();
-  Mark unsynced = synced;
-  unsynced.holds = Mark::Holds::this_boot;
+  const HighWaterMark synced = mark();
+  HighWaterMark unsynced = synced;
+  unsynced.holds = HighWaterMark::Holds::this_boot;
   unsynced.boot = boot_number();
   write_mark(unsynced);
   {
@@ -245,7 +245,7 @@ TEST_F(RocksRecovery, AReopeningRefusesLessThanItsProcessHasAcknowledged) {
   auto engine = home_.open();
   ASSERT_TRUE(engine) << engine.error().detail;
   home_.write(**engine, kBatches);
-  const std::shared_ptr<const Mark> acknowledged = (*engine)->acknowledged();
+  const std::shared_ptr<const HighWaterMark> acknowledged = (*engine)->acknowledged();
   ASSERT_TRUE(acknowledged);
   const fs::path away = directory_.path() + "/away";
   fs::rename(home_.path(), away);
@@ -381,7 +381,7 @@ TEST_F(RocksRecovery, FirstStartMayDieAnywhere) {
   {
     auto file = HighWaterFile::open(directory_.path());
     ASSERT_TRUE(file);
-    ASSERT_TRUE(file->write(Mark{}));
+    ASSERT_TRUE(file->write(HighWaterMark{}));
   }
   fs::create_directories(home_.path() / "rows");
   fs::rename(directory_.path() + "/highwater", home_.high_water());
@@ -418,8 +418,8 @@ TEST_F(RocksRecovery, OsSurvivesTheProcessAndSaysWhenTheMachineLostSomething) {
   opens_whole(home_, Durability::os);
 
   home_.write_and_close(kBatches);
-  Mark held = mark();
-  held.holds = Mark::Holds::this_boot;
+  HighWaterMark held = mark();
+  held.holds = HighWaterMark::Holds::this_boot;
   held.boot = boot_number();
   write_mark(held);
   const fs::path log = home_.file(".log");
