@@ -20,7 +20,7 @@
 namespace c10dd::collectives {
 
 /// Bounds and names one collective.
-struct Ticket {
+struct CallContext {
   std::uint64_t sequence = 0;
   Duration timeout{0};  ///< as the caller gave it, for messages
   std::chrono::steady_clock::time_point deadline;
@@ -33,11 +33,12 @@ class Backend {
   /// When any of these returns, the backend has let go of the tensors. Failures name the ranks that
   /// are to blame where that can be known, in the text and in Failure::missing. `unavailable`: a
   /// peer was lost.
-  virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const Ticket& ticket) = 0;
-  virtual Result<void> broadcast(const Tensor& tensor, Rank root, const Ticket& ticket) = 0;
+  virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op,
+                                  const CallContext& context) = 0;
+  virtual Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) = 0;
   virtual Result<void> all_gather(const Tensor& output, const Tensor& input,
-                                  const Ticket& ticket) = 0;
-  virtual Result<void> barrier(const Ticket& ticket) = 0;
+                                  const CallContext& context) = 0;
+  virtual Result<void> barrier(const CallContext& context) = 0;
 
   /// Makes the running call return `aborted` with this reason, soon.
   virtual void abort(const std::string& reason) = 0;

@@ -21,7 +21,7 @@ struct World {
 };
 
 /// Where a member runs, as error texts say it.
-struct Place {
+struct ProcessAddress {
   std::string host;  ///< empty: not known
   std::uint64_t pid = 0;
 };
@@ -37,7 +37,7 @@ class Bootstrap {
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
   /// Where each rank runs, by rank; asked for once transpose() has returned. Empty: not known.
-  virtual std::vector<Place> places() const { return {}; }
+  virtual std::vector<ProcessAddress> processes() const { return {}; }
 
   /// Name or address of this machine under which the other members reach it.
   virtual std::string local_address() const = 0;

@@ -29,9 +29,9 @@ CallWatch::~CallWatch() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CallWatch::identify(std::uint64_t process_group, std::vector<Place> places) {
+void CallWatch::identify(std::uint64_t process_group, std::vector<ProcessAddress> processes) {
   process_group_ = process_group;
-  places_ = std::move(places);
+  processes_ = std::move(processes);
 }
 
 void CallWatch::before(const CollectiveCall& call) noexcept {
@@ -63,7 +63,7 @@ void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
     const Answer answer = connection_->call(ReadCalls{*process_group_, world_size_}, kAnswer);
     if (!answer) return;
     const auto& calls = std::get<PublishedCalls>(*answer);
-    if (published) return collectives::explain(failure, call, calls, places_);
+    if (published) return collectives::explain(failure, call, calls, processes_);
     if (calls.calls.empty()) return;
     published = true;
   }

@@ -23,9 +23,9 @@ class CallWatch final : public Hook {
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
   ~CallWatch() override;
 
-  /// Before the first call. The ranks of one group share the number. `places`: where they run, by
-  /// rank, or empty.
-  void identify(std::uint64_t process_group, std::vector<Place> places);
+  /// Before the first call. The ranks of one group share the number. `processes`: where they run,
+  /// by rank, or empty.
+  void identify(std::uint64_t process_group, std::vector<ProcessAddress> processes);
 
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
@@ -45,7 +45,7 @@ class CallWatch final : public Hook {
   const Rank world_size_;
 
   std::optional<std::uint64_t> process_group_;
-  std::vector<Place> places_;
+  std::vector<ProcessAddress> processes_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

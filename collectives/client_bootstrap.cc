@@ -77,18 +77,18 @@ class IntroducingBootstrap : public Bootstrap {
       part = wire::encode(Introduction{std::move(part), client()->host(), pid, number});
     }
     std::vector<std::string> answer = exchange(std::move(parts), timeout);
-    places_.clear();
+    processes_.clear();
     for (std::string& part : answer) {
       Result<Introduction> one = wire::decode<Introduction>(part);
       if (!one) client::throw_failure(one.error());
       part = std::move(one->part);
-      if (places_.empty()) process_group_ = one->number;
-      places_.push_back({std::move(one->host), one->pid});
+      if (processes_.empty()) process_group_ = one->number;
+      processes_.push_back({std::move(one->host), one->pid});
     }
     return answer;
   }
 
-  std::vector<Place> places() const final { return places_; }
+  std::vector<ProcessAddress> processes() const final { return processes_; }
   std::string local_address() const final { return address_towards(client()->address()); }
 
   virtual std::shared_ptr<Client> client() const = 0;
@@ -98,7 +98,7 @@ class IntroducingBootstrap : public Bootstrap {
  private:
   virtual std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) = 0;
 
-  std::vector<Place> places_;
+  std::vector<ProcessAddress> processes_;
   std::uint64_t process_group_ = 0;
 };
 
@@ -201,7 +201,7 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
       bootstrap, std::move(world), std::move(options),
       {verdict_patience,
        [watch](const CollectiveCall& call, Failure& failure) { watch->explain(call, failure); }});
-  watch->identify(bootstrap->process_group(), bootstrap->places());
+  watch->identify(bootstrap->process_group(), bootstrap->processes());
   return group;
 }
 

@@ -80,16 +80,16 @@ class Room {
  public:
   explicit Room(Rank size) : arrivals_(size) {}
 
-  Result<void> meet(Rank rank, Arrival arrival, const Ticket& ticket) {
+  Result<void> meet(Rank rank, Arrival arrival, const CallContext& context) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
     const std::uint64_t round = round_;
     arrivals_[rank] = std::move(arrival);
     if (++arrived_ == arrivals_.size()) {
       finish_round();
-    } else if (!changed_.wait_until(lock, ticket.deadline,
+    } else if (!changed_.wait_until(lock, context.deadline,
                                     [&] { return dead_ || round_ != round; })) {
-      die(time_out(rank, ticket));
+      die(time_out(rank, context));
     }
     if (round_ != round) return {};
     arrivals_[rank].reset();  // lets go of the tensors
@@ -126,16 +126,16 @@ class Room {
     changed_.notify_all();
   }
 
-  Failure time_out(Rank rank, const Ticket& ticket) const {
+  Failure time_out(Rank rank, const CallContext& context) const {
     std::vector<Rank> missing;
     for (Rank other = 0; other < arrivals_.size(); ++other) {
       if (!arrivals_[other]) missing.push_back(other);
     }
     Failure late =
-        failure(Code::timed_out, arrivals_[rank]->signature() + " timed out after " +
-                                     human(ticket.timeout) + ": " + std::to_string(missing.size()) +
-                                     " of " + std::to_string(arrivals_.size()) + " ranks missing " +
-                                     folded(missing));
+        failure(Code::timed_out,
+                arrivals_[rank]->signature() + " timed out after " + human(context.timeout) + ": " +
+                    std::to_string(missing.size()) + " of " + std::to_string(arrivals_.size()) +
+                    " ranks missing " + folded(missing));
     for (const Rank other : missing) {
       late.missing.push_back({other, MissingRank::Cause::not_arrived, "", 0, Duration{0}});
     }
@@ -199,24 +199,26 @@ class LoopbackBackend final : public Backend {
     room_->abort("rank " + std::to_string(rank_) + " closed its process group");
   }
 
-  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const Ticket& ticket) override {
-    return room_->meet(rank_, {Collective::all_reduce, ticket.sequence, op, 0, tensor, {}}, ticket);
+  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
+    return room_->meet(rank_, {Collective::all_reduce, context.sequence, op, 0, tensor, {}},
+                       context);
   }
 
-  Result<void> broadcast(const Tensor& tensor, Rank root, const Ticket& ticket) override {
+  Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {
     return room_->meet(
-        rank_, {Collective::broadcast, ticket.sequence, ReduceOp::sum, root, tensor, {}}, ticket);
+        rank_, {Collective::broadcast, context.sequence, ReduceOp::sum, root, tensor, {}}, context);
   }
 
   Result<void> all_gather(const Tensor& output, const Tensor& input,
-                          const Ticket& ticket) override {
-    return room_->meet(
-        rank_, {Collective::all_gather, ticket.sequence, ReduceOp::sum, 0, output, input}, ticket);
+                          const CallContext& context) override {
+    return room_->meet(rank_,
+                       {Collective::all_gather, context.sequence, ReduceOp::sum, 0, output, input},
+                       context);
   }
 
-  Result<void> barrier(const Ticket& ticket) override {
-    return room_->meet(rank_, {Collective::barrier, ticket.sequence, ReduceOp::sum, 0, {}, {}},
-                       ticket);
+  Result<void> barrier(const CallContext& context) override {
+    return room_->meet(rank_, {Collective::barrier, context.sequence, ReduceOp::sum, 0, {}, {}},
+                       context);
   }
 
   void abort(const std::string& reason) override { room_->abort(reason); }

@@ -240,17 +240,17 @@ class Group final : public collectives::AbortableGroup {
   Result<void> execute(Call& call) {
     // A collective of nothing moves no data and meets nobody.
     if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
-    const collectives::Ticket ticket{call.info.sequence, call.info.timeout,
-                                     call.info.started + call.info.timeout};
+    const collectives::CallContext context{call.info.sequence, call.info.timeout,
+                                           call.info.started + call.info.timeout};
     switch (call.info.collective) {
       case Collective::all_reduce:
-        return backend_->all_reduce(call.output, call.info.reduce, ticket);
+        return backend_->all_reduce(call.output, call.info.reduce, context);
       case Collective::broadcast:
-        return backend_->broadcast(call.output, call.info.root, ticket);
+        return backend_->broadcast(call.output, call.info.root, context);
       case Collective::all_gather:
-        return backend_->all_gather(call.output, call.input, ticket);
+        return backend_->all_gather(call.output, call.input, context);
       case Collective::barrier:
-        return backend_->barrier(ticket);
+        return backend_->barrier(context);
     }
     return failure(Code::internal, "collective out of range");
   }

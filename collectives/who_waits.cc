@@ -10,18 +10,19 @@
 namespace c10dd::collectives {
 namespace {
 
-std::vector<MissingRank> missing(const SomeRanks& ranks, const std::vector<Place>& places,
+std::vector<MissingRank> missing(const SomeRanks& ranks,
+                                 const std::vector<ProcessAddress>& processes,
                                  MissingRank::Cause cause, const std::string& doing) {
   std::vector<MissingRank> all;
   for (const Rank rank : ranks_of(ranks.ranges)) {
-    all.push_back(missing_rank(rank, places, cause, doing));
+    all.push_back(missing_rank(rank, processes, cause, doing));
   }
   return all;
 }
 
 /// "rank 1 on host-b (pid 7) is", "ranks [0,2-5] are".
-std::string subject(const SomeRanks& ranks, const std::vector<Place>& places) {
-  const auto named = missing(ranks, places, MissingRank::Cause::elsewhere, "");
+std::string subject(const SomeRanks& ranks, const std::vector<ProcessAddress>& processes) {
+  const auto named = missing(ranks, processes, MissingRank::Cause::elsewhere, "");
   std::string text = described(named);
   if (ranks.count > named.size()) {
     text += " and " + std::to_string(ranks.count - named.size()) + " more";
@@ -44,15 +45,16 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
 
 /// Who is in another call than most, or than this rank if there is a tie.
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
-                                   const std::vector<Place>& places) {
+                                   const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();
   const bool tie = mismatch[mismatch.size() - 2]->ranks.count == last.ranks.count;
   const PublishedCall& expected = tie ? own : last.call;
   std::vector<MissingRank> odd;
   for (const SharedCall* one : mismatch) {
     if (one->call == expected) continue;
-    std::ranges::move(missing(one->ranks, places, MissingRank::Cause::elsewhere, words(one->call)),
-                      std::back_inserter(odd));
+    std::ranges::move(
+        missing(one->ranks, processes, MissingRank::Cause::elsewhere, words(one->call)),
+        std::back_inserter(odd));
   }
   std::ranges::sort(odd, {}, &MissingRank::rank);
   return odd;
@@ -63,8 +65,9 @@ constexpr const char* kNoCall =
 
 /// Those of the silent ranks that the backend has waited for, or all of them.
 std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
-                                    const PublishedCalls& calls, const std::vector<Place>& places) {
-  auto silent = missing(calls.silent, places, MissingRank::Cause::not_arrived, kNoCall);
+                                    const PublishedCalls& calls,
+                                    const std::vector<ProcessAddress>& processes) {
+  auto silent = missing(calls.silent, processes, MissingRank::Cause::not_arrived, kNoCall);
   std::vector<MissingRank> both;
   for (const MissingRank& one : awaited) {
     const auto found = std::ranges::lower_bound(silent, one.rank, {}, &MissingRank::rank);
@@ -73,18 +76,19 @@ std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
   return both.empty() ? silent : both;
 }
 
-std::string who_is_in(const SharedCall& one, const std::vector<Place>& places) {
-  return "; " + subject(one.ranks, places) + " in " + words(one.call);
+std::string who_is_in(const SharedCall& one, const std::vector<ProcessAddress>& processes) {
+  return "; " + subject(one.ranks, processes) + " in " + words(one.call);
 }
 
-std::string who_is_where(const PublishedCalls& calls, const std::vector<Place>& places) {
+std::string who_is_where(const PublishedCalls& calls,
+                         const std::vector<ProcessAddress>& processes) {
   if (calls.calls.size() == 1 && calls.silent.count == 0) {
     return "; every rank is in " + words(calls.calls.front().call);
   }
   std::string text;
-  for (const SharedCall& one : calls.calls) text += who_is_in(one, places);
+  for (const SharedCall& one : calls.calls) text += who_is_in(one, processes);
   if (calls.left_out > 0) text += "; others in " + std::to_string(calls.left_out) + " more calls";
-  if (calls.silent.count > 0) text += "; " + subject(calls.silent, places) + " " + kNoCall;
+  if (calls.silent.count > 0) text += "; " + subject(calls.silent, processes) + " " + kNoCall;
   return text;
 }
 
@@ -111,19 +115,19 @@ std::string words(const PublishedCall& call) {
 }
 
 void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& calls,
-             const std::vector<Place>& places) {
+             const std::vector<ProcessAddress>& processes) {
   const Mismatch mismatch = mismatch_in(calls);
   if (failure.code != Code::timed_out) {
-    for (const SharedCall* one : mismatch) failure.detail += who_is_in(*one, places);
+    for (const SharedCall* one : mismatch) failure.detail += who_is_in(*one, processes);
     return;
   }
   if (calls.calls.empty()) return;
-  failure.detail += who_is_where(calls, places);
+  failure.detail += who_is_where(calls, processes);
   if (!mismatch.empty()) {
-    failure.missing = odd_ranks(mismatch, published(own), places);
+    failure.missing = odd_ranks(mismatch, published(own), processes);
     return;
   }
-  if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, places);
+  if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
   // Another rank has given up, and this one has heard of it.
   const Duration waited = own.finished - own.started;
   if (waited < own.timeout) {

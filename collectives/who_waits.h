@@ -7,8 +7,8 @@
 
 #include "collectives/bootstrap.h"
 #include "collectives/hooks.h"
-#include "protocol/error.h"
 #include "protocol/call_ops.h"
+#include "protocol/error.h"
 
 namespace c10dd::collectives {
 
@@ -24,8 +24,8 @@ std::string words(const PublishedCall& call);
 /// Of a time-out, `missing` becomes those who are in another call of that sequence than most ranks,
 /// or than this one if there is no such call. Without a mismatch they are the silent ones, if there
 /// are any: those whom the backend has waited for, if it has waited for one of them.
-/// `places`: by rank, or empty.
+/// `processes`: by rank, or empty.
 void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& calls,
-             const std::vector<Place>& places);
+             const std::vector<ProcessAddress>& processes);
 
 }  // namespace c10dd::collectives

@@ -26,26 +26,26 @@ inline std::string named(const std::vector<Rank>& ranks) {
 }
 
 /// The rank with its place, if that is known.
-inline MissingRank missing_rank(Rank rank, const std::vector<Place>& places,
+inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& processes,
                                 MissingRank::Cause cause, std::string doing = {}) {
-  const Place place = rank < places.size() ? places[rank] : Place{};
-  return {rank, cause, place.host, place.pid, Duration{0}, std::move(doing)};
+  const ProcessAddress process = rank < processes.size() ? processes[rank] : ProcessAddress{};
+  return {rank, cause, process.host, process.pid, Duration{0}, std::move(doing)};
 }
 
 /// As named(), with hosts and pids of the first few.
 inline std::string described(const std::vector<MissingRank>& missing) {
-  constexpr std::size_t kPlaces = 4;
+  constexpr std::size_t kProcesses = 4;
   std::vector<Rank> ranks;
-  std::string places;
+  std::string processes;
   for (const MissingRank& one : missing) {
     ranks.push_back(one.rank);
-    if (one.host.empty() || ranks.size() > kPlaces) continue;
-    places += (places.empty() ? "" : ", ") + ("rank " + std::to_string(one.rank)) + " on " +
-              one.host + " (pid " + std::to_string(one.pid) + ")";
+    if (one.host.empty() || ranks.size() > kProcesses) continue;
+    processes += (processes.empty() ? "" : ", ") + ("rank " + std::to_string(one.rank)) + " on " +
+                 one.host + " (pid " + std::to_string(one.pid) + ")";
   }
-  if (places.empty()) return named(ranks);
-  if (ranks.size() == 1) return places;
-  return named(ranks) + " (" + places + (ranks.size() > kPlaces ? ", ..." : "") + ")";
+  if (processes.empty()) return named(ranks);
+  if (ranks.size() == 1) return processes;
+  return named(ranks) + " (" + processes + (ranks.size() > kProcesses ? ", ..." : "") + ")";
 }
 
 }  // namespace c10dd::collectives

@@ -88,14 +88,14 @@ std::uint64_t Core::call(Request request, Duration limit, TimePoint now) {
 }
 
 void Core::dialling() {
-  C10DD_ASSERT(state_ == State::away || state_ == State::over);
+  C10DD_ASSERT(state_ == State::away || state_ == State::closed);
   if (state_ == State::away) state_ = State::dialling;
 }
 
 void Core::connected(TimePoint now) {
   if (state_ != State::dialling) return;  // finished meanwhile
-  state_ = State::greeting;
-  greeted_at_ = now;
+  state_ = State::hello_sent;
+  hello_sent_at_ = now;
   output_.assign(native::kMagic);
   Hello hello = options_.hello;
   hello.seen = seen_;
@@ -116,7 +116,7 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
     foreign_.clear();
     probes_ = 0;
   }
-  if (state_ == State::greeting) ignored(input_);
+  if (state_ == State::hello_sent) ignored(input_);
   if (wants_socket()) lose(why, now);
 }
 
@@ -136,8 +136,8 @@ void Core::recognise(std::string_view first_bytes) {
 
 std::optional<TimePoint> Core::probe_at() const {
   if (stats_.connects > 0 || !foreign_.empty() || probes_ == std::size(kProbes)) return {};
-  if (state_ == State::greeting) return greeted_at_ + kProbeAfter;
-  if (state_ == State::away && hello_ignored_) return greeted_at_;
+  if (state_ == State::hello_sent) return hello_sent_at_ + kProbeAfter;
+  if (state_ == State::away && hello_ignored_) return hello_sent_at_;
   return std::nullopt;
 }
 
@@ -153,23 +153,23 @@ void Core::probed(std::string_view first_bytes) {
 }
 
 void Core::received(std::string_view bytes, TimePoint now) {
-  if (state_ != State::greeting && state_ != State::open) return;
+  if (state_ != State::hello_sent && state_ != State::open) return;
   unheard_since_.reset();
   Bytes buffer = std::move(input_);
   input_.clear();
   std::string_view rest = bytes;
   if (!buffer.empty()) rest = buffer.append(bytes);
-  while (state_ == State::greeting || state_ == State::open) {
+  while (state_ == State::hello_sent || state_ == State::open) {
     const auto cut = native::cut_reply(rest, limits::kFrameBytes);
     if (!cut) {
-      if (state_ == State::greeting) ignored(rest);
+      if (state_ == State::hello_sent) ignored(rest);
       return lose("it sent bytes that are no answer: " + cut.error().detail, now);
     }
     if (!*cut) break;
     rest.remove_prefix((*cut)->size);
     on_reply(**cut, now);
   }
-  if (state_ == State::away || state_ == State::over) return;
+  if (state_ == State::away || state_ == State::closed) return;
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -199,7 +199,7 @@ void Core::written(std::size_t bytes, TimePoint now) {
 
 void Core::tick(TimePoint now) {
   for (const Call& call : calls_.give_up_expired(now)) complete(call.id, given_up(call, now));
-  if (state_ == State::greeting && now >= greeted_at_ + kHelloPatience) {
+  if (state_ == State::hello_sent && now >= hello_sent_at_ + kHelloPatience) {
     return lose("it did not answer the hello within " + human(kHelloPatience), now);
   }
   if (state_ != State::open) return;
@@ -225,7 +225,7 @@ void Core::finish(const Failure& reason, TimePoint now) {
   if (over_) return;
   over_ = reason;
   lose(reason.detail, now);
-  state_ = State::over;
+  state_ = State::closed;
   give_up(reason);
 }
 
@@ -276,14 +276,14 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
 void Core::on_hello_answer(Answer answer, TimePoint now) {
   if (!answer) {
     if (ends_connection(answer.error(), now)) return;
-    if (state_ == State::greeting && is_final(answer.error().code, stats_.connects > 0)) {
+    if (state_ == State::hello_sent && is_final(answer.error().code, stats_.connects > 0)) {
       return finish(answer.error(), now);
     }
     return lose((state_ == State::open ? "it ended the session: " : "it refused the session: ") +
                     answer.error().detail,
                 now, answer.error().retry_after);
   }
-  if (state_ != State::greeting) return;
+  if (state_ != State::hello_sent) return;
   const Welcome& welcome = std::get<Welcome>(*answer);
   foreign_.clear();
   if (stats_.connects > 0) stats_.away += now - absent_since_;
@@ -296,7 +296,7 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_beat_ = now + beat_;
-  vouched_ = greeted_at_;
+  vouched_ = hello_sent_at_;
 }
 
 /// Deals with a failure that is about the connection or the session, not about one request.
@@ -436,7 +436,7 @@ std::optional<TimePoint> Core::next_deadline() const {
   std::optional<TimePoint> next = calls_.next_deadline();
   const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (state_ == State::away) sooner(dial_at_);
-  if (state_ == State::greeting) sooner(greeted_at_ + kHelloPatience);
+  if (state_ == State::hello_sent) sooner(hello_sent_at_ + kHelloPatience);
   if (state_ == State::open) sooner(next_beat_);
   if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + ttl_);
   return next;

@@ -79,7 +79,7 @@ class Core {
   /// From when on it is asked for.
   std::optional<TimePoint> probe_at() const;
   /// False: close the socket if there is one.
-  bool wants_socket() const { return state_ != State::away && state_ != State::over; }
+  bool wants_socket() const { return state_ != State::away && state_ != State::closed; }
   std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
   /// When to call tick() or to dial.
   std::optional<TimePoint> next_deadline() const;
@@ -102,7 +102,7 @@ class Core {
   CoreStats stats(TimePoint now) const;
 
  private:
-  enum class State { away, dialling, greeting, open, over };
+  enum class State { away, dialling, hello_sent, open, closed };
 
   void on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now);
   void on_hello_answer(Answer answer, TimePoint now);
@@ -144,7 +144,7 @@ class Core {
   bool hello_ignored_ = false;  // a connection ended before the hello was answered
   TimePoint absent_since_;
   TimePoint dial_at_;
-  TimePoint greeted_at_;
+  TimePoint hello_sent_at_;
 
   Duration beat_{0};
   Duration beat_limit_ = std::chrono::hours(1);

@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 60;
 
-struct Greeting {
+struct Banner {
   std::string_view start;
   std::string_view protocol;
 };
 
 // Redis answers requests that it does not understand with an error, or that it wants a password.
-constexpr Greeting kGreetings[] = {
+constexpr Banner kBanners[] = {
     {"HTTP/", "HTTP"}, {"-ERR", "Redis"},       {"-NOAUTH", "Redis"}, {"-DENIED", "Redis"},
     {"SSH-", "SSH"},   {"220 ", "SMTP or FTP"}, {"\x15\x03", "TLS"},  {"\x16\x03", "TLS"},
 };
@@ -48,8 +48,8 @@ std::string_view tls_probe() {
 std::string foreign_protocol(std::string_view first_bytes) {
   const std::string_view line = first_line(first_bytes);
   const auto* const known = std::ranges::find_if(
-      kGreetings, [&](const Greeting& one) { return first_bytes.starts_with(one.start); });
-  if (known == std::end(kGreetings)) return "";
+      kBanners, [&](const Banner& one) { return first_bytes.starts_with(one.start); });
+  if (known == std::end(kBanners)) return "";
   if (first_bytes.find("c10dd") != first_bytes.npos) return "";
   if (known->protocol == "TLS") return "TLS";
   // Servers of HTTPS say so in plain HTTP.

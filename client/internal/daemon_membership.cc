@@ -126,17 +126,17 @@ class DaemonMembership final : public Membership,
 
   void barrier(const std::string& name, Duration timeout,
                std::vector<std::uint32_t> participants) override {
-    const Place place = place_among(participants, "barrier \"" + name + "\"");
-    meetings_.barrier(name, {place.rank, place.size, place.generation, timeout},
+    const Participant self = participant_among(participants, "barrier \"" + name + "\"");
+    meetings_.barrier(name, {self.rank, self.size, self.generation, timeout},
                       {group(), std::move(participants)});
   }
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     ExchangeOptions options,
                                     std::vector<std::uint32_t> participants) override {
-    const Place place = place_among(participants, "exchange \"" + name + "\"");
-    options.rank = place.rank;
-    options.world_size = place.size;
-    options.generation = place.generation;
+    const Participant self = participant_among(participants, "exchange \"" + name + "\"");
+    options.rank = self.rank;
+    options.world_size = self.size;
+    options.generation = self.generation;
     return meetings_.exchange(name, std::move(parts), options, {group(), std::move(participants)});
   }
 
@@ -144,7 +144,7 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client>& client() const override { return client_; }
 
  private:
-  struct Place {
+  struct Participant {
     std::uint32_t rank;
     std::uint32_t size;
     std::uint64_t generation;
@@ -153,7 +153,8 @@ class DaemonMembership final : public Membership,
 
   void require_home() const { home_.require("membership", "connect and join again"); }
   void shut();
-  Place place_among(const std::vector<std::uint32_t>& participants, const std::string& what) const;
+  Participant participant_among(const std::vector<std::uint32_t>& participants,
+                                const std::string& what) const;
   Leave leaving(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0) const {
     return {join_.group, generation, kind, detail.substr(0, limits::kReasonBytes)};
   }
@@ -248,7 +249,7 @@ void DaemonMembership::end(Leave::Kind kind, const std::string& detail, std::uin
   expect<Done>(answer);
 }
 
-DaemonMembership::Place DaemonMembership::place_among(
+DaemonMembership::Participant DaemonMembership::participant_among(
     const std::vector<std::uint32_t>& participants, const std::string& what) const {
   const Generation now = generation();
   if (participants.empty()) return {now.rank, now.size, now.number};

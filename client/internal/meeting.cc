@@ -19,48 +19,48 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
                      " bytes, wrong at byte " + std::to_string(reader.offset()));
 }
 
-std::uint64_t MeetingPoint::sequence_of(const Place& place) {
+std::uint64_t MeetingPoint::sequence_of(const Series& series) {
   const std::lock_guard lock(mutex_);
-  return next_[place];
+  return next_[series];
 }
 
-void MeetingPoint::passed(const Place& place, std::uint64_t sequence) {
+void MeetingPoint::passed(const Series& series, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  std::uint64_t& next = next_[place];
+  std::uint64_t& next = next_[series];
   next = std::max(next, sequence + 1);
 }
 
-Answer MeetingPoint::meet(const Place& place, std::uint64_t sequence, Request request,
+Answer MeetingPoint::meet(const Series& series, std::uint64_t sequence, Request request,
                           Duration timeout) {
   Answer answer = connection_->call(std::move(request), timeout);
-  if (!answer && answer.error().recorded) passed(place, sequence);
+  if (!answer && answer.error().recorded) passed(series, sequence);
   return answer;
 }
 
 void MeetingPoint::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
-  const Place place(Barrier::op.code, name, options.generation, options.rank);
+  const Series series(Barrier::op.code, name, options.generation, options.rank);
   Barrier request;
   request.group = name;
   request.generation = options.generation;
-  request.sequence = sequence_of(place);
+  request.sequence = sequence_of(series);
   request.rank = options.rank;
   request.world_size = options.world_size;
   request.timeout = options.timeout;
   request.world = std::move(bound.world);
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
-  expect<Done>(meet(place, sequence, std::move(request), options.timeout));
-  passed(place, sequence);
+  expect<Done>(meet(series, sequence, std::move(request), options.timeout));
+  passed(series, sequence);
 }
 
 std::vector<std::string> MeetingPoint::exchange(const std::string& name,
                                                 std::vector<std::string> parts,
                                                 const ExchangeOptions& options, Bound bound) {
-  const Place place(Exchange::op.code, name, options.generation, options.rank);
+  const Series series(Exchange::op.code, name, options.generation, options.rank);
   Exchange request;
   request.group = name;
   request.generation = options.generation;
-  request.sequence = sequence_of(place);
+  request.sequence = sequence_of(series);
   request.rank = options.rank;
   request.world_size = options.world_size;
   request.shape = static_cast<Shape>(options.shape);
@@ -71,7 +71,7 @@ std::vector<std::string> MeetingPoint::exchange(const std::string& name,
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {
-    return expect<Exchanged>(meet(place, sequence, std::move(what), options.timeout));
+    return expect<Exchanged>(meet(series, sequence, std::move(what), options.timeout));
   };
   Exchange rest = request;
   rest.parts.clear();
@@ -91,7 +91,7 @@ std::vector<std::string> MeetingPoint::exchange(const std::string& name,
   }
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
-  passed(place, sequence);
+  passed(series, sequence);
   return std::move(*list);
 }
 

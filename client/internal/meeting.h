@@ -39,15 +39,15 @@ class MeetingPoint {
 
  private:
   /// Operation code, name, generation, rank.
-  using Place = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
+  using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
 
-  std::uint64_t sequence_of(const Place& place);
-  void passed(const Place& place, std::uint64_t sequence);
-  Answer meet(const Place& place, std::uint64_t sequence, Request request, Duration timeout);
+  std::uint64_t sequence_of(const Series& series);
+  void passed(const Series& series, std::uint64_t sequence);
+  Answer meet(const Series& series, std::uint64_t sequence, Request request, Duration timeout);
 
   std::shared_ptr<Connection> connection_;
   std::mutex mutex_;
-  std::map<Place, std::uint64_t> next_;
+  std::map<Series, std::uint64_t> next_;
 };
 
 }  // namespace c10dd::client

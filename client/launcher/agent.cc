@@ -42,7 +42,7 @@ std::string name_launch() {
 }
 
 /// What the nodes tell each other once they know their ranks.
-struct Greeting {
+struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
   std::int64_t base = -1;  ///< failures before this launch; -1: this agent is new
@@ -51,10 +51,10 @@ struct Greeting {
   std::string encode() const {
     return port + " " + nonce + " " + std::to_string(base) + " " + launch;
   }
-  static Greeting decode(const std::string& text) {
-    Greeting greeting;
-    std::istringstream(text) >> greeting.port >> greeting.nonce >> greeting.base >> greeting.launch;
-    return greeting;
+  static LaunchFacts decode(const std::string& text) {
+    LaunchFacts facts;
+    std::istringstream(text) >> facts.port >> facts.nonce >> facts.base >> facts.launch;
+    return facts;
   }
 };
 
@@ -187,7 +187,7 @@ void Agent::refuse_disagreement() {
 
 /// The list, the port and the nonce; false when the generation ended meanwhile.
 bool Agent::prepare() {
-  Greeting own;
+  LaunchFacts own;
   if (generation_.rank == 0) own.port = free_port();
   if (generation_.rank == 0) own.nonce = random_name();
   if (base_) own.base = *base_;
@@ -200,15 +200,15 @@ bool Agent::prepare() {
     const auto met = call(meet, [this] { return over(); });
     if (!met) return false;
     plan_ = make_plan(generation_, met->first);
-    const Greeting first = Greeting::decode(met->second.at(0));
+    const LaunchFacts first = LaunchFacts::decode(met->second.at(0));
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
     for (const std::string& text : met->second) {
-      const Greeting greeting = Greeting::decode(text);
-      if (greeting.base < 0) continue;
-      base_ = static_cast<std::uint32_t>(greeting.base);
-      plan_.launch = greeting.launch;
+      const LaunchFacts facts = LaunchFacts::decode(text);
+      if (facts.base < 0) continue;
+      base_ = static_cast<std::uint32_t>(facts.base);
+      plan_.launch = facts.launch;
     }
     if (!base_) base_ = generation_.failures;  // none of them was here before: a new launch
     plan_.restarts = generation_.failures - std::min(generation_.failures, *base_);
@@ -225,7 +225,7 @@ Agent::Outcome Agent::work() {
   others_stopped_ = 0;
   if (!prepare()) return after_end();
   if (too_many(generation_.failures)) {
-    if (const auto verdict = read_verdict(generation_.reason)) verdict_ = verdict;
+    if (const auto report = read_verdict(generation_.reason)) report_ = report;
     return Outcome::failed;
   }
   const std::uint32_t last = plan_.first_rank + plan_.local_size - 1;
@@ -255,8 +255,8 @@ Agent::Outcome Agent::work() {
 }
 
 Agent::Outcome Agent::report_failure() {
-  const Verdict verdict = make_verdict(*crew_->failure(), host_name());
-  note(verdict.head);
+  const FailureReport report = make_failure_report(*crew_->failure(), host_name());
+  note(report.head);
   crew_->stop();
   const std::size_t stopped = crew_->stopped();
   if (generation_.size > 1) wait(kSettle, [this] { return over(); });
@@ -265,7 +265,7 @@ Agent::Outcome Agent::report_failure() {
   } else {
     others_stopped_ = stopped;
     // Not waited for: if the daemon is away, the workers must end nevertheless.
-    background_.send([membership = membership_, cause = verdict.cause(),
+    background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }
   stop_crew(SIGTERM);
@@ -276,14 +276,14 @@ Agent::Outcome Agent::report_failure() {
 /// What the end of a generation means, with the eyes of all agents.
 Agent::Outcome Agent::after_end() {
   if (!over()) return Outcome::again;
-  const std::optional<Verdict> verdict = verdict_of_news();
+  const std::optional<FailureReport> report = verdict_of_news();
   if (!news_.reason.empty()) {
     note("generation " + std::to_string(generation_.number) +
-         " has ended: " + (verdict ? verdict->text() : of_nodes(news_.reason)));
+         " has ended: " + (report ? report->text() : of_nodes(news_.reason)));
   }
   if (news_.fenced) note("the daemon was not heard for too long; this node may be given up");
-  if (verdict) verdict_ = verdict;
-  return verdict && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
+  if (report) report_ = report;
+  return report && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
 
 /// False when the others end the job meanwhile.
@@ -294,7 +294,7 @@ bool Agent::meet_again() {
     try {
       const auto next = call([membership = membership_] { return membership->next(); }, ended);
       if (!next) {
-        verdict_ = verdict_of_news();
+        report_ = verdict_of_news();
         return false;
       }
       generation_ = *next;

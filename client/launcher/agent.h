@@ -15,9 +15,9 @@
 
 #include "client/launcher/background.h"
 #include "client/launcher/crew.h"
+#include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
 #include "client/launcher/standalone.h"
-#include "client/launcher/verdict.h"
 #include "client/membership.h"
 
 namespace c10dd::run {
@@ -75,7 +75,7 @@ class Agent {
   bool over() const;
   bool newcomers() const;
   bool others_drain() const;
-  std::optional<Verdict> verdict_of_news() const;
+  std::optional<FailureReport> verdict_of_news() const;
   bool too_many(std::uint32_t failures) const;
   void wait(const Condition& until);
   bool wait(Duration limit, const Condition& until);
@@ -114,9 +114,9 @@ class Agent {
   std::shared_ptr<void> following_;
   Generation generation_;
   GroupState news_;
-  std::optional<std::uint32_t> base_;  ///< failures of the group before this launch
-  std::optional<Verdict> verdict_;     ///< the newest
-  std::size_t others_stopped_ = 0;     ///< here, because of it
+  std::optional<std::uint32_t> base_;    ///< failures of the group before this launch
+  std::optional<FailureReport> report_;  ///< the newest
+  std::size_t others_stopped_ = 0;       ///< here, because of it
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 

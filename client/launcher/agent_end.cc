@@ -37,8 +37,8 @@ int Agent::finish() {
 int Agent::give_up() {
   std::string text = "the job has failed";
   if (plan_.restarts > 0) text += " after " + plural(plan_.restarts, "restart");
-  text += ": " + (verdict_ ? verdict_->text() : of_nodes(generation_.reason));
-  for (const std::string& line : verdict_ ? verdict_->last : std::vector<std::string>()) {
+  text += ": " + (report_ ? report_->text() : of_nodes(generation_.reason));
+  for (const std::string& line : report_ ? report_->last : std::vector<std::string>()) {
     text += "\n    " + line;
   }
   if (others_stopped_ > 0) {
@@ -47,7 +47,7 @@ int Agent::give_up() {
   }
   note(text);
   say_goodbye([m = membership_] { m->leave("the job has failed too often"); });
-  return verdict_ ? verdict_->exit_code : 1;
+  return report_ ? report_->exit_code : 1;
 }
 
 int Agent::leave_by_request() {

@@ -68,7 +68,7 @@ bool Agent::others_drain() const {
          });
 }
 
-std::optional<Verdict> Agent::verdict_of_news() const {
+std::optional<FailureReport> Agent::verdict_of_news() const {
   if (news_.generation != generation_.number || !over()) return std::nullopt;
   return read_verdict(news_.reason);
 }

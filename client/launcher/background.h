@@ -45,7 +45,7 @@ class Background {
 
  private:
   template <class T>
-  struct Outcome {
+  struct CallResult {
     bool done = false;
     std::optional<T> value;
     std::exception_ptr error;
@@ -53,10 +53,10 @@ class Background {
 
   template <class Call>
   auto start(Call call) {
-    auto outcome = std::make_shared<Outcome<Value<Call>>>();
+    auto outcome = std::make_shared<CallResult<Value<Call>>>();
     ++open_;
     std::thread([this, outcome, call = std::move(call)]() mutable {
-      Outcome<Value<Call>> local;
+      CallResult<Value<Call>> local;
       try {
         if constexpr (std::is_void_v<std::invoke_result_t<Call&>>) {
           call();

@@ -70,8 +70,8 @@ std::string Crew::folder(std::uint32_t rank) const {
 void Crew::ended(const Worker& worker) {
   --running_;
   if (stopping_ || failure_ || worker.exit().well()) return;
-  failure_ = Casualty{worker.rank(), worker.pid(), worker.exit(), worker.last(),
-                      read_error_file(error_file(worker.rank()))};
+  failure_ = FailedWorker{worker.rank(), worker.pid(), worker.exit(), worker.last(),
+                          read_error_file(error_file(worker.rank()))};
 }
 
 void Crew::pass_on(int signal) {

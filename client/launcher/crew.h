@@ -20,7 +20,7 @@
 namespace c10dd::run {
 
 /// A worker that ended, with what it said last.
-struct Casualty {
+struct FailedWorker {
   std::uint32_t rank = 0;
   pid_t pid = 0;
   Exit exit;
@@ -55,7 +55,7 @@ class Crew {
 
   std::size_t running() const { return running_; }
   /// The first that ended badly before stop() or pass_on().
-  const std::optional<Casualty>& failure() const { return failure_; }
+  const std::optional<FailedWorker>& failure() const { return failure_; }
   /// How many were running when stop() or pass_on() was called first.
   std::size_t stopped() const { return stopped_; }
   bool stopping() const { return stopping_; }
@@ -77,7 +77,7 @@ class Crew {
   std::size_t running_ = 0;
   std::size_t stopped_ = 0;
   bool stopping_ = false;
-  std::optional<Casualty> failure_;
+  std::optional<FailedWorker> failure_;
 };
 
 }  // namespace c10dd::run

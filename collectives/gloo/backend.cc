@@ -33,7 +33,7 @@ class MeshContext final : public ::gloo::Context {
 /// Differs between neighbouring collectives and, almost surely, between collectives that do not
 /// match: ranks that disagree wait for each other until the time-out names them, where Gloo would
 /// end the process over bytes that do not fit.
-std::uint32_t tag_of(const Ticket& ticket, Collective collective, const Tensor& tensor,
+std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
                      std::uint32_t detail) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::uint64_t word :
@@ -42,7 +42,7 @@ std::uint32_t tag_of(const Ticket& ticket, Collective collective, const Tensor& 
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
   }
-  return static_cast<std::uint32_t>((ticket.sequence & 0xfff) << 20 | (hash & 0xfffff));
+  return static_cast<std::uint32_t>((context.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
 
 /// Calls f with a null pointer of the element type; Gloo takes sizes from types.
@@ -63,8 +63,8 @@ class GlooBackend final : public Backend {
   explicit GlooBackend(Mesh mesh)
       : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
 
-  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const Ticket& ticket) override {
-    return run(ticket, Collective::all_reduce, tensor, static_cast<std::uint32_t>(op),
+  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
+    return run(context, Collective::all_reduce, tensor, static_cast<std::uint32_t>(op),
                [&](std::uint32_t tag) {
                  ::gloo::AllreduceOptions options(context_);
                  with_element_type(tensor.dtype, [&](auto* type) {
@@ -77,8 +77,8 @@ class GlooBackend final : public Backend {
                });
   }
 
-  Result<void> broadcast(const Tensor& tensor, Rank root, const Ticket& ticket) override {
-    return run(ticket, Collective::broadcast, tensor, root, [&](std::uint32_t tag) {
+  Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {
+    return run(context, Collective::broadcast, tensor, root, [&](std::uint32_t tag) {
       ::gloo::BroadcastOptions options(context_);
       options.setOutput(static_cast<std::byte*>(tensor.data), tensor.bytes());
       options.setRoot(static_cast<int>(root));
@@ -88,8 +88,8 @@ class GlooBackend final : public Backend {
   }
 
   Result<void> all_gather(const Tensor& output, const Tensor& input,
-                          const Ticket& ticket) override {
-    return run(ticket, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
+                          const CallContext& context) override {
+    return run(context, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
       ::gloo::AllgatherOptions options(context_);
       const auto rank = static_cast<std::size_t>(context_->rank);
       // An input that is already in its place must not be copied onto itself.
@@ -102,8 +102,8 @@ class GlooBackend final : public Backend {
     });
   }
 
-  Result<void> barrier(const Ticket& ticket) override {
-    return run(ticket, Collective::barrier, Tensor{}, 0, [&](std::uint32_t tag) {
+  Result<void> barrier(const CallContext& context) override {
+    return run(context, Collective::barrier, Tensor{}, 0, [&](std::uint32_t tag) {
       ::gloo::BarrierOptions options(context_);
       options.setTag(tag);
       ::gloo::barrier(options);
@@ -119,14 +119,14 @@ class GlooBackend final : public Backend {
 
  private:
   template <class Body>
-  Result<void> run(const Ticket& ticket, Collective collective, const Tensor& tensor,
+  Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
                    std::uint32_t detail, Body body) {
     const auto begun = transport_->begin(
-        ticket, std::string(name_of(collective)) + " " + std::to_string(ticket.sequence));
+        context, std::string(name_of(collective)) + " " + std::to_string(context.sequence));
     if (!begun) return begun;
     const NoSigpipe no_sigpipe;
     try {
-      body(tag_of(ticket, collective, tensor, detail));
+      body(tag_of(context, collective, tensor, detail));
     } catch (const Stopped&) {
       // The reason is in the transport.
     } catch (const ::gloo::IoException& error) {

@@ -162,7 +162,7 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
     for_each_of(clients, connect);
     for_each_of(servers, connect);
     if (absent.empty()) {
-      mesh.transport->watch(setup.bootstrap->places());
+      mesh.transport->watch(setup.bootstrap->processes());
       return mesh;
     }
   } catch (const std::exception& error) {
@@ -171,7 +171,7 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
   }
   std::vector<MissingRank> missing;
   for (const Rank peer : absent) {
-    missing.push_back(missing_rank(peer, setup.bootstrap->places(),
+    missing.push_back(missing_rank(peer, setup.bootstrap->processes(),
                                    MissingRank::Cause::disconnected, "no connection was made"));
   }
   Failure reason = failure(

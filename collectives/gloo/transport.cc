@@ -58,21 +58,21 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
   return std::make_unique<StoppableBuffer>(*this, inner_->createUnboundBuffer(data, bytes));
 }
 
-void Transport::watch(std::vector<Place> places) {
-  places_ = std::move(places);
+void Transport::watch(std::vector<ProcessAddress> processes) {
+  processes_ = std::move(processes);
   farewells_.listen();
   guard_ = std::thread([this] { attend(); });
 }
 
-Result<void> Transport::begin(const Ticket& ticket, std::string what) {
+Result<void> Transport::begin(const CallContext& context, std::string what) {
   const std::lock_guard lock(mutex_);
   if (reason_) return *reason_;
   running_ = true;
   ++begun_;
   what_ = std::move(what);
-  ticket_ = ticket;
+  ticket_ = context;
   // The guard mostly sleeps towards a later moment and needs no waking: no system call here.
-  if (guard_wakes_ > std::min(ticket.deadline, Clock::now() + kGuardPeriod * 2)) {
+  if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
   return {};
@@ -182,7 +182,7 @@ void Transport::stop_late_locked() {
   const std::vector<Rank> awaited = awaited_locked();
   Failure late = failure(Code::timed_out, "");
   for (const Rank peer : awaited) {
-    late.missing.push_back(missing_rank(peer, places_, MissingRank::Cause::not_arrived));
+    late.missing.push_back(missing_rank(peer, processes_, MissingRank::Cause::not_arrived));
   }
   if (!awaited.empty()) text += " waiting for " + described(late.missing);
   const Failure words =
@@ -192,7 +192,7 @@ void Transport::stop_late_locked() {
 }
 
 MissingRank Transport::lost_peer(Rank peer, std::string how) const {
-  return missing_rank(peer, places_, MissingRank::Cause::disconnected, std::move(how));
+  return missing_rank(peer, processes_, MissingRank::Cause::disconnected, std::move(how));
 }
 
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {

@@ -44,11 +44,11 @@ class Transport final : public ::gloo::transport::Context {
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t bytes) override;
 
-  /// After all pairs are connected: begins to watch the peers. `places` is where they run.
-  void watch(std::vector<Place> places);
+  /// After all pairs are connected: begins to watch the peers. `processes` is where they run.
+  void watch(std::vector<ProcessAddress> processes);
 
   /// Around each collective, from one thread. `what` names it in messages.
-  Result<void> begin(const Ticket& ticket, std::string what);
+  Result<void> begin(const CallContext& context, std::string what);
   void end();
 
   /// Wakes every waiter with the reason; the first one counts. From any thread. Peers are told
@@ -78,7 +78,7 @@ class Transport final : public ::gloo::transport::Context {
 
   const std::shared_ptr<::gloo::transport::Context> inner_;
   Farewells farewells_;
-  std::vector<Place> places_;
+  std::vector<ProcessAddress> processes_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -94,7 +94,7 @@ class Transport final : public ::gloo::transport::Context {
   bool running_ = false;
   std::uint64_t begun_ = 0;  // counts begin(): lets the guard see that one lasts
   std::string what_;
-  Ticket ticket_;
+  CallContext ticket_;
   Clock::time_point guard_wakes_ = Clock::time_point::max();
 
   std::thread guard_;

@@ -77,8 +77,8 @@ Finding History::audit() const {
   const auto size_of = [](const Change& change) {
     return sizeof(Change) + change.key.size() + change.value.size();
   };
-  for (const Entry& entry : kept_) kept += size_of(entry.change);
-  for (const Entry& entry : recent_) recent += size_of(entry.change);
+  for (const StoredChange& entry : kept_) kept += size_of(entry.change);
+  for (const StoredChange& entry : recent_) recent += size_of(entry.change);
   std::size_t prefixes = 0;
   for (const auto& [subject, watched] : watched_) prefixes += subject.first ? 1 : 0;
   std::size_t sized = 0;
@@ -94,10 +94,10 @@ Finding CallBoard::audit() const {
   for (const auto& [number, group] : groups_) {
     std::size_t ranks = 0;
     for (const auto& [call, who] : group.calls) ranks += who.size();
-    entries += group.entries.size();
+    entries += group.current.size();
     Finding wrong =
-        first({differ("ranks in published calls", ranks, group.entries.size()),
-               differ("ranks that have published", group.published.size(), group.entries.size())});
+        first({differ("ranks in published calls", ranks, group.current.size()),
+               differ("ranks that have published", group.published.size(), group.current.size())});
     if (wrong) return wrong;
   }
   return differ("deadlines of published calls", by_time_.size(), entries);

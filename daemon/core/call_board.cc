@@ -39,7 +39,7 @@ SomeRanks some(const RankSet& ranks) { return {ranks.size(), ranks.ranges(limits
 
 Result<void> CallBoard::has_room(const PublishCall& publish) const {
   const auto group = groups_.find(publish.process_group);
-  const bool known = group != groups_.end() && group->second.entries.contains(publish.rank);
+  const bool known = group != groups_.end() && group->second.current.contains(publish.rank);
   if (!known && by_time_.size() >= limits::kPublishedCallsPerJob) {
     return failure(Code::quota_exceeded, "publish_call: " + std::to_string(by_time_.size()) +
                                              " ranks of this job have published a call, limit " +
@@ -67,18 +67,18 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
   if (Result<void> good = has_room(publish); !good) return good;
   const TimePoint until = now + limits::kPublishedCallLife;
   ProcessGroup& group = groups_[publish.process_group];
-  const auto known = group.entries.find(publish.rank);
-  if (known != group.entries.end() && known->second.call->first == publish.call) {
+  const auto known = group.current.find(publish.rank);
+  if (known != group.current.end() && known->second.call->first == publish.call) {
     by_time_.erase({known->second.until, publish.process_group, publish.rank});
     known->second.until = until;
   } else {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
-    if (known != group.entries.end()) {
+    if (known != group.current.end()) {
       forget(publish.process_group, publish.rank);  // the group stays: it has the new call
     }
     group.published.insert(publish.rank);
-    group.entries.emplace(publish.rank, Entry{call, until});
+    group.current.emplace(publish.rank, CurrentCall{call, until});
   }
   by_time_.emplace(until, publish.process_group, publish.rank);
   return {};
@@ -123,14 +123,14 @@ void CallBoard::forget(std::uint64_t process_group, Rank rank) {
   const auto found = groups_.find(process_group);
   if (found == groups_.end()) return;
   ProcessGroup& group = found->second;
-  const auto entry = group.entries.find(rank);
-  if (entry == group.entries.end()) return;
+  const auto entry = group.current.find(rank);
+  if (entry == group.current.end()) return;
   by_time_.erase({entry->second.until, process_group, rank});
   RankSet& ranks = entry->second.call->second;
   ranks.erase(rank);
   if (ranks.empty()) group.calls.erase(entry->second.call);
   if (!planted(Planted::call_kept)) group.published.erase(rank);
-  group.entries.erase(entry);
+  group.current.erase(entry);
   if (group.calls.empty()) groups_.erase(found);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps which collectives the ranks of a job wait in, for the error texts of ranks whose calls do not
-// match. In memory only; an entry that its rank does not publish again is forgotten.
+// Keeps which collectives the ranks of a job wait in, for the error texts of ranks whose calls do
+// not match. In memory only; an entry that its rank does not publish again is forgotten.
 #pragma once
 
 #include <map>
@@ -28,13 +28,13 @@ class CallBoard {
   Finding audit() const;
 
  private:
-  struct Entry {
+  struct CurrentCall {
     std::map<PublishedCall, RankSet>::iterator call;
     TimePoint until;
   };
   struct ProcessGroup {
     std::map<PublishedCall, RankSet> calls;
-    std::map<Rank, Entry> entries;
+    std::map<Rank, CurrentCall> current;
     RankSet published;
   };
 

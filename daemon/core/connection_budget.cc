@@ -45,57 +45,57 @@ bool ConnectionBudget::begin_frame(Connection connection, std::uint64_t size) {
   return false;
 }
 
-ConnectionBudget::Verdicts ConnectionBudget::end_frame(Connection connection) {
-  Verdicts verdicts;
+ConnectionBudget::Decisions ConnectionBudget::end_frame(Connection connection) {
+  Decisions decisions;
   const auto at = holders_.find(connection);
-  if (at == holders_.end()) return verdicts;
+  if (at == holders_.end()) return decisions;
   hold(at, &Holder::frame, 0);
   forget_empty(at);
-  grant(verdicts);
-  return verdicts;
+  grant(decisions);
+  return decisions;
 }
 
-ConnectionBudget::Verdicts ConnectionBudget::set_answers(Connection connection,
-                                                         std::uint64_t bytes) {
-  Verdicts verdicts;
+ConnectionBudget::Decisions ConnectionBudget::set_answers(Connection connection,
+                                                          std::uint64_t bytes) {
+  Decisions decisions;
   const auto at = find(connection);
   hold(at, &Holder::answers, bytes);
   forget_empty(at);
-  while (held_ > 2 * limit_) close(holders_.find(by_size_.rbegin()->second), verdicts);
-  grant(verdicts);
-  return verdicts;
+  while (held_ > 2 * limit_) close(holders_.find(by_size_.rbegin()->second), decisions);
+  grant(decisions);
+  return decisions;
 }
 
-ConnectionBudget::Verdicts ConnectionBudget::leave(Connection connection) {
-  Verdicts verdicts;
+ConnectionBudget::Decisions ConnectionBudget::leave(Connection connection) {
+  Decisions decisions;
   const auto at = holders_.find(connection);
-  if (at == holders_.end()) return verdicts;
+  if (at == holders_.end()) return decisions;
   remove(at);
-  grant(verdicts);
-  return verdicts;
+  grant(decisions);
+  return decisions;
 }
 
-ConnectionBudget::Verdicts ConnectionBudget::look() {
-  Verdicts verdicts;
+ConnectionBudget::Decisions ConnectionBudget::look() {
+  Decisions decisions;
   ++looks_;
   std::vector<Connection> most_first;
   for (auto at = by_size_.rbegin(); at != by_size_.rend(); ++at) most_first.push_back(at->second);
   for (const Connection connection : most_first) {
-    if (!scarce()) return verdicts;
+    if (!scarce()) return decisions;
     const auto at = holders_.find(connection);
     if (patient(at->second)) continue;
-    close(at, verdicts);
-    grant(verdicts);
+    close(at, decisions);
+    grant(decisions);
   }
   std::vector<Connection> too_late;
   for (const auto& [order, connection] : waiting_) {
     if (!patient(holders_.at(connection))) too_late.push_back(connection);
   }
-  for (const Connection connection : too_late) close(holders_.find(connection), verdicts);
-  return verdicts;
+  for (const Connection connection : too_late) close(holders_.find(connection), decisions);
+  return decisions;
 }
 
-void ConnectionBudget::close(Holders::iterator at, Verdicts& verdicts) {
+void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
   const Holder& holder = at->second;
   const std::string all = "all connections together hold " + std::to_string(held_) +
                           " bytes of unfinished frames and unread answers, limit " +
@@ -105,12 +105,12 @@ void ConnectionBudget::close(Holders::iterator at, Verdicts& verdicts) {
                                     "; send whole frames, read the answers, or come again later"
                               : "this one's frame of " + std::to_string(holder.wanted) +
                                     " has found no room; come again later";
-  verdicts.close.push_back({at->first, failure(Code::quota_exceeded, all + ", " + own)});
+  decisions.close.push_back({at->first, failure(Code::quota_exceeded, all + ", " + own)});
   remove(at);
 }
 
 /// Lets those read on whose frames fit now.
-void ConnectionBudget::grant(Verdicts& verdicts) {
+void ConnectionBudget::grant(Decisions& decisions) {
   while (!waiting_.empty()) {
     const auto first = waiting_.begin();
     const auto at = holders_.find(first->second);
@@ -119,7 +119,7 @@ void ConnectionBudget::grant(Verdicts& verdicts) {
     waiting_.erase(first);
     hold(at, &Holder::frame, std::exchange(holder.wanted, 0));
     holder.since = looks_;
-    verdicts.read_on.push_back(at->first);
+    decisions.read_on.push_back(at->first);
   }
 }
 

@@ -27,7 +27,7 @@ class ConnectionBudget {
     Failure reason;  ///< quota_exceeded, with what is held and the limit
   };
   /// What is to be done to others, or to the caller itself. Who is closed holds nothing any more.
-  struct Verdicts {
+  struct Decisions {
     std::vector<Connection> read_on;
     std::vector<Closing> close;
   };
@@ -38,16 +38,16 @@ class ConnectionBudget {
 
   /// A frame of this size is to be read. False: it waits until it stands in `read_on` or `close`.
   bool begin_frame(Connection connection, std::uint64_t size);
-  Verdicts end_frame(Connection connection);
+  Decisions end_frame(Connection connection);
 
   /// What the connection has of unread answers now. They cannot be refused; above twice the limit
   /// who holds most is closed at once.
-  Verdicts set_answers(Connection connection, std::uint64_t bytes);
+  Decisions set_answers(Connection connection, std::uint64_t bytes);
 
-  Verdicts leave(Connection connection);
+  Decisions leave(Connection connection);
 
   /// To be called about every limits::kBudgetLook while scarce().
-  Verdicts look();
+  Decisions look();
 
   /// Whether anybody waits, or more is held than there may be.
   bool scarce() const { return !waiting_.empty() || held_ > limit_; }
@@ -69,8 +69,8 @@ class ConnectionBudget {
   void hold(Holders::iterator at, std::uint64_t Holder::*what, std::uint64_t bytes);
   void forget_empty(Holders::iterator at);
   void remove(Holders::iterator at);
-  void close(Holders::iterator at, Verdicts& verdicts);
-  void grant(Verdicts& verdicts);
+  void close(Holders::iterator at, Decisions& decisions);
+  void grant(Decisions& decisions);
   bool patient(const Holder& holder) const { return looks_ - holder.since < kPatience; }
 
   const std::uint64_t limit_;

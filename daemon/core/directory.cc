@@ -115,7 +115,7 @@ void Directory::lease(JobNumber number, TimePoint now) {
   by_deadline_.emplace(now + limits_.run_grace, number);
 }
 
-Directory::Entry Directory::entry(JobNumber number) const {
+Directory::NamedRun Directory::entry(JobNumber number) const {
   const Name& name = names_.at(number);
   return {name.first, name.second, number};
 }
@@ -161,14 +161,14 @@ std::optional<TimePoint> Directory::next_deadline() const {
   return by_deadline_.begin()->first;
 }
 
-std::vector<Directory::Entry> Directory::entries() const {
-  std::vector<Entry> entries;
+std::vector<Directory::NamedRun> Directory::entries() const {
+  std::vector<NamedRun> entries;
   for (const auto& [number, name] : names_) entries.push_back(entry(number));
   return entries;
 }
 
-std::vector<Directory::Entry> Directory::entries(const std::string& job) const {
-  std::vector<Entry> entries;
+std::vector<Directory::NamedRun> Directory::entries(const std::string& job) const {
+  std::vector<NamedRun> entries;
   for (auto it = numbers_.lower_bound({job, {}}); it != numbers_.end() && it->first.first == job;
        ++it) {
     entries.push_back(entry(it->second));

@@ -25,7 +25,7 @@ class Directory {
     std::size_t jobs = limits::kJobs;
     Duration run_grace = limits::kRunGrace;
   };
-  struct Entry {
+  struct NamedRun {
     std::string job;
     std::string run;
     JobNumber number = 0;
@@ -52,11 +52,11 @@ class Directory {
   void vacate(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
-    std::vector<Entry> entries;  ///< their rows must be erased before these effects
+    std::vector<NamedRun> entries;  ///< their rows must be erased before these effects
     Effects effects;
-    std::vector<Entry> idle;  ///< kept, and nobody has used them for the grace
+    std::vector<NamedRun> idle;  ///< kept, and nobody has used them for the grace
     /// Occupied from now on: nobody has come since resume(), but their rows may have sessions.
-    std::vector<Entry> unvisited;
+    std::vector<NamedRun> unvisited;
   };
   /// Strikes out the jobs whose grace is over.
   Retired tick(TimePoint now);
@@ -64,16 +64,16 @@ class Directory {
   Retired remove(const std::vector<JobNumber>& numbers);
   std::optional<TimePoint> next_deadline() const;
 
-  std::vector<Entry> entries() const;
+  std::vector<NamedRun> entries() const;
   /// All runs of a job.
-  std::vector<Entry> entries(const std::string& job) const;
+  std::vector<NamedRun> entries(const std::string& job) const;
   std::uint64_t incarnation() const { return incarnation_; }
   Revision revision() const { return revision_; }
 
  private:
   using Name = std::pair<std::string, std::string>;
 
-  Entry entry(JobNumber number) const;
+  NamedRun entry(JobNumber number) const;
   void strike(JobNumber number, Retired& out);
   void lease(JobNumber number, TimePoint now);
 

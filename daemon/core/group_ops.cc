@@ -135,7 +135,7 @@ Maybe GroupOps::on(Step& step, const Progress& report) {
 
 void GroupOps::settle(Step& step) {
   Moment at = step.moment();
-  for (const Groups::Change& change : groups_.settle(at)) {
+  for (const Groups::ChangedGroup& change : groups_.settle(at)) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();
     const bool untold = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;

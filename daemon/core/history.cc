@@ -34,7 +34,7 @@ Bytes subject_key(bool prefix, const Bytes& key) {
 
 void History::add(Change change, std::vector<Row>& rows) {
   const Revision revision = change.revision;
-  last_ = last_.revision == revision ? Place{revision, last_.index + 1} : Place{revision, 0};
+  last_ = last_.revision == revision ? Position{revision, last_.index + 1} : Position{revision, 0};
   if (is_watched(change.key)) {
     rows.push_back({Row::Kind::put, change_key(revision, last_.index), wire::encode(change)});
     kept_bytes_ += size_of(change);
@@ -44,12 +44,12 @@ void History::add(Change change, std::vector<Row>& rows) {
   }
   while (recent_.size() > quotas_.history_changes || bytes_ - kept_bytes_ > quotas_.history_bytes) {
     start_ = std::max(planted(Planted::history_start_sinks) ? 0 : start_,
-                      recent_.front().place.revision + 1);
+                      recent_.front().position.revision + 1);
     drop_oldest(recent_);
   }
   const bool full = kept_.size() > quotas_.history_changes || kept_bytes_ > quotas_.history_bytes;
   while (kept_.size() > quotas_.history_changes || kept_bytes_ > quotas_.history_bytes) {
-    const Place oldest = kept_.front().place;
+    const Position oldest = kept_.front().position;
     kept_bytes_ -= size_of(kept_.front().change);
     floor_ = oldest.revision + 1;
     start_ = std::max(start_, floor_);
@@ -59,12 +59,12 @@ void History::add(Change change, std::vector<Row>& rows) {
   if (full) rows.push_back({Row::Kind::put, "f", wire::encode(WatchedRow{floor_})});
 }
 
-void History::append(std::deque<Entry>& list, const Place& place, Change change) {
+void History::append(std::deque<StoredChange>& list, const Position& position, Change change) {
   bytes_ += size_of(change);
-  list.push_back({place, std::move(change)});
+  list.push_back({position, std::move(change)});
 }
 
-void History::drop_oldest(std::deque<Entry>& list) {
+void History::drop_oldest(std::deque<StoredChange>& list) {
   if (!planted(Planted::change_bytes_kept)) bytes_ -= size_of(list.front().change);
   list.pop_front();
 }
@@ -73,14 +73,14 @@ void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
   std::uint32_t told = 0;  // changes of this revision that concern the watch
   std::size_t bytes = 0;
-  const auto first = [from = Place{watch.from, 0}](const std::deque<Entry>& list) {
-    return std::ranges::lower_bound(list, from, {}, &Entry::place);
+  const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
+    return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
   };
   auto recent = first(recent_);
   auto kept = first(kept_);
   while (recent != recent_.end() || kept != kept_.end()) {
     const bool from_kept =
-        recent == recent_.end() || (kept != kept_.end() && kept->place < recent->place);
+        recent == recent_.end() || (kept != kept_.end() && kept->position < recent->position);
     const Change& change = (from_kept ? kept++ : recent++)->change;
     if (!concerns(watch, change.key)) continue;
     if (change.revision != revision) {
@@ -173,14 +173,14 @@ Result<void> History::restore(const Row& row) {
   RowKeyReader key(row.key);
   if (row.key[0] == 'h') {
     const Revision revision = key.number();
-    const Place place{revision, key.number()};
+    const Position position{revision, key.number()};
     Result<Change> change = wire::decode<Change>(row.value);
     if (!key.complete() || !change || change->revision != revision || revision >= start_ ||
-        (!kept_.empty() && place <= kept_.back().place)) {
+        (!kept_.empty() && position <= kept_.back().position)) {
       return failure(Code::malformed, "damaged row of a watched change");
     }
     kept_bytes_ += size_of(*change);
-    append(kept_, place, std::move(*change));
+    append(kept_, position, std::move(*change));
     return {};
   }
   const Result<WatchedRow> value = wire::decode<WatchedRow>(row.value);

@@ -54,11 +54,11 @@ class History {
   Finding audit() const;
 
  private:
-  struct Place {
+  struct Position {
     Revision revision = 0;
     std::uint64_t index = 0;  ///< among the changes of this revision
 
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const Position&) const = default;
   };
   struct Watched {
     Revision since = 0;  ///< changes of this and later revisions are rows
@@ -67,19 +67,19 @@ class History {
   using Subject = std::pair<bool, Bytes>;  // is a prefix; key or prefix
 
   /// A change and where it stands; a list of them ascends.
-  struct Entry {
-    Place place;
+  struct StoredChange {
+    Position position;
     Change change;
   };
 
   bool is_watched(std::string_view key) const;
-  void append(std::deque<Entry>& list, const Place& place, Change change);
-  void drop_oldest(std::deque<Entry>& list);
+  void append(std::deque<StoredChange>& list, const Position& position, Change change);
+  void drop_oldest(std::deque<StoredChange>& list);
   void set_deadline(const Subject& subject, Watched& watched, TimePoint deadline);
 
-  std::deque<Entry> recent_;  // in memory only
-  std::deque<Entry> kept_;    // rows
-  Place last_;
+  std::deque<StoredChange> recent_;  // in memory only
+  std::deque<StoredChange> kept_;    // rows
+  Position last_;
   Revision start_;      // every change from here on is known
   Revision floor_ = 0;  // every kept one
   std::map<Subject, Watched> watched_;

@@ -9,24 +9,24 @@
 namespace c10dd::core {
 namespace {
 
-/// A row as most keys have it: without a life of its own.
+/// A row as most keys have it: without a expiry of its own.
 struct PlainKeyRow {
   Revision revision = 0;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(PlainKeyRow, (), (revision, value))
 
-Bytes value_of_row(Revision revision, const Bytes& value, const Life& life) {
-  if (life.endless()) return wire::encode(PlainKeyRow{revision, value});
-  return wire::encode(KeyRow{revision, value, life.ttl, life.owner});
+Bytes value_of_row(Revision revision, const Bytes& value, const Expiry& expiry) {
+  if (expiry.endless()) return wire::encode(PlainKeyRow{revision, value});
+  return wire::encode(KeyRow{revision, value, expiry.ttl, expiry.owner});
 }
 
 }  // namespace
 
 // ---- changes -----------------------------------------------------------------------------------
 
-void KeyOps::put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life) {
-  if (life) lifetimes_.put(key, *life, step.now);
+void KeyOps::put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry) {
+  if (expiry) lifetimes_.put(key, *expiry, step.now);
   step.out.rows.push_back(
       {Row::Kind::put, 'k' + key, value_of_row(step.next, value, lifetimes_.find(key))});
   waits_.key_set(step, key);
@@ -64,7 +64,7 @@ void KeyOps::tick(Step& step) {
 Maybe KeyOps::on(Step& step, const Set& set) {
   if (Result<void> good = keys_.check_put(set.key, set.value.size()); !good) return good.error();
   if (Result<void> good = check_ttl(set.ttl); !good) return good.error();
-  put(step, set.key, set.value, Life{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
+  put(step, set.key, set.value, Expiry{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
   return answer(Written{step.next});
 }
 
@@ -75,18 +75,18 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
                                               " values, limit " +
                                               std::to_string(limits::kKeysPerRequest) + " of each");
   }
-  KeySpace::Growth growth;
+  KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < set.keys.size(); ++i) {
-    Result<void> good = keys_.check_put(set.keys[i], set.values[i].size(), growth);
+    Result<void> good = keys_.check_put(set.keys[i], set.values[i].size(), planned_puts);
     if (!good) return good.error();
   }
-  for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i], Life{});
+  for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i], Expiry{});
   step.observe(step.revision);
   return answer(Written{set.keys.empty() ? step.revision : step.next});
 }
 
 Maybe KeyOps::on(Step& step, const Add& add) {
-  const KeySpace::Entry* entry = keys_.find(add.key);
+  const KeySpace::StoredValue* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
   const Result<std::int64_t> sum =
       add_to(add.key, entry == nullptr ? nullptr : &entry->value, add.delta);
@@ -98,7 +98,7 @@ Maybe KeyOps::on(Step& step, const Add& add) {
 }
 
 Maybe KeyOps::on(Step& step, const Append& append) {
-  const KeySpace::Entry* entry = keys_.find(append.key);
+  const KeySpace::StoredValue* entry = keys_.find(append.key);
   const std::size_t size = append.value.size() + (entry == nullptr ? 0 : entry->value.size());
   if (entry != nullptr) step.observe(entry->revision);
   if (Result<void> good = keys_.check_put(append.key, size); !good) return good.error();
@@ -111,7 +111,7 @@ Maybe KeyOps::on(Step& step, const Append& append) {
 
 Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   if (Result<void> good = check_key(compare.key); !good) return good.error();
-  const KeySpace::Entry* entry = keys_.find(compare.key);
+  const KeySpace::StoredValue* entry = keys_.find(compare.key);
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
   if (!equal) {
     step.observe(keys_.observed(compare.key));
@@ -119,7 +119,7 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   }
   Result<void> good = keys_.check_put(compare.key, compare.desired.size());
   if (!good) return good.error();
-  put(step, compare.key, compare.desired, Life{});
+  put(step, compare.key, compare.desired, Expiry{});
   return answer(Compared{true, true, {}});
 }
 

@@ -31,8 +31,8 @@ class KeyOps {
   Maybe on(Step& step, const MultiGet& get);
   Maybe on(Step& step, const Watch& asked);
 
-  /// Sets a key. Without a life it keeps the one that it has.
-  void put(Step& step, const Bytes& key, Bytes value, const std::optional<Life>& life);
+  /// Sets a key. Without a expiry it keeps the one that it has.
+  void put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry);
   /// Returns whether the key existed.
   bool remove(Step& step, const Bytes& key);
 

@@ -18,13 +18,13 @@ Result<void> check_key(std::string_view key) {
   return {};
 }
 
-const KeySpace::Entry* KeySpace::find(std::string_view key) const {
+const KeySpace::StoredValue* KeySpace::find(std::string_view key) const {
   const auto it = entries_.find(key);
   return it == entries_.end() ? nullptr : &it->second;
 }
 
 Revision KeySpace::observed(std::string_view key) const {
-  if (const Entry* entry = find(key)) return entry->revision;
+  if (const StoredValue* entry = find(key)) return entry->revision;
   if (planted(Planted::deletion_unseen)) return 0;
   const auto it = deleted_.find(key);
   Revision newest = it == deleted_.end() ? 0 : it->second;
@@ -35,29 +35,30 @@ Revision KeySpace::observed(std::string_view key) const {
 }
 
 Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes) const {
-  Growth growth;
-  return check_put(key, value_bytes, growth);
+  PlannedPuts planned_puts;
+  return check_put(key, value_bytes, planned_puts);
 }
 
 Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
-                                 Growth& growth) const {
+                                 PlannedPuts& planned_puts) const {
   if (Result<void> good = check_key(key); !good) return good;
   if (value_bytes > limits::kValueBytes) {
     return failure(Code::too_large, "value too large: " + std::to_string(value_bytes) +
                                         " bytes, limit " + std::to_string(limits::kValueBytes));
   }
-  const Entry* entry = find(key);
+  const StoredValue* entry = find(key);
   const std::size_t before = entry == nullptr ? 0 : entry->value.size();
   const std::size_t after_put = value_bytes + (entry == nullptr ? key.size() : 0);
   const std::size_t more = after_put > before ? after_put - before : 0;
-  growth.keys += entry == nullptr ? 1 : 0;
-  growth.bytes += more;
-  if (entry == nullptr && entries_.size() + growth.keys > quotas_.keys) {
-    return failure(Code::quota_exceeded,
-                   "too many keys in the job: " + std::to_string(entries_.size() + growth.keys) +
-                       " with this one, limit " + std::to_string(quotas_.keys));
+  planned_puts.keys += entry == nullptr ? 1 : 0;
+  planned_puts.bytes += more;
+  if (entry == nullptr && entries_.size() + planned_puts.keys > quotas_.keys) {
+    return failure(
+        Code::quota_exceeded,
+        "too many keys in the job: " + std::to_string(entries_.size() + planned_puts.keys) +
+            " with this one, limit " + std::to_string(quotas_.keys));
   }
-  const std::size_t after = bytes_ + growth.bytes;
+  const std::size_t after = bytes_ + planned_puts.bytes;
   if (more > 0 && after > quotas_.bytes) {
     return failure(Code::quota_exceeded, "job is full: " + std::to_string(after) +
                                              " bytes with this value, limit " +

@@ -16,28 +16,29 @@ namespace c10dd::core {
 
 class KeySpace {
  public:
-  struct Entry {
+  struct StoredValue {
     Bytes value;
     Revision revision = 0;
   };
 
   explicit KeySpace(const Quotas& quotas) : quotas_(quotas) {}
 
-  const Entry* find(std::string_view key) const;
+  const StoredValue* find(std::string_view key) const;
 
   /// The newest change that a look at this key depends on: its writing or its deletion.
   Revision observed(std::string_view key) const;
 
   /// What puts that are not done yet will add.
-  struct Growth {
+  struct PlannedPuts {
     std::size_t keys = 0;
     std::size_t bytes = 0;
   };
 
   /// Whether the key may be given a value of this size: length limits and the job's quota, on top
-  /// of `growth`, to which this put is added. A key counts each time that it is named, and making
-  /// one smaller makes no room for another.
-  Result<void> check_put(std::string_view key, std::size_t value_bytes, Growth& growth) const;
+  /// of `planned_puts`, to which this put is added. A key counts each time that it is named, and
+  /// making one smaller makes no room for another.
+  Result<void> check_put(std::string_view key, std::size_t value_bytes,
+                         PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
 
   void put(const Bytes& key, Bytes value, Revision revision);
@@ -58,7 +59,7 @@ class KeySpace {
   Finding audit() const;
 
  private:
-  using Entries = std::map<Bytes, Entry, std::less<>>;
+  using Entries = std::map<Bytes, StoredValue, std::less<>>;
 
   Quotas quotas_;
   Entries entries_;

@@ -6,41 +6,41 @@
 
 namespace c10dd::core {
 
-void Lifetimes::put(const Bytes& key, const Life& life, TimePoint now) {
-  if (entries_.empty() && life.endless()) return;
-  if (planted(Planted::life_not_replaced) && entries_.contains(key)) return;
+void Lifetimes::put(const Bytes& key, const Expiry& expiry, TimePoint now) {
+  if (expiring_.empty() && expiry.endless()) return;
+  if (planted(Planted::life_not_replaced) && expiring_.contains(key)) return;
   erase(key);
-  if (life.endless()) return;
-  const TimePoint deadline = now + life.ttl;
-  entries_[key] = {life, deadline};
-  if (life.ttl > Duration::zero()) by_deadline_.emplace(deadline, key);
-  if (life.owner != SessionId{}) by_owner_[life.owner].insert(key);
+  if (expiry.endless()) return;
+  const TimePoint deadline = now + expiry.ttl;
+  expiring_[key] = {expiry, deadline};
+  if (expiry.ttl > Duration::zero()) by_deadline_.emplace(deadline, key);
+  if (expiry.owner != SessionId{}) by_owner_[expiry.owner].insert(key);
 }
 
 void Lifetimes::erase(std::string_view key) {
-  if (entries_.empty()) return;
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return;
+  if (expiring_.empty()) return;
+  const auto it = expiring_.find(key);
+  if (it == expiring_.end()) return;
   by_deadline_.erase({it->second.deadline, it->first});
-  const auto owner = by_owner_.find(it->second.life.owner);
+  const auto owner = by_owner_.find(it->second.expiry.owner);
   if (owner != by_owner_.end()) {
     owner->second.erase(it->first);
     if (owner->second.empty()) by_owner_.erase(owner);
   }
-  entries_.erase(it);
+  expiring_.erase(it);
 }
 
-Life Lifetimes::find(std::string_view key) const {
-  if (entries_.empty()) return {};
-  const auto it = entries_.find(key);
-  return it == entries_.end() ? Life{} : it->second.life;
+Expiry Lifetimes::find(std::string_view key) const {
+  if (expiring_.empty()) return {};
+  const auto it = expiring_.find(key);
+  return it == expiring_.end() ? Expiry{} : it->second.expiry;
 }
 
 void Lifetimes::resume(TimePoint now) {
   by_deadline_.clear();
-  for (auto& [key, entry] : entries_) {
-    entry.deadline = now + entry.life.ttl;
-    if (entry.life.ttl > Duration::zero()) by_deadline_.emplace(entry.deadline, key);
+  for (auto& [key, entry] : expiring_) {
+    entry.deadline = now + entry.expiry.ttl;
+    if (entry.expiry.ttl > Duration::zero()) by_deadline_.emplace(entry.deadline, key);
   }
 }
 

@@ -14,7 +14,7 @@
 namespace c10dd::core {
 
 /// How a key ends by itself; the default is never.
-struct Life {
+struct Expiry {
   Duration ttl{0};    ///< after this long; 0: not by time
   SessionId owner{};  ///< with this session; zero: with none
 
@@ -23,10 +23,10 @@ struct Life {
 
 class Lifetimes {
  public:
-  /// The key has this life from now on, instead of an older one.
-  void put(const Bytes& key, const Life& life, TimePoint now);
+  /// The key has this expiry from now on, instead of an older one.
+  void put(const Bytes& key, const Expiry& expiry, TimePoint now);
   void erase(std::string_view key);
-  Life find(std::string_view key) const;
+  Expiry find(std::string_view key) const;
 
   /// After the last put of a restore: every time-to-live starts in full at `now`.
   void resume(TimePoint now);
@@ -39,13 +39,13 @@ class Lifetimes {
   std::vector<SessionId> owners() const;
 
  private:
-  struct Entry {
-    Life life;
+  struct ExpiringKey {
+    Expiry expiry;
     TimePoint deadline;
   };
-  using Entries = std::map<Bytes, Entry, std::less<>>;
+  using ExpiringKeys = std::map<Bytes, ExpiringKey, std::less<>>;
 
-  Entries entries_;
+  ExpiringKeys expiring_;
   std::set<std::pair<TimePoint, Bytes>> by_deadline_;
   std::map<SessionId, std::set<Bytes>> by_owner_;
 };

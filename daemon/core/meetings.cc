@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: 'a' + id + rank holds an Arrival, 'o' + id an Outcome, where id is the kind, the
+// Row keys: 'a' + id + rank holds an Arrival, 'o' + id an BarrierOutcome, where id is the kind, the
 // group, the generation and the sequence. A barrier's arrivals go when its outcome comes; an
 // exchange keeps them, since they hold the data.
 #include "daemon/core/meetings.h"
@@ -237,8 +237,8 @@ void Meetings::release(const MeetingKey& key, Meeting& meeting, Revision revisio
   meeting.revision = revision;
   finish(key, meeting);
   rows.push_back({Row::Kind::put, token_of(key),
-                  wire::encode(core::Outcome{meeting.cohort->sessions, meeting.shape, meeting.root,
-                                             revision})});
+                  wire::encode(BarrierOutcome{meeting.cohort->sessions, meeting.shape, meeting.root,
+                                              revision})});
   forget_old(revision, rows);
 }
 
@@ -280,8 +280,8 @@ void Meetings::fail(const MeetingKey& key, Failure reason, Revision revision,
   waiting_.erase(key);
   erase_arrivals(key, meeting, rows);
   finish(key, meeting);
-  const core::Outcome outcome{meeting.cohort->sessions, meeting.shape, meeting.root, revision,
-                              *meeting.broken};
+  const BarrierOutcome outcome{meeting.cohort->sessions, meeting.shape, meeting.root, revision,
+                               *meeting.broken};
   if (!planted(Planted::break_not_stored)) {
     rows.push_back({Row::Kind::put, token_of(key), wire::encode(outcome)});
   }
@@ -407,7 +407,7 @@ Result<void> Meetings::restore(const Row& row) {
 }
 
 Result<void> Meetings::restore_outcome(const MeetingKey& key, const Row& row) {
-  Result<core::Outcome> outcome = wire::decode<core::Outcome>(row.value);
+  Result<BarrierOutcome> outcome = wire::decode<BarrierOutcome>(row.value);
   if (!outcome || outcome->sessions.size() > limits::kWorldSize ||
       outcome->failure.code > kCodes[std::size(kCodes) - 1].code ||
       outcome->root >= outcome->sessions.size()) {

@@ -47,14 +47,14 @@ struct Arrival {
 };
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, world, participants))
 
-struct Outcome {
+struct BarrierOutcome {
   std::vector<SessionId> sessions;  ///< by rank; of a broken meeting, 0 for who had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
   Revision revision = 0;                                         ///< of the batch that holds it
   Failure failure = {Code::ok, {}, {}, {}, Duration{0}, false};  ///< if it is broken
 };
-BOOST_DESCRIBE_STRUCT(Outcome, (), (sessions, shape, root, revision, failure))
+BOOST_DESCRIBE_STRUCT(BarrierOutcome, (), (sessions, shape, root, revision, failure))
 
 struct Meeting {
   std::uint32_t world_size = 0;

@@ -10,12 +10,12 @@ struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;
     Bytes value;
-    std::optional<Life> life;  ///< of a set; the others leave it
+    std::optional<Expiry> expiry;  ///< of a set; the others leave it
   };
 
   const SessionId& session;
   std::map<Bytes, std::optional<Bytes>> values = {};  ///< of the keys touched; nothing: removed
-  KeySpace::Growth growth = {};
+  KeySpace::PlannedPuts planned_puts = {};
   std::size_t items = 0;
   std::size_t item_bytes = 0;
   std::size_t value_bytes = 0;    ///< of all puts, one after another
@@ -66,7 +66,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
     } else if (doing.kind == Action::Kind::remove) {
       key_ops_.remove(step, key);
     } else {
-      key_ops_.put(step, key, std::move(doing.value), doing.life);
+      key_ops_.put(step, key, std::move(doing.value), doing.expiry);
     }
   }
   const bool changed = !step.out.rows.empty();
@@ -79,7 +79,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
 }
 
 bool Transactions::holds(const Condition& condition) const {
-  const KeySpace::Entry* entry = keys_.find(condition.key);
+  const KeySpace::StoredValue* entry = keys_.find(condition.key);
   switch (condition.kind) {
     case Condition::Kind::exists:
       return entry != nullptr;
@@ -104,11 +104,11 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     plan.doing.push_back({action.kind, action.value, {}});
     return {};
   }
-  const KeySpace::Entry* entry = keys_.find(action.key);
+  const KeySpace::StoredValue* entry = keys_.find(action.key);
   const auto [planned, first] = plan.values.try_emplace(
       action.key, entry == nullptr ? std::nullopt : std::optional(entry->value));
   std::optional<Bytes>& value = planned->second;
-  std::optional<Life> life;
+  std::optional<Expiry> expiry;
   if (action.kind == Action::Kind::add) {
     const Result<std::int64_t> sum = add_to(action.key, value ? &*value : nullptr, action.delta);
     if (!sum) return sum.error();
@@ -124,7 +124,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
   } else if (action.kind == Action::Kind::set) {
     if (Result<void> good = check_ttl(action.ttl); !good) return good;
     value = action.value;
-    life = Life{action.ttl, action.ephemeral ? plan.session : SessionId{}};
+    expiry = Expiry{action.ttl, action.ephemeral ? plan.session : SessionId{}};
   } else if (action.kind == Action::Kind::remove) {
     value.reset();
     plan.doing.push_back({action.kind, {}, {}});
@@ -133,7 +133,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     return failure(Code::invalid_argument,
                    "kind " + std::to_string(static_cast<int>(action.kind)) + ", known are 0 to 4");
   }
-  Result<void> good = keys_.check_put(action.key, value->size(), plan.growth);
+  Result<void> good = keys_.check_put(action.key, value->size(), plan.planned_puts);
   if (!good) return good;
   plan.value_bytes += value->size();
   if (plan.value_bytes > limits::kTransactBytes) {
@@ -141,7 +141,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
                                         std::to_string(plan.value_bytes) + " bytes, limit " +
                                         std::to_string(limits::kTransactBytes));
   }
-  plan.doing.push_back({action.kind, *value, life});
+  plan.doing.push_back({action.kind, *value, expiry});
   return {};
 }
 

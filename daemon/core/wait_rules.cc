@@ -48,7 +48,7 @@ std::vector<Bytes> WaitRules::tokens(const MultiGet& get) const {
 }
 
 Maybe WaitRules::ready(const Get& get, Look& look) const {
-  const KeySpace::Entry* entry = tables_.keys.find(get.key);
+  const KeySpace::StoredValue* entry = tables_.keys.find(get.key);
   if (entry == nullptr) return std::nullopt;
   look.observe(entry->revision);
   return answer(Value{entry->value, entry->revision});
@@ -72,7 +72,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   Values values;
   std::size_t bytes = 0;
   for (const Bytes& key : get.keys) {
-    const KeySpace::Entry& entry = *tables_.keys.find(key);
+    const KeySpace::StoredValue& entry = *tables_.keys.find(key);
     look.observe(entry.revision);
     values.values.push_back(entry.value);
     values.revisions.push_back(entry.revision);

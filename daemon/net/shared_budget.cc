@@ -28,7 +28,7 @@ void SharedBudget::decide(F&& step) {
   if (scarce_ && !std::exchange(looking_, true)) asio::post(loop_, [this] { look_later(); });
 }
 
-void SharedBudget::carry_out(const Verdicts& verdicts) {
+void SharedBudget::carry_out(const Decisions& decisions) {
   const auto tell = [this](Connection connection, auto what) {
     const auto known = sinks_.find(connection);
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
@@ -37,10 +37,10 @@ void SharedBudget::carry_out(const Verdicts& verdicts) {
     // Moved: its end takes the lock, so it must not end here.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
-  for (const Connection connection : verdicts.read_on) {
+  for (const Connection connection : decisions.read_on) {
     tell(connection, [](BudgetSink& sink) { sink.read_on(); });
   }
-  for (const auto& [connection, reason] : verdicts.close) {
+  for (const auto& [connection, reason] : decisions.close) {
     tell(connection, [reason = reason](BudgetSink& sink) { sink.close_for_room(reason); });
   }
 }
@@ -71,7 +71,7 @@ bool BudgetShare::begin_frame(std::size_t size) {
   bool fits = false;
   budget_.decide([&] {
     fits = budget_.budget_.begin_frame(number_, size);
-    return SharedBudget::Verdicts{};
+    return SharedBudget::Decisions{};
   });
   return fits;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // core::ConnectionBudget for the connections of all loops: a lock, the looks, and the way of its
-// verdicts to them. A connection that never holds much touches none of it.
+// decisions to them. A connection that never holds much touches none of it.
 #pragma once
 
 #include <atomic>
@@ -40,11 +40,11 @@ class SharedBudget {
  private:
   friend class BudgetShare;
   using Connection = core::ConnectionBudget::Connection;
-  using Verdicts = core::ConnectionBudget::Verdicts;
+  using Decisions = core::ConnectionBudget::Decisions;
 
   template <class F>
   void decide(F&& step);
-  void carry_out(const Verdicts& verdicts);
+  void carry_out(const Decisions& decisions);
   void look_later();
 
   mutable std::mutex mutex_;
@@ -66,7 +66,7 @@ class BudgetShare {
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
-  /// Whom verdicts go to; before all else.
+  /// Whom decisions go to; before all else.
   void belong_to(std::weak_ptr<BudgetSink> sink) { sink_ = std::move(sink); }
 
   const SharedBudget& budget() const { return budget_; }

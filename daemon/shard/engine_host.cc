@@ -149,7 +149,7 @@ Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& r
 
 core::JobHost& EngineHost::host_of(JobNumber number) { return shards_->of(number).host(); }
 
-void EngineHost::write(core::DirectoryHost::Change change, std::function<void(bool)> then) {
+void EngineHost::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.state.generation,
                         change = std::move(change), then = std::move(then)](store::Engine& engine) {
     const bool was_intact = *intact;
@@ -161,7 +161,7 @@ void EngineHost::write(core::DirectoryHost::Change change, std::function<void(bo
   });
 }
 
-void EngineHost::struck_out(const core::Directory::Entry& entry, std::string_view how) {
+void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
   spdlog::info("event={}_{} number={} job={} run={}", entry.run.empty() ? "job" : "run", how,
                entry.number, entry.job, entry.run);
 }

@@ -99,8 +99,8 @@ class EngineHost final : private core::DirectoryHost::Shell {
   };
 
   core::JobHost& host_of(JobNumber number) override;
-  void write(core::DirectoryHost::Change change, std::function<void(bool)> then) override;
-  void struck_out(const core::Directory::Entry& entry, std::string_view how) override;
+  void write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override;
+  void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
 
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
                                        const Options& options, TimePoint now);

@@ -37,7 +37,7 @@ std::map<c10dd::JobNumber, std::pair<std::string, std::string>> jobs_of(
     const Directory& directory) {
   std::map<c10dd::JobNumber, std::pair<std::string, std::string>> jobs;
   std::set<std::pair<std::string, std::string>> names;
-  for (const Directory::Entry& entry : directory.entries()) {
+  for (const Directory::NamedRun& entry : directory.entries()) {
     C10DD_ASSERT(entry.number != Directory::kNumber);
     C10DD_ASSERT(jobs.emplace(entry.number, std::pair(entry.job, entry.run)).second);
     C10DD_ASSERT(names.emplace(entry.job, entry.run).second);

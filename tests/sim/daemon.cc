@@ -104,7 +104,7 @@ void Daemon::heard_of(const SessionId& session) {
 // ---- the directory's side of the engine
 // ----------------------------------------------------------
 
-void Daemon::write(core::DirectoryHost::Change change, std::function<void(bool)> then) {
+void Daemon::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   queue_->post([this, self = shared_from_this(), change = std::move(change), then = std::move(then),
                 intact = intact_, g = generation_](store::Engine* engine) {
     const bool was_intact = *intact;
@@ -116,7 +116,7 @@ void Daemon::write(core::DirectoryHost::Change change, std::function<void(bool)>
   });
 }
 
-void Daemon::struck_out(const core::Directory::Entry& entry, std::string_view how) {
+void Daemon::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {
   world_.note("job.struck_out", entry.number, 0, how);
 }
 

@@ -66,8 +66,8 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
 
  private:
   core::JobHost& host_of(JobNumber number) override { return shard_of(number).host(); }
-  void write(core::DirectoryHost::Change change, std::function<void(bool)> then) override;
-  void struck_out(const core::Directory::Entry& entry, std::string_view how) override;
+  void write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override;
+  void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
   std::string not_ready() const override { return "the engine is being opened again"; }
 
   Shard& shard_of(JobNumber number) const { return *shards_[(number - 1) % shards_.size()]; }

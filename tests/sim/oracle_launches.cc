@@ -99,7 +99,7 @@ class LaunchJudge {
   }
 
   void note_outcome(const Step& step, const Row& row) {
-    auto outcome = wire::decode<core::Outcome>(row.value);
+    auto outcome = wire::decode<core::BarrierOutcome>(row.value);
     if (!outcome || outcome->failure.code == Code::ok) return;
     broken_[outcome->failure.detail] = {&step, std::move(outcome->sessions)};
   }

@@ -268,7 +268,7 @@ TEST(Oracles, NoLaunchFailsAsTheOneBeforeDid) {
     const SessionId before{8, 8};
     Failure reason = failure(Code::timed_out, "1 of 2 ranks missing");
     reason.recorded = true;
-    const core::Outcome outcome{{before, {}}, Shape::all, 0, 1, reason};
+    const core::BarrierOutcome outcome{{before, {}}, Shape::all, 0, 1, reason};
     run.call(Barrier{"team", 0, 0, 0, 2, {}}, 5, 9, Answer(reason)).launch = 1;
     run.records.ops.back().client = 2;
     run.records.sessions[before].client = 2;

@@ -106,8 +106,8 @@ std::optional<TimePoint> Groups::next_deadline() const {
   return check && group ? std::min(*check, *group) : check ? check : group;
 }
 
-std::vector<Groups::Change> Groups::settle(Moment& at) {
-  std::vector<Change> all;
+std::vector<Groups::ChangedGroup> Groups::settle(Moment& at) {
+  std::vector<ChangedGroup> all;
   while (!touched_.empty()) {
     const std::string name = *touched_.begin();
     Group& group = groups_.at(name);

@@ -36,14 +36,14 @@ class Groups {
   std::optional<TimePoint> next_deadline() const;
 
   /// What members are told of a group.
-  struct Change {
+  struct ChangedGroup {
     const Group* group;
     bool formed;  ///< a generation
     bool ended;   ///< one
     std::vector<Rank> stalled;
   };
   /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
-  std::vector<Change> settle(Moment& at);
+  std::vector<ChangedGroup> settle(Moment& at);
   /// Whether settle() has nothing to do.
   bool settled() const { return touched_.empty(); }
 

@@ -30,40 +30,40 @@ void Liveness::watch(const SessionId& id, const std::string& group, const Rendez
   const Duration ttl =
       std::max<Duration>(bounded(policy.ttl, limits::kSessionTtl), limits::kMemberTtlMin);
   const Duration grace = bounded(policy.grace, limits::kReconnectGrace);
-  const auto [it, fresh] = lives_.try_emplace(id);
-  Life& life = it->second;
-  life.ttl = fresh ? ttl : std::min(life.ttl, ttl);
-  life.grace = fresh ? grace : std::min(life.grace, grace);
-  life.groups.insert(group);
-  if (!life.back_by) check_at(id, now + life.ttl);
+  const auto [it, fresh] = members_.try_emplace(id);
+  MemberLiveness& member = it->second;
+  member.ttl = fresh ? ttl : std::min(member.ttl, ttl);
+  member.grace = fresh ? grace : std::min(member.grace, grace);
+  member.groups.insert(group);
+  if (!member.back_by) check_at(id, now + member.ttl);
 }
 
 void Liveness::unwatch(const SessionId& id, const std::string& group) {
-  const auto it = lives_.find(id);
-  if (it == lives_.end()) return;
+  const auto it = members_.find(id);
+  if (it == members_.end()) return;
   it->second.groups.erase(group);
   if (!it->second.groups.empty()) return;
   checks_.erase(id);
-  lives_.erase(it);
+  members_.erase(it);
 }
 
 void Liveness::connected(const SessionId& id, TimePoint now) {
-  const auto it = lives_.find(id);
-  if (it == lives_.end()) return;
+  const auto it = members_.find(id);
+  if (it == members_.end()) return;
   it->second.back_by.reset();
   check_at(id, now + it->second.ttl);
 }
 
 void Liveness::disconnected(const SessionId& id, TimePoint now) {
-  const auto it = lives_.find(id);
-  if (it != lives_.end()) check_at(id, now + it->second.grace);
+  const auto it = members_.find(id);
+  if (it != members_.end()) check_at(id, now + it->second.grace);
 }
 
 void Liveness::expect_back(const SessionId& id, TimePoint now) {
-  Life& life = lives_.at(id);
-  life.back_by = now + std::max<Duration>(limits::kRestartGrace, life.ttl);
-  if (planted(Planted::no_restart_grace)) life.back_by = now + kGrid;
-  check_at(id, *life.back_by);
+  MemberLiveness& member = members_.at(id);
+  member.back_by = now + std::max<Duration>(limits::kRestartGrace, member.ttl);
+  if (planted(Planted::no_restart_grace)) member.back_by = now + kGrid;
+  check_at(id, *member.back_by);
 }
 
 std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePoint now) {
@@ -79,16 +79,16 @@ std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePo
 /// Whether the member is lost; else it is checked again when it could be.
 std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Sessions& sessions,
                                               TimePoint now) {
-  const Life& life = lives_.at(id);
+  const MemberLiveness& member = members_.at(id);
   const Session* session = sessions.find(id);
   C10DD_ASSERT(session != nullptr);
   const TimePoint heard = sessions.last_heard(*session);
-  TimePoint end = heard + (session->connected ? life.ttl : life.grace);
+  TimePoint end = heard + (session->connected ? member.ttl : member.grace);
   std::string why =
       session->connected ? "silent for " : "its connection closed, and it was away for ";
   why += human(now - heard);
-  if (life.back_by && !session->connected) {
-    end = *life.back_by;
+  if (member.back_by && !session->connected) {
+    end = *member.back_by;
     why = "not heard of since the daemon started again " + human(limits::kRestartGrace) + " ago";
   }
   const bool forgets = planted(Planted::silence_forgotten) && session->connected;
@@ -98,13 +98,13 @@ std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Session
 }
 
 std::set<std::string> Liveness::groups_of(const SessionId& id) const {
-  const auto it = lives_.find(id);
-  return it == lives_.end() ? std::set<std::string>() : it->second.groups;
+  const auto it = members_.find(id);
+  return it == members_.end() ? std::set<std::string>() : it->second.groups;
 }
 
 std::vector<SessionId> Liveness::members() const {
   std::vector<SessionId> members;
-  for (const auto& [id, life] : lives_) members.push_back(id);
+  for (const auto& [id, member] : members_) members.push_back(id);
   return members;
 }
 

@@ -43,7 +43,7 @@ class Liveness {
   std::vector<SessionId> members() const;
 
  private:
-  struct Life {
+  struct MemberLiveness {
     Duration ttl{0};
     Duration grace{0};
     std::optional<TimePoint> back_by;  ///< since a restart without a connection
@@ -53,7 +53,7 @@ class Liveness {
   void check_at(const SessionId& id, TimePoint when);
   std::optional<Lost> check(const SessionId& id, const Sessions& sessions, TimePoint now);
 
-  std::map<SessionId, Life> lives_;
+  std::map<SessionId, MemberLiveness> members_;
   Deadlines<SessionId> checks_;
 };
 

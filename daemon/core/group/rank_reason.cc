@@ -28,10 +28,10 @@ class Reason {
                              : ", " + std::to_string(size_before) + " before";
     text += claimed ? ", as claimed" : size_before == 0 ? ", by domain, host and local rank" : "";
     if (!kept_.empty()) text += "; " + named(kept_) + " kept";
-    for (std::size_t i = 0; i < changes_.size(); ++i) {
-      const std::string change = "; " + sentence(changes_[i]);
+    for (std::size_t i = 0; i < reassignments_.size(); ++i) {
+      const std::string change = "; " + sentence(reassignments_[i]);
       if (text.size() + change.size() > kChangesEnd) {
-        text += "; and " + std::to_string(changes_.size() - i) + " more";
+        text += "; and " + std::to_string(reassignments_.size() - i) + " more";
         break;
       }
       text += change;
@@ -41,7 +41,7 @@ class Reason {
 
  private:
   /// What happened alike to some ranks, from one host to one host.
-  struct Change {
+  struct Reassignment {
     std::vector<Rank> ranks;
     std::vector<Rank> before;  // of those who get them
     const Hole* hole = nullptr;
@@ -57,13 +57,13 @@ class Reason {
     const bool moves = now.previous_rank >= 0;
     const auto [it, is_new] = numbers_.try_emplace(
         {hole ? where(*hole) : Where(), where(now), hole != nullptr, moves, !moves && now.spare},
-        changes_.size());
-    if (is_new) changes_.push_back({{}, {}, hole, &now});
-    changes_[it->second].ranks.push_back(rank);
-    if (moves) changes_[it->second].before.push_back(static_cast<Rank>(now.previous_rank));
+        reassignments_.size());
+    if (is_new) reassignments_.push_back({{}, {}, hole, &now});
+    reassignments_[it->second].ranks.push_back(rank);
+    if (moves) reassignments_[it->second].before.push_back(static_cast<Rank>(now.previous_rank));
   }
 
-  static std::string sentence(Change change) {
+  static std::string sentence(Reassignment change) {
     const std::string ranks = named(change.ranks);
     const std::string host = name(change.now->host);
     if (!change.before.empty()) {
@@ -120,7 +120,7 @@ class Reason {
   const Candidates& candidates_;
   const RankPlan& plan_;
   std::vector<Rank> kept_;
-  std::vector<Change> changes_;  // by lowest rank
+  std::vector<Reassignment> reassignments_;  // by lowest rank
   std::map<std::tuple<Where, Where, bool, bool, bool>, std::size_t> numbers_;
 };
 

@@ -26,37 +26,37 @@ class CommitPace {
 
   /// A batch has ended that answered `answered` requests; `waiting` have gathered meanwhile.
   void ended(Time now, Duration took, std::size_t answered, std::size_t waiting) {
-    wait_.reset();
+    pause_.reset();
     if (resting_ > 0) {
       --resting_;
     } else if (answered > 0 && waiting > 0) {  // else there is nobody to wait for, or with
-      wait_ = Wait{now + std::min(took / 2, kLongestWait), answered, waiting};
+      pause_ = Pause{now + std::min(took / 2, kLongestWait), answered, waiting};
     }
   }
 
   /// Whether a batch may start now, with so many requests. Ends the wait if so.
   bool ready(Time now, std::size_t waiting) {
-    if (!wait_) return true;
-    const std::size_t back = waiting - std::min(waiting, wait_->before);
-    const bool all = back >= wait_->answered;
-    if (!all && now < wait_->until) return false;
-    const bool in_vain = back < wait_->answered - wait_->answered / 2;
+    if (!pause_) return true;
+    const std::size_t back = waiting - std::min(waiting, pause_->before);
+    const bool all = back >= pause_->answered;
+    if (!all && now < pause_->until) return false;
+    const bool in_vain = back < pause_->answered - pause_->answered / 2;
     rest_ = in_vain ? std::clamp(2 * rest_, kFirstRest, kLongestRest) : 0;
     resting_ = rest_;
-    wait_.reset();
+    pause_.reset();
     return true;
   }
 
   /// When to ask again at the latest.
-  std::optional<Time> until() const { return wait_ ? std::optional(wait_->until) : std::nullopt; }
+  std::optional<Time> until() const { return pause_ ? std::optional(pause_->until) : std::nullopt; }
 
  private:
-  struct Wait {
+  struct Pause {
     Time until;
     std::size_t answered = 0;
     std::size_t before = 0;  ///< requests that wait, of those who were not answered
   };
-  std::optional<Wait> wait_;
+  std::optional<Pause> pause_;
   std::size_t rest_ = 0;
   std::size_t resting_ = 0;
 };

@@ -98,15 +98,15 @@ void DirectoryHost::retire() {
 /// The hosts of these jobs forget them, their rows go.
 void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std::string_view how,
                                std::function<void(bool)> then) {
-  Change change{before, retired.effects.revision, std::move(retired.effects.rows), {}};
-  for (const Directory::Entry& entry : retired.entries) {
+  DirectoryBatch batch{before, retired.effects.revision, std::move(retired.effects.rows), {}};
+  for (const Directory::NamedRun& entry : retired.entries) {
     shell_.struck_out(entry, how);
-    change.erased.push_back(entry.number);
+    batch.erased.push_back(entry.number);
     lookups_.erase(entry.number);
     JobHost& host = shell_.host_of(entry.number);
     host.loop().post([&host, number = entry.number] { host.retire(number); });
   }
-  shell_.write(std::move(change), std::move(then));
+  shell_.write(std::move(batch), std::move(then));
 }
 
 // ---- removal
@@ -127,7 +127,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   const auto removal = std::make_shared<Removal>();
   removal->job = printable(job, 128);
   removal->then = std::move(then);
-  for (const Directory::Entry& entry : directory_->entries(job)) {
+  for (const Directory::NamedRun& entry : directory_->entries(job)) {
     removal->numbers.push_back(entry.number);
     removal->lookups.push_back(lookups_[entry.number]);
   }

@@ -21,7 +21,7 @@ namespace c10dd::core {
 class DirectoryHost {
  public:
   /// Rows of the directory, and jobs whose rows go in the same commit.
-  struct Change {
+  struct DirectoryBatch {
     Revision from = 0;
     Revision to = 0;
     std::vector<Row> rows;
@@ -37,9 +37,9 @@ class DirectoryHost {
     /// Commits a change, in order with the claims and loads that depend on it; see
     /// directory_rows.h. `then`, which may be empty, is called on the loop with whether it is
     /// durable. If it is not, the engine is lost.
-    virtual void write(Change change, std::function<void(bool)> then) = 0;
+    virtual void write(DirectoryBatch batch, std::function<void(bool)> then) = 0;
     /// A job or a run was struck out: "retired" or "removed".
-    virtual void struck_out(const Directory::Entry& entry, std::string_view how) = 0;
+    virtual void struck_out(const Directory::NamedRun& entry, std::string_view how) = 0;
     /// Why there is no directory now.
     virtual std::string not_ready() const = 0;
   };

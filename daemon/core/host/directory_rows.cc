@@ -31,7 +31,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
   return read;
 }
 
-bool write_directory(store::Engine& engine, const DirectoryHost::Change& change) {
+bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
   std::vector<store::JobBatch> batches;
   for (const JobNumber number : change.erased) {
     const Result<store::Claim> claim = engine.claim(number);

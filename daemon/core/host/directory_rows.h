@@ -24,6 +24,6 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
 
 /// Commits a change of the directory, and erases the rows of the jobs that it strikes out. False if
 /// that may not be durable: then the engine must be given up.
-bool write_directory(store::Engine& engine, const DirectoryHost::Change& change);
+bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change);
 
 }  // namespace c10dd::core

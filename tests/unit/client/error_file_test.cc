@@ -7,7 +7,7 @@
 
 #include <fstream>
 
-#include "client/launcher/verdict.h"
+#include "client/launcher/failure_report.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd::run {
@@ -52,11 +52,11 @@ TEST_F(ErrorFile, IsNothingWhenItIsTooLongOrNoFile) {
 }
 
 TEST_F(ErrorFile, ItsMessageStandsInTheVerdictInOneBoundedLine) {
-  Casualty casualty{3, 123, Exit{1, 0}, {}, "ValueError: line one\nline two"};
-  EXPECT_EQ(make_verdict(casualty, "h").head,
+  FailedWorker failed{3, 123, Exit{1, 0}, {}, "ValueError: line one\nline two"};
+  EXPECT_EQ(make_failure_report(failed, "h").head,
             "rank 3 on h (pid 123) exited with code 1: ValueError: line one?line two");
-  casualty.message.assign(10'000, 'x');
-  EXPECT_LE(make_verdict(casualty, "h").head.size(), 520U);
+  failed.message.assign(10'000, 'x');
+  EXPECT_LE(make_failure_report(failed, "h").head.size(), 520U);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pure parts of c10drun: programs, the environment of workers, lines, verdicts.
+// The pure parts of c10drun: programs, the environment of workers, lines, reports.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "client/launcher/failure_report.h"
 #include "client/launcher/options.h"
 #include "client/launcher/output.h"
 #include "client/launcher/plan.h"
 #include "client/launcher/program.h"
-#include "client/launcher/verdict.h"
 #include "tests/unit/client/launcher_line.h"
 #include "tests/unit/temporary_directory.h"
 
@@ -167,14 +167,14 @@ TEST(LauncherLastLines, AreTheNewestAndBounded) {
   EXPECT_EQ(last.text(600, "> ").find("> line 2"), 0u);
 }
 
-// ---- verdicts ----------------------------------------------------------------------------------
+// ---- reports ----------------------------------------------------------------------------------
 
 TEST(LauncherVerdict, ComesBackFromTheReasonOfTheGroup) {
-  Casualty casualty{3, 123, Exit{0, 11}, {}};
-  casualty.last.add("Traceback");
-  casualty.last.add("");
-  casualty.last.add("boom: 7");
-  const Verdict made = make_verdict(casualty, "host-b");
+  FailedWorker failed{3, 123, Exit{0, 11}, {}};
+  failed.last.add("Traceback");
+  failed.last.add("");
+  failed.last.add("boom: 7");
+  const FailureReport made = make_failure_report(failed, "host-b");
   EXPECT_EQ(made.cause(),
             "exit code 139: rank 3 on host-b (pid 123) was killed by SIGSEGV; "
             "last lines: Traceback | boom: 7");
@@ -190,9 +190,9 @@ TEST(LauncherVerdict, ComesBackFromTheReasonOfTheGroup) {
 }
 
 TEST(LauncherVerdict, IsBoundedAndKeepsTheNewestLines) {
-  Casualty casualty{0, 1, Exit{3, 0}, {}};
-  for (int i = 0; i < 20; ++i) casualty.last.add(std::to_string(i) + std::string(400, 'x'));
-  const Verdict made = make_verdict(casualty, "h");
+  FailedWorker failed{0, 1, Exit{3, 0}, {}};
+  for (int i = 0; i < 20; ++i) failed.last.add(std::to_string(i) + std::string(400, 'x'));
+  const FailureReport made = make_failure_report(failed, "h");
   EXPECT_LE(made.cause().size(), kCauseBytes);
   EXPECT_NE(made.cause().find("19xxx"), std::string::npos);
   EXPECT_EQ(read_verdict("r has failed: " + made.cause())->last.size(), 4u);

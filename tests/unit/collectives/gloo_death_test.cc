@@ -85,8 +85,8 @@ class LineBootstrap final : public Bootstrap {
     return parts;
   }
   std::string local_address() const override { return "127.0.0.1"; }
-  std::vector<Place> places() const override {
-    std::vector<Place> all;
+  std::vector<ProcessAddress> processes() const override {
+    std::vector<ProcessAddress> all;
     for (Rank rank = 0; rank < kSize; ++rank) all.push_back({"host-" + std::to_string(rank), 7});
     return all;
   }

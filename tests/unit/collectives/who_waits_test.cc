@@ -38,7 +38,7 @@ std::vector<Rank> missing_ranks(const Failure& failure) {
   return ranks;
 }
 
-const std::vector<Place> kPlaces = {{"host-a", 5}, {"host-b", 7}, {"host-c", 9}};
+const std::vector<ProcessAddress> kProcesses = {{"host-a", 5}, {"host-b", 7}, {"host-c", 9}};
 const std::string kNoCall = "in no call of this group, or in one for less than half its time-out";
 
 TEST(WhoWaits, SaysACallInFewWords) {
@@ -52,7 +52,7 @@ TEST(WhoWaits, SaysACallInFewWords) {
 TEST(WhoWaits, TheOddRankIsNamedFirstAndIsWhoIsMissing) {
   Failure seen = late();
   explain(seen, kAllReduce, {{in(call(Collective::broadcast), {1}), in(kAllReduce, {0, 2})}, 0, {}},
-          kPlaces);
+          kProcesses);
   EXPECT_EQ(
       seen.detail,
       "all_reduce 0 timed out; rank 1 on host-b (pid 7) is in broadcast 0 of 1000 float32 from "
@@ -68,13 +68,13 @@ TEST(WhoWaits, InATieTheOthersAreThoseInAnotherCallThanThisRank) {
   const PublishedCalls calls{
       {in(kAllReduce, {0}), in(call(Collective::broadcast), {1})}, 0, silent({2})};
   Failure seen = late();
-  explain(seen, kAllReduce, calls, kPlaces);
+  explain(seen, kAllReduce, calls, kProcesses);
   EXPECT_EQ(missing_ranks(seen), (std::vector<Rank>{1}));
   Failure other = late();
-  explain(other, call(Collective::broadcast), calls, kPlaces);
+  explain(other, call(Collective::broadcast), calls, kProcesses);
   EXPECT_EQ(missing_ranks(other), (std::vector<Rank>{0}));
   Failure ahead = late();
-  explain(ahead, call(Collective::barrier, 1), calls, kPlaces);
+  explain(ahead, call(Collective::barrier, 1), calls, kProcesses);
   EXPECT_EQ(missing_ranks(ahead), (std::vector<Rank>{0, 1}));
 }
 
@@ -82,7 +82,8 @@ TEST(WhoWaits, WhoIsOnlyAheadOrBehindIsNotBlamed) {
   // The same program everywhere; rank 2 hangs, and the others have come as far as they could.
   Failure seen = late();
   explain(seen, kAllReduce,
-          {{in(kAllReduce, {0}), in(call(Collective::barrier, 1), {1})}, 0, silent({2})}, kPlaces);
+          {{in(kAllReduce, {0}), in(call(Collective::barrier, 1), {1})}, 0, silent({2})},
+          kProcesses);
   EXPECT_EQ(missing_ranks(seen), (std::vector<Rank>{2}));
   EXPECT_EQ(seen.missing[0].cause, MissingRank::Cause::not_arrived);
   EXPECT_EQ(seen.missing[0].doing, kNoCall);
@@ -95,16 +96,16 @@ TEST(WhoWaits, WhoIsOnlyAheadOrBehindIsNotBlamed) {
 
 TEST(WhoWaits, OfTheSilentRanksThoseThatTheBackendWaitedForAreMissing) {
   Failure seen = late();
-  explain(seen, kAllReduce, {{in(kAllReduce, {0})}, 0, silent({1, 2})}, kPlaces);
+  explain(seen, kAllReduce, {{in(kAllReduce, {0})}, 0, silent({1, 2})}, kProcesses);
   EXPECT_EQ(missing_ranks(seen), (std::vector<Rank>{2}));
   seen = late();
-  explain(seen, kAllReduce, {{in(kAllReduce, {0, 2})}, 0, silent({1})}, kPlaces);
+  explain(seen, kAllReduce, {{in(kAllReduce, {0, 2})}, 0, silent({1})}, kProcesses);
   EXPECT_EQ(missing_ranks(seen), (std::vector<Rank>{1}));
 }
 
 TEST(WhoWaits, AllInTheSameCallSaysSo) {
   Failure seen = late();
-  explain(seen, kAllReduce, {{in(kAllReduce, {0, 1, 2})}, 0, {}}, kPlaces);
+  explain(seen, kAllReduce, {{in(kAllReduce, {0, 1, 2})}, 0, {}}, kProcesses);
   EXPECT_TRUE(seen.detail.ends_with("; every rank is in all_reduce 0 of 1000 float32 sum"))
       << seen.detail;
   EXPECT_EQ(missing_ranks(seen), (std::vector<Rank>{2})) << "as the backend saw it";
@@ -114,7 +115,7 @@ TEST(WhoWaits, ALateRankIsToldThatItWasLate) {
   CollectiveCall own = kAllReduce;
   own.finished = own.started + 500ms;
   Failure seen = failure(Code::timed_out, "all_reduce 0 failed: rank 0 gave up");
-  explain(seen, own, {{in(kAllReduce, {0, 1, 2})}, 0, {}}, kPlaces);
+  explain(seen, own, {{in(kAllReduce, {0, 1, 2})}, 0, {}}, kProcesses);
   EXPECT_TRUE(seen.detail.ends_with("; this rank came to its call only 0.5 s ago")) << seen.detail;
 }
 
@@ -122,10 +123,12 @@ TEST(WhoWaits, ALostPeerIsExplainedOnlyByCallsThatDoNotMatch) {
   const Failure lost = failure(Code::aborted, "rank 2 is lost");
   Failure seen = lost;
   explain(seen, kAllReduce,
-          {{in(kAllReduce, {0}), in(call(Collective::barrier, 1), {1})}, 0, silent({2})}, kPlaces);
+          {{in(kAllReduce, {0}), in(call(Collective::barrier, 1), {1})}, 0, silent({2})},
+          kProcesses);
   EXPECT_EQ(seen.detail, lost.detail);
   explain(seen, kAllReduce,
-          {{in(call(Collective::broadcast), {2}), in(kAllReduce, {0})}, 0, silent({1})}, kPlaces);
+          {{in(call(Collective::broadcast), {2}), in(kAllReduce, {0})}, 0, silent({1})},
+          kProcesses);
   EXPECT_EQ(
       seen.detail,
       "rank 2 is lost; rank 2 on host-c (pid 9) is in broadcast 0 of 1000 float32 from rank 0; "

@@ -10,19 +10,19 @@ namespace c10dd::core {
 namespace {
 
 using Connections = std::vector<ConnectionBudget::Connection>;
-using Verdicts = ConnectionBudget::Verdicts;
+using Decisions = ConnectionBudget::Decisions;
 
-Connections closed(const Verdicts& verdicts) {
+Connections closed(const Decisions& decisions) {
   Connections all;
-  for (const auto& closing : verdicts.close) all.push_back(closing.connection);
+  for (const auto& closing : decisions.close) all.push_back(closing.connection);
   return all;
 }
 
-/// The verdicts of the looks until there is one, at most as many as patience has.
-std::pair<unsigned, Verdicts> first_verdict(ConnectionBudget& budget) {
+/// The decisions of the looks until there is one, at most as many as patience has.
+std::pair<unsigned, Decisions> first_verdict(ConnectionBudget& budget) {
   for (unsigned look = 1; look <= 2 * ConnectionBudget::kPatience; ++look) {
-    Verdicts verdicts = budget.look();
-    if (!verdicts.close.empty() || !verdicts.read_on.empty()) return {look, std::move(verdicts)};
+    Decisions decisions = budget.look();
+    if (!decisions.close.empty() || !decisions.read_on.empty()) return {look, std::move(decisions)};
   }
   return {};
 }
@@ -62,11 +62,11 @@ TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
   ASSERT_TRUE(budget.begin_frame(2, 60));
   ASSERT_FALSE(budget.begin_frame(3, 50));
   ASSERT_FALSE(budget.begin_frame(4, 50));
-  const auto [look, verdicts] = first_verdict(budget);
+  const auto [look, decisions] = first_verdict(budget);
   EXPECT_EQ(look, ConnectionBudget::kPatience);
-  EXPECT_EQ(verdicts.read_on, (Connections{4, 3}));
-  EXPECT_EQ(closed(verdicts), (Connections{2, 1}));
-  const Failure& why = verdicts.close.front().reason;
+  EXPECT_EQ(decisions.read_on, (Connections{4, 3}));
+  EXPECT_EQ(closed(decisions), (Connections{2, 1}));
+  const Failure& why = decisions.close.front().reason;
   EXPECT_EQ(why.code, Code::quota_exceeded);
   EXPECT_EQ(
       why.detail,
@@ -91,9 +91,9 @@ TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
   ASSERT_FALSE(budget.begin_frame(2, 60));
   for (unsigned i = 1; i < ConnectionBudget::kPatience; ++i) budget.look();
   ASSERT_TRUE(budget.begin_frame(3, 50)) << "smaller than what waits";
-  const Verdicts verdicts = budget.look();
-  EXPECT_EQ(closed(verdicts), (Connections{1, 2}));
-  EXPECT_EQ(verdicts.close.back().reason.detail,
+  const Decisions decisions = budget.look();
+  EXPECT_EQ(closed(decisions), (Connections{1, 2}));
+  EXPECT_EQ(decisions.close.back().reason.detail,
             "all connections together hold 50 bytes of unfinished frames and unread answers, limit "
             "100 (see --max-bytes), this one's frame of 60 has found no room; come again later");
   EXPECT_EQ(budget.held(), 50u);
@@ -105,10 +105,10 @@ TEST(ConnectionBudget, UnreadAnswersKeepOthersWaitingUntilTheirReaderIsClosed) {
   budget.set_answers(1, 150);
   EXPECT_TRUE(budget.scarce());
   EXPECT_FALSE(budget.begin_frame(2, 10));
-  const auto [look, verdicts] = first_verdict(budget);
+  const auto [look, decisions] = first_verdict(budget);
   EXPECT_EQ(look, ConnectionBudget::kPatience);
-  EXPECT_EQ(closed(verdicts), Connections{1});
-  EXPECT_EQ(verdicts.read_on, Connections{2});
+  EXPECT_EQ(closed(decisions), Connections{1});
+  EXPECT_EQ(decisions.read_on, Connections{2});
 }
 
 TEST(ConnectionBudget, AnswersThatAreReadMakeRoom) {
@@ -124,8 +124,8 @@ TEST(ConnectionBudget, AnswersAboveTwiceTheLimitCloseWhoHoldsMostAtOnce) {
   ConnectionBudget budget(100);
   budget.set_answers(1, 90);
   budget.set_answers(2, 110);
-  const Verdicts verdicts = budget.set_answers(3, 1);
-  EXPECT_EQ(closed(verdicts), Connections{2});
+  const Decisions decisions = budget.set_answers(3, 1);
+  EXPECT_EQ(closed(decisions), Connections{2});
   EXPECT_EQ(budget.held(), 91u);
 }
 

@@ -22,10 +22,10 @@ class GroupSettleTest : public testing::Test {
     ASSERT_TRUE(groups_.join(id(i), session, join_, at_));
   }
 
-  Groups::Change settle_one() {
-    const std::vector<Groups::Change> changes = groups_.settle(at_);
+  Groups::ChangedGroup settle_one() {
+    const std::vector<Groups::ChangedGroup> changes = groups_.settle(at_);
     EXPECT_EQ(changes.size(), 1U);
-    return changes.empty() ? Groups::Change{} : changes[0];
+    return changes.empty() ? Groups::ChangedGroup{} : changes[0];
   }
 
   void form() {
@@ -52,7 +52,7 @@ TEST_F(GroupSettleTest, AGenerationIsHandedOverOnce) {
   EXPECT_TRUE(groups_.settle(at_).empty()) << "nobody needs to hear of it";
   EXPECT_TRUE(groups_.settled());
   join(2);
-  const Groups::Change change = settle_one();
+  const Groups::ChangedGroup change = settle_one();
   EXPECT_TRUE(change.formed);
   EXPECT_FALSE(change.ended);
   EXPECT_EQ(change.group, groups_.find("g"));
@@ -66,7 +66,7 @@ TEST_F(GroupSettleTest, TheGroupsRowIsWrittenOnceForAllChanges) {
   form();
   groups_.leave(id(1), {"g", 0, Leave::Kind::fail, "nan"}, at_);
   groups_.leave(id(2), {"g", 0, Leave::Kind::leave, ""}, at_);
-  const Groups::Change change = settle_one();
+  const Groups::ChangedGroup change = settle_one();
   EXPECT_TRUE(change.ended);
   EXPECT_FALSE(change.formed);
   ASSERT_EQ(rows_.size(), 3U) << "two members and the group";

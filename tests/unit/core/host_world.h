@@ -211,13 +211,13 @@ class HostWorld : private DirectoryHost::Shell {
   };
 
   JobHost& host_of(JobNumber number) override { return host((number - 1) % loops.size()); }
-  void write(DirectoryHost::Change change, std::function<void(bool)> then) override {
+  void write(DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override {
     engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
       const bool durable = write_directory(*engine, change);
       if (then) first_loop_.post([then, durable] { then(durable); });
     });
   }
-  void struck_out(const Directory::Entry& entry, std::string_view how) override {
+  void struck_out(const Directory::NamedRun& entry, std::string_view how) override {
     struck.push_back(entry.job + "/" + entry.run + " " + std::string(how));
   }
   std::string not_ready() const override { return "the engine is closed"; }

@@ -43,16 +43,16 @@ TEST(KeySpace, RemembersADeletionUntilItIsDurable) {
 TEST(KeySpace, HoldsItsQuotasOverManyPutsOfOneRequest) {
   KeySpace keys({});
   const std::size_t room = limits::kBytesPerJob / (limits::kValueBytes + 1);
-  KeySpace::Growth growth;
+  KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < room; ++i) {
-    ASSERT_TRUE(keys.check_put(Bytes(1, static_cast<char>(i)), limits::kValueBytes, growth));
+    ASSERT_TRUE(keys.check_put(Bytes(1, static_cast<char>(i)), limits::kValueBytes, planned_puts));
   }
-  const Result<void> full = keys.check_put("x", limits::kValueBytes, growth);
+  const Result<void> full = keys.check_put("x", limits::kValueBytes, planned_puts);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, Code::quota_exceeded);
   EXPECT_TRUE(full.error().detail.starts_with("job is full: ")) << full.error().detail;
 
-  KeySpace::Growth many{limits::kKeysPerJob - 1, 0};
+  KeySpace::PlannedPuts many{limits::kKeysPerJob - 1, 0};
   EXPECT_TRUE(keys.check_put("a", 1, many));
   EXPECT_EQ(keys.check_put("b", 1, many).error().code, Code::quota_exceeded);
 }
@@ -62,11 +62,11 @@ TEST(KeySpace, MakesNoRoomForOneKeyByShrinkingAnother) {
   quotas.bytes = 20;
   KeySpace keys(quotas);
   keys.put("a", Bytes(18, 'x'), 1);
-  KeySpace::Growth growth;
-  EXPECT_TRUE(keys.check_put("a", 0, growth));
-  EXPECT_TRUE(keys.check_put("a", 0, growth));
-  EXPECT_TRUE(keys.check_put("b", 0, growth));
-  EXPECT_FALSE(keys.check_put("c", 5, growth));
+  KeySpace::PlannedPuts planned_puts;
+  EXPECT_TRUE(keys.check_put("a", 0, planned_puts));
+  EXPECT_TRUE(keys.check_put("a", 0, planned_puts));
+  EXPECT_TRUE(keys.check_put("b", 0, planned_puts));
+  EXPECT_FALSE(keys.check_put("c", 5, planned_puts));
 }
 
 TEST(KeySpace, LetsAFullJobShrink) {

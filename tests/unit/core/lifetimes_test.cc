@@ -13,8 +13,8 @@ constexpr SessionId kSecond{0, 2};
 using Keys = std::vector<Bytes>;
 
 TimePoint at(int seconds) { return TimePoint(std::chrono::seconds(seconds)); }
-Life brief(int seconds) { return {std::chrono::seconds(seconds), {}}; }
-Life owned(const SessionId& owner) { return {Duration{0}, owner}; }
+Expiry brief(int seconds) { return {std::chrono::seconds(seconds), {}}; }
+Expiry owned(const SessionId& owner) { return {Duration{0}, owner}; }
 
 TEST(Lifetimes, EndKeysInOrderOfTheirTime) {
   Lifetimes lives;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the budget's verdicts reach connections, each on its own loop. Whom they are for is
+// How the budget's decisions reach connections, each on its own loop. Whom they are for is
 // connection_budget_test.cc's.
 #include "daemon/net/shared_budget.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "client/launcher/verdict.h"
+#include "client/launcher/failure_report.h"
 
 #include <algorithm>
 #include <charconv>
@@ -45,7 +45,7 @@ std::string take_member(std::string_view& rest) {
 
 }  // namespace
 
-std::string Verdict::cause() const {
+std::string FailureReport::cause() const {
   const std::string first = "exit code " + std::to_string(exit_code) + ": " + head;
   std::string lines;
   for (auto line = last.rbegin(); line != last.rend(); ++line) {
@@ -56,48 +56,48 @@ std::string Verdict::cause() const {
   return lines.empty() ? first : first + std::string(kLast) + lines;
 }
 
-std::string Verdict::text() const {
+std::string FailureReport::text() const {
   return reporter.empty() ? head : reporter + " reports: " + head;
 }
 
-Verdict make_verdict(const Casualty& casualty, const std::string& host) {
-  Verdict verdict;
-  verdict.exit_code = casualty.exit.shell_code();
-  verdict.head = "rank " + std::to_string(casualty.rank) + " on " + host + " (pid " +
-                 std::to_string(casualty.pid) + ") " + casualty.exit.text();
-  if (!casualty.message.empty()) verdict.head += ": " + casualty.message;
-  verdict.head = printable(verdict.head, kHeadBytes);
-  for (const std::string& line : casualty.last.lines()) {
-    if (!line.empty()) verdict.last.push_back(line);
+FailureReport make_failure_report(const FailedWorker& failed, const std::string& host) {
+  FailureReport report;
+  report.exit_code = failed.exit.shell_code();
+  report.head = "rank " + std::to_string(failed.rank) + " on " + host + " (pid " +
+                std::to_string(failed.pid) + ") " + failed.exit.text();
+  if (!failed.message.empty()) report.head += ": " + failed.message;
+  report.head = printable(report.head, kHeadBytes);
+  for (const std::string& line : failed.last.lines()) {
+    if (!line.empty()) report.last.push_back(line);
   }
-  return verdict;
+  return report;
 }
 
-std::optional<Verdict> read_verdict(std::string_view reason) {
+std::optional<FailureReport> read_verdict(std::string_view reason) {
   const std::size_t mark = reason.find(kMark);
   if (mark == std::string_view::npos) return std::nullopt;
   std::string_view rest = reason.substr(mark + kMark.size());
-  Verdict verdict;
+  FailureReport report;
   if (const std::size_t member = reason.rfind(kMember, mark); member != std::string_view::npos) {
     std::string_view from = reason.substr(member + kMember.size());
-    verdict.reporter = take_member(from);
+    report.reporter = take_member(from);
   }
   const char* end = rest.data() + rest.size();
-  const auto [stop, error] = std::from_chars(rest.data(), end, verdict.exit_code);
-  if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255) {
+  const auto [stop, error] = std::from_chars(rest.data(), end, report.exit_code);
+  if (error != std::errc() || report.exit_code < 1 || report.exit_code > 255) {
     return std::nullopt;
   }
   rest.remove_prefix(static_cast<std::size_t>(stop - rest.data()));
   if (!rest.starts_with(": ")) return std::nullopt;
   rest.remove_prefix(2);
   const std::size_t lines = rest.find(kLast);
-  verdict.head = rest.substr(0, lines);
-  if (lines == std::string_view::npos) return verdict;
+  report.head = rest.substr(0, lines);
+  if (lines == std::string_view::npos) return report;
   rest.remove_prefix(lines + kLast.size());
   for (;;) {
     const std::size_t next = rest.find(kBetween);
-    verdict.last.emplace_back(rest.substr(0, next));
-    if (next == std::string_view::npos) return verdict;
+    report.last.emplace_back(rest.substr(0, next));
+    if (next == std::string_view::npos) return report;
     rest.remove_prefix(next + kBetween.size());
   }
 }

@@ -14,7 +14,7 @@ namespace c10dd::run {
 
 inline constexpr std::size_t kCauseBytes = 1'900;  // the daemon keeps 2 KiB and adds the member
 
-struct Verdict {
+struct FailureReport {
   int exit_code = 1;
   std::string
       reporter;      ///< "node 0 (host-a, agent pid 99)"; empty while the daemon has not said it
@@ -28,10 +28,10 @@ struct Verdict {
   std::string text() const;
 };
 
-Verdict make_verdict(const Casualty& casualty, const std::string& host);
+FailureReport make_failure_report(const FailedWorker& failed, const std::string& host);
 
 /// From a group's reason. Nothing when the generation ended for another reason.
-std::optional<Verdict> read_verdict(std::string_view reason);
+std::optional<FailureReport> read_verdict(std::string_view reason);
 
 /// The members of the group are the nodes: "rank 1 on host-b (pid 9)" is node 1 for people, since
 /// their ranks are those of workers. What a failed worker's cause says stays.
