@@ -87,7 +87,7 @@ std::string who_is_where(const PublishedCalls& calls,
   }
   std::string text;
   for (const SharedCall& one : calls.calls) text += who_is_in(one, processes);
-  if (calls.left_out > 0) text += "; others in " + std::to_string(calls.left_out) + " more calls";
+  if (calls.skipped > 0) text += "; others in " + std::to_string(calls.skipped) + " more calls";
   if (calls.silent.count > 0) text += "; " + subject(calls.silent, processes) + " " + kNoCall;
   return text;
 }

@@ -102,8 +102,8 @@ Result<void> Server::start() {
       loop_, options_, growth_, *metrics_,
       DiskWatch::Engine{[this](std::function<void(bool)> then) { host_->relieve(std::move(then)); },
                         [this] { return host_->room_to_tidy(); }});
-  const House house{*metrics_, options_, growth_};
-  shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, house);
+  const ShardContext context{*metrics_, options_, growth_};
+  shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, context);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
   operations_ = std::make_unique<ServerOperations>(

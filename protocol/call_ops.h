@@ -48,10 +48,10 @@ BOOST_DESCRIBE_STRUCT(SharedCall, (), (call, ranks))
 /// Answer of read_calls.
 struct PublishedCalls {
   std::vector<SharedCall> calls;  ///< the fewest ranks first; at most limits::kCallsRead
-  std::uint32_t left_out = 0;     ///< how many calls there are besides these
+  std::uint32_t skipped = 0;      ///< how many calls there are besides these
   SomeRanks silent;               ///< who has published none
 };
-BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, left_out, silent))
+BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 
 /// This rank is in that call of the process group, or not any more. It replaces what the rank has
 /// published for this group before.

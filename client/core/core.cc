@@ -104,15 +104,15 @@ void Core::connected(TimePoint now) {
   frame(0, hello);
 }
 
-void Core::beat_every(Duration limit, TimePoint now) {
-  beat_limit_ = std::min(beat_limit_, std::clamp<Duration>(limit, kBeatMin, kBeatMax));
-  beat_ = std::min(welcome_beat_, beat_limit_);
+void Core::send_heartbeats(Duration limit, TimePoint now) {
+  heartbeat_limit_ = std::min(heartbeat_limit_, std::clamp<Duration>(limit, kBeatMin, kBeatMax));
+  beat_ = std::min(welcome_beat_, heartbeat_limit_);
   next_beat_ = std::min(next_beat_, now + beat_);
 }
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (refused) {
-    vouched_ = now;
+    last_confirmed_ = now;
     foreign_.clear();
     probes_ = 0;
   }
@@ -206,18 +206,18 @@ void Core::tick(TimePoint now) {
   if (unheard_since_ && now >= *unheard_since_ + ttl_) {
     return lose("nothing heard from it for " + human(ttl_), now);
   }
-  if (now >= next_beat_) beat(now);
+  if (now >= next_beat_) send_heartbeat(now);
   send(now);
 }
 
 /// A request is a sign of life, too, so the next heartbeat is left out. Not two in turn, as the
 /// request may wait for hours; and not after an answer, which the heartbeat acknowledges.
-void Core::beat(TimePoint now) {
+void Core::send_heartbeat(TimePoint now) {
   next_beat_ = now + beat_;
   left_out_ = std::exchange(asked_, false) && !left_out_;
   if (left_out_) return;
   if (!unheard_since_) unheard_since_ = now;
-  if (!beat_sent_) beat_sent_ = now;
+  if (!heartbeat_sent_) heartbeat_sent_ = now;
   frame(0, Ping{});
 }
 
@@ -252,7 +252,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
     if (!answer || header.op == Hello::op.code) return on_hello_answer(std::move(answer), now);
     note(header.stamp);
     backoff_.reset();  // a heartbeat came back
-    if (beat_sent_) vouched_ = *std::exchange(beat_sent_, {});
+    if (heartbeat_sent_) last_confirmed_ = *std::exchange(heartbeat_sent_, {});
     return;
   }
   if (!answer && ends_connection(answer.error(), now)) return;
@@ -292,11 +292,11 @@ void Core::on_hello_answer(Answer answer, TimePoint now) {
   job_ = welcome.job;
   opened_ = welcome.opened;
   welcome_beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
-  beat_ = std::min(welcome_beat_, beat_limit_);
+  beat_ = std::min(welcome_beat_, heartbeat_limit_);
   ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
   next_beat_ = now + beat_;
-  vouched_ = hello_sent_at_;
+  last_confirmed_ = hello_sent_at_;
 }
 
 /// Deals with a failure that is about the connection or the session, not about one request.
@@ -307,7 +307,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      vouched_ = now;  // when it serves again, everybody's time starts in full
+      last_confirmed_ = now;  // when it serves again, everybody's time starts in full
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -385,7 +385,7 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   output_at_ = 0;
   blocked_ = false;
   unheard_since_.reset();
-  beat_sent_.reset();
+  heartbeat_sent_.reset();
   calls_.connection_lost();
 }
 

@@ -58,7 +58,7 @@ class Core {
   void probed(std::string_view first_bytes);
   void tick(TimePoint now);
   /// Heartbeats come at least so often, whatever the daemon asks for.
-  void beat_every(Duration limit, TimePoint now);
+  void send_heartbeats(Duration limit, TimePoint now);
   /// Gives up all pending calls with this failure; later ones are made as before.
   void give_up(const Failure& reason);
   /// Gives up one call; nothing happens if it has its answer.
@@ -87,9 +87,9 @@ class Core {
   bool open() const { return state_ == State::open; }
   /// The daemon counts this client as alive until its time to live after this moment: when the
   /// newest heartbeat that was answered had been sent, or when it was seen that no daemon is there.
-  TimePoint vouched() const { return vouched_; }
-  /// The smallest that beat_every() was asked for.
-  Duration beat_limit() const { return beat_limit_; }
+  TimePoint last_confirmed() const { return last_confirmed_; }
+  /// The smallest that send_heartbeats() was asked for.
+  Duration heartbeat_limit() const { return heartbeat_limit_; }
   /// Why no call can succeed any more, if so.
   const std::optional<Failure>& over() const { return over_; }
   /// When the client gives the call up; nothing once it is answered.
@@ -112,7 +112,7 @@ class Core {
   void session_lost(const Failure& reason, TimePoint now);
   void lose(std::string why, TimePoint now, Duration retry_after = Duration{0});
   void send(TimePoint now);
-  void beat(TimePoint now);
+  void send_heartbeat(TimePoint now);
   std::size_t frame(std::uint64_t sequence, const Request& request);
   void complete(std::uint64_t call, Answer answer);
   void note(const Stamp& stamp);
@@ -147,16 +147,16 @@ class Core {
   TimePoint hello_sent_at_;
 
   Duration beat_{0};
-  Duration beat_limit_ = std::chrono::hours(1);
+  Duration heartbeat_limit_ = std::chrono::hours(1);
   Duration welcome_beat_ = std::chrono::hours(1);  // of the welcome, as are the next two
   Duration ttl_{0};
   std::size_t window_ = 0;
   TimePoint next_beat_;
   bool asked_ = false;     // a request has gone since the last answer or time to beat
   bool left_out_ = false;  // the last heartbeat was
-  TimePoint vouched_;
-  std::optional<TimePoint> beat_sent_;      // the oldest heartbeat without an answer
-  std::optional<TimePoint> unheard_since_;  // a heartbeat is out and nothing came since
+  TimePoint last_confirmed_;
+  std::optional<TimePoint> heartbeat_sent_;  // the oldest heartbeat without an answer
+  std::optional<TimePoint> unheard_since_;   // a heartbeat is out and nothing came since
 
   std::vector<TimePoint> supersessions_;  // recent ones
 };

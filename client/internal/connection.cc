@@ -325,23 +325,23 @@ void Connection::post(Request request, Duration limit) {
   state_->settle();
 }
 
-void Connection::beat_every(Duration limit) {
+void Connection::send_heartbeats(Duration limit) {
   if (state_->forked()) return;
   const State::Lock lock(state_->mutex);
-  state_->core.beat_every(limit, boot_time());
+  state_->core.send_heartbeats(limit, boot_time());
   state_->wake();
 }
 
-Duration Connection::beat_limit() const {
+Duration Connection::heartbeat_limit() const {
   if (state_->forked()) return Duration::max();
   const State::Lock lock(state_->mutex);
-  return state_->core.beat_limit();
+  return state_->core.heartbeat_limit();
 }
 
 Duration Connection::unvouched() const {
   if (state_->forked()) return Duration::zero();
   const State::Lock lock(state_->mutex);
-  return boot_time() - state_->core.vouched();
+  return boot_time() - state_->core.last_confirmed();
 }
 
 void Connection::recall(Recall& recall, Failure reason) {

@@ -48,13 +48,13 @@ class Connection {
   /// Sends a request whose answer nobody waits for.
   void post(Request request, Duration limit);
 
-  /// Core::beat_every.
-  void beat_every(Duration limit);
+  /// Core::send_heartbeats.
+  void send_heartbeats(Duration limit);
 
-  /// Core::beat_limit.
-  Duration beat_limit() const;
+  /// Core::heartbeat_limit.
+  Duration heartbeat_limit() const;
 
-  /// How long ago Core::vouched() was.
+  /// How long ago Core::last_confirmed() was.
   Duration unvouched() const;
 
   /// The call that carries it now, and all later ones, end with this failure.

@@ -72,7 +72,7 @@ class DaemonMembership final : public Membership,
         options.ttl > Duration::zero()
             ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
             : Duration(limits::kSessionTtl);
-    connection_->beat_every(ttl / kBeatsOfTtl);
+    connection_->send_heartbeats(ttl / kBeatsOfTtl);
     next(options.step);
     try {
       follower_ = std::thread([this] { follow(); });
@@ -358,7 +358,7 @@ void DaemonMembership::watch_over() {
     // With the lock: a next() that has just been answered must not be taken for unanswered.
     const Duration since = connection_->unvouched();
     // The daemon holds all groups of a session to the shortest ttl among them.
-    const Duration fence_after = connection_->beat_limit() * (kBeatsOfTtl - 1);
+    const Duration fence_after = connection_->heartbeat_limit() * (kBeatsOfTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
       stopped_.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });

@@ -27,7 +27,7 @@ constexpr auto kLastWords = std::chrono::milliseconds(10);
 Transport::Transport(std::shared_ptr<::gloo::transport::Context> inner)
     : Context(inner->rank, inner->size),
       inner_(std::move(inner)),
-      farewells_(*inner_),
+      exit_messages_(*inner_),
       words_(failure(Code::closed, "rank " + std::to_string(rank) + " closed its process group")) {}
 
 Transport::~Transport() {
@@ -39,7 +39,7 @@ Transport::~Transport() {
   changed_.notify_all();
   if (guard_.joinable()) {
     guard_.join();
-    if (!has_left_) farewells_.tell(words_);
+    if (!has_left_) exit_messages_.tell(words_);
   }
   // Waits for a turn of Gloo's loop each: not one connection after the other.
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer).reset(); });
@@ -60,7 +60,7 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
 
 void Transport::watch(std::vector<ProcessAddress> processes) {
   processes_ = std::move(processes);
-  farewells_.listen();
+  exit_messages_.listen();
   guard_ = std::thread([this] { attend(); });
 }
 
@@ -95,10 +95,10 @@ std::optional<Failure> Transport::stopped() const {
 
 void Transport::stop_for_lost_peer(const std::string& message) {
   // Gloo fails what waits on a broken connection piece by piece: last words may be the last piece.
-  Ended ended = farewells_.ended();
+  Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ended = farewells_.ended();
+    ended = exit_messages_.ended();
   }
   const std::lock_guard lock(mutex_);
   stop_lost_locked(ended, message);
@@ -155,16 +155,18 @@ void Transport::attend() {
 void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t collective = begun_;
   lock.unlock();
-  const Ended ended = farewells_.ended();
+  const Ended ended = exit_messages_.ended();
   lock.lock();
   if (!running_ || begun_ != collective || reason_) return;
   const std::vector<Rank> awaited = awaited_locked();
-  const bool matters = std::any_of(ended.begin(), ended.end(), [&](const Farewells::Ended& peer) {
-    // Who gave up takes the group along. Who left or died after doing its part may be gone.
-    if (peer.words && (peer.words->code == Code::aborted || peer.words->code == Code::unavailable))
-      return true;
-    return std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
-  });
+  const bool matters =
+      std::any_of(ended.begin(), ended.end(), [&](const ExitMessages::Ended& peer) {
+        // Who gave up takes the group along. Who left or died after doing its part may be gone.
+        if (peer.words &&
+            (peer.words->code == Code::aborted || peer.words->code == Code::unavailable))
+          return true;
+        return std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
+      });
   if (matters) stop_lost_locked(ended, "connection lost");
 }
 
@@ -197,8 +199,8 @@ MissingRank Transport::lost_peer(Rank peer, std::string how) const {
 
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
   std::vector<MissingRank> dead;
-  const Farewells::Ended* told = nullptr;
-  for (const Farewells::Ended& peer : ended) {
+  const ExitMessages::Ended* told = nullptr;
+  for (const ExitMessages::Ended& peer : ended) {
     if (!peer.words) {
       dead.push_back(lost_peer(peer.rank, "connection lost"));
     } else if (told == nullptr || told->words->code == Code::closed) {
@@ -217,7 +219,7 @@ void Transport::stop_lost_locked(const Ended& ended, const std::string& message)
 }
 
 /// A peer has said why it gave the group up, or that it left.
-void Transport::stop_told_locked(const Farewells::Ended& peer) {
+void Transport::stop_told_locked(const ExitMessages::Ended& peer) {
   const Failure& words = *peer.words;
   const bool left = words.code == Code::closed;
   Failure reason =
@@ -231,7 +233,7 @@ void Transport::stop_told_locked(const Farewells::Ended& peer) {
 
 // On the guard, while a collective may still be on its way out: the pairs themselves stay.
 void Transport::leave() {
-  farewells_.tell(words_);
+  exit_messages_.tell(words_);
   // A closed pair resets its connection, which would overtake words that are still queued.
   std::this_thread::sleep_for(kLastWords);
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer)->close(); });

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "collectives/backend.h"
-#include "collectives/gloo/farewell.h"
+#include "collectives/gloo/exit_messages.h"
 
 namespace c10dd::collectives {
 
@@ -64,7 +64,7 @@ class Transport final : public ::gloo::transport::Context {
  private:
   friend class StoppableBuffer;
 
-  using Ended = std::vector<Farewells::Ended>;
+  using Ended = std::vector<ExitMessages::Ended>;
 
   void attend();  // the guard thread
   void guard_collective(std::unique_lock<std::mutex>& lock);
@@ -73,11 +73,11 @@ class Transport final : public ::gloo::transport::Context {
   void stop_locked(Failure reason, Failure words, Closing closing);
   void stop_late_locked();
   void stop_lost_locked(const Ended& ended, const std::string& message);
-  void stop_told_locked(const Farewells::Ended& peer);
+  void stop_told_locked(const ExitMessages::Ended& peer);
   void leave();
 
   const std::shared_ptr<::gloo::transport::Context> inner_;
-  Farewells farewells_;
+  ExitMessages exit_messages_;
   std::vector<ProcessAddress> processes_;
 
   mutable std::mutex mutex_;

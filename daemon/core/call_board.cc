@@ -98,8 +98,8 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   std::ranges::stable_sort(answer.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
   if (answer.calls.size() > limits::kCallsRead) {
     // The last two show what most ranks do, and whether that is a tie.
-    answer.left_out = static_cast<std::uint32_t>(answer.calls.size() - limits::kCallsRead);
-    answer.calls.erase(answer.calls.end() - 2 - answer.left_out, answer.calls.end() - 2);
+    answer.skipped = static_cast<std::uint32_t>(answer.calls.size() - limits::kCallsRead);
+    answer.calls.erase(answer.calls.end() - 2 - answer.skipped, answer.calls.end() - 2);
   }
   answer.silent = {read.world_size - group.published.size_below(read.world_size),
                    group.published.gaps(read.world_size, limits::kMissingNamed)};

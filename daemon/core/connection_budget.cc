@@ -51,7 +51,7 @@ ConnectionBudget::Decisions ConnectionBudget::end_frame(Connection connection) {
   if (at == holders_.end()) return decisions;
   hold(at, &Holder::frame, 0);
   forget_empty(at);
-  grant(decisions);
+  give_room(decisions);
   return decisions;
 }
 
@@ -62,7 +62,7 @@ ConnectionBudget::Decisions ConnectionBudget::set_answers(Connection connection,
   hold(at, &Holder::answers, bytes);
   forget_empty(at);
   while (held_ > 2 * limit_) close(holders_.find(by_size_.rbegin()->second), decisions);
-  grant(decisions);
+  give_room(decisions);
   return decisions;
 }
 
@@ -71,7 +71,7 @@ ConnectionBudget::Decisions ConnectionBudget::leave(Connection connection) {
   const auto at = holders_.find(connection);
   if (at == holders_.end()) return decisions;
   remove(at);
-  grant(decisions);
+  give_room(decisions);
   return decisions;
 }
 
@@ -85,7 +85,7 @@ ConnectionBudget::Decisions ConnectionBudget::look() {
     const auto at = holders_.find(connection);
     if (patient(at->second)) continue;
     close(at, decisions);
-    grant(decisions);
+    give_room(decisions);
   }
   std::vector<Connection> too_late;
   for (const auto& [order, connection] : waiting_) {
@@ -110,7 +110,7 @@ void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
 }
 
 /// Lets those read on whose frames fit now.
-void ConnectionBudget::grant(Decisions& decisions) {
+void ConnectionBudget::give_room(Decisions& decisions) {
   while (!waiting_.empty()) {
     const auto first = waiting_.begin();
     const auto at = holders_.find(first->second);

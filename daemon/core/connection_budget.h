@@ -70,7 +70,7 @@ class ConnectionBudget {
   void forget_empty(Holders::iterator at);
   void remove(Holders::iterator at);
   void close(Holders::iterator at, Decisions& decisions);
-  void grant(Decisions& decisions);
+  void give_room(Decisions& decisions);
   bool patient(const Holder& holder) const { return looks_ - holder.since < kPatience; }
 
   const std::uint64_t limit_;

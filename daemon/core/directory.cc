@@ -95,15 +95,15 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
 }
 
 void Directory::occupy(JobNumber number) {
-  const auto it = vacant_.find(number);
-  if (it == vacant_.end()) return;
+  const auto it = retire_at_.find(number);
+  if (it == retire_at_.end()) return;
   unvisited_.erase(number);
   empty_.erase(number);
   by_deadline_.erase({it->second, number});
-  vacant_.erase(it);
+  retire_at_.erase(it);
 }
 
-void Directory::vacate(JobNumber number, bool empty, TimePoint now) {
+void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
   if (!names_.contains(number)) return;
   lease(number, now);
   if (empty) empty_.insert(number);
@@ -111,7 +111,7 @@ void Directory::vacate(JobNumber number, bool empty, TimePoint now) {
 
 void Directory::lease(JobNumber number, TimePoint now) {
   occupy(number);
-  vacant_[number] = now + limits_.run_grace;
+  retire_at_[number] = now + limits_.run_grace;
   by_deadline_.emplace(now + limits_.run_grace, number);
 }
 

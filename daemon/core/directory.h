@@ -49,7 +49,7 @@ class Directory {
   /// The job has sessions, or one is coming.
   void occupy(JobNumber number);
   /// The job's last session has ended; it has no rows worth keeping if it is `empty`.
-  void vacate(JobNumber number, bool empty, TimePoint now);
+  void mark_idle(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
     std::vector<NamedRun> entries;  ///< their rows must be erased before these effects
@@ -82,8 +82,8 @@ class Directory {
   JobNumber next_ = 1;
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
-  std::map<JobNumber, TimePoint> vacant_;  // when they are retired
-  std::set<JobNumber> unvisited_;          // of these, as are the next
+  std::map<JobNumber, TimePoint> retire_at_;  // when they are retired
+  std::set<JobNumber> unvisited_;             // of these, as are the next
   std::set<JobNumber> empty_;
   std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
   Revision revision_;

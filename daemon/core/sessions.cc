@@ -65,9 +65,9 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
   session.connection = connection;
-  Line& line = lines_[connection];
-  ++line.sessions;
-  line.heard = now;
+  ConnectionLiveness& liveness = connections_[connection];
+  ++liveness.sessions;
+  liveness.heard = now;
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
@@ -167,19 +167,20 @@ void Sessions::remember(const SessionId& id, Ending ending, Revision revision,
 }
 
 void Sessions::leave_connection(const Session& session) {
-  const auto line = lines_.find(session.connection);
-  if (line != lines_.end() && --line->second.sessions == 0) lines_.erase(line);
+  const auto liveness = connections_.find(session.connection);
+  if (liveness != connections_.end() && --liveness->second.sessions == 0)
+    connections_.erase(liveness);
 }
 
 void Sessions::heard(std::uint64_t connection, TimePoint now) {
-  const auto line = lines_.find(connection);
-  if (line != lines_.end()) line->second.heard = now;
+  const auto liveness = connections_.find(connection);
+  if (liveness != connections_.end()) liveness->second.heard = now;
 }
 
 TimePoint Sessions::last_heard(const Session& session) const {
-  const auto line = lines_.find(session.connection);
-  const bool beats = session.connected && line != lines_.end();
-  return beats ? std::max(session.last_seen, line->second.heard) : session.last_seen;
+  const auto liveness = connections_.find(session.connection);
+  const bool beats = session.connected && liveness != connections_.end();
+  return beats ? std::max(session.last_seen, liveness->second.heard) : session.last_seen;
 }
 
 void Sessions::leave_rank(const SessionId& id, const Session& session) {

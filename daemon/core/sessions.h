@@ -157,11 +157,12 @@ class Sessions {
   std::map<SessionId, Session> sessions_;
   std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; looked up only
   std::map<Rank, SessionId> by_rank_;
-  struct Line {
+  struct ConnectionLiveness {
     TimePoint heard;
     std::size_t sessions = 0;
   };
-  std::unordered_map<std::uint64_t, Line> lines_;       // by connection; looked up only
+  std::unordered_map<std::uint64_t, ConnectionLiveness>
+      connections_;                                     // by connection; looked up only
   std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
   struct Ended {
     Revision revision = 0;

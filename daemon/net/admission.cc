@@ -58,7 +58,7 @@ Ticket Admission::enter(const boost::asio::ip::address& from) {
   return Ticket(all_, count);
 }
 
-std::optional<Ticket> Admission::stand_aside() {
+std::optional<Ticket> Admission::enter_for_probes() {
   if (*aside_ >= limits::kSpareFiles / 2) return std::nullopt;
   return Ticket(aside_);
 }

@@ -56,7 +56,7 @@ class Admission {
   Ticket enter(const boost::asio::ip::address& from);
 
   /// The place of a connection that stays only to be told why; none when too many are being told.
-  std::optional<Ticket> stand_aside();
+  std::optional<Ticket> enter_for_probes();
 
  private:
   void forget_the_gone();

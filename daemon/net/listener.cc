@@ -123,7 +123,7 @@ void Listener::welcome(tcp::socket socket) {
   const auto from = socket.remote_endpoint(failed).address();
   if (failed) return;  // gone again
   Result<void> admitted = admission_.may_enter(from);
-  std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.stand_aside();
+  std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.enter_for_probes();
   if (!ticket) return reception_->drop_unheard();
   reception_->receive(std::make_shared<PlainStream>(std::move(socket), std::move(*ticket)),
                       std::move(admitted));

@@ -54,7 +54,7 @@ void DiskWatch::start() {
 
 void DiskWatch::look() {
   const std::optional<std::uint64_t> known = free_bytes();
-  if (!known) return look_again_later();
+  if (!known) return check_again_later();
   const std::uint64_t free = *known;
   gate_.set_free(free, engine_.needs());
   const core::DiskRoom room = gate_.room();
@@ -67,10 +67,10 @@ void DiskWatch::look() {
   short_for_ = room == core::DiskRoom::enough ? 0 : short_for_ + 1;
   if (short_for_ % kRelieveEvery == 1 || (short_for_ == 0 && stuck_)) relieve();
   if (room == core::DiskRoom::enough) keep_ballast(free);
-  look_again_later();
+  check_again_later();
 }
 
-void DiskWatch::look_again_later() {
+void DiskWatch::check_again_later() {
   timer_.expires_after(room_ == core::DiskRoom::enough ? kInterval : kShortInterval);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (!cancelled) look();

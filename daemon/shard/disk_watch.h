@@ -40,7 +40,7 @@ class DiskWatch {
   void give_up_ballast(std::uint64_t free);
   void look();
   void keep_ballast(std::uint64_t free);
-  void look_again_later();
+  void check_again_later();
 
   boost::asio::steady_timer timer_;
   core::GrowthGate& gate_;

@@ -20,11 +20,11 @@ std::optional<std::uint64_t> LogPace::next(Time now) {
     lines_ = 0;
   }
   if (lines_ == kLines) {
-    ++left_out_;
+    ++skipped_;
     return std::nullopt;
   }
   ++lines_;
-  return std::exchange(left_out_, 0);
+  return std::exchange(skipped_, 0);
 }
 
 void EventLog::write(const std::string& job, const core::Event& event) {
@@ -51,12 +51,12 @@ void EventLog::write(const std::string& job, const core::Event& event) {
 }
 
 void EventLog::write_refusal(const std::string& job, const core::ClaimRefused& refused) {
-  const auto left_out = refusals_.next(std::chrono::steady_clock::now());
-  if (!left_out) return;
+  const auto skipped = refusals_.next(std::chrono::steady_clock::now());
+  if (!skipped) return;
   const OpInfo* op = find_op(refused.op);
-  spdlog::warn("event={} job={} op={} code={} left_out={} detail={}",
+  spdlog::warn("event={} job={} op={} code={} skipped={} detail={}",
                refused.code == Code::rank_taken ? "rank_taken" : "join_refused", job,
-               op ? op->name : "unknown", name_of(refused.code), *left_out,
+               op ? op->name : "unknown", name_of(refused.code), *skipped,
                c10dd::quoted(printable(refused.detail, 1024)));
 }
 

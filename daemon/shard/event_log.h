@@ -24,7 +24,7 @@ class LogPace {
  private:
   std::optional<Time> begin_;  ///< of the second
   unsigned lines_ = 0;         ///< in it
-  std::uint64_t left_out_ = 0;
+  std::uint64_t skipped_ = 0;
 };
 
 /// Of one shard.

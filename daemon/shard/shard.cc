@@ -22,12 +22,13 @@ std::int64_t steady_ns() {
 
 }  // namespace
 
-Shard::Shard(Loop& loop, EngineHost& engine_host, const House& house)
+Shard::Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context)
     : loop_(loop),
       engine_host_(engine_host),
-      metrics_(house.metrics),
-      tally_(house.metrics),
-      host_(loop, *this, engine_host.directory(), house.growth, {house.options.quotas, kVersion}),
+      metrics_(context.metrics),
+      tally_(context.metrics),
+      host_(loop, *this, engine_host.directory(), context.growth,
+            {context.options.quotas, kVersion}),
       timer_(loop) {}
 
 // ---- the engine

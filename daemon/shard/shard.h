@@ -21,7 +21,7 @@
 namespace c10dd::daemon {
 
 /// What all shards share; may be used from any thread.
-struct House {
+struct ShardContext {
   Metrics& metrics;
   const Options& options;
   core::GrowthGate& growth;
@@ -29,7 +29,7 @@ struct House {
 
 class Shard final : private core::JobHost::Shell {
  public:
-  Shard(Loop& loop, EngineHost& engine_host, const House& house);
+  Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context);
 
   Loop& loop() { return loop_; }
   core::JobHost& host() { return host_; }

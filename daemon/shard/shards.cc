@@ -14,7 +14,7 @@ constexpr int kTurnHandlers = 256;  // per turn, so that answers leave under con
 
 class Shards::Thread {
  public:
-  Thread(EngineHost& host, const House& house) : shard(loop_, host, house) {}
+  Thread(EngineHost& host, const ShardContext& context) : shard(loop_, host, context) {}
   ~Thread() { stop(); }
 
   void start() {
@@ -41,9 +41,9 @@ class Shards::Thread {
   Shard shard;
 };
 
-Shards::Shards(Loop& first, std::size_t count, EngineHost& host, const House& house)
-    : first_loop_(first), first_(first, host, house) {
-  while (others_.size() + 1 < count) others_.push_back(std::make_unique<Thread>(host, house));
+Shards::Shards(Loop& first, std::size_t count, EngineHost& host, const ShardContext& context)
+    : first_loop_(first), first_(first, host, context) {
+  while (others_.size() + 1 < count) others_.push_back(std::make_unique<Thread>(host, context));
 }
 
 Shards::~Shards() {

@@ -15,7 +15,7 @@ namespace c10dd::daemon {
 
 class Shards {
  public:
-  Shards(Loop& first, std::size_t count, EngineHost& host, const House& house);
+  Shards(Loop& first, std::size_t count, EngineHost& host, const ShardContext& context);
   ~Shards();
 
   /// Starts the threads of all but the first.

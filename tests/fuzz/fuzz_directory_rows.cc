@@ -69,7 +69,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
       return directory.occupy(number);
     case 2:
       draw.fill(number);
-      return directory.vacate(number, in.byte() == 0, now);
+      return directory.mark_idle(number, in.byte() == 0, now);
     default: {
       now += std::chrono::seconds(in.byte());
       store(directory.tick(now).effects, before, rows);

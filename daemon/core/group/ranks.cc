@@ -18,10 +18,10 @@ Indices choose(const Candidates& candidates, const Indices& who, std::size_t pla
   if (places == 0) return {};
   seating.seat_by_hole(by_host(candidates, settled));
 
-  std::vector<Party> parties = by_host(candidates, who);
-  std::sort(parties.begin(), parties.end(),
-            [](const Party& a, const Party& b) { return a.joined < b.joined; });
-  return seating.pick(std::move(parties), places);
+  std::vector<HostCandidates> groups = by_host(candidates, who);
+  std::sort(groups.begin(), groups.end(),
+            [](const HostCandidates& a, const HostCandidates& b) { return a.joined < b.joined; });
+  return seating.pick(std::move(groups), places);
 }
 
 /// Candidates by how strong their title to a place is.

@@ -6,7 +6,7 @@
 
 namespace c10dd::core {
 
-std::vector<Party> by_host(const Candidates& candidates, const Indices& who) {
+std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who) {
   struct Standing {
     std::uint64_t domain_joined, host_joined;
     std::int32_t local_rank;
@@ -31,15 +31,15 @@ std::vector<Party> by_host(const Candidates& candidates, const Indices& who) {
   }
   std::sort(order.begin(), order.end());
 
-  std::vector<Party> parties;
+  std::vector<HostCandidates> groups;
   for (const Standing& standing : order) {
     const Where at = where(candidates[standing.candidate]);
-    if (parties.empty() || parties.back().where != at) {
-      parties.push_back({at, standing.host_joined, {}, 0});
+    if (groups.empty() || groups.back().where != at) {
+      groups.push_back({at, standing.host_joined, {}, 0});
     }
-    parties.back().members.push_back(standing.candidate);
+    groups.back().members.push_back(standing.candidate);
   }
-  return parties;
+  return groups;
 }
 
 Seating::Seating(Indices ranks, const std::vector<const Hole*>& holes) : ranks_(std::move(ranks)) {
@@ -57,8 +57,8 @@ Seating::Seating(Indices ranks, const std::vector<const Hole*>& holes) : ranks_(
   }
 }
 
-void Seating::seat_by_hole(std::vector<Party> parties) {
-  bring_in(std::move(parties), ranks_.size());
+void Seating::seat_by_hole(std::vector<HostCandidates> groups) {
+  bring_in(std::move(groups), ranks_.size());
   same_host();
   same_size(true);
   same_size(false);
@@ -66,15 +66,15 @@ void Seating::seat_by_hole(std::vector<Party> parties) {
 }
 
 void Seating::rest() {
-  std::vector<Party*> parties;
-  for (Party& party : parties_) parties.push_back(&party);
+  std::vector<HostCandidates*> groups;
+  for (HostCandidates& group : by_host_) groups.push_back(&group);
   std::vector<Block*> blocks;
   for (Block& block : blocks_) blocks.push_back(&block);
-  pour(whole_first(parties, places_), blocks);
+  pour(whole_first(groups, places_), blocks);
 }
 
-Indices Seating::pick(std::vector<Party> parties, std::size_t places) {
-  bring_in(std::move(parties), places);
+Indices Seating::pick(std::vector<HostCandidates> groups, std::size_t places) {
+  bring_in(std::move(groups), places);
   same_host();
   same_size(true);
   same_domain();
@@ -83,15 +83,15 @@ Indices Seating::pick(std::vector<Party> parties, std::size_t places) {
   return seated_;
 }
 
-void Seating::bring_in(std::vector<Party> parties, std::size_t places) {
-  parties_ = std::move(parties);
+void Seating::bring_in(std::vector<HostCandidates> groups, std::size_t places) {
+  by_host_ = std::move(groups);
   places_ = places;
   seated_.clear();
 }
 
 void Seating::same_host() {
-  std::map<Where, Party*> hosts;
-  for (Party& party : parties_) hosts.emplace(party.where, &party);
+  std::map<Where, HostCandidates*> hosts;
+  for (HostCandidates& group : by_host_) hosts.emplace(group.where, &group);
   for (Block& block : blocks_) {
     const auto it = hosts.find(block.where);
     if (block.known && it != hosts.end()) pour({it->second}, {&block});
@@ -102,9 +102,10 @@ void Seating::same_size(bool same_domain) {
   const auto key = [same_domain](Where at, std::size_t size) {
     return std::pair(same_domain ? at.first : std::string_view(), size);
   };
-  std::map<std::pair<std::string_view, std::size_t>, std::vector<Party*>> hosts;  // last first
-  for (auto party = parties_.rbegin(); party != parties_.rend(); ++party) {
-    hosts[key(party->where, party->waiting())].push_back(&*party);
+  std::map<std::pair<std::string_view, std::size_t>, std::vector<HostCandidates*>>
+      hosts;  // last first
+  for (auto group = by_host_.rbegin(); group != by_host_.rend(); ++group) {
+    hosts[key(group->where, group->waiting())].push_back(&*group);
   }
   for (Block& block : blocks_) {
     if (!block.known || block.open() == 0 || block.open() > places_) continue;
@@ -118,12 +119,12 @@ void Seating::same_size(bool same_domain) {
 
 void Seating::same_domain() {
   struct Domain {
-    std::vector<Party*> parties;
+    std::vector<HostCandidates*> groups;
     std::vector<Block*> blocks;
     std::size_t open = 0;
   };
   std::map<std::string_view, Domain> domains;
-  for (Party& party : parties_) domains[party.where.first].parties.push_back(&party);
+  for (HostCandidates& group : by_host_) domains[group.where.first].groups.push_back(&group);
   std::vector<Domain*> order;  // by lowest rank
   for (Block& block : blocks_) {
     const auto it = domains.find(block.where.first);
@@ -133,32 +134,32 @@ void Seating::same_domain() {
     it->second.open += block.open();
   }
   for (const Domain* domain : order) {
-    pour(whole_first(domain->parties, domain->open), domain->blocks);
+    pour(whole_first(domain->groups, domain->open), domain->blocks);
   }
 }
 
 /// Those that fit as a whole before those that do not.
-std::vector<Party*> Seating::whole_first(const std::vector<Party*>& parties,
-                                         std::size_t room) const {
+std::vector<HostCandidates*> Seating::whole_first(const std::vector<HostCandidates*>& groups,
+                                                  std::size_t room) const {
   room = std::min(room, places_);
-  std::vector<Party*> whole;
-  std::vector<Party*> others;
-  for (Party* party : parties) {
-    const bool fits = party->waiting() <= room;
-    (fits ? whole : others).push_back(party);
-    if (fits) room -= party->waiting();
+  std::vector<HostCandidates*> whole;
+  std::vector<HostCandidates*> others;
+  for (HostCandidates* group : groups) {
+    const bool fits = group->waiting() <= room;
+    (fits ? whole : others).push_back(group);
+    if (fits) room -= group->waiting();
   }
   whole.insert(whole.end(), others.begin(), others.end());
   return whole;
 }
 
-void Seating::pour(const std::vector<Party*>& parties, const std::vector<Block*>& blocks) {
+void Seating::pour(const std::vector<HostCandidates*>& groups, const std::vector<Block*>& blocks) {
   auto block = blocks.begin();
-  for (Party* party : parties) {
-    while (party->waiting() > 0 && places_ > 0) {
+  for (HostCandidates* group : groups) {
+    while (group->waiting() > 0 && places_ > 0) {
       while (block != blocks.end() && (*block)->open() == 0) ++block;
       if (block == blocks.end()) return;
-      const std::size_t candidate = party->members[party->seated++];
+      const std::size_t candidate = group->members[group->seated++];
       ranks_[(*block)->ranks[(*block)->taken++]] = candidate;
       seated_.push_back(candidate);
       --places_;

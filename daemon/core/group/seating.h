@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which candidates get the free ranks. Works on hosts, not on candidates: a party is the candidates
+// Which candidates get the free ranks. Works on hosts, not on candidates: a group is the candidates
 // of one host, a block the free ranks that one host had. Choosing and seating apply the same rules,
 // in an order of their own; the rules in words are in ranks.h.
 #pragma once
@@ -25,7 +25,7 @@ Where where(const T& candidate_or_hole) {
 }
 
 /// Candidates of one host, by local rank. The first `seated` of them have a rank.
-struct Party {
+struct HostCandidates {
   Where where;
   std::uint64_t joined = 0;  // the first of them
   Indices members;
@@ -44,35 +44,36 @@ struct Block {
   std::size_t open() const { return ranks.size() - taken; }
 };
 
-/// These candidates as parties, in the order of a first generation.
-std::vector<Party> by_host(const Candidates& candidates, const Indices& who);
+/// These candidates grouped by host, in the order of a first generation.
+std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who);
 
-/// Brings parties to blocks, one rule after the other, each for what the ones before have left.
+/// Brings groups to blocks, one rule after the other, each for what the ones before have left.
 class Seating {
  public:
   /// `ranks`: by rank, the candidate that has it already or kNobody.
   Seating(Indices ranks, const std::vector<const Hole*>& holes);
 
   /// Gives every candidate that a hole attracts a rank; the others stay for rest().
-  void seat_by_hole(std::vector<Party> parties);
+  void seat_by_hole(std::vector<HostCandidates> groups);
   /// Gives the others the ranks that are left.
   void rest();
   /// The `places` of these that suit the holes best, else the first.
-  Indices pick(std::vector<Party> parties, std::size_t places);
+  Indices pick(std::vector<HostCandidates> groups, std::size_t places);
 
   const Indices& ranks() const { return ranks_; }
 
  private:
-  void bring_in(std::vector<Party> parties, std::size_t places);
+  void bring_in(std::vector<HostCandidates> groups, std::size_t places);
   void same_host();
   void same_size(bool same_domain);
   void same_domain();
-  std::vector<Party*> whole_first(const std::vector<Party*>& parties, std::size_t room) const;
-  void pour(const std::vector<Party*>& parties, const std::vector<Block*>& blocks);
+  std::vector<HostCandidates*> whole_first(const std::vector<HostCandidates*>& groups,
+                                           std::size_t room) const;
+  void pour(const std::vector<HostCandidates*>& groups, const std::vector<Block*>& blocks);
 
   Indices ranks_;
   std::vector<Block> blocks_;
-  std::vector<Party> parties_;
+  std::vector<HostCandidates> by_host_;
   std::size_t places_ = 0;
   Indices seated_;  // since bring_in()
 };

@@ -31,7 +31,7 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   const Result<JobNumber> number = number_of(job, run);
-  if (number) directory_->vacate(*number, true, job_time());  // until somebody has really come
+  if (number) directory_->mark_idle(*number, true, job_time());  // until somebody has really come
   return number;
 }
 
@@ -58,7 +58,7 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
     if (!current) return;
     const bool newest = lookups_[location.number] == location.lookup;
     if (newest || planted(Planted::late_hello_retired)) {
-      directory_->vacate(location.number, empty, job_time());
+      directory_->mark_idle(location.number, empty, job_time());
     }
   });
 }

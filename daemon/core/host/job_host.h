@@ -200,7 +200,7 @@ class JobHost {
   JobRef slot_of(const JobLocation& location, const std::string& job, const std::string& run);
   void attach(const JobRef& slot, const HelloRequest& request);
   void take_over(const JobRef& slot, const HelloRequest& request);
-  void turn_away(const JobRef& slot, const HelloRequest& request);
+  void refuse_hello(const JobRef& slot, const HelloRequest& request);
   void refuse(const HelloRequest& request, Failure reason);
   void refuse(const JobSlot::Refused& to, Failure reason);
   void report_idle(const JobRef& slot);

@@ -87,18 +87,18 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
   if (slot->serving) return attach(slot, request);
   if (slot->damaged_until) {
-    if (loop_.now() < *slot->damaged_until) return turn_away(slot, request);
+    if (loop_.now() < *slot->damaged_until) return refuse_hello(slot, request);
     slot->damaged_until.reset();
     load(slot);
   }
   slot->when_loaded.push_back([this, slot, request = std::move(request)] {
     if (slot->serving) return attach(slot, request);
-    turn_away(slot, request);
+    refuse_hello(slot, request);
   });
 }
 
 /// Tells the directory, too, that nobody came in.
-void JobHost::turn_away(const JobRef& slot, const HelloRequest& request) {
+void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
   refuse(request,
          unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
   if (!engine_) return;

@@ -61,13 +61,13 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   const CallId call{header.sequence, header.acked_below,
                     op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
                     arrived_ns};
-  if (op.code == Ping::op.code && channels_.size() > 1) beat_for_others(channel);
+  if (op.code == Ping::op.code && channels_.size() > 1) heartbeat_for_others(channel);
   host_.submit(channel.job, channel.from, call, std::move(*request));
   return spent;
 }
 
 /// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
-void NativeChannels::beat_for_others(const Channel& one) {
+void NativeChannels::heartbeat_for_others(const Channel& one) {
   std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
     if (other.job && other.job != one.job) jobs.emplace(other.job->number, other.job);

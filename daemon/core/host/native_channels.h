@@ -60,7 +60,7 @@ class NativeChannels : public AnswerSink, public std::enable_shared_from_this<Na
 
   void open(const native::RequestHeader& header, Hello hello);
   void opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job);
-  void beat_for_others(const Channel& one);
+  void heartbeat_for_others(const Channel& one);
 
   JobHost& host_;
   const std::uint64_t number_;

@@ -53,7 +53,7 @@ TEST(CallBoard, AnAnswerNamesAtMostSoManyCallsAndKeepsTheMostCommonOne) {
   const auto calls = board.read({1, kSize});
   ASSERT_TRUE(calls);
   EXPECT_EQ(calls->calls.size(), limits::kCallsRead);
-  EXPECT_EQ(calls->left_out, 31 - limits::kCallsRead);
+  EXPECT_EQ(calls->skipped, 31 - limits::kCallsRead);
   EXPECT_EQ(calls->calls.front().ranks.count, 1u);
   EXPECT_EQ(calls->calls.back().call.sequence, 100u);
   EXPECT_EQ(calls->calls.back().ranks.count, 970u);

@@ -113,9 +113,9 @@ TEST(Directory, RetiresARunSomeTimeAfterItsLastSession) {
   Effects out;
   const JobNumber run = *directory.open("train", "run", out);
   EXPECT_EQ(directory.next_deadline(), std::nullopt);
-  directory.vacate(run, false, at(100));
+  directory.mark_idle(run, false, at(100));
   EXPECT_EQ(directory.next_deadline(), at(130));
-  directory.vacate(run, false, at(110));
+  directory.mark_idle(run, false, at(110));
   EXPECT_EQ(directory.next_deadline(), at(140));
   EXPECT_TRUE(directory.tick(at(139)).entries.empty());
   const Directory::Retired retired = directory.tick(at(140));
@@ -135,8 +135,8 @@ TEST(Directory, KeepsARunThatIsUsedAgain) {
   Effects out;
   const JobNumber first = *directory.open("train", "1", out);
   const JobNumber second = *directory.open("train", "2", out);
-  directory.vacate(first, false, at(0));
-  directory.vacate(second, false, at(0));
+  directory.mark_idle(first, false, at(0));
+  directory.mark_idle(second, false, at(0));
   EXPECT_EQ(directory.open("train", "1", out).value(), first);
   directory.occupy(second);
   EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
@@ -148,9 +148,9 @@ TEST(Directory, RetiresAJobWithoutARunOnlyIfItIsEmpty) {
   Effects out;
   const JobNumber kept = *directory.open("kept", "", out);
   const JobNumber empty = *directory.open("empty", "", out);
-  directory.vacate(kept, false, at(0));
-  directory.vacate(empty, true, at(0));
-  directory.vacate(77, true, at(0));
+  directory.mark_idle(kept, false, at(0));
+  directory.mark_idle(empty, true, at(0));
+  directory.mark_idle(77, true, at(0));
   const Directory::Retired retired = directory.tick(at(30));
   ASSERT_EQ(retired.entries.size(), 1u);
   EXPECT_EQ(retired.entries[0].job, "empty");
@@ -161,9 +161,9 @@ TEST(Directory, RetiresAJobWithoutARunOnlyIfItIsEmpty) {
   // Somebody came to it in time, and it has something now.
   const JobNumber again = *directory.open("empty", "", out);
   EXPECT_NE(again, empty);
-  directory.vacate(again, true, at(40));
+  directory.mark_idle(again, true, at(40));
   directory.occupy(again);
-  directory.vacate(again, false, at(50));
+  directory.mark_idle(again, false, at(50));
   EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
 }
 
@@ -207,7 +207,7 @@ TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
   EXPECT_EQ(none.unvisited[0].run, "run");
   EXPECT_EQ(none.unvisited[0].number, 2u);
   EXPECT_EQ(second.next_deadline(), std::nullopt) << "it is taken for occupied";
-  second.vacate(2, false, at(2'000));
+  second.mark_idle(2, false, at(2'000));
   EXPECT_EQ(second.tick(at(2'003)).entries.at(0).number, 2u);
   EXPECT_EQ(second.find("train", ""), 1u);
 }
@@ -222,7 +222,7 @@ TEST(Directory, LooksAtNoRunThatSomebodyHasComeTo) {
   Effects again;
   ASSERT_TRUE(second.open("train", "run", again));
   EXPECT_TRUE(second.tick(at(1'000)).unvisited.empty());
-  second.vacate(1, false, at(1'000));
+  second.mark_idle(1, false, at(1'000));
   EXPECT_EQ(second.tick(at(2'000)).entries.at(0).number, 1u);
 }
 
@@ -230,7 +230,7 @@ TEST(Directory, NeverUsesANumberAgain) {
   Directory first(0);
   Effects out;
   const JobNumber number = *first.open("train", "run", out);
-  first.vacate(number, false, at(0));
+  first.mark_idle(number, false, at(0));
   Effects after = first.tick(at(30)).effects;
   Effects again;
   EXPECT_EQ(first.open("train", "run", again).value(), number + 1);
@@ -254,7 +254,7 @@ TEST(Directory, HoldsItsLimit) {
   EXPECT_EQ(third.error().detail, "too many jobs: 3 with this one, limit 2");
   EXPECT_TRUE(refused.rows.empty());
   EXPECT_TRUE(directory.open("a", "", out));
-  directory.vacate(2, false, at(0));
+  directory.mark_idle(2, false, at(0));
   directory.tick(at(30));
   EXPECT_TRUE(directory.open("c", "", out));
 }

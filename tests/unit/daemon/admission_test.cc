@@ -38,7 +38,7 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
   const auto from = boost::asio::ip::make_address("10.0.0.1");
   const Ticket in = admission.enter(from);
   std::vector<Ticket> aside;
-  while (std::optional<Ticket> ticket = admission.stand_aside()) {
+  while (std::optional<Ticket> ticket = admission.enter_for_probes()) {
     aside.push_back(std::move(*ticket));
     ASSERT_LE(aside.size(), limits::kSpareFiles);
   }
@@ -51,7 +51,7 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
       "open files")
       << "those aside are not counted";
   aside.pop_back();
-  EXPECT_TRUE(admission.stand_aside());
+  EXPECT_TRUE(admission.enter_for_probes());
 }
 
 TEST(Admission, ForgetsAddressesThatAreGoneAndNoOthers) {

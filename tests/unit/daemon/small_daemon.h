@@ -32,7 +32,7 @@ class SmallDaemon {
         growth(std::uint64_t{1} << 40),
         budget(loop, 0),
         host(loop, metrics, options, [] {}),
-        shards_(std::in_place, loop, shards, host, House{metrics, options, growth}),
+        shards_(std::in_place, loop, shards, host, ShardContext{metrics, options, growth}),
         context{options, metrics, budget, draining, shards_->first(), {}} {
     if (shards > 1) {
       context.shard_of = [this](const std::string& job, const std::string& run) {

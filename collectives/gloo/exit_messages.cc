@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How last words travel: receives posted long ahead, which Gloo fails when a connection ends.
-#include "collectives/gloo/farewell.h"
+#include "collectives/gloo/exit_messages.h"
 
 #include <algorithm>
 #include <chrono>
@@ -23,10 +23,10 @@ constexpr std::size_t kLostNamed = 16;
 
 }  // namespace
 
-Farewells::Farewells(::gloo::transport::Context& context)
+ExitMessages::ExitMessages(::gloo::transport::Context& context)
     : context_(context), peers_(static_cast<std::size_t>(context.size)) {}
 
-void Farewells::listen() {
+void ExitMessages::listen() {
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < context_.size; ++rank) {
     if (rank == context_.rank) continue;
@@ -39,7 +39,7 @@ void Farewells::listen() {
   }
 }
 
-Farewells::Message Farewells::encode(const Failure& words) {
+ExitMessages::Message ExitMessages::encode(const Failure& words) {
   Message message{};
   const std::size_t lost = std::min(words.missing.size(), kLostNamed);
   message[0] = static_cast<char>(words.code);
@@ -53,7 +53,7 @@ Farewells::Message Farewells::encode(const Failure& words) {
   return message;
 }
 
-Failure Farewells::decode(Message& message) {
+Failure ExitMessages::decode(Message& message) {
   message.back() = '\0';
   const std::size_t lost =
       std::min<std::size_t>(static_cast<unsigned char>(message[1]), kLostNamed);
@@ -67,7 +67,7 @@ Failure Farewells::decode(Message& message) {
 }
 
 // The connection has ended: either the words are here, or the wait fails at once.
-std::optional<Failure> Farewells::last_words(Peer& peer) {
+std::optional<Failure> ExitMessages::last_words(Peer& peer) {
   try {
     peer.words->waitRecv(nullptr, kPatience);
   } catch (const std::exception&) {
@@ -76,7 +76,7 @@ std::optional<Failure> Farewells::last_words(Peer& peer) {
   return decode(peer.message);
 }
 
-std::vector<Farewells::Ended> Farewells::ended() {
+std::vector<ExitMessages::Ended> ExitMessages::ended() {
   const std::lock_guard lock(mutex_);
   std::vector<Ended> all;
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
@@ -96,7 +96,7 @@ std::vector<Farewells::Ended> Farewells::ended() {
   return all;
 }
 
-void Farewells::tell(const Failure& words) {
+void ExitMessages::tell(const Failure& words) {
   Message message = encode(words);
   std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>> sending;
   for (int rank = 0; rank < context_.size; ++rank) {

@@ -17,7 +17,7 @@
 
 namespace c10dd::collectives {
 
-class Farewells {
+class ExitMessages {
  public:
   /// `closed`: left in order. Everything else: gave the group up, and why; Failure::missing has the
   /// ranks that it has lost.
@@ -26,7 +26,7 @@ class Farewells {
     std::optional<Failure> words;  ///< none: died
   };
 
-  explicit Farewells(::gloo::transport::Context& context);
+  explicit ExitMessages(::gloo::transport::Context& context);
 
   /// Once, when all pairs are connected.
   void listen();
