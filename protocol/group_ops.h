@@ -31,10 +31,10 @@ struct Joined {
   std::uint32_t size = 0;
   std::uint64_t digest = 0;    ///< of who has which rank; equal for everybody
   std::uint32_t failures = 0;  ///< generations of this group that ended by a failure so far
-  std::string reason;      ///< how this generation came about and why the ranks are what they are
-  std::uint64_t news = 0;  ///< follow_group from here
+  std::string reason;        ///< how this generation came about and why the ranks are what they are
+  std::uint64_t status = 0;  ///< watch_group from here
 };
-BOOST_DESCRIBE_STRUCT(Joined, (), (round, generation, rank, size, digest, failures, reason, news))
+BOOST_DESCRIBE_STRUCT(Joined, (), (round, generation, rank, size, digest, failures, reason, status))
 
 /// One member as the list has it.
 struct MemberInfo {
@@ -81,7 +81,7 @@ BOOST_DESCRIBE_STRUCT(Notice, (), (number, kind, ranks, left, reason, acknowledg
 
 /// How a group stands now. It tells the state, not each step to it: what happens while a member is
 /// not listening comes as one answer.
-struct GroupNews {
+struct GroupStatus {
   std::uint64_t number = 0;  ///< of this state; grows
   std::uint64_t round = 0;
   std::uint64_t generation = 0;
@@ -95,7 +95,7 @@ struct GroupNews {
   std::uint32_t waiting = 0;         ///< joined, and not in the generation
   std::vector<Notice> notices;
 };
-BOOST_DESCRIBE_STRUCT(GroupNews, (),
+BOOST_DESCRIBE_STRUCT(GroupStatus, (),
                       (number, round, generation, size, phase, reason, lost, finished, stalled,
                        details, waiting, notices))
 
@@ -176,16 +176,16 @@ BOOST_DESCRIBE_ENUM(Leave::Kind, leave, finish, fail)
 BOOST_DESCRIBE_STRUCT(Leave, (), (group, generation, kind, detail))
 
 /// Answers when the state of a group is newer than `seen`; after the time-out with the old one.
-struct FollowGroup {
-  static constexpr OpInfo op{53, "follow_group", OpKind::wait, Access::observe,
-                             1,  Dedup::none,    Growth::none};
-  using Reply = GroupNews;
+struct WatchGroup {
+  static constexpr OpInfo op{53, "watch_group", OpKind::wait, Access::observe,
+                             1,  Dedup::none,   Growth::none};
+  using Reply = GroupStatus;
 
   std::string group;
-  std::uint64_t seen = 0;  ///< GroupNews::number; 0: answer at once
+  std::uint64_t seen = 0;  ///< GroupStatus::number; 0: answer at once
   Duration timeout{0};
 };
-BOOST_DESCRIBE_STRUCT(FollowGroup, (), (group, seen, timeout))
+BOOST_DESCRIBE_STRUCT(WatchGroup, (), (group, seen, timeout))
 
 /// Asks ranks to leave within a time; who has not by then is taken out. Everybody is told. The
 /// answer is the notice's number.

@@ -24,12 +24,12 @@ namespace c10dd {
 using Request =
     std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
                  MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, QueuePush,
-                 QueuePop, QueueLength, Barrier, Exchange, Join, ReadMembers, Leave, FollowGroup,
+                 QueuePop, QueueLength, Barrier, Exchange, Join, ReadMembers, Leave, WatchGroup,
                  Notify, Acknowledge, Progress, Report, PublishCall, ReadCalls>;
 
 using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
                                Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
-                               Exchanged, Joined, MemberPage, GroupNews, PublishedCalls>;
+                               Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
 
 /// What a request comes to: the body that its Reply names, or why not.
 using Answer = Result<ReplyBody>;

@@ -27,13 +27,13 @@ Connection::Announce announcer(std::string daemon, const Environment& environmen
   const char* const log = environment(kVariable);
   const bool aloud = log == nullptr || std::string_view(log) != "off";
   return [daemon = std::move(daemon), aloud, tell = std::move(on_connection)](
-             const Announcement& news, const std::string& absence) {
-    if (aloud && news.to_people && news.connected) {
-      write_line("connected to the daemon at " + daemon + " after " + human(news.away));
-    } else if (aloud && news.to_people) {
+             const Announcement& announced, const std::string& absence) {
+    if (aloud && announced.to_people && announced.connected) {
+      write_line("connected to the daemon at " + daemon + " after " + human(announced.away));
+    } else if (aloud && announced.to_people) {
       write_line(absence + "; trying on (" + kVariable + "=off silences this)");
     }
-    if (tell) tell({news.connected, daemon, absence, news.away});
+    if (tell) tell({announced.connected, daemon, absence, announced.away});
   };
 }
 

@@ -18,25 +18,25 @@
 namespace c10dd::client {
 namespace {
 
-constexpr Duration kFollow = std::chrono::hours(1);
+constexpr Duration kStatusWatch = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kFarewell = std::chrono::seconds(1);
 constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
 constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;  // another group may shorten the ttl
 
-GroupState state_of(const GroupNews& news) {
+GroupState state_of(const GroupStatus& status) {
   GroupState state;
-  state.phase = static_cast<GroupState::Phase>(news.phase);
-  state.round = news.round;
-  state.generation = news.generation;
-  state.reason = news.reason;
-  state.lost = ranks_of(news.lost);
-  state.finished = ranks_of(news.finished);
-  state.stalled = ranks_of(news.stalled);
-  state.missing = missing_of(news.details);
-  state.waiting = news.waiting;
-  for (const Notice& notice : news.notices) {
+  state.phase = static_cast<GroupState::Phase>(status.phase);
+  state.round = status.round;
+  state.generation = status.generation;
+  state.reason = status.reason;
+  state.lost = ranks_of(status.lost);
+  state.finished = ranks_of(status.finished);
+  state.stalled = ranks_of(status.stalled);
+  state.missing = missing_of(status.details);
+  state.waiting = status.waiting;
+  for (const Notice& notice : status.notices) {
     state.notices.push_back({notice.number, notice.kind == Notice::Kind::preempt,
                              ranks_of(notice.ranks), notice.left, notice.reason});
   }
@@ -161,7 +161,7 @@ class DaemonMembership final : public Membership,
   void end(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0);
   void follow();
   void watch_over();
-  void take(const GroupNews& news);
+  void take(const GroupStatus& status);
   void tell();
 
   const std::shared_ptr<Client> client_;
@@ -181,7 +181,7 @@ class DaemonMembership final : public Membership,
   std::vector<std::weak_ptr<Listener>> listeners_;
   bool left_ = false;
   bool stop_ = false;
-  Recall following_;
+  Recall watching_;
   std::condition_variable stopped_;
   std::thread follower_;
   std::thread watchdog_;
@@ -194,7 +194,7 @@ void DaemonMembership::shut() {
     stop_ = true;
   }
   stopped_.notify_all();
-  connection_->recall(following_, failure(Code::closed, "the membership has ended"));
+  connection_->recall(watching_, failure(Code::closed, "the membership has ended"));
   for (std::thread* thread : {&follower_, &watchdog_}) {
     if (thread->joinable()) thread->join();
   }
@@ -221,8 +221,8 @@ Generation DaemonMembership::next(std::uint64_t step) {
     now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
             joined.digest, joined.failures,   joined.reason};
     left_ = false;
-    if (joined.news > seen_) {
-      seen_ = joined.news;
+    if (joined.status > seen_) {
+      seen_ = joined.status;
       state_ = {};
       state_.round = joined.round;
       state_.generation = joined.generation;
@@ -327,13 +327,13 @@ void DaemonMembership::tell() {
   }
 }
 
-void DaemonMembership::take(const GroupNews& news) {
+void DaemonMembership::take(const GroupStatus& status) {
   {
     const std::lock_guard lock(mutex_);
-    if (news.number <= seen_) return;
-    seen_ = news.number;
+    if (status.number <= seen_) return;
+    seen_ = status.number;
     const bool fenced = state_.fenced;
-    state_ = state_of(news);
+    state_ = state_of(status);
     state_.fenced = fenced;
   }
   tell();
@@ -342,10 +342,10 @@ void DaemonMembership::take(const GroupNews& news) {
 void DaemonMembership::follow() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    const FollowGroup follow{group(), seen_, kFollow};
+    const WatchGroup watch{group(), seen_, kStatusWatch};
     lock.unlock();
-    const Answer answer = connection_->call(follow, kFollow, &following_);
-    if (answer) take(std::get<GroupNews>(*answer));
+    const Answer answer = connection_->call(watch, kStatusWatch, &watching_);
+    if (answer) take(std::get<GroupStatus>(*answer));
     lock.lock();
     if (!answer) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }

@@ -248,7 +248,7 @@ Agent::Outcome Agent::work() {
   if (crew_->running() == 0 && !over()) {
     if (wait_for_others()) return Outcome::done;
   } else if (!over()) {
-    note(plural(news_.waiting, "node") + " came; all start again with them");
+    note(plural(state_.waiting, "node") + " came; all start again with them");
   }
   stop_crew(SIGTERM);
   return after_end();
@@ -277,11 +277,11 @@ Agent::Outcome Agent::report_failure() {
 Agent::Outcome Agent::after_end() {
   if (!over()) return Outcome::again;
   const std::optional<FailureReport> report = verdict_of_news();
-  if (!news_.reason.empty()) {
+  if (!state_.reason.empty()) {
     note("generation " + std::to_string(generation_.number) +
-         " has ended: " + (report ? report->text() : of_nodes(news_.reason)));
+         " has ended: " + (report ? report->text() : of_nodes(state_.reason)));
   }
-  if (news_.fenced) note("the daemon was not heard for too long; this node may be given up");
+  if (state_.fenced) note("the daemon was not heard for too long; this node may be given up");
   if (report) report_ = report;
   return report && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
@@ -298,7 +298,7 @@ bool Agent::meet_again() {
         return false;
       }
       generation_ = *next;
-      take_news(membership_->state());
+      take_state(membership_->state());
       return true;
     } catch (const Aborted& error) {
       if (tried == kTries) throw Fatal(exit_code::kUnreachable, of_nodes(error.what()));

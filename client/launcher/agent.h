@@ -30,7 +30,7 @@ class Agent {
   /// Before the other members: the end of a daemon runs the loop, which has work that uses them.
   /// And the client before the daemon, for it says goodbye.
   ~Agent() {
-    following_.reset();
+    watching_.reset();
     crew_.reset();
     membership_.reset();
     client_.reset();
@@ -71,7 +71,7 @@ class Agent {
   // ---- agent_wait.cc: what it knows, and waiting
   void hear_signals();
   void follow();
-  void take_news(const GroupState& news);
+  void take_state(const GroupState& state);
   bool over() const;
   bool newcomers() const;
   bool others_drain() const;
@@ -111,9 +111,9 @@ class Agent {
 
   std::shared_ptr<Client> client_;
   std::shared_ptr<Membership> membership_;
-  std::shared_ptr<void> following_;
+  std::shared_ptr<void> watching_;
   Generation generation_;
-  GroupState news_;
+  GroupState state_;
   std::optional<std::uint32_t> base_;    ///< failures of the group before this launch
   std::optional<FailureReport> report_;  ///< the newest
   std::size_t others_stopped_ = 0;       ///< here, because of it

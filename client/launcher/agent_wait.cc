@@ -32,15 +32,15 @@ void Agent::hear_signals() {
 
 /// News come on a thread of the membership.
 void Agent::follow() {
-  following_ = membership_->on_change([this](const GroupState& news) {
-    boost::asio::post(loop_, [this, news] { take_news(news); });
+  watching_ = membership_->on_change([this](const GroupState& state) {
+    boost::asio::post(loop_, [this, state] { take_state(state); });
   });
 }
 
-void Agent::take_news(const GroupState& news) {
-  news_ = news;
-  if (news.generation != generation_.number || signal_ != 0) return;
-  for (const DrainNotice& notice : news.notices) {
+void Agent::take_state(const GroupState& state) {
+  state_ = state;
+  if (state.generation != generation_.number || signal_ != 0) return;
+  for (const DrainNotice& notice : state.notices) {
     if (!names(notice, generation_.rank)) continue;
     notice_ = notice;
     signal_ = SIGTERM;
@@ -51,26 +51,27 @@ void Agent::take_news(const GroupState& news) {
 /// Whether the generation can no longer be worked in. Older news are of no matter: a place in a
 /// generation may be known before its news.
 bool Agent::over() const {
-  if (news_.fenced || news_.generation > generation_.number) return true;
-  return news_.generation == generation_.number &&
-         (news_.phase == GroupState::Phase::broken || news_.phase == GroupState::Phase::forming);
+  if (state_.fenced || state_.generation > generation_.number) return true;
+  return state_.generation == generation_.number &&
+         (state_.phase == GroupState::Phase::broken || state_.phase == GroupState::Phase::forming);
 }
 
 bool Agent::newcomers() const {
-  return news_.generation == generation_.number && news_.waiting > 0 &&
+  return state_.generation == generation_.number && state_.waiting > 0 &&
          generation_.size < options_.max_nodes;
 }
 
 bool Agent::others_drain() const {
-  return news_.generation == generation_.number &&
-         std::any_of(news_.notices.begin(), news_.notices.end(), [this](const DrainNotice& notice) {
-           return !notice.ranks.empty() && !names(notice, generation_.rank);
-         });
+  return state_.generation == generation_.number &&
+         std::any_of(state_.notices.begin(), state_.notices.end(),
+                     [this](const DrainNotice& notice) {
+                       return !notice.ranks.empty() && !names(notice, generation_.rank);
+                     });
 }
 
 std::optional<FailureReport> Agent::verdict_of_news() const {
-  if (news_.generation != generation_.number || !over()) return std::nullopt;
-  return read_verdict(news_.reason);
+  if (state_.generation != generation_.number || !over()) return std::nullopt;
+  return read_verdict(state_.reason);
 }
 
 bool Agent::too_many(std::uint32_t failures) const {

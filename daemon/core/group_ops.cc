@@ -95,14 +95,14 @@ Maybe GroupOps::on(Step& step, const Leave& leave) {
   return answer(Done{});
 }
 
-Maybe GroupOps::on(Step& step, const FollowGroup& follow) {
-  const Result<const Group*> group = groups_.known(follow.group);
+Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
+  const Result<const Group*> group = groups_.known(watch.group);
   if (!group) return group.error();
-  if ((*group)->facts().news > follow.seen || follow.seen > step.revision) {
+  if ((*group)->facts().status > watch.seen || watch.seen > step.revision) {
     step.observe((*group)->changed());
-    return answer((*group)->news(step.now));
+    return answer((*group)->status(step.now));
   }
-  return waits_.block(step, follow, follow.timeout);
+  return waits_.block(step, watch, watch.timeout);
 }
 
 Maybe GroupOps::on(Step& step, const Notify& request) {

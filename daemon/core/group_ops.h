@@ -14,7 +14,7 @@ class GroupOps {
   Maybe on(Step& step, const Join& join);
   Maybe on(Step& step, const ReadMembers& read);
   Maybe on(Step& step, const Leave& leave);
-  Maybe on(Step& step, const FollowGroup& follow);
+  Maybe on(Step& step, const WatchGroup& watch);
   Maybe on(Step& step, const Notify& request);
   Maybe on(Step& step, const Acknowledge& request);
   Maybe on(Step& step, const Progress& report);

@@ -24,7 +24,7 @@ using Maybe = std::optional<Answer>;
 /// A token that came true.
 struct Signal {
   Bytes token;
-  bool news = false;  ///< of a group; in a tick they come last, when the news of all are known
+  bool status = false;  ///< of a group; in a tick they come last, when the news of all are known
 };
 
 struct Step {

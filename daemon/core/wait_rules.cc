@@ -224,11 +224,11 @@ Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exc
   return time_out_barrier(step, waiter, meeting_key(exchange), look);
 }
 
-// ---- join, follow_group ------------------------------------------------------------------------
+// ---- join, watch_group ------------------------------------------------------------------------
 
 std::vector<Bytes> WaitRules::tokens(const Join& join) const { return {group_token(join.group)}; }
-std::vector<Bytes> WaitRules::tokens(const FollowGroup& follow) const {
-  return {group_token(follow.group)};
+std::vector<Bytes> WaitRules::tokens(const WatchGroup& watch) const {
+  return {group_token(watch.group)};
 }
 
 Maybe WaitRules::ready(const Join& join, Look& look) const {
@@ -240,11 +240,11 @@ Maybe WaitRules::ready(const Join& join, Look& look) const {
                                    printable(join.group, limits::kNameBytes) + "\"; join again");
 }
 
-Maybe WaitRules::ready(const FollowGroup& follow, Look& look) const {
-  const Group& group = *tables_.groups.find(follow.group);
-  if (group.facts().news <= follow.seen) return std::nullopt;
+Maybe WaitRules::ready(const WatchGroup& watch, Look& look) const {
+  const Group& group = *tables_.groups.find(watch.group);
+  if (group.facts().status <= watch.seen) return std::nullopt;
   look.observe(group.changed());
-  return answer(group.news(look.now));
+  return answer(group.status(look.now));
 }
 
 Answer WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) const {
@@ -255,10 +255,10 @@ Answer WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) co
       look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
 }
 
-Answer WaitRules::overdue(const Waiter&, const FollowGroup& follow, Look& look) const {
-  const Group& group = *tables_.groups.find(follow.group);
+Answer WaitRules::overdue(const Waiter&, const WatchGroup& watch, Look& look) const {
+  const Group& group = *tables_.groups.find(watch.group);
   look.observe(group.changed());
-  return ReplyBody(group.news(look.now));
+  return ReplyBody(group.status(look.now));
 }
 
 Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Look& look) {

@@ -58,7 +58,7 @@ class WaitRules {
   std::vector<Bytes> tokens(const Barrier& barrier) const;
   std::vector<Bytes> tokens(const Exchange& exchange) const;
   std::vector<Bytes> tokens(const Join& join) const;
-  std::vector<Bytes> tokens(const FollowGroup& follow) const;
+  std::vector<Bytes> tokens(const WatchGroup& watch) const;
 
   /// The answer if what it waits for is there. A queue_pop is answered by QueueOps::serve().
   Maybe ready(const Get& get, Look& look) const;
@@ -68,7 +68,7 @@ class WaitRules {
   Maybe ready(const Barrier& barrier, Look& look) const;
   Maybe ready(const Exchange& exchange, Look& look) const;
   Maybe ready(const Join& join, Look& look) const;
-  Maybe ready(const FollowGroup& follow, Look& look) const;
+  Maybe ready(const WatchGroup& watch, Look& look) const;
 
   /// The answer when its time is over: who or what is missing.
   Answer overdue(const Waiter& waiter, const Get& get, Look& look) const;
@@ -79,7 +79,7 @@ class WaitRules {
   Answer overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const;
   Answer overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const;
   Answer overdue(const Waiter& waiter, const Join& join, Look& look) const;
-  Answer overdue(const Waiter& waiter, const FollowGroup& follow, Look& look) const;
+  Answer overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
 
   /// Times out what others depend on, and returns the answer: a barrier fails for all its ranks,
   /// also for those that come later; a join is withdrawn.

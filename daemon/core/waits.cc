@@ -156,13 +156,13 @@ void Waits::release(Step& step) {
 }
 
 void Waits::release_all_but_news(Step& step) {
-  std::vector<Signal> news;
+  std::vector<Signal> status;
   for (Signal& signal : step.signals) {
-    if (signal.news) news.push_back(std::move(signal));
+    if (signal.status) status.push_back(std::move(signal));
   }
-  std::erase_if(step.signals, [](const Signal& signal) { return signal.news; });
+  std::erase_if(step.signals, [](const Signal& signal) { return signal.status; });
   release(step);
-  step.signals = std::move(news);
+  step.signals = std::move(status);
 }
 
 /// Answers the waiter, or lets it wait for what is missing now: a key may have gone again.
@@ -179,7 +179,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
   std::ranges::stable_partition(overdue, [](const Waiter& waiter) {  // see Signal::news
-    return !std::holds_alternative<FollowGroup>(waiter.request);
+    return !std::holds_alternative<WatchGroup>(waiter.request);
   });
   const WaitRules::Shortages shortages = rules_.shortages(overdue);
   for (const Waiter& waiter : overdue) {

@@ -102,17 +102,17 @@ void GroupCrowd::join_again() {
 }
 
 void GroupCrowd::must_be_whole() {
-  crowd_.send(crowd_.encode(0, members_, [&](unsigned) { return FollowGroup{group_, 0, kLong}; }));
+  crowd_.send(crowd_.encode(0, members_, [&](unsigned) { return WatchGroup{group_, 0, kLong}; }));
   crowd_.receive_each([&](unsigned, const ReplyBody& answer) {
-    const auto& news = std::get<GroupNews>(answer);
-    must_be(news.phase == GroupPhase::formed && news.generation == newest_.generation,
-            "its generation has ended: " + news.reason);
-    must_be(news.size == size_ && news.lost.empty(), "members are lost");
+    const auto& status = std::get<GroupStatus>(answer);
+    must_be(status.phase == GroupPhase::formed && status.generation == newest_.generation,
+            "its generation has ended: " + status.reason);
+    must_be(status.size == size_ && status.lost.empty(), "members are lost");
   });
 }
 
-void GroupCrowd::follow() {
-  const FollowGroup follow{group_, newest_.news, kLong};
+void GroupCrowd::watch() {
+  const WatchGroup follow{group_, newest_.status, kLong};
   crowd_.send(crowd_.encode(0, members_, [&](unsigned) { return follow; }));
   crowd_.settle();
 }
@@ -120,9 +120,9 @@ void GroupCrowd::follow() {
 Histogram GroupCrowd::await_loss(Clock::time_point start) {
   Histogram told;
   crowd_.receive_each([&](unsigned, const ReplyBody& answer) {
-    const auto& news = std::get<GroupNews>(answer);
-    must_be(news.phase == GroupPhase::broken && news.lost.size() == 1,
-            "there is other news than the loss of one member: " + news.reason);
+    const auto& status = std::get<GroupStatus>(answer);
+    must_be(status.phase == GroupPhase::broken && status.lost.size() == 1,
+            "there is other news than the loss of one member: " + status.reason);
     told.add((Clock::now() - start).count());
   });
   return told;

@@ -36,7 +36,7 @@ class GroupCrowd {
   void must_be_whole();
 
   /// All ask for news; returns when the daemon has taken that.
-  void follow();
+  void watch();
   /// Until each has been told that the generation is broken: how long that took since `start`.
   Histogram await_loss(Clock::time_point start);
 

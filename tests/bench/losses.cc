@@ -51,7 +51,7 @@ void measure(const Loss& loss, GroupCrowd& group, const Address& daemon, unsigne
       live_as_member(loss.seen_by_the_one(daemon), join_of(group.group(), size), loss.prepare);
     });
     group.join();
-    group.follow();
+    group.watch();
     group.crowd().rest(any_time());
     const Clock::time_point start = Clock::now();
     loss.begin(one);

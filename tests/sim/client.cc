@@ -154,7 +154,7 @@ void Client::end_turn() {
 void Client::ask_follow() {
   if (!swarm_.crew || !may_follow_ || follows() || local_now() < next_follow_) return;
   next_follow_ = local_now() + milliseconds(1 + world_.random.below(400));
-  follow_ = ask(workload_.follow());
+  follow_ = ask(workload_.watch());
 }
 
 void Client::ask_workload() {

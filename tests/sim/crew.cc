@@ -37,7 +37,7 @@ CrewMember::CrewMember(const Swarm& swarm, std::uint64_t seed)
 std::optional<Request> CrewMember::next() {
   if (asking_) return std::nullopt;
   if (!place_ || (over_ && random_.chance(80))) return join();
-  const bool newcomers = news_.waiting > 0 && news_.generation == generation_;
+  const bool newcomers = status_.waiting > 0 && status_.generation == generation_;
   if (newcomers && random_.chance(15)) return join();
   const std::uint64_t kind = random_.below(100);
   if (swarm_.crew->quorum && kind < 30) return join();
@@ -53,10 +53,10 @@ std::optional<Request> CrewMember::next() {
   return stale_meeting();
 }
 
-FollowGroup CrewMember::follow() {
+WatchGroup CrewMember::watch() {
   const bool patient = random_.chance(85);
-  return FollowGroup{std::string(kGroup), news_.number,
-                     patient ? Duration(hours(1)) : random_.between(Duration(0), seconds(5))};
+  return WatchGroup{std::string(kGroup), status_.number,
+                    patient ? Duration(hours(1)) : random_.between(Duration(0), seconds(5))};
 }
 
 Request CrewMember::join() {
@@ -124,8 +124,8 @@ Request CrewMember::notify() {
 }
 
 std::optional<Request> CrewMember::acknowledge() {
-  for (const Notice& notice : news_.notices) {
-    if (news_.generation == generation_ && names(notice.ranks, place_->rank)) {
+  for (const Notice& notice : status_.notices) {
+    if (status_.generation == generation_ && names(notice.ranks, place_->rank)) {
       return Acknowledge{std::string(kGroup), notice.number};
     }
   }
@@ -142,7 +142,7 @@ Request CrewMember::leave() {
 
 void CrewMember::done(const Op& op) {
   if (std::holds_alternative<Join>(op.request)) return joined(op);
-  if (std::holds_alternative<FollowGroup>(op.request)) return followed(op);
+  if (std::holds_alternative<WatchGroup>(op.request)) return watched(op);
   if (const auto* barrier = std::get_if<Barrier>(&op.request)) return met(op, *barrier);
   if (const auto* exchange = std::get_if<Exchange>(&op.request)) return met(op, *exchange);
 }
@@ -157,11 +157,11 @@ void CrewMember::joined(const Op& op) {
   generation_ = place_->generation;
 }
 
-void CrewMember::followed(const Op& op) {
+void CrewMember::watched(const Op& op) {
   if (!op.good()) return;
-  news_ = std::get<GroupNews>(**op.answer);
-  over_ = over_ || news_.generation > generation_ ||
-          (news_.generation == generation_ && news_.phase != GroupPhase::formed);
+  status_ = std::get<GroupStatus>(**op.answer);
+  over_ = over_ || status_.generation > generation_ ||
+          (status_.generation == generation_ && status_.phase != GroupPhase::formed);
 }
 
 template <class Meeting>

@@ -23,7 +23,7 @@ class CrewMember {
   /// The next thing to ask; nothing if what was drawn is not possible now.
   std::optional<Request> next();
   /// From the newest news on; one at a time.
-  FollowGroup follow();
+  WatchGroup watch();
   /// An answer came; of any request.
   void done(const Op& op);
   void session_lost() { place_.reset(); }
@@ -44,7 +44,7 @@ class CrewMember {
   std::optional<Request> acknowledge();
   Request leave();
   void joined(const Op& op);
-  void followed(const Op& op);
+  void watched(const Op& op);
   template <class Meeting>
   void met(const Op& op, const Meeting& request);
 
@@ -56,7 +56,7 @@ class CrewMember {
   std::uint64_t generation_ = 0;
   bool asking_ = false;  ///< for a place
   bool over_ = false;    ///< the generation has ended
-  GroupNews news_;
+  GroupStatus status_;
   std::uint64_t steps_ = 0;
   std::array<Turn, kKinds> turns_;
 };

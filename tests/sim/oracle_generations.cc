@@ -90,15 +90,15 @@ Judgement judge_formations(const GroupHistory& history) {
 struct Standing {
   std::uint64_t round = 0;
   std::uint64_t generation = 0;
-  std::uint64_t news = 0;
+  std::uint64_t status = 0;
 };
 
 std::optional<Standing> standing_in(const Op& op) {
   if (!op.good()) return std::nullopt;
   if (const auto* j = std::get_if<Joined>(&**op.answer)) {
-    return Standing{j->round, j->generation, j->news};
+    return Standing{j->round, j->generation, j->status};
   }
-  if (const auto* n = std::get_if<GroupNews>(&**op.answer)) {
+  if (const auto* n = std::get_if<GroupStatus>(&**op.answer)) {
     return Standing{n->round, n->generation, n->number};
   }
   if (const auto* p = std::get_if<MemberPage>(&**op.answer)) return Standing{0, p->generation, 0};
@@ -108,7 +108,7 @@ std::optional<Standing> standing_in(const Op& op) {
 const std::string& group_of(const Request& request) {
   static const std::string none;
   if (const auto* join = std::get_if<Join>(&request)) return join->group;
-  if (const auto* follow = std::get_if<FollowGroup>(&request)) return follow->group;
+  if (const auto* watch = std::get_if<WatchGroup>(&request)) return watch->group;
   if (const auto* read = std::get_if<ReadMembers>(&request)) return read->group;
   return none;
 }
@@ -152,10 +152,10 @@ Judgement judge_told(const Records& records, const GroupHistory& history, const 
   if (const auto* page = std::get_if<MemberPage>(&**op.answer)) {
     return judge_page(records, history, op, *page);
   }
-  const auto& news = std::get<GroupNews>(**op.answer);
-  if (news.generation == 0 && news.size == 0) return std::nullopt;
-  const Formation* f = history.list_of(news.generation, op.answered);
-  if (f != nullptr && f->sessions.size() == news.size) return std::nullopt;
+  const auto& status = std::get<GroupStatus>(**op.answer);
+  if (status.generation == 0 && status.size == 0) return std::nullopt;
+  const Formation* f = history.list_of(status.generation, op.answered);
+  if (f != nullptr && f->sessions.size() == status.size) return std::nullopt;
   return bad("generations", describe(op) + ": no such list is durable");
 }
 
@@ -169,7 +169,7 @@ Judgement judge_order(const std::vector<const Op*>& ops) {
     Standing most = newest.empty() ? Standing{} : newest.back();
     const Standing here = *standing_in(*op);
     most = {std::max(most.round, here.round), std::max(most.generation, here.generation),
-            std::max(most.news, here.news)};
+            std::max(most.status, here.status)};
     newest.push_back(most);
   }
   for (const Op* op : ops) {
@@ -179,12 +179,12 @@ Judgement judge_order(const std::vector<const Op*>& ops) {
     const Standing here = *standing_in(*op);
     const bool page = std::holds_alternative<ReadMembers>(op->request);
     const bool back = here.generation < least.generation ||
-                      (!page && (here.round < least.round || here.news < least.news));
+                      (!page && (here.round < least.round || here.status < least.status));
     if (back) {
       return bad("generations", describe(*op) + ": before it, somebody was told generation " +
                                     std::to_string(least.generation) + ", round " +
                                     std::to_string(least.round) + ", news " +
-                                    std::to_string(least.news));
+                                    std::to_string(least.status));
     }
   }
   return std::nullopt;

@@ -93,14 +93,14 @@ class NewsJudge {
   Judgement judge() {
     for (const Op& op : records_.ops) {
       if (op.job != job_) continue;
-      const auto* follow = std::get_if<FollowGroup>(&op.request);
-      if (follow == nullptr || !op.good()) continue;
-      const auto& news = std::get<GroupNews>(**op.answer);
-      const GroupHistory& history = log_.of(follow->group);
-      if (auto wrong = judge_lost(history, op, news)) return wrong;
-      if (auto wrong = judge_stalled(history, op, news)) return wrong;
+      const auto* watch = std::get_if<WatchGroup>(&op.request);
+      if (watch == nullptr || !op.good()) continue;
+      const auto& status = std::get<GroupStatus>(**op.answer);
+      const GroupHistory& history = log_.of(watch->group);
+      if (auto wrong = judge_lost(history, op, status)) return wrong;
+      if (auto wrong = judge_stalled(history, op, status)) return wrong;
       if (records_.quiet == 0 || op.invoked < records_.quiet) continue;
-      if (auto wrong = judge_quiet(history, op, news)) return wrong;
+      if (auto wrong = judge_quiet(history, op, status)) return wrong;
     }
     return std::nullopt;
   }
@@ -111,16 +111,16 @@ class NewsJudge {
   }
 
   /// Who is told to be lost, or finished, has ended, and that is durable.
-  Judgement judge_lost(const GroupHistory& history, const Op& op, const GroupNews& news) const {
-    if (news.lost.empty() && news.finished.empty()) return std::nullopt;
-    const Formation* list = history.list_of(news.generation, op.answered);
+  Judgement judge_lost(const GroupHistory& history, const Op& op, const GroupStatus& status) const {
+    if (status.lost.empty() && status.finished.empty()) return std::nullopt;
+    const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
-      const bool lost = names(news.lost, rank);
-      const bool finished = names(news.finished, rank);
+      const bool lost = names(status.lost, rank);
+      const bool finished = names(status.finished, rank);
       if (!lost && !finished) continue;
       const bool ended = std::ranges::any_of(history.endings, [&](const Ending& ending) {
         return ending.session == list->sessions[rank] && ending.durable < op.answered &&
-               ending.generation == news.generation &&
+               ending.generation == status.generation &&
                (ending.state == State::finished) == finished;
       });
       if (!ended) return violation(op, "rank " + std::to_string(rank) + " has not ended");
@@ -129,11 +129,12 @@ class NewsJudge {
   }
 
   /// Who is told to be stalled had promised a report, and may not have given it.
-  Judgement judge_stalled(const GroupHistory& history, const Op& op, const GroupNews& news) const {
-    const Formation* list = history.list_of(news.generation, op.answered);
-    if (list == nullptr || news.stalled.empty()) return std::nullopt;
+  Judgement judge_stalled(const GroupHistory& history, const Op& op,
+                          const GroupStatus& status) const {
+    const Formation* list = history.list_of(status.generation, op.answered);
+    if (list == nullptr || status.stalled.empty()) return std::nullopt;
     for (Rank rank = 0; rank < list->sessions.size(); ++rank) {
-      if (!names(news.stalled, rank) || has_stalled(list->sessions[rank], op)) continue;
+      if (!names(status.stalled, rank) || has_stalled(list->sessions[rank], op)) continue;
       return violation(op, "rank " + std::to_string(rank) + " has broken no promise");
     }
     return std::nullopt;
@@ -156,27 +157,28 @@ class NewsJudge {
   }
 
   /// Long after all faults: the dead are told, nothing is overdue, and all who follow know it.
-  Judgement judge_quiet(const GroupHistory& history, const Op& op, const GroupNews& news) const {
-    const Formation* list = history.list_of(news.generation, op.answered);
+  Judgement judge_quiet(const GroupHistory& history, const Op& op,
+                        const GroupStatus& status) const {
+    const Formation* list = history.list_of(status.generation, op.answered);
     for (Rank rank = 0; list != nullptr && rank < list->sessions.size(); ++rank) {
-      if (names(news.lost, rank) || names(news.finished, rank)) continue;
+      if (names(status.lost, rank) || names(status.finished, rank)) continue;
       if (is_over(list->sessions[rank])) {
         return violation(op, "rank " + std::to_string(rank) + " is dead, and nobody is told");
       }
     }
-    for (const Notice& notice : news.notices) {
+    for (const Notice& notice : status.notices) {
       if (notice.left == Duration(1)) return violation(op, "a notice is overdue");
     }
     for (const Op& other : records_.ops) {
-      const auto* follow = std::get_if<FollowGroup>(&other.request);
-      const bool follows = follow != nullptr && other.job == job_ && follow->timeout > Duration(0);
+      const auto* watch = std::get_if<WatchGroup>(&other.request);
+      const bool follows = follow != nullptr && other.job == job_ && watch->timeout > Duration(0);
       const bool waits = follows && other.invoked < records_.quiet &&
                          (other.answered == 0 || other.answered > records_.quiet);
       // A daemon that lost the job and is asked nothing does not know it yet.
       if (!waits || records_.takeovers > 0) continue;
       if (records_.dead_clients.contains(other.client)) continue;
-      if (follow->seen < news.number) {
-        return violation(other, "it waits, but there are news " + std::to_string(news.number));
+      if (watch->seen < status.number) {
+        return violation(other, "it waits, but there are news " + std::to_string(status.number));
       }
     }
     return std::nullopt;

@@ -131,9 +131,9 @@ class Endings {
       const ReplyBody& body = **op.answer;
       if (const auto* joined = std::get_if<Joined>(&body)) {
         add(op, std::get<Join>(op.request).group, joined->generation);
-      } else if (const auto* news = std::get_if<GroupNews>(&body)) {
-        const bool over = news->generation > 0 && news->phase != GroupPhase::formed;
-        add(op, std::get<FollowGroup>(op.request).group, news->generation + (over ? 1 : 0));
+      } else if (const auto* status = std::get_if<GroupStatus>(&body)) {
+        const bool over = status->generation > 0 && status->phase != GroupPhase::formed;
+        add(op, std::get<WatchGroup>(op.request).group, status->generation + (over ? 1 : 0));
       }
     }
   }

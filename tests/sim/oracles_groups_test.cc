@@ -68,8 +68,8 @@ class GroupStory : public Story {
     return op;
   }
 
-  Op& followed(GroupNews news, std::uint64_t from, std::uint64_t to) {
-    return call(FollowGroup{"crew", 0, {}}, from, to, told(std::move(news)));
+  Op& watched(GroupStatus status, std::uint64_t from, std::uint64_t to) {
+    return call(WatchGroup{"crew", 0, {}}, from, to, told(std::move(status)));
   }
 
   std::string generations() const { return oracle(judge_generations(records)); }
@@ -80,8 +80,8 @@ Joined place(std::uint64_t round, std::uint64_t generation, Rank rank, std::uint
   return {round, generation, rank, size, 100 + generation, 0, "", round};
 }
 
-GroupNews news(std::uint64_t round, std::uint64_t generation, std::uint32_t size) {
-  GroupNews told;
+GroupStatus status(std::uint64_t round, std::uint64_t generation, std::uint32_t size) {
+  GroupStatus told;
   told.number = told.round = round;
   told.generation = generation;
   told.size = size;
@@ -96,7 +96,7 @@ TEST(GroupOracles, OneNumberIsOneListForEverybody) {
   run.formed(1, 1, {kA, kB}, 10);
   run.joined(kA, place(1, 1, 0, 2), 5, 20);
   run.joined(kB, place(1, 1, 1, 2), 6, 21);
-  run.followed(news(1, 1, 2), 22, 23);
+  run.watched(status(1, 1, 2), 22, 23);
   EXPECT_EQ(run.generations(), "fine");
   const auto told = [&](const SessionId& session, const Joined& joined, std::uint64_t at) {
     GroupStory other = run;
@@ -108,7 +108,7 @@ TEST(GroupOracles, OneNumberIsOneListForEverybody) {
   EXPECT_EQ(told(kA, place(1, 1, 0, 3), 30), "generations");  // another size
   EXPECT_EQ(told(kA, place(2, 2, 0, 2), 30), "generations");  // not durable
   EXPECT_EQ(told(kA, place(1, 1, 0, 2), 8), "generations");   // not yet durable
-  run.followed(news(1, 1, 3), 40, 41);
+  run.watched(status(1, 1, 3), 40, 41);
   EXPECT_EQ(run.generations(), "generations");
 }
 
@@ -157,10 +157,10 @@ TEST(GroupOracles, NobodyIsToldLessThanBefore) {
   GroupStory run;
   run.formed(1, 1, {kA, kB}, 10);
   run.formed(2, 2, {kA, kB}, 20);
-  run.followed(news(2, 2, 2), 25, 30);
-  run.followed(news(1, 1, 2), 26, 40);  // it was asked before
+  run.watched(status(2, 2, 2), 25, 30);
+  run.watched(status(1, 1, 2), 26, 40);  // it was asked before
   EXPECT_EQ(run.generations(), "fine");
-  run.followed(news(1, 1, 2), 31, 40);
+  run.watched(status(1, 1, 2), 31, 40);
   EXPECT_EQ(run.generations(), "generations");
 }
 
@@ -238,14 +238,14 @@ TEST(GroupOracles, WhoIsAskedToLeaveMayBeLost) {
 TEST(GroupOracles, WhoIsToldToBeLostIsLostForGood) {
   GroupStory run;
   run.formed(1, 1, {kA, kB}, 10);
-  GroupNews lost = news(2, 1, 2);
+  GroupStatus lost = status(2, 1, 2);
   lost.lost = {{1, 1}};
-  run.followed(lost, 20, 30);
+  run.watched(lost, 20, 30);
   EXPECT_EQ(run.losses(), "news");
   run.durable({GroupStory::member(kB, State::lost)}, 25, false);
   EXPECT_EQ(run.losses(), "fine");
   lost.finished = {{0, 0}};
-  run.followed(lost, 40, 50);
+  run.watched(lost, 40, 50);
   EXPECT_EQ(run.losses(), "news");
 }
 
@@ -254,9 +254,9 @@ TEST(GroupOracles, WhoIsToldToBeStalledBrokeAPromise) {
   run.formed(1, 1, {kA, kB}, 10);
   Op& report = run.call(Progress{"crew", 1, "", 1, seconds(2)}, 11, 12, told(Done{}));
   report.session = kB;
-  GroupNews stalled = news(2, 1, 2);
+  GroupStatus stalled = status(2, 1, 2);
   stalled.stalled = {{1, 1}};
-  run.followed(stalled, 20, 30).answered_at = TimePoint(seconds(3));
+  run.watched(stalled, 20, 30).answered_at = TimePoint(seconds(3));
   EXPECT_EQ(run.losses(), "fine");
   run.records.ops.back().answered_at = TimePoint(seconds(1));
   EXPECT_EQ(run.losses(), "news");
@@ -266,14 +266,14 @@ TEST(GroupOracles, WhenAllIsQuietEverybodyKnowsTheDead) {
   GroupStory run;
   run.formed(1, 1, {kA, kB}, 10);
   run.records.quiet = 100;
-  run.followed(news(7, 1, 2), 101, 102);
+  run.watched(status(7, 1, 2), 101, 102);
   EXPECT_EQ(run.losses(), "fine");
   GroupStory dead = run;
   dead.records.dead_by_then.insert(2);
   EXPECT_EQ(dead.losses(), "news");
-  run.call(FollowGroup{"crew", 7, seconds(9)}, 90, 0, std::nullopt);
+  run.call(WatchGroup{"crew", 7, seconds(9)}, 90, 0, std::nullopt);
   EXPECT_EQ(run.losses(), "fine");
-  run.call(FollowGroup{"crew", 6, seconds(9)}, 91, 0, std::nullopt);  // it was not woken
+  run.call(WatchGroup{"crew", 6, seconds(9)}, 91, 0, std::nullopt);  // it was not woken
   EXPECT_EQ(run.losses(), "news");
 }
 

@@ -109,7 +109,7 @@ void Simulation::fall_quiet() {
   records_.quiet = world_.next_order();
   records_.dead_by_then = records_.dead_clients;
   for (const auto& client : clients_) {
-    client->ask(FollowGroup{std::string(CrewMember::kGroup), 0, Duration(0)});
+    client->ask(WatchGroup{std::string(CrewMember::kGroup), 0, Duration(0)});
   }
   const bool told = run_until(kPatience, [&] { return settled(); });
   for (const auto& client : clients_) client->stop_following();

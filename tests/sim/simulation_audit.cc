@@ -137,7 +137,7 @@ void Simulation::check_restored(const std::string& name) {
   for (const auto& [key, versions] : log.keys()) questions.push_back(Get{key, {}});
   questions.push_back(List{"", "", 0});
   questions.push_back(ReadMembers{std::string(CrewMember::kGroup), 0, 0});
-  questions.push_back(FollowGroup{std::string(CrewMember::kGroup), 0, {}});
+  questions.push_back(WatchGroup{std::string(CrewMember::kGroup), 0, {}});
   for (unsigned i = 0; i < swarm_.keys; ++i) {
     questions.push_back(QueueLength{"q" + std::to_string(i)});
   }

@@ -44,7 +44,7 @@ class Workload {
   /// The next thing to ask; nothing if what comes next is not possible now.
   std::optional<Request> next();
   /// What is asked beside all that, one at a time, if there is a crew.
-  FollowGroup follow() { return crew_->follow(); }
+  WatchGroup watch() { return crew_->watch(); }
   /// An answer of one of them came.
   void done(const Op& op);
   void session_lost() {

@@ -275,12 +275,12 @@ std::optional<Joined> Group::place(const SessionId& id, std::uint64_t after_roun
   return place_of(state_, id, after_round);
 }
 
-const GroupNews& Group::news(TimePoint now) const {
-  if (!newest_news_ || newest_news_->version != state_.version()) {
-    newest_news_ = {state_.version(), news_of(state_)};
+const GroupStatus& Group::status(TimePoint now) const {
+  if (!newest_status_ || newest_status_->version != state_.version()) {
+    newest_status_ = {state_.version(), status_of(state_)};
   }
-  notices_.set_time_left(newest_news_->news, now);
-  return newest_news_->news;
+  notices_.set_time_left(newest_status_->status, now);
+  return newest_status_->status;
 }
 
 Result<MemberPage> Group::page(const ReadMembers& request) const {

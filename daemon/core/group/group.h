@@ -72,7 +72,7 @@ class Group {
   // ---- what members are told, see status.h
   std::optional<Joined> place(const SessionId& id, std::uint64_t after_round) const;
   /// Made once for all members that are told of one change; the time left of a notice is as of now.
-  const GroupNews& news(TimePoint now) const;
+  const GroupStatus& status(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   Failure stale(std::uint64_t generation) const;
   Failure broken() const;
@@ -80,9 +80,9 @@ class Group {
   MissingRank describe(Rank rank) const;
 
  private:
-  struct MadeNews {
+  struct MadeStatus {
     std::uint64_t version;  ///< of the state
-    GroupNews news;
+    GroupStatus status;
   };
 
   void break_up(const std::string& reason, bool failed, Moment& at);
@@ -94,7 +94,7 @@ class Group {
   Notices notices_;
   ProgressReports progress_;
   GroupChanges changes_;  // since the last settle()
-  mutable std::optional<MadeNews> newest_news_;
+  mutable std::optional<MadeStatus> newest_status_;
 };
 
 }  // namespace c10dd::core

@@ -133,7 +133,7 @@ std::optional<TimePoint> Notices::next_deadline() const {
   return next;
 }
 
-void Notices::describe(const GroupState& group, GroupNews& news) {
+void Notices::describe(const GroupState& group, GroupStatus& status) {
   if (group.facts().notices.empty()) return;
   struct Ranks {
     std::vector<Rank> named;
@@ -150,13 +150,13 @@ void Notices::describe(const GroupState& group, GroupNews& news) {
   }
   for (const StoredNotice& notice : group.facts().notices) {
     const Ranks& of = ranks[notice.number];
-    news.notices.push_back({notice.number, notice.kind, ranges_of(of.named), Duration{0},
-                            notice.reason, ranges_of(of.acknowledged)});
+    status.notices.push_back({notice.number, notice.kind, ranges_of(of.named), Duration{0},
+                              notice.reason, ranges_of(of.acknowledged)});
   }
 }
 
-void Notices::set_time_left(GroupNews& news, TimePoint now) const {
-  for (Notice& notice : news.notices) {
+void Notices::set_time_left(GroupStatus& status, TimePoint now) const {
+  for (Notice& notice : status.notices) {
     const auto it = open_.find(notice.number);
     if (it == open_.end() || !it->second.ends) continue;
     notice.left = std::max(*it->second.ends - now, Duration(1));

@@ -31,8 +31,8 @@ class Notices {
   std::optional<TimePoint> next_deadline() const;
 
   /// Adds the notices to what members are told, without the time that is left.
-  static void describe(const GroupState& group, GroupNews& news);
-  void set_time_left(GroupNews& news, TimePoint now) const;
+  static void describe(const GroupState& group, GroupStatus& status);
+  void set_time_left(GroupStatus& status, TimePoint now) const;
 
   /// After a restart: every deadline starts in full.
   void resume(const GroupState& group, TimePoint now);

@@ -80,12 +80,12 @@ struct GroupFacts {
   GroupPhase phase = GroupPhase::forming;
   std::string reason;
   std::uint32_t failures = 0;
-  std::uint64_t news = 0;  ///< revision of the newest change that members are told
+  std::uint64_t status = 0;  ///< revision of the newest change that members are told
   std::uint64_t notices_made = 0;
   std::vector<StoredNotice> notices;
 };
 BOOST_DESCRIBE_STRUCT(GroupFacts, (),
-                      (policy, round, generation, phase, reason, failures, news, notices_made,
+                      (policy, round, generation, phase, reason, failures, status, notices_made,
                        notices))
 
 /// The list row: the sessions by rank, and the list as members read it.

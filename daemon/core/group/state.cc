@@ -37,7 +37,7 @@ GroupState::GroupState(std::string name, GroupFacts facts, std::map<SessionId, G
       members_(std::move(members)),
       list_(std::move(list)),
       encoded_list_(std::make_shared<const Bytes>(std::exchange(list_.encoded, {}))),
-      changed_(facts_.news) {
+      changed_(facts_.status) {
   const bool stands = facts_.phase == GroupPhase::formed && !facts_.policy.quorum;
   for (std::size_t rank = 0; rank < list_.sessions.size(); ++rank) {
     const auto it = members_.find(list_.sessions[rank]);
@@ -147,7 +147,7 @@ void GroupState::forget_ended(Moment& at) {
 }
 
 void GroupState::tell(Moment& at) {
-  edit_facts().news = at.revision;
+  edit_facts().status = at.revision;
   note_change(at.revision);
   renew_version();
   status_changed_ = true;

@@ -120,7 +120,7 @@ std::optional<Joined> place_of(const GroupState& group, const SessionId& id,
   joined.digest = group.list().digest;
   joined.failures = facts.failures;
   joined.reason = facts.reason;
-  joined.news = facts.news;
+  joined.status = facts.status;
   return joined;
 }
 
@@ -148,23 +148,23 @@ Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request) 
   return page;
 }
 
-GroupNews news_of(const GroupState& group) {
+GroupStatus status_of(const GroupState& group) {
   const GroupFacts& facts = group.facts();
   NotAtWork ranks = not_at_work(group);
-  GroupNews news;
-  news.number = facts.news;
-  news.round = facts.round;
-  news.generation = facts.generation;
-  news.size = group.size();
-  news.phase = facts.phase;
-  news.reason = facts.reason;
-  news.lost = ranges_of(ranks.lost);
-  news.finished = ranges_of(ranks.finished);
-  news.stalled = ranges_of(ranks.stalled);
-  news.details = std::move(ranks.details);
-  news.waiting = waiting(group);
-  Notices::describe(group, news);
-  return news;
+  GroupStatus status;
+  status.number = facts.status;
+  status.round = facts.round;
+  status.generation = facts.generation;
+  status.size = group.size();
+  status.phase = facts.phase;
+  status.reason = facts.reason;
+  status.lost = ranges_of(ranks.lost);
+  status.finished = ranges_of(ranks.finished);
+  status.stalled = ranges_of(ranks.stalled);
+  status.details = std::move(ranks.details);
+  status.waiting = waiting(group);
+  Notices::describe(group, status);
+  return status;
 }
 
 MissingRank describe_rank(const GroupState& group, Rank rank) {

@@ -14,7 +14,7 @@ std::optional<Joined> place_of(const GroupState& group, const SessionId& id,
 /// Fails with stale_generation, or invalid_argument if the group has no such rank.
 Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request);
 /// The status of the group, without the time that is left of its notices.
-GroupNews news_of(const GroupState& group);
+GroupStatus status_of(const GroupState& group);
 /// What is known of the member that has this rank.
 MissingRank describe_rank(const GroupState& group, Rank rank);
 

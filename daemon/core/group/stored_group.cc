@@ -49,8 +49,8 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
     return misfit(state, good.error().detail);
   }
   if (facts.phase > GroupPhase::finished) return misfit(state, "it is in no phase");
-  if (facts.news > newest) {
-    return misfit(state, "news of revision " + std::to_string(facts.news) +
+  if (facts.status > newest) {
+    return misfit(state, "status of revision " + std::to_string(facts.status) +
                              " in a job of revision " + std::to_string(newest));
   }
   // Every round has a list; not every list is a new generation, and not every one has failed.

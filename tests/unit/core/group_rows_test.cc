@@ -163,7 +163,7 @@ TEST(GroupRowsTest, ItsOwnRow) {
   refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last call, ttl and grace");
   refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
   refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "in no phase");
-  refused([](GroupFacts& g) { g.news = 1'000; }, "news of revision 1000 in a job of revision");
+  refused([](GroupFacts& g) { g.status = 1'000; }, "status of revision 1000 in a job of revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; }, "a list of 2, min 1, max 1");

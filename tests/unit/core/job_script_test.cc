@@ -92,9 +92,9 @@ class Stage {
     CallId call;
     std::uint64_t next = 1;
     Request request;
-    std::map<std::string, std::uint64_t> round = {};  // by group: of its newest place
-    std::map<std::string, std::uint64_t> news = {};   // and of the newest news
-    std::string group = {};                           // that it joined or followed last
+    std::map<std::string, std::uint64_t> round = {};   // by group: of its newest place
+    std::map<std::string, std::uint64_t> status = {};  // and of the newest news
+    std::string group = {};                            // that it joined or followed last
   };
 
   static std::string same(const std::string& got, const std::string& expected) {
@@ -209,9 +209,9 @@ class Stage {
     auto* join = std::get_if<Join>(&*of_group);
     if (join != nullptr) c.group = join->group;
     if (join != nullptr && join->round == script::kLast) join->round = c.round[join->group];
-    auto* follow = std::get_if<FollowGroup>(&*of_group);
+    auto* follow = std::get_if<WatchGroup>(&*of_group);
     if (follow != nullptr) c.group = follow->group;
-    if (follow != nullptr && follow->seen == script::kLast) follow->seen = c.news[follow->group];
+    if (follow != nullptr && follow->seen == script::kLast) follow->seen = c.status[follow->group];
     return *of_group;
   }
 
@@ -219,9 +219,9 @@ class Stage {
     if (!answer) return;
     if (const auto* joined = std::get_if<Joined>(&*answer)) {
       c.round[c.group] = joined->round;
-      c.news[c.group] = joined->news;
-    } else if (const auto* news = std::get_if<GroupNews>(&*answer)) {
-      c.news[c.group] = news->number;
+      c.status[c.group] = joined->status;
+    } else if (const auto* status = std::get_if<GroupStatus>(&*answer)) {
+      c.status[c.group] = status->number;
     }
   }
 

@@ -49,17 +49,17 @@ inline std::string ranges_text(const std::vector<RankRange>& ranges) {
 
 /// gen G PHASE, and what there is of lost=, finished=, stalled=, waiting=,
 /// NOTICE:ranks/acknowledged.
-inline std::string news_text(const GroupNews& news) {
-  std::string text = " gen " + std::to_string(news.generation) + ' ' +
-                     boost::describe::enum_to_string(news.phase, "?");
+inline std::string news_text(const GroupStatus& status) {
+  std::string text = " gen " + std::to_string(status.generation) + ' ' +
+                     boost::describe::enum_to_string(status.phase, "?");
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) text += std::string(" ") + name + "=" + value;
   };
-  add("lost", ranges_text(news.lost));
-  add("finished", ranges_text(news.finished));
-  add("stalled", ranges_text(news.stalled));
-  if (news.waiting > 0) add("waiting", std::to_string(news.waiting));
-  for (const Notice& notice : news.notices) {
+  add("lost", ranges_text(status.lost));
+  add("finished", ranges_text(status.finished));
+  add("stalled", ranges_text(status.stalled));
+  if (status.waiting > 0) add("waiting", std::to_string(status.waiting));
+  for (const Notice& notice : status.notices) {
     text += std::string(" ") + boost::describe::enum_to_string(notice.kind, "?") + ":" +
             ranges_text(notice.ranks) + "/" + ranges_text(notice.acknowledged);
     if (notice.left > Duration::zero()) text += "/" + human(notice.left);
@@ -120,7 +120,7 @@ inline std::string text_of(const Answer& answer) {
           for (const std::int64_t sum : body.sums) text += ' ' + std::to_string(sum);
         }
         if constexpr (std::is_same_v<Body, Changes>) text += changes_text(body);
-        if constexpr (std::is_same_v<Body, GroupNews>) text += news_text(body);
+        if constexpr (std::is_same_v<Body, GroupStatus>) text += news_text(body);
         if constexpr (std::is_same_v<Body, PublishedCalls>) text += calls_text(body);
         if constexpr (std::is_same_v<Body, MemberPage>) text += members_text(body);
         if constexpr (std::is_same_v<Body, Joined>) {

@@ -88,7 +88,7 @@ inline std::optional<Request> group_request(const std::string& op, const Words& 
   }
   if (op == "follow") {
     const auto seen = in.number_option<std::uint64_t>("seen", kLast);
-    return FollowGroup{in.bytes(), seen, in.timeout};
+    return WatchGroup{in.bytes(), seen, in.timeout};
   }
   if (op == "acknowledge") {
     const Bytes group = in.bytes();

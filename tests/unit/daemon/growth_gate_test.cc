@@ -70,7 +70,7 @@ TEST(GrowthGate, BelowTheMinimumKeepsWhatMakesRoom) {
   EXPECT_TRUE(refused.contains("set"));
   for (const char* op : {"hello", "ping", "goodbye", "get", "wait", "list", "remove",
                          "remove_prefix", "queue_pop", "barrier", "cancel", "watch", "report",
-                         "join", "leave", "follow_group", "members", "acknowledge", "progress"}) {
+                         "join", "leave", "watch_group", "members", "acknowledge", "progress"}) {
     EXPECT_FALSE(refused.contains(op)) << op;
   }
 }

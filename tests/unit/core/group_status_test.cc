@@ -49,10 +49,10 @@ Join join_of(std::uint32_t min, std::uint32_t max) {
   return join;
 }
 
-GroupNews news_in(const Effects& effects, std::uint64_t session) {
+GroupStatus news_in(const Effects& effects, std::uint64_t session) {
   for (const Reply& reply : effects.replies) {
-    if (!(reply.to == SessionId{1, session}) || reply.op != FollowGroup::op.code) continue;
-    return std::get<GroupNews>(*reply.answer);
+    if (!(reply.to == SessionId{1, session}) || reply.op != WatchGroup::op.code) continue;
+    return std::get<GroupStatus>(*reply.answer);
   }
   return {};
 }
@@ -63,15 +63,15 @@ std::size_t bytes_of(const Effects& effects) {
   return bytes;
 }
 
-TEST(GroupNewsTest, TellingAllIsLinear) {
+TEST(GroupStatusTest, TellingAllIsLinear) {
   constexpr std::uint32_t kMembers = 16'384;
   Crowd crowd(kMembers);
   for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
   const std::clock_t start = std::clock();
   std::size_t told = 0;
   for (std::uint64_t i = 1; i <= kMembers; ++i) {
-    const GroupNews news = news_in(crowd.ask(i, FollowGroup{"g", 0, milliseconds(1)}), i);
-    told += news.phase == GroupPhase::formed && news.size == kMembers ? 1 : 0;
+    const GroupStatus status = news_in(crowd.ask(i, WatchGroup{"g", 0, milliseconds(1)}), i);
+    told += status.phase == GroupPhase::formed && status.size == kMembers ? 1 : 0;
   }
   EXPECT_EQ(told, kMembers);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
@@ -79,7 +79,7 @@ TEST(GroupNewsTest, TellingAllIsLinear) {
       << "looking at every member for each of them takes minutes";
 }
 
-TEST(GroupNewsTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
+TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
   constexpr std::uint32_t kMembers = 16'384;
   Crowd crowd(kMembers);
   Join join = join_of(kMembers, kMembers);
@@ -104,7 +104,7 @@ TEST(GroupNewsTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
       << "looking at every member for each of them takes minutes";
 }
 
-TEST(GroupNewsTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
+TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
   constexpr std::uint32_t kMembers = 16'384;
   Crowd crowd(kMembers);
   for (std::uint64_t i = 1; i <= kMembers; ++i) crowd.ask(i, join_of(kMembers, kMembers));
@@ -117,7 +117,7 @@ TEST(GroupNewsTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
     ASSERT_TRUE(effects.replies.at(0).answer);
     bytes += bytes_of(effects);
   }
-  const GroupNews told = news_in(crowd.ask(1, FollowGroup{"g", 0, milliseconds(1)}), 1);
+  const GroupStatus told = news_in(crowd.ask(1, WatchGroup{"g", 0, milliseconds(1)}), 1);
   ASSERT_EQ(told.notices.size(), 1U);
   EXPECT_EQ(told.notices[0].acknowledged, (std::vector<RankRange>{{0, kMembers - 1}}));
   for (std::uint64_t i = 1; i <= kMembers; ++i) {
@@ -129,7 +129,7 @@ TEST(GroupNewsTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
       << "looking at every member for each of them takes minutes";
 }
 
-TEST(GroupNewsTest, AllChangesOfATickAreOneNews) {
+TEST(GroupStatusTest, AllChangesOfATickAreOneNews) {
   Crowd crowd(5);
   Join join = join_of(2, 4);
   crowd.ask(1, join);
@@ -138,16 +138,16 @@ TEST(GroupNewsTest, AllChangesOfATickAreOneNews) {
   crowd.ask(3, join);
   join.timeout = milliseconds(2'600);
   crowd.ask(4, join);
-  const GroupNews before = news_in(crowd.ask(5, FollowGroup{"g", 0, milliseconds(1)}), 5);
+  const GroupStatus before = news_in(crowd.ask(5, WatchGroup{"g", 0, milliseconds(1)}), 5);
   ASSERT_EQ(before.waiting, 2U);
   crowd.tick(milliseconds(1'500));
   for (const std::uint64_t heard : {1, 2, 4}) crowd.ask(heard, Ping{});
-  FollowGroup follow{"g", before.number, std::chrono::hours(1)};
+  WatchGroup follow{"g", before.number, std::chrono::hours(1)};
   ASSERT_EQ(news_in(crowd.ask(5, follow), 5).number, 0U) << "there is no news yet";
   // In this tick 3 is lost by its silence, and the join of 4 times out.
-  const GroupNews news = news_in(crowd.tick(milliseconds(1'150)), 5);
-  EXPECT_GT(news.number, before.number);
-  EXPECT_EQ(news.waiting, 0U);
+  const GroupStatus status = news_in(crowd.tick(milliseconds(1'150)), 5);
+  EXPECT_GT(status.number, before.number);
+  EXPECT_EQ(status.waiting, 0U);
 }
 
 }  // namespace
