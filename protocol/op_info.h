@@ -19,10 +19,10 @@ enum class Access : std::uint8_t { observe, use, join, admin };
 
 /// How a repeated request is recognised.
 enum class Dedup : std::uint8_t {
-  none,     ///< repeating it is harmless
-  reply,    ///< the reply is stored with the effect, by session and sequence
-  claim,    ///< as reply, but what is stored is the claim of a queue's item, which is the reply
-  arrival,  ///< keyed by group, generation, sequence and rank; a repeat re-attaches
+  none,      ///< repeating it is harmless
+  reply,     ///< the reply is stored with the effect, by session and sequence
+  delivery,  ///< as reply, but what is stored names the queue's item, which is the reply
+  arrival,   ///< keyed by group, generation, sequence and rank; a repeat re-attaches
 };
 
 /// How much an operation can let the state grow: decides what is refused while room is short.

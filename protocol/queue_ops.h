@@ -21,12 +21,12 @@ struct QueuePush {
 BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 
 /// Takes the oldest item; waits for one up to timeout, with timeout 0 an empty queue is not_found.
-/// Items go to waiting pops in order of arrival. The item is claimed for (session, sequence): a
-/// repeat gets the same item. It is gone when the claim is acknowledged, and back in its place when
-/// the session ends or cancels first.
+/// Items go to waiting pops in order of arrival. The item is delivered to (session, sequence): a
+/// repeat gets the same item. It is gone when the delivery is acknowledged, and back in its place
+/// when the session ends or cancels first.
 struct QueuePop {
-  static constexpr OpInfo op{33, "queue_pop",  OpKind::wait, Access::use,
-                             1,  Dedup::claim, Growth::none};
+  static constexpr OpInfo op{33, "queue_pop",     OpKind::wait, Access::use,
+                             1,  Dedup::delivery, Growth::none};
   using Reply = Popped;
 
   Bytes key;
@@ -34,7 +34,7 @@ struct QueuePop {
 };
 BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
-/// How many items a queue has that nobody has claimed.
+/// How many items of a queue are not delivered to anybody.
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};

@@ -58,8 +58,8 @@ struct Goodbye {
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
 /// Takes back an earlier request of this session whose answer nobody waits for any more: a blocked
-/// one is dropped unanswered, an item that a queue_pop has claimed returns to its queue. Anything
-/// else is left as it is.
+/// one is dropped unanswered, an item that was delivered to a queue_pop returns to its queue.
+/// Anything else is left as it is.
 struct Cancel {
   static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
   using Reply = Done;

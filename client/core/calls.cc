@@ -19,7 +19,7 @@ Duration* timeout_of(Request& request) {
       request);
 }
 
-bool is_claim(const Call& call) { return info_of(call.request).dedup == Dedup::claim; }
+bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
 constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};  // numbered calls are sent before
 
@@ -71,7 +71,7 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
     call.sequence = next_++;
     by_sequence_.emplace(call.sequence, call.id);
     const Dedup dedup = info_of(call.request).dedup;
-    if (dedup == Dedup::reply || dedup == Dedup::claim) held_.insert(call.sequence);
+    if (dedup == Dedup::reply || dedup == Dedup::delivery) held_.insert(call.sequence);
   }
   call.on_wire = true;
   if (call.waits) {
@@ -90,7 +90,7 @@ void Calls::renew_blocked_pops(std::size_t window) {
   const auto it = by_sequence_.find(oldest);
   if (it == by_sequence_.end()) return;  // its cancel has no answer yet
   Call& call = calls_.at(it->second);
-  if (!is_claim(call) || !call.waits) return;
+  if (!is_pop(call) || !call.waits) return;
   by_sequence_.erase(it);
   cancels_.emplace(oldest, false);
   call.sequence = 0;
@@ -114,7 +114,7 @@ bool Calls::cancelled(std::uint64_t sequence) {
 }
 
 void Calls::connection_lost() {
-  // A blocked wait went with its connection; what a pop has claimed did not.
+  // A blocked wait went with its connection; an item that a pop got did not.
   std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
   for (auto& [sequence, on_wire] : cancels_) on_wire = false;
   for (const auto& [sequence, id] : by_sequence_) {
@@ -156,9 +156,9 @@ Call Calls::take(std::uint64_t id) {
 
 Call Calls::give_up(std::uint64_t id) {
   Call call = take(id);
-  const bool claim = is_claim(call) && call.sequence != 0;
-  if (claim) held_.insert(call.sequence);
-  if (claim || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
+  const bool pop = is_pop(call) && call.sequence != 0;
+  if (pop) held_.insert(call.sequence);
+  if (pop || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
   return call;
 }
 

@@ -351,7 +351,7 @@ void Core::leave_in_doubt(const Failure& reason) {
   ++stats_.sessions_lost;
 }
 
-/// What it had done stays, and what it had claimed went back; only its writes without an answer
+/// What it had done stays, and items delivered to it went back; only its writes without an answer
 /// are in doubt. What this client has seen of the job it keeps, whatever its session.
 void Core::session_lost(const Failure& reason, TimePoint now) {
   leave_in_doubt(reason);
@@ -478,7 +478,8 @@ Failure Core::given_up(const Call& call, TimePoint now) const {
   if (op.dedup == Dedup::reply && (call.on_wire || call.sent_before)) {
     text += "; whether it was applied is not known";
   }
-  if (op.dedup == Dedup::claim) text += "; an item that it may have taken goes back to its queue";
+  if (op.dedup == Dedup::delivery)
+    text += "; an item that it may have taken goes back to its queue";
   return failure(Code::timed_out, text + "; look at the daemon and the network");
 }
 

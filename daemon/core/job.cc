@@ -153,8 +153,8 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
 /// crash before that would bring them back.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
-  for (const Claim& claim : sessions_.acknowledge(id, session, step.call.acked_below)) {
-    sessions_.discard(queues_.erase(claim.queue, claim.item()));
+  for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
+    sessions_.discard(queues_.erase(delivery.queue, delivery.item()));
     step.garbage_waits = false;
   }
 }
@@ -168,7 +168,7 @@ Maybe Job::admit(Step& step, const OpInfo& op) {
                                              std::to_string(step.session->acked_below) +
                                              ", limit " + std::to_string(limits::kSessionWindow));
   }
-  if (op.dedup == Dedup::reply || op.dedup == Dedup::claim) return replay(step, op);
+  if (op.dedup == Dedup::reply || op.dedup == Dedup::delivery) return replay(step, op);
   return std::nullopt;
 }
 
@@ -183,11 +183,11 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   }
   if (planted(Planted::reply_forgotten)) return std::nullopt;
   const auto reply = session.replies.find(sequence);
-  const auto claim = session.claims.find(sequence);
+  const auto delivery = session.deliveries.find(sequence);
   const bool replied = reply != session.replies.end();
-  if (!replied && claim == session.claims.end()) return std::nullopt;
+  if (!replied && delivery == session.deliveries.end()) return std::nullopt;
   const std::uint8_t code = replied ? reply->second.op : QueuePop::op.code;
-  const std::uint64_t print = replied ? reply->second.fingerprint : claim->second.fingerprint;
+  const std::uint64_t print = replied ? reply->second.fingerprint : delivery->second.fingerprint;
   if (code != op.code || print != step.call.fingerprint) {
     return refuse(Code::sequence_reused, "sequence " + std::to_string(sequence) +
                                              " was already used by this session for another "
@@ -195,8 +195,8 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   }
   step.out.events.push_back(ReplyReplayed{op.code});
   if (!replied) {
-    step.observe(claim->second.revision);
-    return answer(Popped{queues_.value(claim->second.queue, claim->second.item())});
+    step.observe(delivery->second.revision);
+    return answer(Popped{queues_.value(delivery->second.queue, delivery->second.item())});
   }
   Answer first = ReplyBody(Done{});
   const Result<void> decoded =

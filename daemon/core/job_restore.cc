@@ -41,12 +41,13 @@ Result<void> Job::resume(TimePoint now) {
       }
       newest = std::max(newest, reply.revision);
     }
-    for (const auto& [sequence, claim] : session.claims) {
-      if (!queues_.is_free(claim.queue, claim.item())) {
-        return failure(Code::malformed, "claim of an item that is not there, or a second claim");
+    for (const auto& [sequence, delivery] : session.deliveries) {
+      if (!queues_.is_free(delivery.queue, delivery.item())) {
+        return failure(Code::malformed,
+                       "delivery of an item that is not there, or a second delivery");
       }
-      queues_.claim(claim.queue, claim.item(), claim.revision);
-      newest = std::max(newest, claim.revision);
+      queues_.deliver(delivery.queue, delivery.item(), delivery.revision);
+      newest = std::max(newest, delivery.revision);
     }
   }
   if (Result<void> met = meetings_.resume(now); !met) return met;

@@ -35,15 +35,15 @@ Maybe QueueOps::on(Step& step, const QueueLength& request) {
 Answer QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
                       std::uint64_t fingerprint, const Bytes& queue) {
   const ItemId item = *queues_.oldest(queue);
-  queues_.claim(queue, item, step.next);
+  queues_.deliver(queue, item, step.next);
   sessions_.keep(session, *sessions_.find(session), sequence,
-                 Claim{queue, item.revision, item.index, fingerprint, step.next}, step.out.rows);
+                 Delivery{queue, item.revision, item.index, fingerprint, step.next}, step.out.rows);
   return ReplyBody(Popped{queues_.value(queue, item)});
 }
 
-void QueueOps::give_back(Step& step, const Claim& claim) {
-  queues_.release(claim.queue, claim.item(), step.next);
-  step.queues.push_back(claim.queue);
+void QueueOps::give_back(Step& step, const Delivery& delivery) {
+  queues_.release(delivery.queue, delivery.item(), step.next);
+  step.queues.push_back(delivery.queue);
 }
 
 void QueueOps::serve(Step& step) {

@@ -18,7 +18,7 @@ class QueueOps {
   /// Pushes a value that Queues::check_push() has allowed.
   void push(Step& step, const Bytes& queue, Bytes value);
   /// Puts the item of a pop that did not come to its end back in its old place.
-  void give_back(Step& step, const Claim& claim);
+  void give_back(Step& step, const Delivery& delivery);
 
   /// Gives the items that came in this step to the pops that wait for them, the oldest first.
   void serve(Step& step);

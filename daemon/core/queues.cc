@@ -62,8 +62,8 @@ std::optional<ItemId> Queues::oldest(std::string_view queue) const {
   return *it->second.free.begin();
 }
 
-void Queues::claim(const Bytes& queue, const ItemId& item, Revision revision) {
-  if (planted(Planted::claim_leaves_item)) return;
+void Queues::deliver(const Bytes& queue, const ItemId& item, Revision revision) {
+  if (planted(Planted::delivery_leaves_item)) return;
   const auto it = queues_.find(queue);
   C10DD_ASSERT(it != queues_.end() && it->second.free.erase(item) == 1);
   changed_ = std::max(changed_, revision);

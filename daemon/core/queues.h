@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First-in-first-out queues of one job. A popped item stays, claimed, until its claim is
+// First-in-first-out queues of one job. A popped item stays, delivered, until its delivery is
 // acknowledged; released, it is back in its old place. A queue exists while it has items.
 #pragma once
 
@@ -35,18 +35,18 @@ class Queues {
 
   Row push(const Bytes& queue, Bytes value, Revision revision);
 
-  /// The oldest item that nobody has claimed.
+  /// The oldest item that was delivered to nobody.
   std::optional<ItemId> oldest(std::string_view queue) const;
-  void claim(const Bytes& queue, const ItemId& item, Revision revision);
+  void deliver(const Bytes& queue, const ItemId& item, Revision revision);
   void release(const Bytes& queue, const ItemId& item, Revision revision);
-  /// Forgets a claimed item; its row must go.
+  /// Forgets a delivered item; its row must go.
   Row erase(const Bytes& queue, const ItemId& item);
 
   /// Of an item that exists.
   const Bytes& value(const Bytes& queue, const ItemId& item) const;
   bool is_free(std::string_view queue, const ItemId& item) const;
 
-  /// How many items nobody has claimed.
+  /// How many items was delivered to nobody.
   std::size_t length(std::string_view queue) const;
   /// The newest change of any queue: what a look at a queue depends on.
   Revision observed() const { return changed_; }

@@ -90,13 +90,13 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
     Moment at = step.moment();
     parts_.groups.withdraw(step.from.session, join->group, "it took its join back", at);
   }
-  if (planted(Planted::cancel_keeps_claim)) return answer(Done{});
-  const auto claim =
+  if (planted(Planted::cancel_keeps_delivery)) return answer(Done{});
+  const auto delivery =
       parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   step.shows_change = true;
-  // A repeated cancel finds no claim: it, too, must not be acknowledged before the item is back.
-  if (!claim) step.observe(parts_.queues.observed());
-  if (claim) parts_.queue_ops.give_back(step, *claim);
+  // A repeated cancel finds no delivery: it, too, must not be acknowledged before the item is back.
+  if (!delivery) step.observe(parts_.queues.observed());
+  if (delivery) parts_.queue_ops.give_back(step, *delivery);
   return answer(Done{});
 }
 
@@ -106,9 +106,9 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   parts_.meetings.leave(id, step.next, step.out.rows);
   Session& session = *parts_.sessions.find(id);
   const std::vector<Bytes> keys = parts_.lifetimes.owned_by(id);
-  const bool kept = !keys.empty() || !session.claims.empty() || !session.replies.empty();
-  while (!session.claims.empty()) {
-    const std::uint64_t sequence = session.claims.begin()->first;
+  const bool kept = !keys.empty() || !session.deliveries.empty() || !session.replies.empty();
+  while (!session.deliveries.empty()) {
+    const std::uint64_t sequence = session.deliveries.begin()->first;
     parts_.queue_ops.give_back(step,
                                *parts_.sessions.withdraw(id, session, sequence, step.out.rows));
   }

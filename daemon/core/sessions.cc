@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: a kind, session (16 bytes), and for claims the sequence (8 bytes), all big endian.
+// Row keys: a kind, session (16 bytes), and for deliveries the sequence (8 bytes), all big endian.
 #include "daemon/core/sessions.h"
 
 #include <algorithm>
@@ -137,7 +137,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   Session& session = it->second;
-  C10DD_ASSERT(session.claims.empty());
+  C10DD_ASSERT(session.deliveries.empty());
   if (remembered || ending == Ending::replaced) remember(id, ending, revision, rows);
   acknowledge(id, session, ~std::uint64_t{0});
   for (Row& row : take_garbage()) rows.push_back(std::move(row));
@@ -205,17 +205,17 @@ std::optional<TimePoint> Sessions::next_deadline() const {
 
 // ---- what is kept for retries ------------------------------------------------------------------
 
-std::vector<Claim> Sessions::acknowledge(const SessionId& id, Session& session,
-                                         std::uint64_t acked_below) {
-  std::vector<Claim> acked;
+std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& session,
+                                            std::uint64_t acked_below) {
+  std::vector<Delivery> acked;
   if (acked_below <= session.acked_below) return acked;
   session.acked_below = acked_below;
   while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
     release(session.replies.begin()->second);
     session.replies.erase(session.replies.begin());
   }
-  while (!session.claims.empty() && session.claims.begin()->first < acked_below) {
-    auto node = session.claims.extract(session.claims.begin());
+  while (!session.deliveries.empty() && session.deliveries.begin()->first < acked_below) {
+    auto node = session.deliveries.extract(session.deliveries.begin());
     garbage_.push_back({Row::Kind::erase, call_key('c', id, node.key()), {}});
     acked.push_back(std::move(node.mapped()));
   }
@@ -231,11 +231,11 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
   session.replies.insert_or_assign(sequence, std::move(kept.reply));
 }
 
-void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
-                    std::vector<Row>& rows) {
-  keep_row(id, session, claim.revision, rows);
-  rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(claim)});
-  session.claims.insert_or_assign(sequence, std::move(claim));
+void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
+                    Delivery delivery, std::vector<Row>& rows) {
+  keep_row(id, session, delivery.revision, rows);
+  rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(delivery)});
+  session.deliveries.insert_or_assign(sequence, std::move(delivery));
 }
 
 /// Of what is kept, only that of sessions with a row counts after a restart.
@@ -256,9 +256,9 @@ void Sessions::release(const StoredReply& reply) {
   if (auto row = replies_.release(reply.row)) garbage_.push_back(std::move(*row));
 }
 
-std::optional<Claim> Sessions::withdraw(const SessionId& id, Session& session,
-                                        std::uint64_t sequence, std::vector<Row>& rows) {
-  auto node = session.claims.extract(sequence);
+std::optional<Delivery> Sessions::withdraw(const SessionId& id, Session& session,
+                                           std::uint64_t sequence, std::vector<Row>& rows) {
+  auto node = session.deliveries.extract(sequence);
   if (node.empty()) return std::nullopt;
   rows.push_back({Row::Kind::erase, call_key('c', id, sequence), {}});
   return std::move(node.mapped());
@@ -306,9 +306,9 @@ Result<void> Sessions::restore_kept(const Row& row) {
     session.expiry = value->expiry;
     session.kept_since = value->since;
   } else {
-    Result<Claim> claim = wire::decode<Claim>(row.value);
-    if (!claim) return failure(Code::malformed, "damaged claim row");
-    session.claims.emplace(sequence, std::move(*claim));
+    Result<Delivery> delivery = wire::decode<Delivery>(row.value);
+    if (!delivery) return failure(Code::malformed, "damaged delivery row");
+    session.deliveries.emplace(sequence, std::move(*delivery));
   }
   return {};
 }
@@ -317,8 +317,8 @@ Result<void> Sessions::drop_ended() {
   for (auto it = sessions_.begin(); it != sessions_.end();) {
     Session& session = it->second;
     const bool ended = session.kept_since == 0;
-    if (ended && !session.claims.empty()) {
-      return failure(Code::malformed, "claim of an unknown session");
+    if (ended && !session.deliveries.empty()) {
+      return failure(Code::malformed, "delivery of an unknown session");
     }
     std::erase_if(session.replies, [&](const auto& entry) {
       const bool old = ended || entry.second.revision < session.kept_since;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The sessions of one job: who they say they are, what is kept for their retries, and how long
-// they outlive their connections. Rows: stored replies (r, see reply_rows.h), claims of queue items
-// (c), sessions of which something was kept (s), those of them that have expired (x); the rest
-// comes with hello.
+// they outlive their connections. Rows: stored replies (r, see reply_rows.h), deliveries of queue
+// items (c), sessions of which something was kept (s), those of them that have expired (x); the
+// rest comes with hello.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@
 
 namespace c10dd::core {
 
-/// The value of a claim row: the reply of a queue_pop is the item itself.
-struct Claim {
+/// The value of a delivery row: the reply of a queue_pop is the item itself.
+struct Delivery {
   Bytes queue;
   std::uint64_t item_revision = 0;
   std::uint64_t item_index = 0;
@@ -30,7 +30,7 @@ struct Claim {
 
   ItemId item() const { return {item_revision, item_index}; }
 };
-BOOST_DESCRIBE_STRUCT(Claim, (), (queue, item_revision, item_index, fingerprint, revision))
+BOOST_DESCRIBE_STRUCT(Delivery, (), (queue, item_revision, item_index, fingerprint, revision))
 
 /// Whether a session has a connection, may have one again soon, or is taken for dead.
 enum class Presence : std::uint8_t { present, away, gone };
@@ -52,8 +52,8 @@ struct Session {
   Duration expiry{0};            ///< how long after the last connection it ends
   Revision kept_since = 0;       ///< of its row; 0: it has none
   std::uint64_t acked_below = 0;
-  std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the claims
-  std::map<std::uint64_t, Claim> claims;
+  std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the deliveries
+  std::map<std::uint64_t, Delivery> deliveries;
 };
 
 /// The value of the row of a session that is known to have ended.
@@ -83,20 +83,21 @@ class Sessions {
   /// Who said last that it is this rank.
   const SessionId* id_of_rank(Rank rank) const;
 
-  /// Drops the replies and claims below the watermark; rows that go with them join the garbage. The
-  /// claims are handed out: their items can go.
-  std::vector<Claim> acknowledge(const SessionId& id, Session& session, std::uint64_t acked_below);
+  /// Drops the replies and deliveries below the watermark; rows that go with them join the garbage.
+  /// The deliveries are handed out: their items can go.
+  std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
+                                    std::uint64_t acked_below);
 
-  /// Keeps a reply or claim; the rows must go into the batch of its effect, for a reply also those
-  /// of seal().
+  /// Keeps a reply or delivery; the rows must go into the batch of its effect, for a reply also
+  /// those of seal().
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
-  void keep(const SessionId& id, Session& session, std::uint64_t sequence, Claim claim,
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
             std::vector<Row>& rows);
   void seal(std::vector<Row>& rows) { replies_.seal(rows); }
   /// Takes a claim back before it was acknowledged.
-  std::optional<Claim> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
-                                std::vector<Row>& rows);
+  std::optional<Delivery> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
+                                   std::vector<Row>& rows);
 
   /// A heartbeat of a connection, and the newest sign of life of a session.
   void heard(std::uint64_t connection, TimePoint now);
@@ -110,8 +111,9 @@ class Sessions {
   /// not seen since the job was loaded, limits::kRestartGrace after that.
   TimePoint gone_at(const Session& session) const;
 
-  /// Ends a session for good; its rows go, its claims are gone before. Remembered, it is told so if
-  /// it comes back, and a late retry is not taken for a first try. One that was replaced always is.
+  /// Ends a session for good; its rows go, its deliveries are gone before. Remembered, it is told
+  /// so if it comes back, and a late retry is not taken for a first try. One that was replaced
+  /// always is.
   void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
              std::vector<Row>& rows);
 
@@ -125,7 +127,7 @@ class Sessions {
     return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
   }
   /// After the last row, before expect(): drops what is left of sessions that have ended. malformed
-  /// for a claim of nobody.
+  /// for a delivery of nobody.
   Result<void> drop_ended();
   /// After drop_ended(): nobody is connected, everybody's time starts in full.
   void resume(TimePoint now);

@@ -157,9 +157,9 @@ TEST(Oracles, LengthsOfQueuesAreThoseOfTheLog) {
     run.durable({{Row::Kind::put, core::RowKey('q').text("q0").number(1).number(0).take(), {}}},
                 11);
     if (claimed) {
-      const core::Claim claim{"q0", 1, 0, 0, 2};
+      const core::Delivery delivery{"q0", 1, 0, 0, 2};
       run.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
-      run.durable({{Row::Kind::put, "c", wire::encode(claim)}}, 21);
+      run.durable({{Row::Kind::put, "c", wire::encode(delivery)}}, 21);
     }
     run.call(ask, 30, 39, told(std::move(answer)));
     return std::pair(oracle(judge_reads(run.records)), oracle(judge_log(run.records)));

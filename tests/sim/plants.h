@@ -17,7 +17,7 @@ enum class Plant {
   reply_row_lost,
   effect_row_lost,
   erase_rows_lost,
-  claim_rows_lost,
+  delivery_rows_lost,
   batch_reversed,
   fences_ignored,
   error_is_success,

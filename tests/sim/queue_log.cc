@@ -45,9 +45,9 @@ QueueLog::QueueLog(const std::vector<Step>& log) {
         if (const auto old = claims.extract(row.key)) {
           change(old.mapped(), [](Item& item) { --item.claims; });
         }
-        const auto claim = wire::decode<core::Claim>(put ? row.value : Bytes());
-        if (!claim) continue;
-        const Name name{claim->queue, claim->item_revision, claim->item_index};
+        const auto delivery = wire::decode<core::Delivery>(put ? row.value : Bytes());
+        if (!delivery) continue;
+        const Name name{delivery->queue, delivery->item_revision, delivery->item_index};
         claims[row.key] = name;
         change(name, [](Item& item) { ++item.claims; });
       }

@@ -27,7 +27,7 @@ void spoil(std::vector<Row>& rows) {
     if (rows.size() > 4 && last != rows.rend()) rows.erase(std::next(last).base());
   } else if (planted(Plant::erase_rows_lost)) {
     lose([](const Row& row) { return row.kind == Row::Kind::erase && row.key[0] == 'k'; });
-  } else if (planted(Plant::claim_rows_lost)) {
+  } else if (planted(Plant::delivery_rows_lost)) {
     lose([](const Row& row) { return row.kind == Row::Kind::put && row.key[0] == 'c'; });
   } else if (planted(Plant::list_row_lost)) {
     lose([](const Row& row) { return row.key[0] == 'l'; });

@@ -67,7 +67,7 @@ void Simulation::check_left_over() {
                       name + ": rows of sessions that are over: " + std::to_string(rows['r']) +
                           " replies, " + std::to_string(rows['a']) + " arrivals, " +
                           std::to_string(rows['s']) + " sessions, " + std::to_string(rows['c']) +
-                          " claims of " + std::to_string(rows['q']) + " items");
+                          " deliveries of " + std::to_string(rows['q']) + " items");
     }
   }
 }

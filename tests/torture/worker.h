@@ -9,7 +9,7 @@
 
 namespace c10dd::torture {
 
-/// How long the daemon keeps the session of each process whose keys and claims are to come back
+/// How long the daemon keeps the session of each process whose keys and deliveries are to come back
 /// when it is killed.
 inline constexpr std::chrono::seconds kMortalExpiry{2};
 

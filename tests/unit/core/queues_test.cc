@@ -9,12 +9,12 @@
 namespace c10dd::core {
 namespace {
 
-/// Takes all that nobody has claimed.
+/// Takes all that was delivered to nobody.
 std::vector<Bytes> drain(Queues& queues, const Bytes& queue) {
   std::vector<Bytes> values;
   while (const auto item = queues.oldest(queue)) {
     values.push_back(queues.value(queue, *item));
-    queues.claim(queue, *item, 99);
+    queues.deliver(queue, *item, 99);
   }
   return values;
 }
@@ -36,9 +36,9 @@ TEST(Queues, PutAReleasedItemBackInItsPlace) {
   Queues queues({});
   for (const char* value : {"a", "b", "c"}) queues.push("q", value, 1);
   const ItemId a = *queues.oldest("q");
-  queues.claim("q", a, 2);
+  queues.deliver("q", a, 2);
   const ItemId b = *queues.oldest("q");
-  queues.claim("q", b, 3);
+  queues.deliver("q", b, 3);
   queues.release("q", b, 4);
   EXPECT_EQ(queues.oldest("q"), b);
   queues.release("q", a, 5);
@@ -51,7 +51,7 @@ TEST(Queues, TellTheNewestChangeThatALookDependsOn) {
   EXPECT_EQ(queues.observed(), 0u);
   queues.push("q", "a", 7);
   EXPECT_EQ(queues.observed(), 7u);
-  queues.claim("q", *queues.oldest("q"), 9);
+  queues.deliver("q", *queues.oldest("q"), 9);
   EXPECT_EQ(queues.observed(), 9u);
 }
 
@@ -63,7 +63,7 @@ TEST(Queues, CountItemsUntilTheyAreErased) {
   EXPECT_EQ(queues.bytes(), 7u);
   const ItemId item = *queues.oldest("qq");
   EXPECT_TRUE(queues.is_free("qq", item));
-  queues.claim("qq", item, 3);
+  queues.deliver("qq", item, 3);
   EXPECT_EQ(queues.items(), 2u);
   EXPECT_FALSE(queues.is_free("qq", item));
   EXPECT_EQ(queues.erase("qq", item).kind, Row::Kind::erase);
@@ -104,7 +104,7 @@ TEST(Queues, ComeBackFromTheirRows) {
   keep(first.push(odd, "x", 2));
   keep(first.push("q", "5", 70'000));
   const ItemId item = *first.oldest("q");
-  first.claim("q", item, 70'001);
+  first.deliver("q", item, 70'001);
   keep(first.erase("q", item));
   Queues second({});
   for (const auto& [key, value] : table) {

@@ -24,7 +24,7 @@ Hello hello(std::uint64_t n, std::int64_t rank = -1) {
 }
 
 StoredReply stored(Revision revision) { return {Set::op.code, 5, "body", revision}; }
-Claim claim(Revision revision) { return {"queue", revision - 1, 2, 5, revision}; }
+Delivery delivery(Revision revision) { return {"queue", revision - 1, 2, 5, revision}; }
 
 class World {
  public:
@@ -43,7 +43,7 @@ class World {
     sessions.keep(id, *sessions.find(id), sequence, what, rows);
     sessions.seal(rows);
   }
-  std::vector<Claim> acknowledge(const SessionId& id, std::uint64_t below) {
+  std::vector<Delivery> acknowledge(const SessionId& id, std::uint64_t below) {
     return sessions.acknowledge(id, *sessions.find(id), below);
   }
 
@@ -132,8 +132,8 @@ TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
   const SessionId id{3, 1};
   world.open(hello(1), 0);
   for (std::uint64_t n = 1; n <= 4; ++n) world.keep(id, n, stored(n));
-  world.keep(id, 5, claim(5));
-  world.keep(id, 6, claim(6));
+  world.keep(id, 5, delivery(5));
+  world.keep(id, 6, delivery(6));
   EXPECT_TRUE(world.acknowledge(id, 3).empty());
   EXPECT_EQ(world.sessions.garbage(), 2u);
   const std::vector<Row> garbage = world.sessions.take_garbage();
@@ -141,12 +141,12 @@ TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
   EXPECT_EQ(garbage[1].key, world.rows[2].key);
   EXPECT_TRUE(world.acknowledge(id, 2).empty());
   EXPECT_EQ(world.sessions.find(id)->acked_below, 3u);
-  const std::vector<Claim> acked = world.acknowledge(id, 6);
+  const std::vector<Delivery> acked = world.acknowledge(id, 6);
   ASSERT_EQ(acked.size(), 1u);
   EXPECT_EQ(acked[0].item(), (ItemId{4, 2}));
   EXPECT_EQ(world.sessions.garbage(), 3u);
   EXPECT_EQ(world.sessions.find(id)->replies.size(), 0u);
-  EXPECT_EQ(world.sessions.find(id)->claims.size(), 1u);
+  EXPECT_EQ(world.sessions.find(id)->deliveries.size(), 1u);
 }
 
 TEST(Sessions, ShareARowForTheRepliesOfABatch) {
@@ -191,7 +191,7 @@ TEST(Sessions, LeaveNoRowBehind) {
   own.expiry = std::chrono::seconds(5);
   world.open(own, 0);
   for (std::uint64_t n = 1; n <= 3; ++n) world.keep({3, 1}, n, stored(n));
-  world.keep({3, 1}, 4, claim(4));
+  world.keep({3, 1}, 4, delivery(4));
   world.acknowledge({3, 1}, 2);
   own.expiry = std::chrono::seconds(0);
   world.open(own, 1);
@@ -209,7 +209,7 @@ TEST(Sessions, ComeBackWithWhatWasKept) {
   own.expiry = std::chrono::seconds(5);
   world.open(own, 0);
   world.keep({3, 1}, 7, stored(9));
-  world.keep({3, 1}, 8, claim(10));
+  world.keep({3, 1}, 8, delivery(10));
   world.open(hello(2), 0);
   world.keep({3, 2}, 1, stored(11));
   Quotas shorter;
@@ -217,7 +217,7 @@ TEST(Sessions, ComeBackWithWhatWasKept) {
   const auto next = world.restart(shorter);
   EXPECT_EQ(next->connected(), 0u);
   EXPECT_EQ(next->find({3, 1})->replies.at(7).revision, 9u);
-  EXPECT_EQ(next->find({3, 1})->claims.at(8).item(), (ItemId{9, 2}));
+  EXPECT_EQ(next->find({3, 1})->deliveries.at(8).item(), (ItemId{9, 2}));
   EXPECT_EQ(next->due(at(3'000), 10), (std::vector<SessionId>{{3, 2}}));
   EXPECT_EQ(next->due(at(5'000), 10), (std::vector<SessionId>{{3, 2}, {3, 1}}));
 }
@@ -291,7 +291,7 @@ TEST(Sessions, RefuseDamagedRows) {
   own.expiry = std::chrono::seconds(5);
   world.open(own, 0);
   world.keep({3, 1}, 1, stored(1));
-  world.keep({3, 1}, 2, claim(2));
+  world.keep({3, 1}, 2, delivery(2));
   ASSERT_EQ(world.rows.size(), 3u);
   World second;
   second.open(hello(2), 0);

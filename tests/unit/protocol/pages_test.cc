@@ -124,7 +124,7 @@ void expect_rows(const std::vector<Cells>& expected, const std::vector<Cells>& r
 
 TEST(Pages, ProtocolHasTheOperations) {
   constexpr const char* kKinds[] = {"read", "write", "wait", "event"};
-  constexpr const char* kDedups[] = {"-", "reply", "claim", "arrival"};
+  constexpr const char* kDedups[] = {"-", "reply", "delivery", "arrival"};
   std::vector<Cells> expected;
   for_each_op([&]<class Op>(std::type_identity<Op>) {
     expected.push_back({std::to_string(Op::op.code), std::string(Op::op.name),
