@@ -156,7 +156,7 @@ std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
   impl_->require_home();
   RendezvousOptions claiming = options;
-  claiming.rank = client::claimed_rank(impl_->seat, options.rank, options.min, options.max);
+  claiming.rank = client::requested_rank(impl_->seat, options.rank, options.min, options.max);
   return client::join_group(shared_from_this(), impl_->connection, claiming);
 }
 

@@ -21,8 +21,8 @@ Result<SeatInMeeting> seat_in_meeting(const Seat& seat, const std::string& what,
                                              " without a world size; give both or neither");
 }
 
-std::int64_t claimed_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
-                          std::uint32_t max) {
+std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
+                            std::uint32_t max) {
   const bool whole_world = min == max && static_cast<std::int64_t>(max) == seat.world_size;
   return asked < 0 && whole_world ? seat.rank : asked;
 }

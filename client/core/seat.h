@@ -30,7 +30,7 @@ Result<SeatInMeeting> seat_in_meeting(const Seat& seat, const std::string& what,
 
 /// The rank that a join claims: the one asked for, else the launcher's where the group is exactly
 /// the launcher's world, else -1 (the daemon assigns one).
-std::int64_t claimed_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
-                          std::uint32_t max);
+std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
+                            std::uint32_t max);
 
 }  // namespace c10dd::client

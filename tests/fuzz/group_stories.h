@@ -101,7 +101,7 @@ inline GroupStory quorum_story() {
           {0, std::chrono::minutes(1)}};
 }
 
-inline GroupStory claims_story() {
+inline GroupStory requested_ranks_story() {
   return {{0, join(1, 0, 1)},
           {1, join(1, 0, 1)},
           {1, join(1, 0, 0)},
@@ -133,7 +133,7 @@ inline GroupStory lost_story() {
 }
 
 inline std::vector<GroupStory> group_stories() {
-  return {elastic_story(), quorum_story(), claims_story(), lost_story()};
+  return {elastic_story(), quorum_story(), requested_ranks_story(), lost_story()};
 }
 
 }  // namespace c10dd::fuzz

@@ -51,7 +51,7 @@ NextGeneration next_generation(const GroupState& group) {
   for (const auto& [id, m] : group.members()) {
     if (!group.asks(m)) continue;
     asking.push_back(id);
-    candidates.push_back({m.joined, m.host, m.domain, m.local_rank, m.claimed_rank,
+    candidates.push_back({m.joined, m.host, m.domain, m.local_rank, m.requested_rank,
                           m.rank >= 0 ? m.rank : m.former_rank, m.spare});
   }
   const GroupFacts& facts = group.facts();

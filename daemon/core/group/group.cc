@@ -30,22 +30,23 @@ std::string bounded(const std::string& detail) {
 }
 
 /// Fails if only some members ask for a rank of their own, or another member asks for this rank.
-Result<void> check_claim(const GroupState& group, const SessionId& id, const Join& request,
-                         const std::string& prefix) {
+Result<void> check_requested_rank(const GroupState& group, const SessionId& id, const Join& request,
+                                  const std::string& prefix) {
   const GroupMember* own = group.find(id);
   const bool own_asks = own != nullptr && group.asks(*own);
   const std::size_t asking = group.counts().asking - (own_asks ? 1 : 0);
-  const std::size_t claims = group.counts().claims - (own_asks && own->claimed_rank >= 0 ? 1 : 0);
-  if (asking > 0 && (claims > 0) != (request.rank >= 0)) {
+  const std::size_t requests =
+      group.counts().requests - (own_asks && own->requested_rank >= 0 ? 1 : 0);
+  if (asking > 0 && (requests > 0) != (request.rank >= 0)) {
     return failure(Code::size_mismatch,
                    prefix + "either all members say which rank they must get, or none does");
   }
-  const std::size_t own_claim = own_asks && own->claimed_rank == request.rank ? 1 : 0;
-  if (request.rank < 0 || group.requests_for(request.rank) <= own_claim) return {};
+  const std::size_t own_request = own_asks && own->requested_rank == request.rank ? 1 : 0;
+  if (request.rank < 0 || group.requests_for(request.rank) <= own_request) return {};
   for (const auto& [other, member] : group.members()) {
-    if (other == id || !group.asks(member) || member.claimed_rank != request.rank) continue;
+    if (other == id || !group.asks(member) || member.requested_rank != request.rank) continue;
     return failure(Code::rank_taken, prefix + "rank " + std::to_string(request.rank) +
-                                         " is claimed by " + who(member) +
+                                         " is requested by " + who(member) +
                                          " already; give each process its own rank");
   }
   return {};
@@ -66,7 +67,7 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
                                             "; the group has " + text_of(facts.policy) +
                                             "; all members must say the same");
   }
-  if (Result<void> good = check_claim(group, id, request, prefix); !good) return good;
+  if (Result<void> good = check_requested_rank(group, id, request, prefix); !good) return good;
   if (own == nullptr && group.members().size() >= limits::kSessionsPerJob) {
     return failure(Code::quota_exceeded,
                    prefix + "too many members, limit " + std::to_string(limits::kSessionsPerJob));
@@ -83,7 +84,7 @@ void ask(GroupMember& m, const Session& session, const Join& request, std::uint6
   m.device = request.device;
   m.domain = request.domain;
   m.labels = request.labels;
-  m.claimed_rank = request.rank;
+  m.requested_rank = request.rank;
   m.spare = request.spare;
   m.step = request.step;
   m.failed = request.failed;

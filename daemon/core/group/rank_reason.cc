@@ -23,10 +23,12 @@ class Reason {
   std::string text(std::size_t size_before, std::uint32_t max) const {
     std::string text =
         plan_.ranks.size() == 1 ? "1 rank" : std::to_string(plan_.ranks.size()) + " ranks";
-    const bool claimed = !plan_.ranks.empty() && candidates_[plan_.ranks[0]].claimed_rank >= 0;
+    const bool requested = !plan_.ranks.empty() && candidates_[plan_.ranks[0]].requested_rank >= 0;
     text += size_before == 0 ? ", the first generation"
                              : ", " + std::to_string(size_before) + " before";
-    text += claimed ? ", as claimed" : size_before == 0 ? ", by domain, host and local rank" : "";
+    text += requested          ? ", as requested"
+            : size_before == 0 ? ", by domain, host and local rank"
+                               : "";
     if (!kept_.empty()) text += "; " + named(kept_) + " kept";
     for (std::size_t i = 0; i < reassignments_.size(); ++i) {
       const std::string change = "; " + sentence(reassignments_[i]);

@@ -63,14 +63,14 @@ std::size_t size_before(const Classes& classes, const Candidates& candidates,
 
 void append(Indices& all, const Indices& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// The chosen candidates, by the rank that each claims.
-Indices claimed(const Candidates& candidates, const Indices& chosen) {
+/// The chosen candidates, by the rank that each requests.
+Indices requested(const Candidates& candidates, const Indices& chosen) {
   Indices ranks(chosen.size(), kNobody);
   for (const std::size_t index : chosen) {
-    const std::int64_t claim = candidates[index].claimed_rank;
-    C10DD_ASSERT(claim >= 0 && static_cast<std::size_t>(claim) < ranks.size());
-    C10DD_ASSERT(ranks[static_cast<std::size_t>(claim)] == kNobody);
-    ranks[static_cast<std::size_t>(claim)] = index;
+    const std::int64_t request = candidates[index].requested_rank;
+    C10DD_ASSERT(request >= 0 && static_cast<std::size_t>(request) < ranks.size());
+    C10DD_ASSERT(ranks[static_cast<std::size_t>(request)] == kNobody);
+    ranks[static_cast<std::size_t>(request)] = index;
   }
   return ranks;
 }
@@ -123,8 +123,8 @@ RankPlan assign_ranks(const Candidates& candidates, const std::vector<Hole>& hol
   }
   RankPlan plan;
   plan.parked = left_over(candidates, chosen);
-  if (!chosen.empty() && candidates[chosen[0]].claimed_rank >= 0) {
-    plan.ranks = claimed(candidates, chosen);
+  if (!chosen.empty() && candidates[chosen[0]].requested_rank >= 0) {
+    plan.ranks = requested(candidates, chosen);
   } else {
     seating.seat_by_hole(by_host(candidates, placeless));
     seating.rest();

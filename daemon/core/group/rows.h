@@ -35,7 +35,7 @@ struct GroupMember {
   std::string device;
   std::string domain;
   std::map<std::string, std::string> labels;
-  std::int64_t claimed_rank = -1;
+  std::int64_t requested_rank = -1;
   bool spare = false;
   std::uint64_t step = 0;
   bool failed = false;         ///< of a quorum's vote
@@ -58,7 +58,7 @@ struct GroupMember {
   bool asks(std::uint64_t round) const { return is_here() && asked && asked_in == round; }
 };
 BOOST_DESCRIBE_STRUCT(GroupMember, (),
-                      (host, pid, local_rank, device, domain, labels, claimed_rank, spare, step,
+                      (host, pid, local_rank, device, domain, labels, requested_rank, spare, step,
                        failed, joined, asked, asked_in, state, ending, notices))
 
 /// A notice as it is stored: a deadline is a duration, counted anew after a restart. Which members

@@ -63,8 +63,8 @@ Attendance GroupState::attendance() const {
 }
 
 std::size_t GroupState::requests_for(std::int64_t rank) const {
-  const auto it = claims_.find(rank);
-  return it == claims_.end() ? 0 : it->second;
+  const auto it = requested_.find(rank);
+  return it == requested_.end() ? 0 : it->second;
 }
 
 void GroupState::count(const GroupMember& m, int by) {
@@ -78,15 +78,15 @@ void GroupState::count(const GroupMember& m, int by) {
   add(counts_.asking_spares, asking && m.spare);
   add(counts_.asking_away, asking && !m.present);
   add(counts_.asking_old, asking && m.rank >= 0);
-  add(counts_.claims, asking && m.claimed_rank >= 0);
-  if (asking && m.claimed_rank >= 0) add(claims_[m.claimed_rank], true);
+  add(counts_.requests, asking && m.requested_rank >= 0);
+  if (asking && m.requested_rank >= 0) add(requested_[m.requested_rank], true);
   add(counts_.expected, !asking && m.rank >= 0);
   add(counts_.of_list, m.rank >= 0);
 }
 
 void GroupState::recount() {
   counts_ = {};
-  claims_.clear();
+  requested_.clear();
   for (const auto& [id, m] : members_) count(m, 1);
 }
 

@@ -38,7 +38,7 @@ class GroupState {
     std::size_t asking_away = 0;    ///< of those: without a connection
     std::size_t asking_old = 0;     ///< of those: in the list
     std::size_t expected = 0;       ///< in the list and here, but not asking
-    std::size_t claims = 0;         ///< of the asking
+    std::size_t requests = 0;       ///< of the asking
     std::size_t of_list = 0;        ///< in the list and here
     std::size_t finished = 0;       ///< of the list, even if they ask again
   };
@@ -106,7 +106,7 @@ class GroupState {
   MemberList list_;
   std::shared_ptr<const Bytes> encoded_list_ = std::make_shared<const Bytes>();
   Counts counts_;
-  std::map<std::int64_t, std::size_t> claims_;  // claimed ranks of those who ask
+  std::map<std::int64_t, std::size_t> requested_;  // requested ranks of those who ask
   Revision changed_ = 0;
   std::uint64_t version_ = 0;
   bool row_changed_ = false;

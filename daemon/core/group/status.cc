@@ -56,14 +56,14 @@ NotAtWork not_at_work(const GroupState& group) {
   return ranks;
 }
 
-/// The ranks whose join would be needed, as many as are named: those that nobody claims, or those
+/// The ranks whose join would be needed, as many as are named: those that nobody requests, or those
 /// of a broken generation that have not come again.
 std::vector<Rank> awaited(const GroupState& group) {
-  const bool claimed = group.counts().claims > 0;
+  const bool requested = group.counts().requests > 0;
   const bool broken = group.facts().phase == GroupPhase::broken;
-  std::vector<bool> here(claimed ? group.facts().policy.max : broken ? group.size() : 0);
+  std::vector<bool> here(requested ? group.facts().policy.max : broken ? group.size() : 0);
   for (const auto& [id, m] : group.members()) {
-    const std::int64_t rank = claimed ? m.claimed_rank : m.rank;
+    const std::int64_t rank = requested ? m.requested_rank : m.rank;
     if (group.asks(m) && rank >= 0 && static_cast<std::size_t>(rank) < here.size()) {
       here[static_cast<std::size_t>(rank)] = true;
     }
@@ -205,8 +205,8 @@ Failure why_not_formed(const GroupState& group) {
                                    std::to_string(policy.min) + " members have joined" +
                                    those_who_ask(group) + when_next(group));
   for (const Rank rank : awaited(group)) {
-    result.missing.push_back(group.counts().claims > 0 ? unknown(rank)
-                                                       : describe_rank(group, rank));
+    result.missing.push_back(group.counts().requests > 0 ? unknown(rank)
+                                                         : describe_rank(group, rank));
     if (result.missing.size() <= kDescribed) {
       result.detail += "; " + sentence(result.missing.back());
     }

@@ -80,24 +80,24 @@ Result<void> check_members(const GroupState& state, Revision newest) {
   return {};
 }
 
-Result<void> check_claims(const GroupState& state) {
+Result<void> check_requested_ranks(const GroupState& state) {
   const RendezvousPolicy& policy = state.facts().policy;
-  std::vector<std::int64_t> claims;
+  std::vector<std::int64_t> requests;
   std::size_t asking = 0;
   for (const auto& [id, m] : state.members()) {
     if (!m.is_here()) continue;
-    if (m.claimed_rank >= 0 &&
-        (policy.min != policy.max || m.claimed_rank >= policy.max || policy.quorum || m.spare)) {
-      return misfit(state, "rank " + std::to_string(m.claimed_rank) + " is claimed");
+    if (m.requested_rank >= 0 &&
+        (policy.min != policy.max || m.requested_rank >= policy.max || policy.quorum || m.spare)) {
+      return misfit(state, "rank " + std::to_string(m.requested_rank) + " is requested");
     }
     if (!state.asks(m)) continue;
     ++asking;
-    if (m.claimed_rank >= 0) claims.push_back(m.claimed_rank);
+    if (m.requested_rank >= 0) requests.push_back(m.requested_rank);
   }
-  if (!claims.empty() && claims.size() != asking) {
-    return misfit(state, "some claim a rank, some do not");
+  if (!requests.empty() && requests.size() != asking) {
+    return misfit(state, "some request a rank, some do not");
   }
-  if (!distinct(std::move(claims))) return misfit(state, "two claim the same rank");
+  if (!distinct(std::move(requests))) return misfit(state, "two request the same rank");
   return {};
 }
 
@@ -181,7 +181,7 @@ Result<void> check_notice_marks(const GroupState& state) {
 Result<void> check(const GroupState& state, Revision newest) {
   if (Result<void> good = check_facts(state, newest); !good) return good;
   if (Result<void> good = check_members(state, newest); !good) return good;
-  if (Result<void> good = check_claims(state); !good) return good;
+  if (Result<void> good = check_requested_ranks(state); !good) return good;
   if (Result<void> good = check_list(state); !good) return good;
   if (Result<void> good = check_notices(state); !good) return good;
   return check_notice_marks(state);

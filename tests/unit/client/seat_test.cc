@@ -42,11 +42,11 @@ TEST(Seat, WithoutALauncherTheWayIsNamed) {
 }
 
 TEST(Seat, AJoinClaimsTheLaunchersRankOnlyInAGroupOfItsWholeWorld) {
-  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 4, 4), 2);
-  EXPECT_EQ(claimed_rank(kThirdOfFour, 1, 4, 4), 1);
-  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 2, 4), -1);
-  EXPECT_EQ(claimed_rank(kThirdOfFour, -1, 3, 3), -1);
-  EXPECT_EQ(claimed_rank({}, -1, 1, 1), -1);
+  EXPECT_EQ(requested_rank(kThirdOfFour, -1, 4, 4), 2);
+  EXPECT_EQ(requested_rank(kThirdOfFour, 1, 4, 4), 1);
+  EXPECT_EQ(requested_rank(kThirdOfFour, -1, 2, 4), -1);
+  EXPECT_EQ(requested_rank(kThirdOfFour, -1, 3, 3), -1);
+  EXPECT_EQ(requested_rank({}, -1, 1, 1), -1);
 }
 
 }  // namespace

@@ -200,18 +200,18 @@ TEST(GroupRowsTest, ItsMembers) {
 }
 
 TEST(GroupRowsTest, ClaimedRanks) {
-  const auto claim = [](std::int64_t rank) {
-    return [rank](GroupMember& m) { m.claimed_rank = rank; };
+  const auto request = [](std::int64_t rank) {
+    return [rank](GroupMember& m) { m.requested_rank = rank; };
   };
-  EXPECT_EQ(forming().member(claim(1)).member(claim(0), 1).refusal(), "");
-  expect_refused(forming().member(claim(1)), "some claim a rank, some do not");
-  expect_refused(forming().member(claim(1)).member(claim(1), 1), "two claim the same rank");
-  expect_refused(forming().member(claim(3)), "rank 3 is claimed");
-  expect_refused(forming().member([](GroupMember& m) { m.claimed_rank = m.spare = true; }),
-                 "rank 1 is claimed");
+  EXPECT_EQ(forming().member(request(1)).member(request(0), 1).refusal(), "");
+  expect_refused(forming().member(request(1)), "some request a rank, some do not");
+  expect_refused(forming().member(request(1)).member(request(1), 1), "two request the same rank");
+  expect_refused(forming().member(request(3)), "rank 3 is requested");
+  expect_refused(forming().member([](GroupMember& m) { m.requested_rank = m.spare = true; }),
+                 "rank 1 is requested");
   Story wide = forming();
-  expect_refused(wide.member(claim(1)).facts([](GroupFacts& g) { g.policy.max = 4; }),
-                 "rank 1 is claimed");
+  expect_refused(wide.member(request(1)).facts([](GroupFacts& g) { g.policy.max = 4; }),
+                 "rank 1 is requested");
 }
 
 TEST(GroupRowsTest, ItsList) {

@@ -250,18 +250,18 @@ TEST(Ranks, WholeHostsComeBeforePartsOfOne) {
 TEST(Ranks, ClaimsAreHonoured) {
   Crowd crowd;
   crowd.newcomers("h1", "", 2).newcomers("h2", "", 2);
-  const std::vector<std::int64_t> claims = {2, 0, 3, 1};
-  for (std::size_t i = 0; i < claims.size(); ++i) crowd.all()[i].claimed_rank = claims[i];
+  const std::vector<std::int64_t> requests = {2, 0, 3, 1};
+  for (std::size_t i = 0; i < requests.size(); ++i) crowd.all()[i].requested_rank = requests[i];
   const RankPlan plan = crowd.plan({}, 4, 4);
   EXPECT_EQ(plan.ranks, (Indices{1, 3, 0, 2}));
-  EXPECT_TRUE(says(plan, "4 ranks, the first generation, as claimed")) << plan.reason;
+  EXPECT_TRUE(says(plan, "4 ranks, the first generation, as requested")) << plan.reason;
 }
 
 TEST(Ranks, ReplacementClaimsTheRankOfTheLostOne) {
   Crowd crowd;
   crowd.newcomers("h9", "").survivor("h1", "", 1);
-  crowd.all()[0].claimed_rank = 0;
-  crowd.all()[1].claimed_rank = 1;
+  crowd.all()[0].requested_rank = 0;
+  crowd.all()[1].requested_rank = 1;
   const RankPlan plan = crowd.plan(holes("h0", "", 0), 2, 2);
   EXPECT_EQ(plan.ranks, (Indices{0, 1}));
   EXPECT_TRUE(says(plan, "rank 1 kept; rank 0 (h0) is replaced by h9")) << plan.reason;
@@ -270,9 +270,9 @@ TEST(Ranks, ReplacementClaimsTheRankOfTheLostOne) {
 TEST(RanksDeathTest, ClaimAboveTheSizeIsABug) {
   Crowd crowd;
   crowd.newcomers("h1", "", 2);
-  crowd.all()[0].claimed_rank = 0;
-  crowd.all()[1].claimed_rank = 2;
-  EXPECT_DEATH(crowd.plan({}, 4, 4), "assertion failed: claim");
+  crowd.all()[0].requested_rank = 0;
+  crowd.all()[1].requested_rank = 2;
+  EXPECT_DEATH(crowd.plan({}, 4, 4), "assertion failed: request");
 }
 
 TEST(Ranks, GrowthPutsNewcomersAfterSurvivors) {
