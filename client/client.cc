@@ -9,10 +9,10 @@
 
 #include "client/core/seat.h"
 #include "client/internal/announcer.h"
+#include "client/internal/barrier_calls.h"
 #include "client/internal/connection.h"
 #include "client/internal/daemon_membership.h"
 #include "client/internal/fork_guard.h"
-#include "client/internal/meeting.h"
 #include "client/internal/recorder.h"
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"

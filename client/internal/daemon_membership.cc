@@ -8,8 +8,8 @@
 #include <mutex>
 #include <thread>
 
+#include "client/internal/barrier_calls.h"
 #include "client/internal/fork_guard.h"
-#include "client/internal/meeting.h"
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"

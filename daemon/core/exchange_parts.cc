@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who gives which parts to an exchange, and who gets which: the four shapes.
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 #include "protocol/fields.h"
 
 namespace c10dd::core {

@@ -2,8 +2,8 @@
 // Says whom a barrier or exchange was waiting for, with what is known of each.
 #pragma once
 
+#include "daemon/core/barriers.h"
 #include "daemon/core/group/groups.h"
-#include "daemon/core/meetings.h"
 #include "daemon/core/sessions.h"
 #include "protocol/error.h"
 

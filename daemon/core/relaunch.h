@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 #include "daemon/core/session_ops.h"
 
 namespace c10dd::core {

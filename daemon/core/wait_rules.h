@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "daemon/core/barriers.h"
 #include "daemon/core/group/groups.h"
 #include "daemon/core/history.h"
 #include "daemon/core/key_space.h"
-#include "daemon/core/meetings.h"
 #include "daemon/core/missing.h"
 #include "daemon/core/queues.h"
 #include "daemon/core/step.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes as the answer of an exchange: what decodes is exactly what a daemon writes.
-#include "client/internal/meeting.h"
+#include "client/internal/barrier_calls.h"
 #include "protocol/fields.h"
 #include "tests/fuzz/input.h"
 

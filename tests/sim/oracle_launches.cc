@@ -3,7 +3,7 @@
 // more, and no launch fails with what broke for the one before.
 #include <algorithm>
 
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
 #include "protocol/limits.h"

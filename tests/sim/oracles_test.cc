@@ -3,7 +3,7 @@
 // histories find in calls alone, tests/history tests.
 #include <gtest/gtest.h>
 
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 #include "daemon/core/row_key.h"
 #include "daemon/core/sessions.h"
 #include "tests/sim/story.h"

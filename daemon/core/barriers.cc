@@ -2,7 +2,7 @@
 // Row keys: 'a' + id + rank holds an Arrival, 'o' + id an BarrierOutcome, where id is the kind, the
 // group, the generation and the sequence. A barrier's arrivals go when its outcome comes; an
 // exchange keeps them, since they hold the data.
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 
 #include <algorithm>
 

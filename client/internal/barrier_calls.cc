@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arrives, and fetches what is longer than one chunk.
-#include "client/internal/meeting.h"
+#include "client/internal/barrier_calls.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Meetings over a restart, their bounds, and the texts about who is missing.
-#include "daemon/core/meetings.h"
+#include "daemon/core/barriers.h"
 
 #include <gtest/gtest.h>
 
