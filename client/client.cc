@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face: puts connection, store, meetings and recorder together.
+// The public face: puts connection, store, barriers and recorder together.
 #include "client/client.h"
 
 #include <unistd.h>
@@ -77,13 +77,13 @@ class Client::Impl {
             },
             client::announcer(address, client::process_environment(),
                               std::move(options.on_connection)))),
-        meetings(connection),
+        barriers(connection),
         store(client::make_daemon_store(connection, limit)) {}
 
   void require_home() const { home.require("client", "connect again"); }
 
-  client::SeatInMeeting known_seat(const std::string& what) const {
-    const Result<client::SeatInMeeting> known = client::known_seat(seat, what);
+  client::SeatInBarrier known_seat(const std::string& what) const {
+    const Result<client::SeatInBarrier> known = client::known_seat(seat, what);
     if (!known) client::throw_failure(known.error());
     return *known;
   }
@@ -91,7 +91,7 @@ class Client::Impl {
   /// Fills in rank and world size where they are not given.
   template <class Options>
   void seat_in(const char* what, const std::string& name, Options& options) const {
-    const Result<client::SeatInMeeting> found = client::seat_in_meeting(
+    const Result<client::SeatInBarrier> found = client::seat_in_barrier(
         seat, what + (" \"" + name + "\""), options.rank, options.world_size);
     if (!found) client::throw_failure(found.error());
     options.rank = found->rank;
@@ -115,7 +115,7 @@ class Client::Impl {
   const client::HomeProcess home;
   std::shared_ptr<client::Recorder> recorder;
   std::shared_ptr<client::Connection> connection;
-  client::MeetingPoint meetings;
+  client::BarrierCalls barriers;
   std::shared_ptr<JobStore> store;
 };
 
@@ -164,7 +164,7 @@ void Client::barrier(const std::string& name, const BarrierOptions& options) {
   impl_->require_home();
   BarrierOptions seated = options;
   impl_->seat_in("barrier", name, seated);
-  impl_->meetings.barrier(name, seated);
+  impl_->barriers.barrier(name, seated);
 }
 
 std::vector<std::string> Client::exchange(const std::string& name, std::vector<std::string> parts,
@@ -172,7 +172,7 @@ std::vector<std::string> Client::exchange(const std::string& name, std::vector<s
   impl_->require_home();
   ExchangeOptions seated = options;
   impl_->seat_in("exchange", name, seated);
-  return impl_->meetings.exchange(name, std::move(parts), seated);
+  return impl_->barriers.exchange(name, std::move(parts), seated);
 }
 
 void Client::record(const CollectiveSample& sample) {

@@ -26,7 +26,7 @@ class Membership;
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo or loopback (ranks are threads of one process)
   Duration timeout = std::chrono::minutes(10);      ///< of one collective, from its start
-  Duration open_timeout = std::chrono::minutes(5);  ///< of meeting and connecting the others
+  Duration open_timeout = std::chrono::minutes(5);  ///< of barrier and connecting the others
   std::string interface = {};  ///< network interface of TCP backends, such as "eth0"
   std::string hostname = {};   ///< or the own address; default: Bootstrap::local_address()
   std::vector<std::shared_ptr<Hook>> hooks = {};

@@ -44,7 +44,7 @@ struct Failure {
   std::vector<MissingRank> missing;    ///< of a timed-out barrier or exchange, at most a few
   std::vector<std::string> addresses;  ///< of not_owner: where to go
   Duration retry_after{0};             ///< of unavailable: not before
-  bool recorded = false;  ///< the outcome of a meeting: every rank gets this one, early or late
+  bool recorded = false;  ///< the outcome of a barrier: every rank gets this one, early or late
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 

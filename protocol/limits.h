@@ -54,7 +54,7 @@ inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // with its hea
 inline constexpr std::chrono::milliseconds kBudgetLook{100};
 
 inline constexpr std::uint32_t kWorldSize = 131'072;
-inline constexpr std::size_t kMeetingsPerJob = 16'384;  // unfinished barriers and exchanges
+inline constexpr std::size_t kBarriersPerJob = 16'384;  // unfinished barriers and exchanges
 inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late retries
 inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
 inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges

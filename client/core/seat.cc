@@ -3,9 +3,9 @@
 
 namespace c10dd::client {
 
-Result<SeatInMeeting> known_seat(const Seat& seat, const std::string& what) {
+Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
   if (seat.rank >= 0 && seat.world_size > 0) {
-    return SeatInMeeting{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};
+    return SeatInBarrier{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};
   }
   return failure(Code::invalid_argument,
                  what + ": this client has no " + (seat.rank < 0 ? "rank" : "world size") +
@@ -13,9 +13,9 @@ Result<SeatInMeeting> known_seat(const Seat& seat, const std::string& what) {
                      "world_size in ClientOptions or in this call");
 }
 
-Result<SeatInMeeting> seat_in_meeting(const Seat& seat, const std::string& what, Rank asked,
+Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size) {
-  if (asked_size > 0) return SeatInMeeting{asked, asked_size};
+  if (asked_size > 0) return SeatInBarrier{asked, asked_size};
   if (asked == 0) return known_seat(seat, what);
   return failure(Code::invalid_argument, what + ": rank " + std::to_string(asked) +
                                              " without a world size; give both or neither");

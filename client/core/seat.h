@@ -16,16 +16,16 @@ struct Seat {
   std::int64_t world_size = -1;
 };
 
-struct SeatInMeeting {
+struct SeatInBarrier {
   Rank rank = 0;
   std::uint32_t world_size = 0;
 };
 
 /// invalid_argument when the launcher has not said it. `what` asks for it: "barrier \"start\"".
-Result<SeatInMeeting> known_seat(const Seat& seat, const std::string& what);
+Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);
 
-/// Rank and world size of a meeting: those asked for, or with a size of 0 the launcher's.
-Result<SeatInMeeting> seat_in_meeting(const Seat& seat, const std::string& what, Rank asked,
+/// Rank and world size of a barrier: those asked for, or with a size of 0 the launcher's.
+Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size);
 
 /// The rank that a join claims: the one asked for, else the launcher's where the group is exactly

@@ -19,25 +19,25 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
                      " bytes, wrong at byte " + std::to_string(reader.offset()));
 }
 
-std::uint64_t MeetingPoint::sequence_of(const Series& series) {
+std::uint64_t BarrierCalls::sequence_of(const Series& series) {
   const std::lock_guard lock(mutex_);
   return next_[series];
 }
 
-void MeetingPoint::passed(const Series& series, std::uint64_t sequence) {
+void BarrierCalls::passed(const Series& series, std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
   std::uint64_t& next = next_[series];
   next = std::max(next, sequence + 1);
 }
 
-Answer MeetingPoint::meet(const Series& series, std::uint64_t sequence, Request request,
+Answer BarrierCalls::meet(const Series& series, std::uint64_t sequence, Request request,
                           Duration timeout) {
   Answer answer = connection_->call(std::move(request), timeout);
   if (!answer && answer.error().recorded) passed(series, sequence);
   return answer;
 }
 
-void MeetingPoint::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
+void BarrierCalls::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
   const Series series(Barrier::op.code, name, options.generation, options.rank);
   Barrier request;
   request.group = name;
@@ -53,7 +53,7 @@ void MeetingPoint::barrier(const std::string& name, const BarrierOptions& option
   passed(series, sequence);
 }
 
-std::vector<std::string> MeetingPoint::exchange(const std::string& name,
+std::vector<std::string> BarrierCalls::exchange(const std::string& name,
                                                 std::vector<std::string> parts,
                                                 const ExchangeOptions& options, Bound bound) {
   const Series series(Exchange::op.code, name, options.generation, options.rank);

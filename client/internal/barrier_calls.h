@@ -20,18 +20,18 @@ namespace c10dd::client {
 /// bytes are not exactly that.
 Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 
-/// The group whose generation a meeting is bound to, and who of it meets.
+/// The group whose generation a barrier is bound to, and who of it meets.
 struct Bound {
   std::string world = {};
   std::vector<Rank> participants = {};
 };
 
-class MeetingPoint {
+class BarrierCalls {
  public:
-  explicit MeetingPoint(std::shared_ptr<Connection> connection)
+  explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Both throw. A meeting that has an outcome, good or bad, is over for everybody: the next call
+  /// Both throw. A barrier that has an outcome, good or bad, is over for everybody: the next call
   /// means the next one. Only when this client gave up without one, the next call is for the same.
   void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,

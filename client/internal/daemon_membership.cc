@@ -66,7 +66,7 @@ class DaemonMembership final : public Membership,
                    const RendezvousOptions& options)
       : client_(std::move(client)),
         connection_(std::move(connection)),
-        meetings_(connection_),
+        barriers_(connection_),
         join_(join_of(options)) {
     const Duration ttl =
         options.ttl > Duration::zero()
@@ -127,7 +127,7 @@ class DaemonMembership final : public Membership,
   void barrier(const std::string& name, Duration timeout,
                std::vector<std::uint32_t> participants) override {
     const Participant self = participant_among(participants, "barrier \"" + name + "\"");
-    meetings_.barrier(name, {self.rank, self.size, self.generation, timeout},
+    barriers_.barrier(name, {self.rank, self.size, self.generation, timeout},
                       {group(), std::move(participants)});
   }
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
@@ -137,7 +137,7 @@ class DaemonMembership final : public Membership,
     options.rank = self.rank;
     options.world_size = self.size;
     options.generation = self.generation;
-    return meetings_.exchange(name, std::move(parts), options, {group(), std::move(participants)});
+    return barriers_.exchange(name, std::move(parts), options, {group(), std::move(participants)});
   }
 
   const std::string& group() const override { return join_.group; }
@@ -166,7 +166,7 @@ class DaemonMembership final : public Membership,
 
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Connection> connection_;
-  MeetingPoint meetings_;
+  BarrierCalls barriers_;
   Join join_;  ///< its round and step belong to next()
   const HomeProcess home_;
 

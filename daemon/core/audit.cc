@@ -46,28 +46,28 @@ Finding Pending::audit() const {
                 differ("calls of blocked requests", by_call_.size(), waiters_.size())});
 }
 
-Finding Meetings::audit() const {
+Finding Barriers::audit() const {
   std::size_t arrived_bytes = 0;
   std::size_t completed_bytes = 0;
   std::size_t completed = 0;
   std::size_t waiting = 0;
-  for (const auto& [key, meeting] : meetings_) {
-    for (const auto& [rank, arrival] : meeting.arrivals) {
+  for (const auto& [key, barrier] : barriers_) {
+    for (const auto& [rank, arrival] : barrier.arrivals) {
       for (const Bytes& part : arrival.parts) arrived_bytes += part.size() + sizeof(std::uint32_t);
       const Participation::Participant* participant = participation_.find(arrival.session);
       if (participant == nullptr || !participant->waits.contains(key)) {
         return describe(key) + ": a session has arrived and is not known to take part";
       }
     }
-    waiting += waiting_.contains(key) && !meeting.absent.empty() ? 1 : 0;
-    if (!meeting.complete) continue;
+    waiting += waiting_.contains(key) && !barrier.absent.empty() ? 1 : 0;
+    if (!barrier.complete) continue;
     ++completed;
-    completed_bytes += meeting.bytes();
+    completed_bytes += barrier.bytes();
   }
   return first({differ("bytes of arrivals", arrived_bytes_, arrived_bytes),
                 differ("bytes of outcomes", completed_bytes_, completed_bytes),
                 differ("outcomes", completed_.size(), completed),
-                differ("unfinished barriers", unfinished_.size(), meetings_.size() - completed),
+                differ("unfinished barriers", unfinished_.size(), barriers_.size() - completed),
                 differ("barriers that wait for a connection", waiting_.size(), waiting)});
 }
 
@@ -138,7 +138,7 @@ Finding Job::audit() const {
       keys_.audit(),
       queues_.audit(),
       history_.audit(),
-      meetings_.audit(),
+      barriers_.audit(),
       call_board_.audit(),
       absences.audit(),
       waits_.pending().audit(),
@@ -148,8 +148,8 @@ Finding Job::audit() const {
   });
   if (found || sessions_.size() > 0) return found;
   return first({differ("without a session, blocked requests", waits_.size(), 0),
-                differ("without a session, unfinished barriers", meetings_.pending(), 0),
-                differ("without a session, outcomes of barriers", meetings_.outcomes(), 0),
+                differ("without a session, unfinished barriers", barriers_.pending(), 0),
+                differ("without a session, outcomes of barriers", barriers_.outcomes(), 0),
                 differ("without a session, totals of collectives", ledger_.sessions(), 0),
                 differ("without a session, absent ones", absences.size(), 0)});
 }

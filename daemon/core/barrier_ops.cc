@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// What a blocked arrival needs to be answered: not what it brought, which the meeting has.
+/// What a blocked arrival needs to be answered: not what it brought, which the barrier has.
 Barrier without_load(Barrier barrier) {
   barrier.participants = {};
   return barrier;
@@ -33,7 +33,7 @@ Exchange without_load(const Exchange& exchange) {
 }
 
 template <class Op>
-Result<void> check_meeting(const Op& op) {
+Result<void> check_barrier(const Op& op) {
   if (op.group.size() > limits::kNameBytes) {
     return failure(Code::too_large, std::string(Op::op.name) + ": group name of " +
                                         std::to_string(op.group.size()) + " bytes, limit " +
@@ -41,14 +41,14 @@ Result<void> check_meeting(const Op& op) {
   }
   if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
     return failure(Code::invalid_argument,
-                   describe(meeting_key(op)) + ": rank " + std::to_string(op.rank) +
+                   describe(barrier_key(op)) + ": rank " + std::to_string(op.rank) +
                        " of world size " + std::to_string(op.world_size) +
                        "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
                        " and the rank is below it");
   }
   if (op.world.empty() && !op.participants.empty()) {
     return failure(Code::invalid_argument,
-                   describe(meeting_key(op)) + ": participants are ranks of a group: name it");
+                   describe(barrier_key(op)) + ": participants are ranks of a group: name it");
   }
   return {};
 }
@@ -58,7 +58,7 @@ Result<void> check_meeting(const Op& op) {
 // ---- arrivals ----------------------------------------------------------------------------------
 
 Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
-  return meet(step, barrier, meeting_key(barrier),
+  return meet(step, barrier, barrier_key(barrier),
               {.session = step.from.session,
                .world_size = barrier.world_size,
                .parts = {},
@@ -67,12 +67,12 @@ Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
 }
 
 Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
-  const MeetingKey key = meeting_key(exchange);
+  const BarrierKey key = barrier_key(exchange);
   if (exchange.offset > 0) {
-    const Meeting* meeting = meetings_.find(key);
-    if (meeting == nullptr || !meeting->complete || meeting->broken ||
-        meeting->holder(exchange.rank) == nullptr ||
-        *meeting->holder(exchange.rank) != step.from.session) {
+    const BarrierState* barrier = barriers_.find(key);
+    if (barrier == nullptr || !barrier->complete || barrier->broken ||
+        barrier->holder(exchange.rank) == nullptr ||
+        *barrier->holder(exchange.rank) != step.from.session) {
       return refuse(Code::outcome_unknown, describe(key) + ": no answer to continue at byte " +
                                                std::to_string(exchange.offset));
     }
@@ -91,8 +91,8 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
 /// The operation with what its arrival must fulfil, in order: it is well formed; its world lets it
 /// take part, or nobody else has its rank; it arrives; all have.
 template <class Op>
-Maybe BarrierOps::meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival) {
-  if (Result<void> good = check_meeting(op); !good) return good.error();
+Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
+  if (Result<void> good = check_barrier(op); !good) return good.error();
   if constexpr (std::is_same_v<Op, Exchange>) {
     if (op.root >= op.world_size) {
       return refuse(Code::invalid_argument, describe(key) + ": root " + std::to_string(op.root) +
@@ -100,7 +100,7 @@ Maybe BarrierOps::meet(Step& step, const Op& op, const MeetingKey& key, Arrival 
     }
     if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
   }
-  const Meeting* known = meetings_.find(key);
+  const BarrierState* known = barriers_.find(key);
   if (op.world.empty()) {
     const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
     if (!way) return Answer(way.error());
@@ -111,34 +111,34 @@ Maybe BarrierOps::meet(Step& step, const Op& op, const MeetingKey& key, Arrival 
       return Answer(std::move(*reason));
     }
   }
-  Result<const Meeting*> meeting = meetings_.arrive(key, op.rank, std::move(arrival), sessions_,
-                                                    step.next, step.now, step.out.rows);
-  if (!meeting) return meeting.error();
-  if (!op.world.empty() && !(*meeting)->complete) {
-    if (auto reason = can_not_complete(key, **meeting, step.now)) {
+  Result<const BarrierState*> barrier = barriers_.arrive(
+      key, op.rank, std::move(arrival), sessions_, step.next, step.now, step.out.rows);
+  if (!barrier) return barrier.error();
+  if (!op.world.empty() && !(*barrier)->complete) {
+    if (auto reason = can_not_complete(key, **barrier, step.now)) {
       fail(step, key, std::move(*reason));
     }
   }
-  if (!(*meeting)->complete) return waits_.block(step, without_load(op), op.timeout);
-  if ((*meeting)->revision == step.next && !(*meeting)->broken) released(step, key);
+  if (!(*barrier)->complete) return waits_.block(step, without_load(op), op.timeout);
+  if ((*barrier)->revision == step.next && !(*barrier)->broken) released(step, key);
   return waits_.ready(step, op);
 }
 
 bool BarrierOps::arrived_before(const SessionId& session, const Request& request) const {
   const auto* exchange = std::get_if<Exchange>(&request);
-  const Meeting* meeting = exchange ? meetings_.find(meeting_key(*exchange)) : nullptr;
-  if (meeting == nullptr) return false;
-  const SessionId* holder = meeting->holder(exchange->rank);
-  return meeting->broken || (holder != nullptr && *holder == session);
+  const BarrierState* barrier = exchange ? barriers_.find(barrier_key(*exchange)) : nullptr;
+  if (barrier == nullptr) return false;
+  const SessionId* holder = barrier->holder(exchange->rank);
+  return barrier->broken || (holder != nullptr && *holder == session);
 }
 
-void BarrierOps::released(Step& step, const MeetingKey& key) {
+void BarrierOps::released(Step& step, const BarrierKey& key) {
   step.signal(token_of(key));
-  step.out.events.push_back(MeetingReleased{step.now - meetings_.find(key)->first_arrival});
+  step.out.events.push_back(BarrierReleased{step.now - barriers_.find(key)->first_arrival});
 }
 
-void BarrierOps::fail(Step& step, const MeetingKey& key, Failure reason) {
-  meetings_.fail(key, std::move(reason), step.next, step.out.rows);
+void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
+  barriers_.fail(key, std::move(reason), step.next, step.out.rows);
   step.signal(token_of(key));
 }
 
@@ -160,7 +160,7 @@ void BarrierOps::release_returned(Step& step) {
   for (const SessionId& id : step.presence) {
     const Session* session = sessions_.find(id);
     if (session == nullptr || !session->connected) continue;
-    for (const MeetingKey& key : meetings_.returned(id, step.next, step.out.rows)) {
+    for (const BarrierKey& key : barriers_.returned(id, step.next, step.out.rows)) {
       released(step, key);
     }
   }
@@ -198,40 +198,41 @@ void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
 // ---- bound to the generation of a group --------------------------------------------------------
 
 void BarrierOps::break_bound(Step& step, const Group& group) {
-  for (const MeetingKey& key : meetings_.of_world(group.name())) {
+  for (const BarrierKey& key : barriers_.of_world(group.name())) {
     const bool ended =
         key.generation != group.facts().generation || group.facts().phase != GroupPhase::formed;
     if (ended) {
       fail(step, key, group.broken());
-    } else if (auto reason = can_not_complete(key, *meetings_.find(key), step.now)) {
+    } else if (auto reason = can_not_complete(key, *barriers_.find(key), step.now)) {
       fail(step, key, std::move(*reason));
     }
   }
 }
 
-/// Why a bound meeting can never be complete: participants whose work is done have not come.
-std::optional<Failure> BarrierOps::can_not_complete(const MeetingKey& key, const Meeting& meeting,
+/// Why a bound barrier can never be complete: participants whose work is done have not come.
+std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
+                                                    const BarrierState& barrier,
                                                     TimePoint now) const {
-  const Group* group = groups_.find(meeting.world);
+  const Group* group = groups_.find(barrier.world);
   if (group == nullptr || !group->has_ended_members()) return std::nullopt;
   std::vector<Rank> gone;
-  for (const Rank rank : meeting.missing()) {
-    const GroupMember* m = group->holder(meeting.in_world(rank));
+  for (const Rank rank : barrier.missing()) {
+    const GroupMember* m = group->holder(barrier.in_world(rank));
     if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
   }
   if (gone.empty()) return std::nullopt;
   Failure reason =
       failure(Code::aborted, describe(key) + " is broken: ranks " + fold(gone) + " will not come");
-  const Everybody everybody{sessions_, meetings_, groups_, now};
+  const Everybody everybody{sessions_, barriers_, groups_, now};
   for (std::size_t i = 0; i < std::min(gone.size(), limits::kMissingNamed); ++i) {
-    reason.missing.push_back(look_up(gone[i], key, meeting, everybody));
+    reason.missing.push_back(look_up(gone[i], key, barrier, everybody));
     reason.detail += (i < 8 ? "; " + sentence(reason.missing.back()) : "");
   }
   return reason;
 }
 
-/// Why the caller may not take part in a meeting bound to a world.
-std::optional<Failure> BarrierOps::check_bound(const Step& step, const MeetingKey& key, Rank rank,
+/// Why the caller may not take part in a barrier bound to a world.
+std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKey& key, Rank rank,
                                                const Arrival& arrival) const {
   const Result<const Group*> known = groups_.known(arrival.world);
   if (!known) return known.error();

@@ -14,13 +14,13 @@ namespace c10dd::core {
 
 class BarrierOps {
  public:
-  BarrierOps(Meetings& meetings, Sessions& sessions, const Groups& groups, Waits& waits,
+  BarrierOps(Barriers& barriers, Sessions& sessions, const Groups& groups, Waits& waits,
              SessionOps& session_ops)
-      : meetings_(meetings),
+      : barriers_(barriers),
         sessions_(sessions),
         groups_(groups),
         waits_(waits),
-        relaunch_(meetings, sessions, session_ops) {}
+        relaunch_(barriers, sessions, session_ops) {}
 
   Maybe on(Step& step, const Barrier& barrier);
   Maybe on(Step& step, const Exchange& exchange);
@@ -46,18 +46,18 @@ class BarrierOps {
 
  private:
   template <class Op>
-  Maybe meet(Step& step, const Op& op, const MeetingKey& key, Arrival arrival);
+  Maybe meet(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
   Maybe wait_for_absent(Step& step, const Op& op, const SessionId& absent);
   void ask_again(Step& step, const Pending::Waiter& waiter);
-  void released(Step& step, const MeetingKey& key);
-  void fail(Step& step, const MeetingKey& key, Failure reason);
-  std::optional<Failure> can_not_complete(const MeetingKey& key, const Meeting& meeting,
+  void released(Step& step, const BarrierKey& key);
+  void fail(Step& step, const BarrierKey& key, Failure reason);
+  std::optional<Failure> can_not_complete(const BarrierKey& key, const BarrierState& barrier,
                                           TimePoint now) const;
-  std::optional<Failure> check_bound(const Step& step, const MeetingKey& key, Rank rank,
+  std::optional<Failure> check_bound(const Step& step, const BarrierKey& key, Rank rank,
                                      const Arrival& arrival) const;
 
-  Meetings& meetings_;
+  Barriers& barriers_;
   Sessions& sessions_;
   const Groups& groups_;
   Waits& waits_;

@@ -15,7 +15,7 @@
 namespace c10dd::core {
 namespace {
 
-RowKey meeting_row(char kind, const MeetingKey& key) {
+RowKey barrier_row(char kind, const BarrierKey& key) {
   return RowKey(kind)
       .number(static_cast<std::uint64_t>(key.kind))
       .text(key.group)
@@ -23,9 +23,9 @@ RowKey meeting_row(char kind, const MeetingKey& key) {
       .number(key.sequence);
 }
 
-MeetingKey read_meeting(RowKeyReader& in) {
-  MeetingKey key;
-  key.kind = in.number() == 0 ? MeetingKey::Kind::barrier : MeetingKey::Kind::exchange;
+BarrierKey read_barrier(RowKeyReader& in) {
+  BarrierKey key;
+  key.kind = in.number() == 0 ? BarrierKey::Kind::barrier : BarrierKey::Kind::exchange;
   key.group = in.text();
   key.generation = in.number();
   key.sequence = in.number();
@@ -40,46 +40,46 @@ std::size_t bytes_of(const Arrival& arrival) {
   return bytes;
 }
 
-Result<void> check_against(const MeetingKey& key, const Meeting& meeting, Rank rank,
+Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, Rank rank,
                            const Arrival& arrival) {
-  if (arrival.world_size != meeting.world_size) {
+  if (arrival.world_size != barrier.world_size) {
     return failure(Code::size_mismatch,
                    describe(key) + ": rank " + std::to_string(rank) + " says world size " +
                        std::to_string(arrival.world_size) + ", the first arrival said " +
-                       std::to_string(meeting.world_size));
+                       std::to_string(barrier.world_size));
   }
-  if (arrival.shape != meeting.shape || arrival.root != meeting.root) {
+  if (arrival.shape != barrier.shape || arrival.root != barrier.root) {
     return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
                                             " disagrees with the first arrival on shape or root");
   }
-  if (!meeting.complete &&
-      (arrival.world != meeting.world || arrival.participants != meeting.participants)) {
+  if (!barrier.complete &&
+      (arrival.world != barrier.world || arrival.participants != barrier.participants)) {
     return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
                                             " names other participants than the first arrival");
   }
   return {};
 }
 
-/// Of a meeting as its rows tell it: an exchange keeps its arrivals when it is complete.
-bool fits_together(const MeetingKey& key, const Meeting& meeting) {
-  if (!meeting.complete) return meeting.arrivals.size() <= meeting.world_size;
-  if (meeting.broken) return meeting.arrivals.empty();
-  if (key.kind == MeetingKey::Kind::barrier) return meeting.arrivals.empty();
-  return meeting.arrivals.size() == meeting.world_size &&
-         check_against(key, meeting, 0, meeting.arrivals.begin()->second).has_value();
+/// Of a barrier as its rows tell it: an exchange keeps its arrivals when it is complete.
+bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
+  if (!barrier.complete) return barrier.arrivals.size() <= barrier.world_size;
+  if (barrier.broken) return barrier.arrivals.empty();
+  if (key.kind == BarrierKey::Kind::barrier) return barrier.arrivals.empty();
+  return barrier.arrivals.size() == barrier.world_size &&
+         check_against(key, barrier, 0, barrier.arrivals.begin()->second).has_value();
 }
 
 }  // namespace
 
-std::string describe(const MeetingKey& key) {
-  return std::string(key.kind == MeetingKey::Kind::barrier ? "barrier" : "exchange") + " \"" +
+std::string describe(const BarrierKey& key) {
+  return std::string(key.kind == BarrierKey::Kind::barrier ? "barrier" : "exchange") + " \"" +
          printable(key.group, limits::kNameBytes) + "\" (generation " +
          std::to_string(key.generation) + ", sequence " + std::to_string(key.sequence) + ")";
 }
 
-Bytes token_of(const MeetingKey& key) { return meeting_row('o', key).take(); }
+Bytes token_of(const BarrierKey& key) { return barrier_row('o', key).take(); }
 
-std::vector<Rank> Meeting::missing() const {
+std::vector<Rank> BarrierState::missing() const {
   std::vector<Rank> ranks;
   for (Rank rank = 0; !complete && rank < world_size; ++rank) {
     if (!arrivals.contains(rank)) ranks.push_back(rank);
@@ -87,7 +87,7 @@ std::vector<Rank> Meeting::missing() const {
   return ranks;
 }
 
-const SessionId* Meeting::holder(Rank rank) const {
+const SessionId* BarrierState::holder(Rank rank) const {
   if (complete) {
     const bool held = rank < cohort->sessions.size() && cohort->sessions[rank] != SessionId{};
     return held ? &cohort->sessions[rank] : nullptr;
@@ -96,7 +96,7 @@ const SessionId* Meeting::holder(Rank rank) const {
   return arrival == arrivals.end() ? nullptr : &arrival->second.session;
 }
 
-std::vector<std::pair<Rank, SessionId>> Meeting::arrived() const {
+std::vector<std::pair<Rank, SessionId>> BarrierState::arrived() const {
   std::vector<std::pair<Rank, SessionId>> all;
   for (const auto& [rank, arrival] : arrivals) all.emplace_back(rank, arrival.session);
   for (Rank rank = 0; complete && rank < cohort->sessions.size(); ++rank) {
@@ -105,24 +105,24 @@ std::vector<std::pair<Rank, SessionId>> Meeting::arrived() const {
   return all;
 }
 
-std::size_t Meeting::bytes() const {
+std::size_t BarrierState::bytes() const {
   return (cohort ? cohort->sessions.size() * sizeof(SessionId) : 0) + (result ? result->size() : 0);
 }
 
-const Meeting* Meetings::find(const MeetingKey& key) const {
-  const auto it = meetings_.find(key);
-  return it == meetings_.end() ? nullptr : &it->second;
+const BarrierState* Barriers::find(const BarrierKey& key) const {
+  const auto it = barriers_.find(key);
+  return it == barriers_.end() ? nullptr : &it->second;
 }
 
-Result<void> Meetings::check_same(const MeetingKey& key, Rank rank, const Arrival& arrival) const {
-  const Meeting* meeting = find(key);
-  return meeting == nullptr ? Result<void>() : check_against(key, *meeting, rank, arrival);
+Result<void> Barriers::check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const {
+  const BarrierState* barrier = find(key);
+  return barrier == nullptr ? Result<void>() : check_against(key, *barrier, rank, arrival);
 }
 
-Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arrival arrival,
-                                        const Sessions& sessions, Revision revision, TimePoint now,
-                                        std::vector<Row>& rows) {
-  const Meeting* known = find(key);
+Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, Arrival arrival,
+                                             const Sessions& sessions, Revision revision,
+                                             TimePoint now, std::vector<Row>& rows) {
+  const BarrierState* known = find(key);
   if (known != nullptr) {
     if (known->broken) return known;
     if (Result<void> same = check_against(key, *known, rank, arrival); !same) return same.error();
@@ -132,10 +132,10 @@ Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arriva
                                            " has already arrived from another session");
     }
     if (who != nullptr) return known;
-  } else if (pending() >= limits::kMeetingsPerJob) {
+  } else if (pending() >= limits::kBarriersPerJob) {
     return failure(Code::quota_exceeded, "too many unfinished barriers and exchanges in the job: " +
                                              std::to_string(pending()) + ", limit " +
-                                             std::to_string(limits::kMeetingsPerJob));
+                                             std::to_string(limits::kBarriersPerJob));
   }
   const std::size_t bytes = bytes_of(arrival);
   if (arrived_bytes_ + bytes > limits::kArrivedBytes) {
@@ -143,160 +143,160 @@ Result<const Meeting*> Meetings::arrive(const MeetingKey& key, Rank rank, Arriva
                                              std::to_string(arrived_bytes_ + bytes) + ", limit " +
                                              std::to_string(limits::kArrivedBytes));
   }
-  Meeting& meeting = begin(key, arrival, now);
+  BarrierState& barrier = begin(key, arrival, now);
   rows.push_back(
-      {Row::Kind::put, meeting_row('a', key).number(rank).take(), wire::encode(arrival)});
-  arrival.participants = {};  // the meeting has them
+      {Row::Kind::put, barrier_row('a', key).number(rank).take(), wire::encode(arrival)});
+  arrival.participants = {};  // the barrier has them
   participation_.arrived(arrival.session, key);
   arrived_bytes_ += bytes;
-  meeting.revision = revision;
-  meeting.arrivals.emplace(rank, std::move(arrival));
-  const bool early = planted(Planted::barrier_early) && key.kind == MeetingKey::Kind::barrier;
-  if (meeting.arrivals.size() + (early ? 1 : 0) < meeting.world_size) return &meeting;
-  for (const auto& [at, one] : meeting.arrivals) {
-    if (!meeting.world.empty() || planted(Planted::dead_arrival_counts)) break;
+  barrier.revision = revision;
+  barrier.arrivals.emplace(rank, std::move(arrival));
+  const bool early = planted(Planted::barrier_early) && key.kind == BarrierKey::Kind::barrier;
+  if (barrier.arrivals.size() + (early ? 1 : 0) < barrier.world_size) return &barrier;
+  for (const auto& [at, one] : barrier.arrivals) {
+    if (!barrier.world.empty() || planted(Planted::dead_arrival_counts)) break;
     const Session* session = sessions.find(one.session);
-    if (session == nullptr || !session->connected) meeting.absent.insert(one.session);
+    if (session == nullptr || !session->connected) barrier.absent.insert(one.session);
   }
-  if (meeting.absent.empty()) {
-    release(key, meeting, revision, rows);
+  if (barrier.absent.empty()) {
+    release(key, barrier, revision, rows);
   } else {
     waiting_.insert(key);
   }
-  return &meeting;
+  return &barrier;
 }
 
-/// The meeting of an arrival; a new one if it is the first.
-Meeting& Meetings::begin(const MeetingKey& key, const Arrival& arrival, TimePoint now) {
-  const auto [it, added] = meetings_.try_emplace(key);
-  Meeting& meeting = it->second;
-  if (!added) return meeting;
+/// The barrier of an arrival; a new one if it is the first.
+BarrierState& Barriers::begin(const BarrierKey& key, const Arrival& arrival, TimePoint now) {
+  const auto [it, added] = barriers_.try_emplace(key);
+  BarrierState& barrier = it->second;
+  if (!added) return barrier;
   unfinished_.insert(key);
-  meeting.world_size = arrival.world_size;
-  meeting.shape = arrival.shape;
-  meeting.root = arrival.root;
-  meeting.world = arrival.world;
-  meeting.participants = arrival.participants;
-  meeting.first_arrival = now;
-  return meeting;
+  barrier.world_size = arrival.world_size;
+  barrier.shape = arrival.shape;
+  barrier.root = arrival.root;
+  barrier.world = arrival.world;
+  barrier.participants = arrival.participants;
+  barrier.first_arrival = now;
+  return barrier;
 }
 
-std::vector<MeetingKey> Meetings::returned(const SessionId& session, Revision revision,
+std::vector<BarrierKey> Barriers::returned(const SessionId& session, Revision revision,
                                            std::vector<Row>& rows) {
   note_presence(session);
-  std::vector<MeetingKey> complete;
-  for (const MeetingKey& key : waiting_) {
-    std::set<SessionId>& absent = meetings_.at(key).absent;
+  std::vector<BarrierKey> complete;
+  for (const BarrierKey& key : waiting_) {
+    std::set<SessionId>& absent = barriers_.at(key).absent;
     if (absent.erase(session) > 0 && absent.empty()) complete.push_back(key);
   }
-  for (const MeetingKey& key : complete) {
+  for (const BarrierKey& key : complete) {
     waiting_.erase(key);
-    release(key, meetings_.at(key), revision, rows);
+    release(key, barriers_.at(key), revision, rows);
   }
   return complete;
 }
 
-void Meetings::note_presence(const SessionId& session) {
+void Barriers::note_presence(const SessionId& session) {
   if (participation_.find(session) != nullptr) ++presence_changes_;
 }
 
-void Meetings::went(const SessionId& session) {
+void Barriers::went(const SessionId& session) {
   note_presence(session);
   if (waiting_.empty()) return;
   const Participation::Participant* participant = participation_.find(session);
   if (participant == nullptr) return;
-  for (const MeetingKey& key : participant->waits) {
-    if (waiting_.contains(key)) meetings_.at(key).absent.insert(session);
+  for (const BarrierKey& key : participant->waits) {
+    if (waiting_.contains(key)) barriers_.at(key).absent.insert(session);
   }
 }
 
-/// The rows of a meeting whose ranks have all come, or of those who have. A few go one by one: for
+/// The rows of a barrier whose ranks have all come, or of those who have. A few go one by one: for
 /// a prefix Redis looks through all rows of the job.
-void Meetings::erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows) {
+void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, std::vector<Row>& rows) {
   if (size > kErasedOneByOne) {
-    rows.push_back({Row::Kind::erase_prefix, meeting_row('a', key).take(), {}});
+    rows.push_back({Row::Kind::erase_prefix, barrier_row('a', key).take(), {}});
     return;
   }
   for (Rank rank = 0; rank < size; ++rank) {
-    rows.push_back({Row::Kind::erase, meeting_row('a', key).number(rank).take(), {}});
+    rows.push_back({Row::Kind::erase, barrier_row('a', key).number(rank).take(), {}});
   }
 }
-void Meetings::erase_arrivals(const MeetingKey& key, const Meeting& meeting,
+void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier,
                               std::vector<Row>& rows) {
-  if (meeting.arrivals.size() > kErasedOneByOne) return erase_ranks(key, meeting.world_size, rows);
-  for (const auto& [rank, arrival] : meeting.arrivals) {
-    rows.push_back({Row::Kind::erase, meeting_row('a', key).number(rank).take(), {}});
+  if (barrier.arrivals.size() > kErasedOneByOne) return erase_ranks(key, barrier.world_size, rows);
+  for (const auto& [rank, arrival] : barrier.arrivals) {
+    rows.push_back({Row::Kind::erase, barrier_row('a', key).number(rank).take(), {}});
   }
 }
 
 /// All have come and nobody is absent: the outcome.
-void Meetings::release(const MeetingKey& key, Meeting& meeting, Revision revision,
+void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision revision,
                        std::vector<Row>& rows) {
-  if (key.kind == MeetingKey::Kind::barrier) erase_arrivals(key, meeting, rows);
-  if (key.kind == MeetingKey::Kind::exchange) assemble(meeting);
-  meeting.revision = revision;
-  finish(key, meeting);
+  if (key.kind == BarrierKey::Kind::barrier) erase_arrivals(key, barrier, rows);
+  if (key.kind == BarrierKey::Kind::exchange) assemble(barrier);
+  barrier.revision = revision;
+  finish(key, barrier);
   rows.push_back({Row::Kind::put, token_of(key),
-                  wire::encode(BarrierOutcome{meeting.cohort->sessions, meeting.shape, meeting.root,
+                  wire::encode(BarrierOutcome{barrier.cohort->sessions, barrier.shape, barrier.root,
                                               revision})});
   forget_old(revision, rows);
 }
 
 /// Turns arrivals into the cohort of the outcome.
-void Meetings::finish(const MeetingKey& key, Meeting& meeting) {
-  meeting.complete = true;
-  std::vector<SessionId> sessions(meeting.broken ? meeting.world_size : 0);
-  for (const auto& [rank, arrival] : meeting.arrivals) {
-    if (meeting.broken) sessions[rank] = arrival.session;
-    if (!meeting.broken) sessions.push_back(arrival.session);
+void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
+  barrier.complete = true;
+  std::vector<SessionId> sessions(barrier.broken ? barrier.world_size : 0);
+  for (const auto& [rank, arrival] : barrier.arrivals) {
+    if (barrier.broken) sessions[rank] = arrival.session;
+    if (!barrier.broken) sessions.push_back(arrival.session);
     arrived_bytes_ -= bytes_of(arrival);
   }
-  meeting.cohort =
-      participation_.finished(key, std::move(sessions), meeting.broken.has_value(), like(key));
-  meeting.arrivals.clear();
+  barrier.cohort =
+      participation_.finished(key, std::move(sessions), barrier.broken.has_value(), like(key));
+  barrier.arrivals.clear();
   unfinished_.erase(key);
   completed_.push_back(key);
-  completed_bytes_ += meeting.bytes();
+  completed_bytes_ += barrier.bytes();
 }
 
-/// A cohort that may be of the same sessions: of the meeting before in its series, else the newest.
-CohortRef Meetings::like(const MeetingKey& key) const {
-  const auto at = meetings_.find(key);
-  if (at != meetings_.begin()) {
+/// A cohort that may be of the same sessions: of the barrier before in its series, else the newest.
+CohortRef Barriers::like(const BarrierKey& key) const {
+  const auto at = barriers_.find(key);
+  if (at != barriers_.begin()) {
     const auto before = std::prev(at);
     if (before->second.cohort && before->first.same_series(key)) return before->second.cohort;
   }
-  return completed_.empty() ? nullptr : meetings_.at(completed_.back()).cohort;
+  return completed_.empty() ? nullptr : barriers_.at(completed_.back()).cohort;
 }
 
-void Meetings::fail(const MeetingKey& key, Failure reason, Revision revision,
+void Barriers::fail(const BarrierKey& key, Failure reason, Revision revision,
                     std::vector<Row>& rows) {
-  Meeting& meeting = meetings_.at(key);
-  C10DD_ASSERT(!meeting.complete);
+  BarrierState& barrier = barriers_.at(key);
+  C10DD_ASSERT(!barrier.complete);
   reason.recorded = true;
-  meeting.revision = revision;
-  meeting.broken = std::move(reason);
-  meeting.absent.clear();
+  barrier.revision = revision;
+  barrier.broken = std::move(reason);
+  barrier.absent.clear();
   waiting_.erase(key);
-  erase_arrivals(key, meeting, rows);
-  finish(key, meeting);
-  const BarrierOutcome outcome{meeting.cohort->sessions, meeting.shape, meeting.root, revision,
-                               *meeting.broken};
+  erase_arrivals(key, barrier, rows);
+  finish(key, barrier);
+  const BarrierOutcome outcome{barrier.cohort->sessions, barrier.shape, barrier.root, revision,
+                               *barrier.broken};
   if (!planted(Planted::break_not_stored)) {
     rows.push_back({Row::Kind::put, token_of(key), wire::encode(outcome)});
   }
   forget_old(revision, rows);
 }
 
-std::vector<MeetingKey> Meetings::of_world(const std::string& world) const {
-  std::vector<MeetingKey> found;
+std::vector<BarrierKey> Barriers::of_world(const std::string& world) const {
+  std::vector<BarrierKey> found;
   std::ranges::copy_if(unfinished_, std::back_inserter(found),
-                       [&](const MeetingKey& key) { return meetings_.at(key).world == world; });
+                       [&](const BarrierKey& key) { return barriers_.at(key).world == world; });
   return found;
 }
 
-std::vector<MeetingKey> Meetings::unfinished_like(const MeetingKey& key) const {
-  std::vector<MeetingKey> found;
+std::vector<BarrierKey> Barriers::unfinished_like(const BarrierKey& key) const {
+  std::vector<BarrierKey> found;
   for (auto it = unfinished_.lower_bound(key.first_of_series());
        it != unfinished_.end() && it->same_series(key); ++it) {
     found.push_back(*it);
@@ -304,177 +304,177 @@ std::vector<MeetingKey> Meetings::unfinished_like(const MeetingKey& key) const {
   return found;
 }
 
-std::uint64_t Meetings::newest_sequence(const MeetingKey& key) const {
-  MeetingKey last = key;
+std::uint64_t Barriers::newest_sequence(const BarrierKey& key) const {
+  BarrierKey last = key;
   last.sequence = ~std::uint64_t{0};
-  const auto after = meetings_.upper_bound(last);
-  if (after == meetings_.begin()) return 0;
+  const auto after = barriers_.upper_bound(last);
+  if (after == barriers_.begin()) return 0;
   const auto newest = std::prev(after);
   return newest->first.same_series(key) ? newest->first.sequence : 0;
 }
 
-const MeetingKey* Meetings::elsewhere(const SessionId& session, const MeetingKey& here) const {
+const BarrierKey* Barriers::elsewhere(const SessionId& session, const BarrierKey& here) const {
   const Participation::Participant* participant = participation_.find(session);
   if (participant == nullptr) return nullptr;
-  for (const MeetingKey& key : participant->waits) {
+  for (const BarrierKey& key : participant->waits) {
     if (key != here) return &key;
   }
   return nullptr;
 }
 
-void Meetings::leave(const SessionId& session, Revision revision, std::vector<Row>& rows) {
+void Barriers::leave(const SessionId& session, Revision revision, std::vector<Row>& rows) {
   note_presence(session);
   const auto participant = participation_.leave(session);
   if (!participant) return;
-  for (const MeetingKey& key : participant->waits) {
-    Meeting& meeting = meetings_.at(key);
-    meeting.revision = revision;
+  for (const BarrierKey& key : participant->waits) {
+    BarrierState& barrier = barriers_.at(key);
+    barrier.revision = revision;
     // A name of its own for the key: clang 14 captures no structured binding.
-    std::erase_if(meeting.arrivals, [&](const auto& entry) {
+    std::erase_if(barrier.arrivals, [&](const auto& entry) {
       if (entry.second.session != session) return false;
-      rows.push_back({Row::Kind::erase, meeting_row('a', key).number(entry.first).take(), {}});
+      rows.push_back({Row::Kind::erase, barrier_row('a', key).number(entry.first).take(), {}});
       if (!planted(Planted::arrival_bytes_kept)) arrived_bytes_ -= bytes_of(entry.second);
       return true;
     });
     waiting_.erase(key);  // a rank is missing again
-    meeting.absent.clear();
-    if (meeting.arrivals.empty()) forget(key, rows);
+    barrier.absent.clear();
+    if (barrier.arrivals.empty()) forget(key, rows);
   }
   for (const auto& [cohort, ranks] : participant->cohorts) {
     if (cohort->departed < cohort->sessions.size()) continue;
-    const std::set<MeetingKey> outcomes = cohort->outcomes;
-    for (const MeetingKey& key : outcomes) drop(key, rows);
+    const std::set<BarrierKey> outcomes = cohort->outcomes;
+    for (const BarrierKey& key : outcomes) drop(key, rows);
   }
 }
 
-void Meetings::drop(const MeetingKey& key, std::vector<Row>& rows) {
-  Meeting& meeting = meetings_.at(key);
-  if (meeting.complete) {
+void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
+  BarrierState& barrier = barriers_.at(key);
+  if (barrier.complete) {
     std::erase(completed_, key);
-    if (!planted(Planted::outcome_bytes_kept)) completed_bytes_ -= meeting.bytes();
+    if (!planted(Planted::outcome_bytes_kept)) completed_bytes_ -= barrier.bytes();
     return forget(key, rows);
   }
-  erase_arrivals(key, meeting, rows);
-  for (const auto& [rank, arrival] : meeting.arrivals) {
+  erase_arrivals(key, barrier, rows);
+  for (const auto& [rank, arrival] : barrier.arrivals) {
     participation_.withdrew(arrival.session, key);
     arrived_bytes_ -= bytes_of(arrival);
   }
   forget(key, rows);
 }
 
-/// Removes a meeting that is no longer counted in completed_.
-void Meetings::forget(const MeetingKey& key, std::vector<Row>& rows) {
-  const auto it = meetings_.find(key);
+/// Removes a barrier that is no longer counted in completed_.
+void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
+  const auto it = barriers_.find(key);
   if (it->second.complete) {
     participation_.forgotten(key, it->second.cohort);
     rows.push_back({Row::Kind::erase, token_of(key), {}});
-    if (key.kind == MeetingKey::Kind::exchange && !it->second.broken) {
+    if (key.kind == BarrierKey::Kind::exchange && !it->second.broken) {
       erase_ranks(key, it->second.world_size, rows);
     }
   }
   unfinished_.erase(key);
   waiting_.erase(key);
-  meetings_.erase(it);
+  barriers_.erase(it);
 }
 
-void Meetings::forget_broken(std::vector<Row>& rows) {
-  std::vector<MeetingKey> broken;
-  std::ranges::copy_if(completed_, std::back_inserter(broken), [this](const MeetingKey& key) {
-    return meetings_.at(key).broken.has_value();
+void Barriers::forget_broken(std::vector<Row>& rows) {
+  std::vector<BarrierKey> broken;
+  std::ranges::copy_if(completed_, std::back_inserter(broken), [this](const BarrierKey& key) {
+    return barriers_.at(key).broken.has_value();
   });
-  for (const MeetingKey& key : broken) drop(key, rows);
+  for (const BarrierKey& key : broken) drop(key, rows);
 }
 
 /// Not what is an outcome since this revision: those who wait for it have not been answered yet.
-void Meetings::forget_old(Revision since, std::vector<Row>& rows) {
+void Barriers::forget_old(Revision since, std::vector<Row>& rows) {
   while (completed_.size() > limits::kOutcomesKept ||
          completed_bytes_ > limits::kOutcomeBytesKept) {
-    const MeetingKey oldest = completed_.front();
-    if (meetings_.at(oldest).revision >= since) return;
+    const BarrierKey oldest = completed_.front();
+    if (barriers_.at(oldest).revision >= since) return;
     drop(oldest, rows);
   }
 }
 
-Result<void> Meetings::restore(const Row& row) {
+Result<void> Barriers::restore(const Row& row) {
   RowKeyReader in(row.key);
-  const MeetingKey key = read_meeting(in);
+  const BarrierKey key = read_barrier(in);
   const bool is_outcome = row.key.front() == 'o';
   const std::uint64_t rank = is_outcome ? 0 : in.number();
-  if (!in.complete() || !row.key.starts_with(meeting_row(row.key.front(), key).take())) {
-    return failure(Code::malformed, "damaged key of a meeting's row");
+  if (!in.complete() || !row.key.starts_with(barrier_row(row.key.front(), key).take())) {
+    return failure(Code::malformed, "damaged key of a barrier's row");
   }
   return is_outcome ? restore_outcome(key, row) : restore_arrival(key, rank, row);
 }
 
-Result<void> Meetings::restore_outcome(const MeetingKey& key, const Row& row) {
+Result<void> Barriers::restore_outcome(const BarrierKey& key, const Row& row) {
   Result<BarrierOutcome> outcome = wire::decode<BarrierOutcome>(row.value);
   if (!outcome || outcome->sessions.size() > limits::kWorldSize ||
       outcome->failure.code > kCodes[std::size(kCodes) - 1].code ||
       outcome->root >= outcome->sessions.size()) {
     return failure(Code::malformed, "damaged outcome row");
   }
-  Meeting& meeting = meetings_[key];
-  meeting.complete = true;
-  meeting.world_size = static_cast<std::uint32_t>(outcome->sessions.size());
-  meeting.shape = outcome->shape;
-  meeting.root = outcome->root;
-  meeting.revision = outcome->revision;
-  if (outcome->failure.code != Code::ok) meeting.broken = std::move(outcome->failure);
-  meeting.cohort = std::make_shared<Cohort>();  // until resume()
-  meeting.cohort->sessions = std::move(outcome->sessions);
+  BarrierState& barrier = barriers_[key];
+  barrier.complete = true;
+  barrier.world_size = static_cast<std::uint32_t>(outcome->sessions.size());
+  barrier.shape = outcome->shape;
+  barrier.root = outcome->root;
+  barrier.revision = outcome->revision;
+  if (outcome->failure.code != Code::ok) barrier.broken = std::move(outcome->failure);
+  barrier.cohort = std::make_shared<Cohort>();  // until resume()
+  barrier.cohort->sessions = std::move(outcome->sessions);
   return {};
 }
 
-Result<void> Meetings::restore_arrival(const MeetingKey& key, std::uint64_t rank, const Row& row) {
-  Meeting& meeting = meetings_[key];
+Result<void> Barriers::restore_arrival(const BarrierKey& key, std::uint64_t rank, const Row& row) {
+  BarrierState& barrier = barriers_[key];
   Result<Arrival> arrival = wire::decode<Arrival>(row.value);
   bool good = arrival && arrival->world_size <= limits::kWorldSize && rank < arrival->world_size &&
               arrival->root < arrival->world_size;
-  if (good && key.kind == MeetingKey::Kind::exchange) {
+  if (good && key.kind == BarrierKey::Kind::exchange) {
     good = check_parts(key, static_cast<Rank>(rank), *arrival).has_value();
   }
-  if (good && !meeting.arrivals.empty()) {
-    good = check_against(key, meeting, static_cast<Rank>(rank), *arrival).has_value();
+  if (good && !barrier.arrivals.empty()) {
+    good = check_against(key, barrier, static_cast<Rank>(rank), *arrival).has_value();
   }
   if (!good) return failure(Code::malformed, "damaged arrival row");
-  meeting.world_size = arrival->world_size;
-  meeting.shape = arrival->shape;
-  meeting.root = arrival->root;
-  meeting.world = arrival->world;
-  meeting.participants = std::move(arrival->participants);
+  barrier.world_size = arrival->world_size;
+  barrier.shape = arrival->shape;
+  barrier.root = arrival->root;
+  barrier.world = arrival->world;
+  barrier.participants = std::move(arrival->participants);
   arrival->participants = {};
-  meeting.arrivals.emplace(static_cast<Rank>(rank), std::move(*arrival));
+  barrier.arrivals.emplace(static_cast<Rank>(rank), std::move(*arrival));
   return {};
 }
 
-Result<void> Meetings::resume(TimePoint now) {
-  for (auto& [key, meeting] : meetings_) {
-    meeting.first_arrival = now;
-    if (!fits_together(key, meeting)) {
+Result<void> Barriers::resume(TimePoint now) {
+  for (auto& [key, barrier] : barriers_) {
+    barrier.first_arrival = now;
+    if (!fits_together(key, barrier)) {
       return failure(Code::malformed, describe(key) + ": arrivals and outcome do not fit together");
     }
-    if (meeting.complete) continue;
+    if (barrier.complete) continue;
     unfinished_.insert(key);
-    const bool all = meeting.arrivals.size() == meeting.world_size;
-    for (const auto& [rank, arrival] : meeting.arrivals) {
+    const bool all = barrier.arrivals.size() == barrier.world_size;
+    for (const auto& [rank, arrival] : barrier.arrivals) {
       participation_.arrived(arrival.session, key);
       arrived_bytes_ += bytes_of(arrival);
-      if (all) meeting.absent.insert(arrival.session);
+      if (all) barrier.absent.insert(arrival.session);
     }
     if (all) waiting_.insert(key);
   }
-  for (auto& [key, meeting] : meetings_) {
-    if (!meeting.complete) continue;
-    if (key.kind == MeetingKey::Kind::exchange && !meeting.broken) assemble(meeting);
-    meeting.arrivals.clear();
-    std::vector<SessionId> sessions = std::move(meeting.cohort->sessions);
-    meeting.cohort.reset();
-    meeting.cohort =
-        participation_.finished(key, std::move(sessions), meeting.broken.has_value(), like(key));
+  for (auto& [key, barrier] : barriers_) {
+    if (!barrier.complete) continue;
+    if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);
+    barrier.arrivals.clear();
+    std::vector<SessionId> sessions = std::move(barrier.cohort->sessions);
+    barrier.cohort.reset();
+    barrier.cohort =
+        participation_.finished(key, std::move(sessions), barrier.broken.has_value(), like(key));
     completed_.push_back(key);
-    completed_bytes_ += meeting.bytes();
+    completed_bytes_ += barrier.bytes();
   }
-  const auto completed_at = [&](const MeetingKey& key) { return meetings_.at(key).revision; };
+  const auto completed_at = [&](const BarrierKey& key) { return barriers_.at(key).revision; };
   std::ranges::stable_sort(completed_, {}, completed_at);
   return {};
 }

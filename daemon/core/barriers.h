@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers and exchanges of one job. A meeting is keyed (kind, group, generation, sequence); each
+// Barriers and exchanges of one job. A barrier is keyed (kind, group, generation, sequence); each
 // rank arrives once; ONE outcome serves everybody, also after a restart: all have come, or it is
 // broken and why. One that is bound to no world is released only while all who arrived have a
 // connection: nobody is released together with a process that is dead. Arrivals and outcome are
@@ -23,17 +23,17 @@
 
 namespace c10dd::core {
 
-inline MeetingKey meeting_key(const Barrier& b) {
-  return {MeetingKey::Kind::barrier, b.group, b.generation, b.sequence};
+inline BarrierKey barrier_key(const Barrier& b) {
+  return {BarrierKey::Kind::barrier, b.group, b.generation, b.sequence};
 }
-inline MeetingKey meeting_key(const Exchange& e) {
-  return {MeetingKey::Kind::exchange, e.group, e.generation, e.sequence};
+inline BarrierKey barrier_key(const Exchange& e) {
+  return {BarrierKey::Kind::exchange, e.group, e.generation, e.sequence};
 }
 
 /// `barrier "epoch" (generation 2, sequence 7)`, for error texts.
-std::string describe(const MeetingKey& key);
-/// What the waiters of a meeting wait for.
-Bytes token_of(const MeetingKey& key);
+std::string describe(const BarrierKey& key);
+/// What the waiters of a barrier wait for.
+Bytes token_of(const BarrierKey& key);
 
 /// One rank's arrival; for a barrier the data fields are empty.
 struct Arrival {
@@ -48,7 +48,7 @@ struct Arrival {
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, world, participants))
 
 struct BarrierOutcome {
-  std::vector<SessionId> sessions;  ///< by rank; of a broken meeting, 0 for who had not arrived
+  std::vector<SessionId> sessions;  ///< by rank; of a broken barrier, 0 for who had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
   Revision revision = 0;                                         ///< of the batch that holds it
@@ -56,7 +56,7 @@ struct BarrierOutcome {
 };
 BOOST_DESCRIBE_STRUCT(BarrierOutcome, (), (sessions, shape, root, revision, failure))
 
-struct Meeting {
+struct BarrierState {
   std::uint32_t world_size = 0;
   Shape shape = Shape::all;
   Rank root = 0;
@@ -82,47 +82,47 @@ struct Meeting {
   std::size_t bytes() const;
 };
 
-class Meetings {
+class Barriers {
  public:
-  /// Rank arrives. Appends rows; with the last arrival the meeting is complete as of `revision` if
+  /// Rank arrives. Appends rows; with the last arrival the barrier is complete as of `revision` if
   /// it is bound to a world or all who arrived are connected. A repeat by the same session changes
   /// nothing. Fails with size_mismatch, rank_taken, invalid_argument or quota_exceeded, and then
   /// nothing has changed.
-  Result<const Meeting*> arrive(const MeetingKey& key, Rank rank, Arrival arrival,
-                                const Sessions& sessions, Revision revision, TimePoint now,
-                                std::vector<Row>& rows);
+  Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
+                                     const Sessions& sessions, Revision revision, TimePoint now,
+                                     std::vector<Row>& rows);
 
   /// A session is connected again, or is not any more. Those that waited only for its connection
   /// are complete.
-  std::vector<MeetingKey> returned(const SessionId& session, Revision revision,
+  std::vector<BarrierKey> returned(const SessionId& session, Revision revision,
                                    std::vector<Row>& rows);
   void went(const SessionId& session);
 
-  const Meeting* find(const MeetingKey& key) const;
+  const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }
   /// Counts returned(), went() and leave() of sessions that take part in a barrier or exchange.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
   /// Whether an arrival names the world size, shape, root and participants of the earlier ones.
-  Result<void> check_same(const MeetingKey& key, Rank rank, const Arrival& arrival) const;
+  Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const;
 
-  /// Gives a meeting that is not complete this outcome, for all who came and all who will.
-  void fail(const MeetingKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
+  /// Gives a barrier that is not complete this outcome, for all who came and all who will.
+  void fail(const BarrierKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
 
-  /// Removes a meeting with its arrivals or its outcome.
-  void drop(const MeetingKey& key, std::vector<Row>& rows);
+  /// Removes a barrier with its arrivals or its outcome.
+  void drop(const BarrierKey& key, std::vector<Row>& rows);
 
   /// Those that are not complete and bound to this world.
-  std::vector<MeetingKey> of_world(const std::string& world) const;
+  std::vector<BarrierKey> of_world(const std::string& world) const;
   /// Those of its series that are not complete.
-  std::vector<MeetingKey> unfinished_like(const MeetingKey& key) const;
+  std::vector<BarrierKey> unfinished_like(const BarrierKey& key) const;
   /// The highest sequence of its series.
-  std::uint64_t newest_sequence(const MeetingKey& key) const;
+  std::uint64_t newest_sequence(const BarrierKey& key) const;
 
-  /// Another meeting than `here` where the session has arrived and still waits.
-  const MeetingKey* elsewhere(const SessionId& session, const MeetingKey& here) const;
+  /// Another barrier than `here` where the session has arrived and still waits.
+  const BarrierKey* elsewhere(const SessionId& session, const BarrierKey& here) const;
 
-  /// A session has ended: it withdraws from meetings that are not complete.
+  /// A session has ended: it withdraws from barriers that are not complete.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
 
   /// Nobody who could be told is left: no launch inherits the time-outs of the one before.
@@ -135,39 +135,41 @@ class Meetings {
 
   /// The revision of the newest outcome.
   Revision newest() const {
-    return completed_.empty() ? 0 : meetings_.at(completed_.back()).revision;
+    return completed_.empty() ? 0 : barriers_.at(completed_.back()).revision;
   }
   std::size_t pending() const { return unfinished_.size(); }
   std::size_t outcomes() const { return completed_.size(); }
   Finding audit() const;
 
  private:
-  Meeting& begin(const MeetingKey& key, const Arrival& arrival, TimePoint now);
-  void finish(const MeetingKey& key, Meeting& meeting);
-  void release(const MeetingKey& key, Meeting& meeting, Revision revision, std::vector<Row>& rows);
-  CohortRef like(const MeetingKey& key) const;
-  static void erase_ranks(const MeetingKey& key, std::uint32_t size, std::vector<Row>& rows);
-  static void erase_arrivals(const MeetingKey& key, const Meeting& meeting, std::vector<Row>& rows);
+  BarrierState& begin(const BarrierKey& key, const Arrival& arrival, TimePoint now);
+  void finish(const BarrierKey& key, BarrierState& barrier);
+  void release(const BarrierKey& key, BarrierState& barrier, Revision revision,
+               std::vector<Row>& rows);
+  CohortRef like(const BarrierKey& key) const;
+  static void erase_ranks(const BarrierKey& key, std::uint32_t size, std::vector<Row>& rows);
+  static void erase_arrivals(const BarrierKey& key, const BarrierState& barrier,
+                             std::vector<Row>& rows);
   void note_presence(const SessionId& session);
-  void forget(const MeetingKey& key, std::vector<Row>& rows);
+  void forget(const BarrierKey& key, std::vector<Row>& rows);
   void forget_old(Revision since, std::vector<Row>& rows);
-  Result<void> restore_outcome(const MeetingKey& key, const Row& row);
-  Result<void> restore_arrival(const MeetingKey& key, std::uint64_t rank, const Row& row);
+  Result<void> restore_outcome(const BarrierKey& key, const Row& row);
+  Result<void> restore_arrival(const BarrierKey& key, std::uint64_t rank, const Row& row);
 
-  std::map<MeetingKey, Meeting> meetings_;
+  std::map<BarrierKey, BarrierState> barriers_;
   Participation participation_;
-  std::set<MeetingKey> unfinished_;
-  std::set<MeetingKey> waiting_;      // of these, all have arrived and some are absent
-  std::deque<MeetingKey> completed_;  // oldest first
+  std::set<BarrierKey> unfinished_;
+  std::set<BarrierKey> waiting_;      // of these, all have arrived and some are absent
+  std::deque<BarrierKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;
   std::uint64_t presence_changes_ = 1;
 };
 
 /// Whether an arrival has the parts that its shape asks for; the failure names the numbers.
-Result<void> check_parts(const MeetingKey& key, Rank rank, const Arrival& arrival);
+Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arrival);
 
 /// The encoded lists of parts of a complete exchange, one slice per rank.
-void assemble(Meeting& meeting);
+void assemble(BarrierState& barrier);
 
 }  // namespace c10dd::core

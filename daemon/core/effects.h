@@ -59,7 +59,7 @@ struct WaitEnded {
   Code outcome;
   Duration blocked;
 };
-struct MeetingReleased {
+struct BarrierReleased {
   Duration spread;  ///< first to last arrival
 };
 struct ReplyReplayed {
@@ -70,7 +70,7 @@ struct CollectivesMeasured {
   std::vector<CollectiveTotals> differences;
 };
 /// A barrier or exchange timed out; the text names the missing.
-struct MeetingTimedOut {
+struct BarrierTimedOut {
   std::string detail;
 };
 
@@ -109,7 +109,7 @@ struct ClaimRefused {
 };
 
 using Event =
-    std::variant<WaitEnded, MeetingReleased, ReplyReplayed, CollectivesMeasured, MeetingTimedOut,
+    std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured, BarrierTimedOut,
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, ClaimRefused>;
 
 struct Effects {

@@ -26,7 +26,7 @@ class ListWriter {
 
 }  // namespace
 
-Result<void> check_parts(const MeetingKey& key, Rank rank, const Arrival& arrival) {
+Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arrival) {
   const std::size_t n = arrival.world_size;
   const std::size_t given = arrival.parts.size();
   bool good = false;
@@ -55,41 +55,41 @@ Result<void> check_parts(const MeetingKey& key, Rank rank, const Arrival& arriva
                                           " parts, its shape asks for " + expected);
 }
 
-void assemble(Meeting& meeting) {
+void assemble(BarrierState& barrier) {
   auto buffer = std::make_shared<Bytes>();
   ListWriter list(*buffer);
-  const std::uint32_t n = meeting.world_size;
+  const std::uint32_t n = barrier.world_size;
   std::vector<const Bytes*> parts;
   const std::vector<const Bytes*> none;
-  meeting.slices.clear();
+  barrier.slices.clear();
   const auto part = [&](Rank giver, std::size_t i) -> const Bytes* {
-    return &meeting.arrivals.at(giver).parts[i];
+    return &barrier.arrivals.at(giver).parts[i];
   };
-  if (meeting.shape == Shape::all || meeting.shape == Shape::to_root) {
+  if (barrier.shape == Shape::all || barrier.shape == Shape::to_root) {
     for (Rank r = 0; r < n; ++r) parts.push_back(part(r, 0));
     const auto all = list.write(parts);
     const auto nothing = list.write(none);
     for (Rank r = 0; r < n; ++r) {
-      const bool gets = meeting.shape == Shape::all || r == meeting.root;
-      meeting.slices.push_back(gets ? all : nothing);
+      const bool gets = barrier.shape == Shape::all || r == barrier.root;
+      barrier.slices.push_back(gets ? all : nothing);
     }
-  } else if (meeting.shape == Shape::from_root) {
-    const bool own = meeting.arrivals.at(meeting.root).parts.size() == n;
+  } else if (barrier.shape == Shape::from_root) {
+    const bool own = barrier.arrivals.at(barrier.root).parts.size() == n;
     for (Rank r = 0; r < n; ++r) {
       if (own || r == 0) {
-        meeting.slices.push_back(list.write(std::vector{part(meeting.root, own ? r : 0)}));
+        barrier.slices.push_back(list.write(std::vector{part(barrier.root, own ? r : 0)}));
       } else {
-        meeting.slices.push_back(meeting.slices.front());
+        barrier.slices.push_back(barrier.slices.front());
       }
     }
   } else {
     for (Rank r = 0; r < n; ++r) {
       parts.clear();
       for (Rank giver = 0; giver < n; ++giver) parts.push_back(part(giver, r));
-      meeting.slices.push_back(list.write(parts));
+      barrier.slices.push_back(list.write(parts));
     }
   }
-  meeting.result = std::move(buffer);
+  barrier.result = std::move(buffer);
 }
 
 }  // namespace c10dd::core

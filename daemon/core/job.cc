@@ -43,10 +43,10 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
       history_(start.revision, quotas),
       queues_(quotas),
       sessions_(quotas),
-      waits_(quotas, {keys_, queues_, history_, sessions_, meetings_, groups_}),
+      waits_(quotas, {keys_, queues_, history_, sessions_, barriers_, groups_}),
       session_ops_(number, start,
                    {.sessions = sessions_,
-                    .meetings = meetings_,
+                    .barriers = barriers_,
                     .groups = groups_,
                     .lifetimes = lifetimes_,
                     .queues = queues_,
@@ -270,7 +270,7 @@ JobStats Job::stats() const {
   stats.queue_bytes = queues_.bytes();
   stats.history_bytes = history_.bytes();
   stats.waiters = waits_.size();
-  stats.meetings_pending = meetings_.pending();
+  stats.barriers_pending = barriers_.pending();
   stats.sessions = sessions_.connected();
   stats.sessions_known = sessions_.size();
   stats.members = groups_.attendance().here;

@@ -20,7 +20,7 @@ struct JobStats {
   std::size_t queue_bytes = 0;
   std::size_t history_bytes = 0;
   std::size_t waiters = 0;
-  std::size_t meetings_pending = 0;
+  std::size_t barriers_pending = 0;
   std::size_t sessions = 0;         ///< connected
   std::size_t sessions_known = 0;   ///< also those that may come back
   std::size_t members = 0;          ///< of newest generations, here
@@ -87,7 +87,7 @@ class Job {
   History history_;
   Queues queues_;
   Sessions sessions_;
-  Meetings meetings_;
+  Barriers barriers_;
   Groups groups_;
   CollectiveLedger ledger_;
   CallBoard call_board_;
@@ -98,7 +98,7 @@ class Job {
   QueueOps queue_ops_{queues_, sessions_, waits_};
   Transactions transactions_{keys_, queues_, key_ops_, queue_ops_};
   SessionOps session_ops_;
-  BarrierOps barrier_ops_{meetings_, sessions_, groups_, waits_, session_ops_};
+  BarrierOps barrier_ops_{barriers_, sessions_, groups_, waits_, session_ops_};
   GroupOps group_ops_{groups_, barrier_ops_, waits_};
   CollectiveOps collective_ops_{ledger_, call_board_};
 };

@@ -14,7 +14,7 @@ namespace c10dd::core {
 
 Result<void> Job::restore(const Row& row) {
   if (Sessions::owns(row)) return sessions_.restore(row);
-  if (Meetings::owns(row)) return meetings_.restore(row);
+  if (Barriers::owns(row)) return barriers_.restore(row);
   if (Groups::owns(row)) return groups_.restore(row);
   if (Queues::owns(row)) return queues_.restore(row);
   if (History::owns(row)) return history_.restore(row);
@@ -50,9 +50,9 @@ Result<void> Job::resume(TimePoint now) {
       newest = std::max(newest, delivery.revision);
     }
   }
-  if (Result<void> met = meetings_.resume(now); !met) return met;
+  if (Result<void> met = barriers_.resume(now); !met) return met;
   for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
-  for (const SessionId& guest : meetings_.participation().sessions()) {
+  for (const SessionId& guest : barriers_.participation().sessions()) {
     if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
   }
   if (Result<void> grouped = groups_.resume(revision_, now); !grouped) return grouped;
@@ -60,7 +60,7 @@ Result<void> Job::resume(TimePoint now) {
   sessions_.resume(now);
   lifetimes_.resume(now);
   history_.resume(now);
-  newest = std::max(newest, meetings_.newest());
+  newest = std::max(newest, barriers_.newest());
   if (newest <= revision_) return {};
   return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
                                       " in a job of revision " + std::to_string(revision_));

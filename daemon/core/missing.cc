@@ -22,20 +22,20 @@ bool is_absent(const Arrival& arrival, const Sessions& sessions) {
 
 }  // namespace
 
-MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
+MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody) {
   MissingRank missing;
-  const Group* world = everybody.groups.find(meeting.world);
+  const Group* world = everybody.groups.find(barrier.world);
   const Session* session = nullptr;
   const SessionId* id = nullptr;
   if (world != nullptr) {
-    const Rank place = meeting.in_world(rank);
+    const Rank place = barrier.in_world(rank);
     missing = world->describe(place);
     if (place < world->size()) id = &world->sessions()[place];
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
     if (missing.cause == MissingRank::Cause::dead) session = nullptr;
   } else {
-    id = meeting.holder(rank);
+    id = barrier.holder(rank);
     if (id == nullptr) id = everybody.sessions.id_of_rank(rank);
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
   }
@@ -45,12 +45,12 @@ MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
   missing.pid = session->pid;
   missing.silent_for = everybody.now - everybody.sessions.last_heard(*session);
   missing.cause = MissingRank::Cause::not_arrived;
-  const bool has_arrived = world == nullptr && meeting.holder(rank) != nullptr;
+  const bool has_arrived = world == nullptr && barrier.holder(rank) != nullptr;
   if (!session->connected) {
     missing.cause = has_arrived ? MissingRank::Cause::absent : MissingRank::Cause::disconnected;
   } else if (missing.silent_for > kSilent) {
     missing.cause = MissingRank::Cause::silent;
-  } else if (const MeetingKey* other = everybody.meetings.elsewhere(*id, key)) {
+  } else if (const BarrierKey* other = everybody.barriers.elsewhere(*id, key)) {
     missing.cause = MissingRank::Cause::elsewhere;
     missing.doing = describe(*other);
   }
@@ -77,19 +77,19 @@ std::string sentence(const MissingRank& missing) {
   return who + state + ", last heard " + human(missing.silent_for) + " ago";
 }
 
-Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
+Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody) {
-  std::vector<Rank> ranks = meeting.missing();
-  for (const auto& [rank, arrival] : meeting.arrivals) {
+  std::vector<Rank> ranks = barrier.missing();
+  for (const auto& [rank, arrival] : barrier.arrivals) {
     if (is_absent(arrival, everybody.sessions)) ranks.push_back(rank);
   }
   std::ranges::sort(ranks);
   Failure result = failure(Code::timed_out, describe(key) + " timed out after " + human(timeout) +
                                                 ": " + std::to_string(ranks.size()) + " of " +
-                                                std::to_string(meeting.world_size) +
+                                                std::to_string(barrier.world_size) +
                                                 " ranks missing: " + fold(ranks));
   for (std::size_t i = 0; i < std::min(ranks.size(), limits::kMissingNamed); ++i) {
-    result.missing.push_back(look_up(ranks[i], key, meeting, everybody));
+    result.missing.push_back(look_up(ranks[i], key, barrier, everybody));
     if (i < kRanksDescribed) result.detail += "; " + sentence(result.missing.back());
   }
   return result;
@@ -101,7 +101,7 @@ std::string process_of(const Session* session) {
          ")";
 }
 
-Failure missing_session(const MeetingKey& key, const SessionId& absent, Duration timeout,
+Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody) {
   const Session* session = everybody.sessions.find(absent);
   std::string detail = describe(key) + " timed out after " + human(timeout) + ": " +

@@ -12,22 +12,22 @@ namespace c10dd::core {
 /// What is known of everybody in a job.
 struct Everybody {
   const Sessions& sessions;
-  const Meetings& meetings;
+  const Barriers& barriers;
   const Groups& groups;
   TimePoint now;
 };
 
-/// What is known of a rank that has not come: of its place in the meeting's world if it is bound to
+/// What is known of a rank that has not come: of its place in the barrier's world if it is bound to
 /// one, else of the session that calls itself so.
-MissingRank look_up(Rank rank, const MeetingKey& key, const Meeting& meeting,
+MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody);
 
 /// timed_out of a barrier or exchange, naming every missing rank with what is known of it.
-Failure missing_ranks(const MeetingKey& key, const Meeting& meeting, Duration timeout,
+Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
 /// timed_out of a request that waited for a session which holds its rank: it may come back.
-Failure missing_session(const MeetingKey& key, const SessionId& absent, Duration timeout,
+Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 
 /// "host-b (pid 12)"; nothing is known of a process if `session` is null.

@@ -5,14 +5,14 @@
 
 namespace c10dd::core {
 
-void Participation::withdrew(const SessionId& session, const MeetingKey& key) {
+void Participation::withdrew(const SessionId& session, const BarrierKey& key) {
   const auto participant = participants_.find(session);
   if (participant == participants_.end()) return;
   participant->second.waits.erase(key);
   drop_if_idle(session);
 }
 
-CohortRef Participation::finished(const MeetingKey& key, std::vector<SessionId> sessions,
+CohortRef Participation::finished(const BarrierKey& key, std::vector<SessionId> sessions,
                                   bool broken, const CohortRef& like) {
   CohortRef cohort = like;
   const bool same =
@@ -36,7 +36,7 @@ CohortRef Participation::finished(const MeetingKey& key, std::vector<SessionId> 
   return cohort;
 }
 
-void Participation::forgotten(const MeetingKey& key, const CohortRef& cohort) {
+void Participation::forgotten(const BarrierKey& key, const CohortRef& cohort) {
   cohort->outcomes.erase(key);
   if (!cohort->outcomes.empty()) return;
   for (const SessionId& session : cohort->sessions) {

@@ -17,7 +17,7 @@
 
 namespace c10dd::core {
 
-struct MeetingKey {
+struct BarrierKey {
   enum class Kind : std::uint8_t { barrier, exchange };
 
   Kind kind = Kind::barrier;
@@ -25,13 +25,13 @@ struct MeetingKey {
   std::uint64_t generation = 0;
   std::uint64_t sequence = 0;
 
-  auto operator<=>(const MeetingKey&) const = default;
+  auto operator<=>(const BarrierKey&) const = default;
 
   /// Whether the other one differs in the sequence only.
-  bool same_series(const MeetingKey& other) const {
+  bool same_series(const BarrierKey& other) const {
     return kind == other.kind && generation == other.generation && group == other.group;
   }
-  MeetingKey first_of_series() const { return {kind, group, generation, 0}; }
+  BarrierKey first_of_series() const { return {kind, group, generation, 0}; }
 };
 
 /// Who of some sessions is connected, and who may come back.
@@ -47,12 +47,12 @@ struct Turnout {
 struct Cohort {
   std::vector<SessionId> sessions;  ///< 0 for ranks that had not arrived when it broke
   bool broken = false;              ///< all its outcomes are broken; else all are released
-  std::set<MeetingKey> outcomes;    ///< those that are kept
+  std::set<BarrierKey> outcomes;    ///< those that are kept
   std::size_t departed = 0;         ///< ranks whose sessions have ended since
   Turnout turnout;                  ///< as Relaunch last saw it
-  std::uint64_t turnout_at = 0;     ///< and when: see Meetings::presence_changes()
+  std::uint64_t turnout_at = 0;     ///< and when: see Barriers::presence_changes()
 
-  bool in_series(const MeetingKey& key) const {
+  bool in_series(const BarrierKey& key) const {
     const auto first = outcomes.lower_bound(key.first_of_series());
     return first != outcomes.end() && first->same_series(key);
   }
@@ -62,21 +62,21 @@ using CohortRef = std::shared_ptr<Cohort>;
 class Participation {
  public:
   struct Participant {
-    std::set<MeetingKey> waits;                              ///< unfinished, where it has arrived
+    std::set<BarrierKey> waits;                              ///< unfinished, where it has arrived
     std::vector<std::pair<CohortRef, std::size_t>> cohorts;  ///< with its number of ranks
   };
 
-  void arrived(const SessionId& session, const MeetingKey& key) {
+  void arrived(const SessionId& session, const BarrierKey& key) {
     participants_[session].waits.insert(key);
   }
-  void withdrew(const SessionId& session, const MeetingKey& key);
+  void withdrew(const SessionId& session, const BarrierKey& key);
 
   /// An unfinished one has its outcome. Shares a cohort with `like` if it is of the same sessions.
-  CohortRef finished(const MeetingKey& key, std::vector<SessionId> sessions, bool broken,
+  CohortRef finished(const BarrierKey& key, std::vector<SessionId> sessions, bool broken,
                      const CohortRef& like);
 
   /// An outcome is no longer kept.
-  void forgotten(const MeetingKey& key, const CohortRef& cohort);
+  void forgotten(const BarrierKey& key, const CohortRef& cohort);
 
   /// The session has ended. Its cohorts count it as departed.
   std::optional<Participant> leave(const SessionId& session);

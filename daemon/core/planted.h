@@ -22,7 +22,7 @@ enum class Planted {
   generation_reused,      ///< another list under the same generation
   stale_accepted,         ///< a bound request of an older generation takes part
   loss_untold,            ///< a loss is not told to those who follow
-  break_not_stored,       ///< a broken meeting is whole again after a restart
+  break_not_stored,       ///< a broken barrier is whole again after a restart
   no_restart_grace,       ///< after a restart members are lost before they can come back
   silence_forgotten,      ///< a silent member is never lost
   member_row_lost,        ///< a member is not stored

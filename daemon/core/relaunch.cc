@@ -30,43 +30,43 @@ void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& ses
 
 // ---- whose rank it is --------------------------------------------------------------------------
 
-Relaunch::Way Relaunch::make_way(Step& step, const MeetingKey& key, Rank rank,
+Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
                                  const Arrival& arrival) {
-  const Meeting* meeting = meetings_.find(key);
-  if (meeting == nullptr) return std::nullopt;
-  if (meeting->broken) {
-    const bool concerned = step.session->since < meeting->revision;
+  const BarrierState* state = barriers_.find(key);
+  if (state == nullptr) return std::nullopt;
+  if (state->broken) {
+    const bool concerned = step.session->since < state->revision;
     if (concerned || planted(Planted::old_failure_told)) return std::nullopt;
     return leave_behind(step, key, rank, {});
   }
-  if (Result<void> same = meetings_.check_same(key, rank, arrival); !same) {
-    step.observe(meeting->revision);
+  if (Result<void> same = barriers_.check_same(key, rank, arrival); !same) {
+    step.observe(state->revision);
     return leave_behind(step, key, rank, same);
   }
-  const SessionId* holder = meeting->holder(rank);
+  const SessionId* holder = state->holder(rank);
   if (holder == nullptr || *holder == arrival.session) return std::nullopt;
-  step.observe(meeting->revision);
+  step.observe(state->revision);
   return take_rank(step, key, rank, *holder);
 }
 
 /// Arrivals or an outcome of an earlier launch that the caller has no part in. Once all who arrived
 /// are gone, they end and it is forgotten: one that came back would meet the launch that came after
 /// it. Until then a broken outcome is told, and others are answered `good`.
-Relaunch::Way Relaunch::leave_behind(Step& step, const MeetingKey& key, Rank rank,
+Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
-  const Meeting& meeting = *meetings_.find(key);
+  const BarrierState& state = *barriers_.find(key);
   const Turnout who =
-      meeting.complete ? turnout(meeting.cohort, step.now) : turnout(meeting.arrived(), step.now);
+      state.complete ? turnout(state.cohort, step.now) : turnout(state.arrived(), step.now);
   if (who.present > 0 && !good) return good.error();
   if (who.present > 0) return std::nullopt;
   if (who.absent) return who.absent;
-  const auto arrived = meeting.arrived();
+  const auto arrived = state.arrived();
   if (!arrived.empty()) {
-    const SessionId* holder = meeting.holder(rank);
+    const SessionId* holder = state.holder(rank);
     Way way = take_rank(step, key, rank, holder == nullptr ? arrived.front().second : *holder);
     if (!way || *way) return way;
   }
-  if (meetings_.find(key) != nullptr) meetings_.drop(key, step.out.rows);
+  if (barriers_.find(key) != nullptr) barriers_.drop(key, step.out.rows);
   for (const auto& [at, id] : arrived) {
     if (sessions_.find(id) != nullptr) session_ops_.end(step, id, Ending::replaced);
   }
@@ -74,7 +74,7 @@ Relaunch::Way Relaunch::leave_behind(Step& step, const MeetingKey& key, Rank ran
 }
 
 /// A rank that another session holds.
-Relaunch::Way Relaunch::take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder) {
+Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder) {
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
     return failure(Code::rank_taken,
@@ -86,11 +86,11 @@ Relaunch::Way Relaunch::take_rank(Step& step, const MeetingKey& key, Rank rank, 
   }
   if (presence == Presence::away) return holder;
   std::vector<CohortRef> cohorts;
-  if (const Participation::Participant* participant = meetings_.participation().find(holder)) {
+  if (const Participation::Participant* participant = barriers_.participation().find(holder)) {
     for (const auto& [cohort, ranks] : participant->cohorts) {
       if (!cohort->broken && cohort->in_series(key)) cohorts.push_back(cohort);
     }
-  } else if (const CohortRef& cohort = meetings_.find(key)->cohort; cohort && !cohort->broken) {
+  } else if (const CohortRef& cohort = barriers_.find(key)->cohort; cohort && !cohort->broken) {
     cohorts.push_back(cohort);  // the holder has ended, the others may be here
   }
   const Turnout* last = nullptr;
@@ -113,14 +113,14 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
 /// Looked up anew only when the presence of somebody has changed: many ranks ask, one by one.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
-  if (cohort->turnout_at != meetings_.presence_changes()) {
+  if (cohort->turnout_at != barriers_.presence_changes()) {
     turnout = {};
     for (Rank rank = 0; rank < cohort->sessions.size(); ++rank) {
       if (cohort->sessions[rank] != SessionId{}) {
         count(turnout, rank, cohort->sessions[rank], sessions_, now);
       }
     }
-    cohort->turnout_at = meetings_.presence_changes();
+    cohort->turnout_at = barriers_.presence_changes();
   }
   if (turnout.absent && turnout.gone_at <= now) turnout.absent.reset();
   return turnout;
@@ -129,8 +129,8 @@ const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
 // ---- what becomes of the earlier launch --------------------------------------------------------
 
 /// One rank of a launch was started again, others are here: they will not come back to this
-/// meeting, and it cannot come to theirs. Breaks those of the series where they wait.
-Failure Relaunch::restarted_alone(Step& step, const MeetingKey& key, Rank rank,
+/// barrier, and it cannot come to theirs. Breaks those of the series where they wait.
+Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
                                   const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
   for (const CohortRef& cohort : cohorts) {
@@ -139,8 +139,8 @@ Failure Relaunch::restarted_alone(Step& step, const MeetingKey& key, Rank rank,
   }
   std::ranges::sort(others);
   others.erase(std::unique(others.begin(), others.end()), others.end());
-  MeetingKey theirs = key;
-  theirs.sequence = meetings_.newest_sequence(key);
+  BarrierKey theirs = key;
+  theirs.sequence = barriers_.newest_sequence(key);
   Failure reason =
       failure(Code::aborted, describe(key) + ": rank " + std::to_string(rank) +
                                  " was started again alone; ranks " + fold(others) +
@@ -161,18 +161,18 @@ Failure Relaunch::restarted_alone(Step& step, const MeetingKey& key, Rank rank,
   reason.missing.push_back(std::move(missing));
   step.out.events.push_back(RankContested{"rank_restarted_alone", reason.detail});
   const auto of_theirs = [&](const SessionId& id) {
-    const Participation::Participant* participant = meetings_.participation().find(id);
+    const Participation::Participant* participant = barriers_.participation().find(id);
     return participant != nullptr &&
            std::ranges::any_of(participant->cohorts, [&](const auto& one) {
              return std::ranges::find(cohorts, one.first) != cohorts.end();
            });
   };
-  for (const MeetingKey& unfinished : meetings_.unfinished_like(key)) {
-    const auto& arrivals = meetings_.find(unfinished)->arrivals;
+  for (const BarrierKey& unfinished : barriers_.unfinished_like(key)) {
+    const auto& arrivals = barriers_.find(unfinished)->arrivals;
     const bool waited = std::ranges::any_of(
         arrivals, [&](const auto& entry) { return of_theirs(entry.second.session); });
     if (!waited) continue;
-    meetings_.fail(unfinished, reason, step.next, step.out.rows);
+    barriers_.fail(unfinished, reason, step.next, step.out.rows);
     step.signal(token_of(unfinished));
   }
   if (!step.out.rows.empty()) step.observe(step.next);
@@ -180,7 +180,7 @@ Failure Relaunch::restarted_alone(Step& step, const MeetingKey& key, Rank rank,
 }
 
 /// All of the earlier launch are gone: their outcomes and sessions end, in one batch.
-void Relaunch::replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                        std::vector<CohortRef> cohorts) {
   std::vector<SessionId> ended{holder};
   for (const CohortRef& cohort : cohorts) {
@@ -190,7 +190,7 @@ void Relaunch::replace(Step& step, const MeetingKey& key, Rank rank, const Sessi
   ended.erase(std::unique(ended.begin(), ended.end()), ended.end());
   std::erase_if(ended, [&](const SessionId& id) { return sessions_.find(id) == nullptr; });
   for (const SessionId& id : ended) {  // what broke for them is not told to those who come now
-    const Participation::Participant* participant = meetings_.participation().find(id);
+    const Participation::Participant* participant = barriers_.participation().find(id);
     if (participant == nullptr) continue;
     for (const auto& [cohort, ranks] : participant->cohorts) {
       if (!cohort->broken || !cohort->in_series(key)) continue;
@@ -199,9 +199,9 @@ void Relaunch::replace(Step& step, const MeetingKey& key, Rank rank, const Sessi
     }
   }
   for (const CohortRef& cohort : cohorts) {
-    const std::set<MeetingKey> outcomes = cohort->outcomes;
-    for (const MeetingKey& outcome : outcomes) {
-      if (outcome.same_series(key)) meetings_.drop(outcome, step.out.rows);
+    const std::set<BarrierKey> outcomes = cohort->outcomes;
+    for (const BarrierKey& outcome : outcomes) {
+      if (outcome.same_series(key)) barriers_.drop(outcome, step.out.rows);
     }
   }
   step.out.events.push_back(RankContested{

@@ -20,23 +20,23 @@ class Relaunch {
   /// The session that the arrival must wait for; nothing if it may go on to the barrier.
   using Way = Result<std::optional<SessionId>>;
 
-  Relaunch(Meetings& meetings, const Sessions& sessions, SessionOps& session_ops)
-      : meetings_(meetings), sessions_(sessions), session_ops_(session_ops) {}
+  Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)
+      : barriers_(barriers), sessions_(sessions), session_ops_(session_ops) {}
 
   /// Makes way for an arrival, or fails with the reason why it is refused.
-  Way make_way(Step& step, const MeetingKey& key, Rank rank, const Arrival& arrival);
+  Way make_way(Step& step, const BarrierKey& key, Rank rank, const Arrival& arrival);
 
  private:
-  Way leave_behind(Step& step, const MeetingKey& key, Rank rank, Result<void> good);
-  Way take_rank(Step& step, const MeetingKey& key, Rank rank, SessionId holder);
+  Way leave_behind(Step& step, const BarrierKey& key, Rank rank, Result<void> good);
+  Way take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder);
   Turnout turnout(const std::vector<std::pair<Rank, SessionId>>& all, TimePoint now) const;
   const Turnout& turnout(const CohortRef& cohort, TimePoint now) const;
-  Failure restarted_alone(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+  Failure restarted_alone(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                           const std::vector<CohortRef>& cohorts);
-  void replace(Step& step, const MeetingKey& key, Rank rank, const SessionId& holder,
+  void replace(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                std::vector<CohortRef> cohorts);
 
-  Meetings& meetings_;
+  Barriers& barriers_;
   const Sessions& sessions_;
   SessionOps& session_ops_;
 };

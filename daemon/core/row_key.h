@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of rows: a kind letter, then fields in an order-preserving form. Numbers are big endian,
 // texts inside a key are length-prefixed, so that no two keys of different fields are equal and
-// none of one meeting is a prefix of another's.
+// none of one barrier is a prefix of another's.
 // Kinds in a job: k key, r stored reply, a arrival, o outcome. In the directory: i, n, j.
 #pragma once
 

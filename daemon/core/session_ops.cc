@@ -103,7 +103,7 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
 void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   const bool goodbye = ending == Ending::goodbye;
   parts_.waits.abort(step, id, goodbye ? "the session said goodbye" : "the session expired");
-  parts_.meetings.leave(id, step.next, step.out.rows);
+  parts_.barriers.leave(id, step.next, step.out.rows);
   Session& session = *parts_.sessions.find(id);
   const std::vector<Bytes> keys = parts_.lifetimes.owned_by(id);
   const bool kept = !keys.empty() || !session.deliveries.empty() || !session.replies.empty();
@@ -119,13 +119,13 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
   step.presence.push_back(id);
   // Whoever comes next is another launch, which fails at nothing that this one has failed at.
-  if (parts_.sessions.size() == 0) parts_.meetings.forget_broken(step.out.rows);
+  if (parts_.sessions.size() == 0) parts_.barriers.forget_broken(step.out.rows);
 }
 
 void SessionOps::disconnect(Step& step, const SessionId& session) {
   parts_.waits.forget(session);
   parts_.sessions.disconnect(session, step.now);
-  parts_.meetings.went(session);
+  parts_.barriers.went(session);
   parts_.groups.disconnected(session, step.now);
 }
 

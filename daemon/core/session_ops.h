@@ -13,7 +13,7 @@ class SessionOps {
   /// What a session may have something in.
   struct Parts {
     Sessions& sessions;
-    Meetings& meetings;
+    Barriers& barriers;
     Groups& groups;
     const Lifetimes& lifetimes;
     const Queues& queues;

@@ -157,27 +157,27 @@ Answer WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look)
 // ---- barrier, exchange -------------------------------------------------------------------------
 
 std::vector<Bytes> WaitRules::tokens(const Barrier& barrier) const {
-  return {token_of(meeting_key(barrier))};
+  return {token_of(barrier_key(barrier))};
 }
 std::vector<Bytes> WaitRules::tokens(const Exchange& exchange) const {
-  return {token_of(meeting_key(exchange))};
+  return {token_of(barrier_key(exchange))};
 }
 
 Maybe WaitRules::ready(const Barrier& barrier, Look& look) const {
-  const Meeting& meeting = *tables_.meetings.find(meeting_key(barrier));
-  if (!meeting.complete) return std::nullopt;
-  look.observe(meeting.revision);
-  if (meeting.broken) return *meeting.broken;
+  const BarrierState& state = *tables_.barriers.find(barrier_key(barrier));
+  if (!state.complete) return std::nullopt;
+  look.observe(state.revision);
+  if (state.broken) return *state.broken;
   return answer(Done{});
 }
 
 Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
-  const MeetingKey key = meeting_key(exchange);
-  const Meeting& meeting = *tables_.meetings.find(key);
-  if (!meeting.complete) return std::nullopt;
-  look.observe(meeting.revision);
-  if (meeting.broken) return *meeting.broken;
-  const auto [at, length] = meeting.slices[exchange.rank];
+  const BarrierKey key = barrier_key(exchange);
+  const BarrierState& state = *tables_.barriers.find(key);
+  if (!state.complete) return std::nullopt;
+  look.observe(state.revision);
+  if (state.broken) return *state.broken;
+  const auto [at, length] = state.slices[exchange.rank];
   if (exchange.offset > length) {
     return refuse(Code::invalid_argument, describe(key) + ": offset " +
                                               std::to_string(exchange.offset) +
@@ -185,43 +185,43 @@ Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
   }
   const std::size_t chunk =
       std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);
-  return answer(Exchanged{exchange.offset, length, {meeting.result, at + exchange.offset, chunk}});
+  return answer(Exchanged{exchange.offset, length, {state.result, at + exchange.offset, chunk}});
 }
 
-Answer WaitRules::barrier_overdue(const Waiter& waiter, const MeetingKey& key, Look& look) const {
-  const Meeting* meeting = tables_.meetings.find(key);
-  if (meeting != nullptr) look.observe(meeting->revision);
-  const Everybody everybody{tables_.sessions, tables_.meetings, tables_.groups, look.now};
+Answer WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const {
+  const BarrierState* state = tables_.barriers.find(key);
+  if (state != nullptr) look.observe(state->revision);
+  const Everybody everybody{tables_.sessions, tables_.barriers, tables_.groups, look.now};
   if (waiter.absent) return missing_session(key, *waiter.absent, waiter.timeout, everybody);
-  if (meeting->broken) return *meeting->broken;
-  return missing_ranks(key, *meeting, waiter.timeout, everybody);
+  if (state->broken) return *state->broken;
+  return missing_ranks(key, *state, waiter.timeout, everybody);
 }
 
 Answer WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const {
-  return barrier_overdue(waiter, meeting_key(barrier), look);
+  return barrier_overdue(waiter, barrier_key(barrier), look);
 }
 Answer WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const {
-  return barrier_overdue(waiter, meeting_key(exchange), look);
+  return barrier_overdue(waiter, barrier_key(exchange), look);
 }
 
-Answer WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const MeetingKey& key,
+Answer WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key,
                                    Look& look) {
   Answer reason = barrier_overdue(waiter, key, look);
-  if (waiter.absent || tables_.meetings.find(key)->complete) return reason;
+  if (waiter.absent || tables_.barriers.find(key)->complete) return reason;
   Failure recorded = reason.error();
   recorded.recorded = true;
-  step.out.events.push_back(MeetingTimedOut{recorded.detail});
-  tables_.meetings.fail(key, recorded, step.next, step.out.rows);
+  step.out.events.push_back(BarrierTimedOut{recorded.detail});
+  tables_.barriers.fail(key, recorded, step.next, step.out.rows);
   step.signal(token_of(key));
   look.observe(step.next);
   return recorded;
 }
 
 Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look) {
-  return time_out_barrier(step, waiter, meeting_key(barrier), look);
+  return time_out_barrier(step, waiter, barrier_key(barrier), look);
 }
 Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look) {
-  return time_out_barrier(step, waiter, meeting_key(exchange), look);
+  return time_out_barrier(step, waiter, barrier_key(exchange), look);
 }
 
 // ---- join, watch_group ------------------------------------------------------------------------

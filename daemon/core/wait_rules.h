@@ -24,7 +24,7 @@ struct WaitTables {
   const Queues& queues;
   const History& history;
   const Sessions& sessions;
-  Meetings& meetings;
+  Barriers& barriers;
   Groups& groups;
 };
 
@@ -95,8 +95,8 @@ class WaitRules {
   std::vector<Bytes> missing(const std::vector<Bytes>& keys, bool or_queue) const;
   Answer keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                       Look& look) const;
-  Answer barrier_overdue(const Waiter& waiter, const MeetingKey& key, Look& look) const;
-  Answer time_out_barrier(Step& step, const Waiter& waiter, const MeetingKey& key, Look& look);
+  Answer barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const;
+  Answer time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, Look& look);
 
   WaitTables tables_;
 };

@@ -17,7 +17,7 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       bytes_(registry, metric::kValueBytes),
       waiters_(registry, metric::kWaiters),
       sessions_(registry, metric::kSessions),
-      meetings_(registry, metric::kBarriersPending),
+      barriers_(registry, metric::kBarriersPending),
       members_(registry, metric::kMembers),
       missing_(registry, metric::kMembersMissing),
       generations_(registry, metric::kGenerations),
@@ -38,7 +38,7 @@ JobMetrics::Series& JobMetrics::series_of(std::string label) {
     series.bytes = bytes_.with({label});
     series.waiters = waiters_.with({label});
     series.sessions = sessions_.with({label});
-    series.meetings = meetings_.with({label});
+    series.barriers = barriers_.with({label});
     series.members = members_.with({label});
     series.missing = missing_.with({label});
     series.formed = generations_.with({label, "formed"});
@@ -65,7 +65,7 @@ void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   update(&core::JobStats::bytes, *series.bytes);
   update(&core::JobStats::waiters, *series.waiters);
   update(&core::JobStats::sessions, *series.sessions);
-  update(&core::JobStats::meetings_pending, *series.meetings);
+  update(&core::JobStats::barriers_pending, *series.barriers);
   update(&core::JobStats::members, *series.members);
   update(&core::JobStats::members_missing, *series.missing);
   job.last = stats;
@@ -99,8 +99,8 @@ void JobMetrics::event(const std::string& train_job, const core::Event& event) {
   const auto found = jobs_.find(train_job);
   if (found == jobs_.end()) return;
   Series& series = *found->second.series;
-  if (const auto* meeting = std::get_if<core::MeetingReleased>(&event)) {
-    released(series, meeting->spread);
+  if (const auto* barrier = std::get_if<core::BarrierReleased>(&event)) {
+    released(series, barrier->spread);
   } else if (std::holds_alternative<core::GenerationFormed>(event)) {
     series.formed->Increment();
   } else if (std::holds_alternative<core::GenerationEnded>(event)) {
@@ -142,7 +142,7 @@ void JobMetrics::remove(const std::string& train_job) {
   bytes_.remove(series.bytes);
   waiters_.remove(series.waiters);
   sessions_.remove(series.sessions);
-  meetings_.remove(series.meetings);
+  barriers_.remove(series.barriers);
   members_.remove(series.members);
   missing_.remove(series.missing);
   generations_.remove(series.formed);

@@ -24,7 +24,7 @@ class JobMetrics {
   void add(const std::string& train_job);
   /// Of jobs that were added; others are ignored.
   void stats(const std::string& train_job, const core::JobStats& stats);
-  /// What is counted by job: released meetings, generations, collectives. As stats(): of an idle
+  /// What is counted by job: released barriers, generations, collectives. As stats(): of an idle
   /// job, whose series have ended, members may still be given up.
   void event(const std::string& train_job, const core::Event& event);
   void remove(const std::string& train_job);
@@ -45,12 +45,12 @@ class JobMetrics {
     Gauge* bytes;
     Gauge* waiters;
     Gauge* sessions;
-    Gauge* meetings;
+    Gauge* barriers;
     Gauge* members;
     Gauge* missing;
     Counter* formed;
     Counter* ended;
-    Histogram* spread = nullptr;  ///< made by the first release: most jobs have no meetings
+    Histogram* spread = nullptr;  ///< made by the first release: most jobs have no barriers
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {
@@ -70,7 +70,7 @@ class JobMetrics {
   Family<Gauge> bytes_;
   Family<Gauge> waiters_;
   Family<Gauge> sessions_;
-  Family<Gauge> meetings_;
+  Family<Gauge> barriers_;
   Family<Gauge> members_;
   Family<Gauge> missing_;
   Family<Counter> generations_;

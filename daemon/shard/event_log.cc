@@ -29,8 +29,8 @@ std::optional<std::uint64_t> LogPace::next(Time now) {
 
 void EventLog::write(const std::string& job, const core::Event& event) {
   const auto name = [](const std::string& group) { return printable(group, limits::kNameBytes); };
-  if (const auto* timed_out = std::get_if<core::MeetingTimedOut>(&event)) {
-    spdlog::warn("event=meeting_timed_out job={} detail={}", job, c10dd::quoted(timed_out->detail));
+  if (const auto* timed_out = std::get_if<core::BarrierTimedOut>(&event)) {
+    spdlog::warn("event=barrier_timed_out job={} detail={}", job, c10dd::quoted(timed_out->detail));
   } else if (const auto* contested = std::get_if<core::RankContested>(&event)) {
     spdlog::warn("event={} job={} detail={}", contested->what, job,
                  c10dd::quoted(contested->detail));

@@ -30,7 +30,7 @@ class Barriers {
     const Clock::time_point start = Clock::now();
     crowd_.send(arrivals);
     crowd_.receive_all();
-    ++meetings_;
+    ++barriers_;
     return Clock::now() - start;
   }
 
@@ -42,7 +42,7 @@ class Barriers {
     const Clock::time_point start = Clock::now();
     crowd_.send(arrival);
     crowd_.receive_all();
-    ++meetings_;
+    ++barriers_;
     return Clock::now() - start;
   }
 
@@ -52,7 +52,7 @@ class Barriers {
   std::vector<Bytes> arrivals_of(unsigned from, unsigned to) {
     Barrier barrier;
     barrier.group = group_;
-    barrier.sequence = meetings_;
+    barrier.sequence = barriers_;
     barrier.world_size = members_;
     barrier.timeout = kPatience;
     return crowd_.encode(from, to, [&](unsigned rank) {
@@ -64,7 +64,7 @@ class Barriers {
   unsigned members_;
   std::string group_;
   Crowd crowd_;
-  std::uint64_t meetings_ = 0;
+  std::uint64_t barriers_ = 0;
 };
 
 /// Takes a turn of torch's, if it is asked for and there.

@@ -84,7 +84,7 @@ void GroupCrowd::join() {
   });
   must_be(first->size == size_, "it has formed with " + std::to_string(first->size) + " members");
   newest_ = *first;
-  meetings_ = 0;
+  barriers_ = 0;
 }
 
 void GroupCrowd::join_again() {
@@ -132,7 +132,7 @@ std::vector<Bytes> GroupCrowd::arrivals(unsigned from, unsigned to) {
   Barrier barrier;
   barrier.group = barrier.world = group_;
   barrier.generation = newest_.generation;
-  barrier.sequence = meetings_;
+  barrier.sequence = barriers_;
   barrier.world_size = size_;
   barrier.timeout = kLong;
   return crowd_.encode(from, to, [&](unsigned member) {
@@ -148,7 +148,7 @@ GroupCrowd::Met GroupCrowd::meet(bool latecomer) {
     crowd_.settle();
   }
   const std::vector<Bytes> out = arrivals(early, members_);
-  ++meetings_;
+  ++barriers_;
   const Clock::time_point start = Clock::now();
   crowd_.send(out);
   const Clock::time_point sent = Clock::now();

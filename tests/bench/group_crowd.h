@@ -60,7 +60,7 @@ class GroupCrowd {
   Crowd crowd_;
   Joined newest_;
   std::vector<Rank> ranks_;  // of the members
-  std::uint64_t meetings_ = 0;
+  std::uint64_t barriers_ = 0;
 };
 
 }  // namespace c10dd::bench

@@ -16,7 +16,7 @@ namespace {
 using Clock = Crowd::Clock;
 
 constexpr unsigned kMembers = 16'384;
-constexpr unsigned kMeetings = 5;                  // of a kind in a round
+constexpr unsigned kBarriers = 5;                  // of a kind in a round
 constexpr std::chrono::milliseconds kIdle{1'500};  // three heartbeats of each
 
 Sample sample_of_one(Clock::duration took) {
@@ -59,7 +59,7 @@ void measure(const std::string& engine, unsigned connections, unsigned members, 
   Barriers whole;
   Barriers last;
   Barriers late;
-  for (unsigned i = 0; i < kMeetings; ++i) {
+  for (unsigned i = 0; i < kBarriers; ++i) {
     const GroupCrowd::Met met = group.meet(false);
     whole.add(met.whole);
     last.add(met.last);

@@ -282,7 +282,7 @@ void JobWorld::compare_with(core::Job& restored) {
   const core::JobStats a = job_->stats();
   const core::JobStats b = restored.stats();
   C10DD_ASSERT(a.keys == b.keys && a.bytes == b.bytes && a.queue_items == b.queue_items);
-  C10DD_ASSERT(a.queue_bytes == b.queue_bytes && a.meetings_pending == b.meetings_pending);
+  C10DD_ASSERT(a.queue_bytes == b.queue_bytes && a.barriers_pending == b.barriers_pending);
   Hello hello;
   hello.session = kProbe;
   C10DD_ASSERT(ask(*job_, hello) && ask(restored, hello));

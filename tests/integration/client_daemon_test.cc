@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The SDK against the real daemon: meetings, reports, losses, closing, forking.
+// The SDK against the real daemon: barriers, reports, losses, closing, forking.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>

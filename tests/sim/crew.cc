@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All members give their meetings the same names, sequences and participants, as the SDK does.
+// All members give their barriers the same names, sequences and participants, as the SDK does.
 #include "tests/sim/crew.h"
 
 #include <algorithm>
@@ -41,16 +41,16 @@ std::optional<Request> CrewMember::next() {
   if (newcomers && random_.chance(15)) return join();
   const std::uint64_t kind = random_.below(100);
   if (swarm_.crew->quorum && kind < 30) return join();
-  if (kind < 45) return meeting(barriers);
-  if (kind < 60) return meeting(exchanges);
-  if (kind < 72) return meeting(some);
+  if (kind < 45) return barrier(barriers);
+  if (kind < 60) return barrier(exchanges);
+  if (kind < 72) return barrier(some);
   if (kind < 79) return progress();
   if (kind < 84) return ReadMembers{std::string(kGroup), random_.chance(50) ? generation_ : 0, 0};
   if (kind < 87) return notify();
   if (kind < 91) return acknowledge();
   if (kind < 94) return leave();
   if (kind < 96) return join();
-  return stale_meeting();
+  return stale_barrier();
 }
 
 WatchGroup CrewMember::watch() {
@@ -73,7 +73,7 @@ Request CrewMember::join() {
   return join;
 }
 
-std::optional<Request> CrewMember::meeting(Kind kind) {
+std::optional<Request> CrewMember::barrier(Kind kind) {
   Turn& turn = turns_[kind];
   if (turn.asked) return std::nullopt;
   Rank rank = place_->rank;
@@ -98,7 +98,7 @@ std::optional<Request> CrewMember::meeting(Kind kind) {
 }
 
 /// Under the number of a generation that is over; nobody else asks for this sequence.
-std::optional<Request> CrewMember::stale_meeting() {
+std::optional<Request> CrewMember::stale_barrier() {
   if (generation_ < 2) return std::nullopt;
   return Barrier{"step",
                  generation_ - 1,
@@ -164,8 +164,8 @@ void CrewMember::watched(const Op& op) {
           (status_.generation == generation_ && status_.phase != GroupPhase::formed);
 }
 
-template <class Meeting>
-void CrewMember::met(const Op& op, const Meeting& request) {
+template <class BarrierState>
+void CrewMember::met(const Op& op, const BarrierState& request) {
   if (request.world != kGroup || request.generation != generation_) return;
   Turn& turn = turns_[request.group == "step"   ? barriers
                       : request.group == "swap" ? exchanges

@@ -30,23 +30,23 @@ class CrewMember {
 
  private:
   enum Kind : std::size_t { barriers, exchanges, some, kKinds };
-  /// Where this process is in one kind of meeting of its generation.
+  /// Where this process is in one kind of barrier of its generation.
   struct Turn {
     std::uint64_t sequence = 0;
     bool asked = false;
   };
 
   Request join();
-  std::optional<Request> meeting(Kind kind);
-  std::optional<Request> stale_meeting();
+  std::optional<Request> barrier(Kind kind);
+  std::optional<Request> stale_barrier();
   Request progress();
   Request notify();
   std::optional<Request> acknowledge();
   Request leave();
   void joined(const Op& op);
   void watched(const Op& op);
-  template <class Meeting>
-  void met(const Op& op, const Meeting& request);
+  template <class BarrierState>
+  void met(const Op& op, const BarrierState& request);
 
   const Swarm& swarm_;
   Random random_;

@@ -38,11 +38,11 @@ struct Ending {
   std::uint64_t durable = 0;  ///< order
 };
 
-/// A rank came to a meeting that is bound to the group.
+/// A rank came to a barrier that is bound to the group.
 struct BoundArrival {
   Revision revision = 0;
   SessionId session;
-  std::uint64_t generation = 0;  ///< of the meeting
+  std::uint64_t generation = 0;  ///< of the barrier
   Rank place = 0;                ///< in the group
   std::uint64_t newest = 0;      ///< generation of the group
   bool works = false;            ///< that one is formed, not over

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-struct Meeting {
+struct BarrierState {
   std::uint32_t world_size = 0;
   std::map<Rank, std::uint64_t> first_call;  ///< order
   std::vector<const Op*> calls;
@@ -49,8 +49,8 @@ std::optional<std::vector<Bytes>> parts_told(const Op& op) {
 bool recorded(const Op& op) { return op.answer && !*op.answer && op.answer->error().recorded; }
 
 /// Its outcome may have been forgotten, and begun anew.
-bool may_be_forgotten(const Records& records, const Meeting& meeting) {
-  return std::ranges::any_of(meeting.calls, [&](const Op* op) {
+bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
+  return std::ranges::any_of(barrier.calls, [&](const Op* op) {
     const auto it = records.sessions.find(op->session);
     const bool over = it != records.sessions.end() && (it->second.ended || it->second.said_goodbye);
     return over || records.dead_clients.contains(op->client);
@@ -65,58 +65,58 @@ bool is_of_one_call(const Op& op) {
 }
 
 /// One outcome for all: released, or broken for one reason.
-Judgement judge_outcome(const Records& records, const Meeting& meeting) {
+Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
   const Op* broken = nullptr;
   const Op* released = nullptr;
-  for (const Op* op : meeting.calls) {
+  for (const Op* op : barrier.calls) {
     if (op->good()) released = op;
     if (!recorded(*op)) continue;
     const bool other = broken != nullptr && describe(*broken->answer) != describe(*op->answer) &&
-                       !may_be_forgotten(records, meeting);
+                       !may_be_forgotten(records, barrier);
     if (other) {
-      return Violation{"meetings", describe(*op) + ": another outcome than " + describe(*broken)};
+      return Violation{"barriers", describe(*op) + ": another outcome than " + describe(*broken)};
     }
     broken = op;
   }
   const bool mixed = broken != nullptr && released != nullptr;
-  if (!mixed || may_be_forgotten(records, meeting)) return std::nullopt;
-  return Violation{"meetings", describe(*broken) + ": broken, but " + describe(*released)};
+  if (!mixed || may_be_forgotten(records, barrier)) return std::nullopt;
+  return Violation{"barriers", describe(*broken) + ": broken, but " + describe(*released)};
 }
 
 /// Nobody who comes when the generation is known to be over is released with the others.
-Judgement judge_bound(const Meeting& meeting) {
-  if (meeting.first_release == kNever) return std::nullopt;
-  for (const auto& [rank, order] : meeting.first_call) {
-    if (order < meeting.over) continue;
-    return Violation{"meetings", describe(*meeting.calls.front()) + ": released with rank " +
+Judgement judge_bound(const BarrierState& barrier) {
+  if (barrier.first_release == kNever) return std::nullopt;
+  for (const auto& [rank, order] : barrier.first_call) {
+    if (order < barrier.over) continue;
+    return Violation{"barriers", describe(*barrier.calls.front()) + ": released with rank " +
                                      std::to_string(rank) +
                                      ", who came after its generation was over"};
   }
   return std::nullopt;
 }
 
-Judgement judge_meeting(const Records& records, const Meeting& meeting) {
-  for (const Op* op : meeting.calls) {
+Judgement judge_barrier(const Records& records, const BarrierState& barrier) {
+  for (const Op* op : barrier.calls) {
     if (records.cut_off.contains(op->client)) continue;  // it may be released with a later launch
     if (op->good()) {
-      if (meeting.first_call.size() < meeting.world_size) {
-        return Violation{"meetings", describe(*op) + ": released, but only " +
-                                         std::to_string(meeting.first_call.size()) + " of " +
-                                         std::to_string(meeting.world_size) + " ever called"};
+      if (barrier.first_call.size() < barrier.world_size) {
+        return Violation{"barriers", describe(*op) + ": released, but only " +
+                                         std::to_string(barrier.first_call.size()) + " of " +
+                                         std::to_string(barrier.world_size) + " ever called"};
       }
-      for (const auto& [rank, order] : meeting.first_call) {
+      for (const auto& [rank, order] : barrier.first_call) {
         if (order < op->answered) continue;
-        return Violation{"meetings", describe(*op) + ": released before rank " +
+        return Violation{"barriers", describe(*op) + ": released before rank " +
                                          std::to_string(rank) + " called"};
       }
       const auto* exchange = std::get_if<Exchange>(&op->request);
-      if (exchange != nullptr && !meeting.strangers &&
+      if (exchange != nullptr && !barrier.strangers &&
           parts_told(*op) != parts_expected(*exchange, op->launch)) {
-        return Violation{"meetings", describe(*op) + ": wrong parts"};
+        return Violation{"barriers", describe(*op) + ": wrong parts"};
       }
-    } else if (op->code() == Code::timed_out && op->invoked > meeting.first_release &&
-               !is_of_one_call(*op) && !(op->launch > 0 && may_be_forgotten(records, meeting))) {
-      return Violation{"meetings", describe(*op) + ": timed out after another was released"};
+    } else if (op->code() == Code::timed_out && op->invoked > barrier.first_release &&
+               !is_of_one_call(*op) && !(op->launch > 0 && may_be_forgotten(records, barrier))) {
+      return Violation{"barriers", describe(*op) + ": timed out after another was released"};
     }
   }
   return std::nullopt;
@@ -161,21 +161,21 @@ class Endings {
 
 }  // namespace
 
-Judgement judge_meetings(const Records& records) {
+Judgement judge_barriers(const Records& records) {
   using Key =
       std::tuple<std::string, std::uint64_t, std::string, bool, std::uint64_t, std::uint64_t>;
-  std::map<Key, Meeting> meetings;
+  std::map<Key, BarrierState> barriers;
   const Endings endings(records);
   const auto add = [&](const Op& op, const auto& request, bool exchange) {
-    Meeting& meeting = meetings[{op.job, op.launch, request.group, exchange, request.generation,
-                                 request.sequence}];
-    meeting.world_size = request.world_size;
+    BarrierState& barrier = barriers[{op.job, op.launch, request.group, exchange,
+                                      request.generation, request.sequence}];
+    barrier.world_size = request.world_size;
     if (!request.world.empty()) {
-      meeting.over = endings.of(op.job, request.world, request.generation);
+      barrier.over = endings.of(op.job, request.world, request.generation);
     }
-    meeting.first_call.try_emplace(request.rank, op.invoked);
-    meeting.calls.push_back(&op);
-    if (op.good()) meeting.first_release = std::min(meeting.first_release, op.answered);
+    barrier.first_call.try_emplace(request.rank, op.invoked);
+    barrier.calls.push_back(&op);
+    if (op.good()) barrier.first_release = std::min(barrier.first_release, op.answered);
   };
   for (const Op& op : records.ops) {
     if (const auto* barrier = std::get_if<Barrier>(&op.request)) add(op, *barrier, false);
@@ -184,25 +184,25 @@ Judgement judge_meetings(const Records& records) {
   for (const Op& op : records.ops) {
     if (!records.cut_off.contains(op.client)) continue;
     const auto visit = [&](const auto& request, bool exchange) {
-      for (auto& [key, meeting] : meetings) {
+      for (auto& [key, barrier] : barriers) {
         const auto& [job, launch, group, kind, generation, sequence] = key;
         const bool same = job == op.job && launch > op.launch && group == request.group &&
                           kind == exchange && generation == request.generation &&
-                          sequence == request.sequence && meeting.world_size == request.world_size;
+                          sequence == request.sequence && barrier.world_size == request.world_size;
         if (!same) continue;
-        meeting.strangers = true;
+        barrier.strangers = true;
         std::uint64_t& first =
-            meeting.first_call.try_emplace(request.rank, op.invoked).first->second;
+            barrier.first_call.try_emplace(request.rank, op.invoked).first->second;
         first = std::min(first, op.invoked);
       }
     };
     if (const auto* barrier = std::get_if<Barrier>(&op.request)) visit(*barrier, false);
     if (const auto* exchange = std::get_if<Exchange>(&op.request)) visit(*exchange, true);
   }
-  for (const auto& [key, meeting] : meetings) {
-    if (auto bad = judge_meeting(records, meeting)) return bad;
-    if (auto bad = judge_outcome(records, meeting)) return bad;
-    if (auto bad = judge_bound(meeting)) return bad;
+  for (const auto& [key, barrier] : barriers) {
+    if (auto bad = judge_barrier(records, barrier)) return bad;
+    if (auto bad = judge_outcome(records, barrier)) return bad;
+    if (auto bad = judge_bound(barrier)) return bad;
   }
   return std::nullopt;
 }

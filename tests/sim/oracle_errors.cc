@@ -23,7 +23,7 @@ bool was_replaced(const Records& records, std::uint32_t client) {
   });
 }
 
-/// The generation that the request names: of a bound meeting, a report, a leave, a list.
+/// The generation that the request names: of a bound barrier, a report, a leave, a list.
 std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
   if (const auto* barrier = std::get_if<Barrier>(&request)) {
     return {barrier->world, barrier->generation};
@@ -101,7 +101,7 @@ Judgement violation_of(const char* oracle, const std::string& job,
 
 Judgement judge(const Records& records, std::uint64_t* undecided) {
   using Judge = Judgement (*)(const Records&);
-  for (const Judge one : {judge_errors, judge_meetings, judge_generations, judge_losses,
+  for (const Judge one : {judge_errors, judge_barriers, judge_generations, judge_losses,
                           judge_queues, judge_watches, judge_launches}) {
     if (auto bad = one(records)) return bad;
   }

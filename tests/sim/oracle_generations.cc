@@ -77,7 +77,7 @@ Judgement judge_formations(const GroupHistory& history) {
     if (a.generation == a.newest && a.works && a.own_place) continue;
     return bad("stale", "revision " + std::to_string(a.revision) + ": rank " +
                             std::to_string(a.place) + " of generation " +
-                            std::to_string(a.generation) + " came to a meeting; the newest is " +
+                            std::to_string(a.generation) + " came to a barrier; the newest is " +
                             std::to_string(a.newest) + (a.works ? ", formed" : ", over") +
                             (a.own_place ? "" : ", and its session has not this rank"));
   }

@@ -37,7 +37,7 @@ Judgement judge_queues(const Records& records);
 Judgement judge_watches(const Records& records);
 
 /// Nobody leaves a barrier or exchange before all arrived; all get the same, for ever (O6).
-Judgement judge_meetings(const Records& records);
+Judgement judge_barriers(const Records& records);
 
 /// One number has one member list, durable, for everybody; it forms by the rules (O8).
 Judgement judge_generations(const Records& records);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The oracles of groups and of their meetings: each accepts a run that kept its promise and refuses
+// The oracles of groups and of their barriers: each accepts a run that kept its promise and refuses
 // one that broke it.
 #include <gtest/gtest.h>
 
@@ -277,7 +277,7 @@ TEST(GroupOracles, WhenAllIsQuietEverybodyKnowsTheDead) {
   EXPECT_EQ(run.losses(), "news");
 }
 
-// ---- meetings ----------------------------------------------------------------------------------
+// ---- barriers ----------------------------------------------------------------------------------
 
 Answer broken(std::string why) {
   Failure reason = failure(Code::timed_out, std::move(why));
@@ -289,17 +289,17 @@ Barrier barrier(Rank rank, std::uint64_t generation = 1) {
   return {"step", generation, 0, rank, 2, {}, "crew", {}};
 }
 
-TEST(GroupOracles, AMeetingHasOneOutcome) {
+TEST(GroupOracles, ABarrierHasOneOutcome) {
   const auto judged = [](const Answer& first, const Answer& second) {
     GroupStory run;
     run.call(barrier(0), 10, 30, first);
     run.call(barrier(1), 20, 40, second);
-    return oracle(judge_meetings(run.records));
+    return oracle(judge_barriers(run.records));
   };
   EXPECT_EQ(judged(told(Done{}), told(Done{})), "fine");
   EXPECT_EQ(judged(broken("rank 1 is missing"), broken("rank 1 is missing")), "fine");
-  EXPECT_EQ(judged(broken("rank 1 is missing"), broken("rank 0 is missing")), "meetings");
-  EXPECT_EQ(judged(broken("rank 1 is missing"), told(Done{})), "meetings");
+  EXPECT_EQ(judged(broken("rank 1 is missing"), broken("rank 0 is missing")), "barriers");
+  EXPECT_EQ(judged(broken("rank 1 is missing"), told(Done{})), "barriers");
 }
 
 TEST(GroupOracles, NobodyIsReleasedWithWhoComesAfterTheGeneration) {
@@ -308,10 +308,10 @@ TEST(GroupOracles, NobodyIsReleasedWithWhoComesAfterTheGeneration) {
     run.call(barrier(0), 10, 30, told(Done{}));
     run.call(barrier(1), 20, 31, told(Done{}));
     run.joined(kA, place(2, 2, 0, 2), 5, told_at);
-    return oracle(judge_meetings(run.records));
+    return oracle(judge_barriers(run.records));
   };
   EXPECT_EQ(judged(25), "fine");
-  EXPECT_EQ(judged(15), "meetings");
+  EXPECT_EQ(judged(15), "barriers");
 }
 
 TEST(GroupOracles, AStaleGenerationHasASuccessor) {

@@ -194,13 +194,13 @@ TEST(Oracles, ABarrierWaitsForAll) {
   Story run;
   const auto barrier = [](Rank rank) { return Barrier{"team", 0, 0, rank, 2, {}}; };
   run.call(barrier(0), 10, 20, told(Done{}));
-  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+  EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
   run.call(barrier(1), 30, 40, told(Done{}));
-  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+  EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
   run.records.ops[0].answered = 35;
-  EXPECT_EQ(oracle(judge_meetings(run.records)), "fine");
+  EXPECT_EQ(oracle(judge_barriers(run.records)), "fine");
   run.call(barrier(0), 50, 60, Answer(failure(Code::timed_out, "1 of 2 ranks missing")));
-  EXPECT_EQ(oracle(judge_meetings(run.records)), "meetings");
+  EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
 }
 
 TEST(Oracles, AnExchangeBringsTheRightParts) {
@@ -211,11 +211,11 @@ TEST(Oracles, AnExchangeBringsTheRightParts) {
     const auto owner = std::make_shared<const Bytes>(list);
     run.call(Exchange{"team", 0, 0, 0, 1, Shape::all, 0, {exchange_part(0, 0, 0, 0, 0)}, {}, 0}, 10,
              20, told(Exchanged{0, list.size(), {owner, 0, list.size()}}));
-    return oracle(judge_meetings(run.records));
+    return oracle(judge_barriers(run.records));
   };
   EXPECT_EQ(judged({exchange_part(0, 0, 0, 0, 0)}), "fine");
-  EXPECT_EQ(judged({exchange_part(0, 0, 0, 1, 0)}), "meetings");
-  EXPECT_EQ(judged({}), "meetings");
+  EXPECT_EQ(judged({exchange_part(0, 0, 0, 1, 0)}), "barriers");
+  EXPECT_EQ(judged({}), "barriers");
 }
 
 TEST(Oracles, KeysLiveAsLongAsTheyShould) {

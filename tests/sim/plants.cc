@@ -53,7 +53,7 @@ constexpr PlantInfo kPlants[] = {
     {core::Planted::generation_reused, "generation_reused", "another list has an old number"},
     {core::Planted::stale_accepted, "stale_accepted", "a request of an old generation takes part"},
     {core::Planted::loss_untold, "loss_untold", "who follows is not told of a loss"},
-    {core::Planted::break_not_stored, "break_not_stored", "a broken meeting is whole again"},
+    {core::Planted::break_not_stored, "break_not_stored", "a broken barrier is whole again"},
     {core::Planted::no_restart_grace, "no_restart_grace", "after a restart members are lost"},
     {core::Planted::silence_forgotten, "silence_forgotten", "a silent member is never lost"},
     {core::Planted::member_row_lost, "member_row_lost", "a member is not stored"},

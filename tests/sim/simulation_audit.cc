@@ -21,7 +21,7 @@ void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
 std::string text_of(const core::JobStats& s) {
   return std::to_string(s.keys) + " keys, " + std::to_string(s.bytes) + " bytes, " +
          std::to_string(s.queue_items) + " items, " + std::to_string(s.queue_bytes) +
-         " bytes of items, " + std::to_string(s.meetings_pending) + " meetings pending";
+         " bytes of items, " + std::to_string(s.barriers_pending) + " barriers pending";
 }
 
 }  // namespace

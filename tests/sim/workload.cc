@@ -116,9 +116,9 @@ std::optional<Request> Workload::make(Work work) {
       watch_.timeout = random_.between(milliseconds(100), seconds(5));
       return watch_;
     case Work::barrier:
-      return meeting(true);
+      return barrier(true);
     case Work::exchange:
-      return meeting(false);
+      return barrier(false);
   }
   return std::nullopt;
 }
@@ -158,7 +158,7 @@ Request Workload::transaction() {
   return transact;
 }
 
-std::optional<Request> Workload::meeting(bool barrier) {
+std::optional<Request> Workload::barrier(bool barrier) {
   Place& place = barrier ? barriers_ : exchanges_;
   if (place.asked) return std::nullopt;
   if (place.generation != team_->generation) place = {team_->generation, 0, false};

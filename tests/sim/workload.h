@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one client process asks for, and what it makes of the answers: values that occur once,
-// meetings with the others of its job, a watch that goes on where it was.
+// barriers with the others of its job, a watch that goes on where it was.
 #pragma once
 
 #include <memory>
@@ -54,7 +54,7 @@ class Workload {
  private:
   std::optional<Request> make(Work work);
   Request transaction();
-  std::optional<Request> meeting(bool barrier);
+  std::optional<Request> barrier(bool barrier);
   Bytes key(char family);
   Request unending(Bytes key);
   Bytes value();

@@ -65,7 +65,7 @@ struct Desk {
 };
 
 /// Where two threads meet; how often each has arrived.
-struct Meeting {
+struct BarrierState {
   std::atomic<std::uint64_t> arrived[2] = {0, 0};
 };
 
@@ -78,7 +78,7 @@ void transfer(Desk& desk);
 void use_any_key(Desk& desk);
 void push(Desk& desk);
 void pop_impatiently(Desk& desk);
-void meet(Desk& desk, Meeting& meeting, unsigned rank);
+void meet(Desk& desk, BarrierState& barrier, unsigned rank);
 
 /// These two end with what the conductor puts there.
 void pop_patiently(Desk& desk);

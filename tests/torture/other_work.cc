@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work with queues, at meetings, and watching.
+// Work with queues, at barriers, and watching.
 #include <algorithm>
 
 #include "tests/torture/desk.h"
@@ -50,14 +50,14 @@ bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
   return both_go;
 }
 
-bool barrier(Desk& desk, Meeting& meeting, unsigned rank, std::uint64_t round) {
+bool wait_at_barrier(Desk& desk, BarrierState& barrier, unsigned rank, std::uint64_t round) {
   Barrier request;
   request.group = "b" + std::to_string(desk.worker);
   request.sequence = round;
   request.rank = rank;
   request.world_size = 2;
   request.timeout = kPatience;
-  meeting.arrived[rank] = round;
+  barrier.arrived[rank] = round;
   const auto good = desk.make(request, [&](const Barrier& r) {
     BarrierOptions options;
     options.rank = r.rank;
@@ -66,7 +66,7 @@ bool barrier(Desk& desk, Meeting& meeting, unsigned rank, std::uint64_t round) {
     desk.client.barrier(r.group, options);
     return Done{};
   });
-  if (good && meeting.arrived[1 - rank] < round) {
+  if (good && barrier.arrived[1 - rank] < round) {
     desk.recorder.flaw("barrier " + std::to_string(round) + " released rank " +
                        std::to_string(rank) + " before the other rank had come");
   }
@@ -115,13 +115,13 @@ void pop_patiently(Desk& desk) {
   }
 }
 
-void meet(Desk& desk, Meeting& meeting, unsigned rank) {
+void meet(Desk& desk, BarrierState& barrier, unsigned rank) {
   const std::string pings = desk.key("ping/" + std::to_string(desk.worker) + "/");
   const std::string pongs = desk.key("pong/" + std::to_string(desk.worker) + "/");
   for (std::uint64_t round = 1;; ++round) {
     const std::string number = std::to_string(round);
     if (!exchange(desk, rank, round)) return;
-    if (!barrier(desk, meeting, rank, round)) return;
+    if (!wait_at_barrier(desk, barrier, rank, round)) return;
     const std::string ping = pings + number;
     const std::string pong = pongs + number;
     if (!(rank == 0 ? give(desk, ping) : take(desk, ping))) return;

@@ -39,13 +39,13 @@ class Round {
 
   const Place& place() const { return place_; }
   Recorder& recorder() { return recorder_; }
-  Meeting& meeting() { return meeting_; }
+  BarrierState& barrier() { return barrier_; }
 
  private:
   const WorkerOptions& options_;
   const Place place_;
   Recorder recorder_;
-  Meeting meeting_;
+  BarrierState barrier_;
   std::atomic<bool> stop_ = false;
   std::vector<std::jthread> impatient_;
   std::vector<std::jthread> patient_;
@@ -77,8 +77,8 @@ class Worker {
     for (const auto& work : {write_logs, extend_chain, set_groups, transfer, use_any_key}) {
       round_->add(b, work);
     }
-    round_->add(a, [this](Desk& desk) { meet(desk, round_->meeting(), 0); });
-    round_->add(b, [this](Desk& desk) { meet(desk, round_->meeting(), 1); });
+    round_->add(a, [this](Desk& desk) { meet(desk, round_->barrier(), 0); });
+    round_->add(b, [this](Desk& desk) { meet(desk, round_->barrier(), 1); });
   }
 
   void stop() { round_->stop(); }

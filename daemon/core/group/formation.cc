@@ -39,7 +39,7 @@ std::vector<Hole> holes_of(const GroupState& group) {
 bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   const bool failed = std::ranges::any_of(
       chosen, [&](const SessionId& id) { return group.members().at(id).failed; });
-  // What was broken stays broken: its meetings have ended, and somebody in it had been lost.
+  // What was broken stays broken: its barriers have ended, and somebody in it had been lost.
   const bool whole = group.facts().phase == GroupPhase::formed && !failed;
   return chosen == group.list().sessions && group.facts().policy.quorum && whole;
 }

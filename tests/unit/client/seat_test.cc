@@ -9,22 +9,22 @@ namespace {
 
 constexpr Seat kThirdOfFour{2, 4};
 
-TEST(Seat, AMeetingWithoutASizeIsOfTheLaunchersWorld) {
-  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 0, 0);
+TEST(Seat, ABarrierWithoutASizeIsOfTheLaunchersWorld) {
+  const auto seat = seat_in_barrier(kThirdOfFour, "barrier \"b\"", 0, 0);
   ASSERT_TRUE(seat.has_value());
   EXPECT_EQ(seat->rank, 2u);
   EXPECT_EQ(seat->world_size, 4u);
 }
 
 TEST(Seat, WhatTheCallerSaysCounts) {
-  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 0, 2);
+  const auto seat = seat_in_barrier(kThirdOfFour, "barrier \"b\"", 0, 2);
   ASSERT_TRUE(seat.has_value());
   EXPECT_EQ(seat->rank, 0u);
   EXPECT_EQ(seat->world_size, 2u);
 }
 
 TEST(Seat, ARankWithoutASizeIsRefused) {
-  const auto seat = seat_in_meeting(kThirdOfFour, "barrier \"b\"", 1, 0);
+  const auto seat = seat_in_barrier(kThirdOfFour, "barrier \"b\"", 1, 0);
   ASSERT_FALSE(seat.has_value());
   EXPECT_EQ(seat.error().detail,
             "barrier \"b\": rank 1 without a world size; give both or neither");

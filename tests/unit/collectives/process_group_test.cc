@@ -21,13 +21,13 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
-using testing::MeetingPoint;
 using testing::open_groups;
 using testing::run_ranks;
 using testing::ThreadBootstrap;
+using testing::ThreadExchange;
 
 std::string error_of_opening(const GroupOptions& options, World world = {}) {
-  const auto point = std::make_shared<MeetingPoint>(world.size);
+  const auto point = std::make_shared<ThreadExchange>(world.size);
   try {
     ProcessGroup::open(std::make_shared<ThreadBootstrap>(point, 0), world, options);
   } catch (const Error& error) {
@@ -59,7 +59,7 @@ class CountingBootstrap final : public Bootstrap {
 
 TEST(ProcessGroup, GlooMeetsWithOneExchangeOfCompactAddresses) {
   constexpr Rank kSize = 4;
-  const auto point = std::make_shared<MeetingPoint>(kSize);
+  const auto point = std::make_shared<ThreadExchange>(kSize);
   run_ranks(kSize, [&](Rank rank) {
     auto bootstrap =
         std::make_shared<CountingBootstrap>(std::make_shared<ThreadBootstrap>(point, rank));
@@ -111,9 +111,9 @@ TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
 }
 
 TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {
-  const auto point = std::make_shared<MeetingPoint>(2);
+  const auto point = std::make_shared<ThreadExchange>(2);
   for (const char* backend : {"loopback", "gloo"}) {
-    const auto lonely = std::make_shared<MeetingPoint>(2);
+    const auto lonely = std::make_shared<ThreadExchange>(2);
     try {
       ProcessGroup::open(std::make_shared<ThreadBootstrap>(lonely, 0), {.rank = 0, .size = 2},
                          {.backend = backend, .open_timeout = 20ms});

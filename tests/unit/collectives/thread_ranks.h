@@ -40,9 +40,9 @@ inline std::vector<std::string> backends() {
 }
 
 /// Where the ranks of one test exchange parts. As many rounds as anyone likes, one at a time.
-class MeetingPoint {
+class ThreadExchange {
  public:
-  explicit MeetingPoint(Rank size) : parts_(size) {}
+  explicit ThreadExchange(Rank size) : parts_(size) {}
 
   std::vector<std::string> transpose(Rank rank, std::vector<std::string> parts, Duration timeout) {
     std::unique_lock lock(mutex_);
@@ -75,7 +75,7 @@ class MeetingPoint {
 
 class ThreadBootstrap final : public Bootstrap {
  public:
-  ThreadBootstrap(std::shared_ptr<MeetingPoint> point, Rank rank)
+  ThreadBootstrap(std::shared_ptr<ThreadExchange> point, Rank rank)
       : point_(std::move(point)), rank_(rank) {}
 
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
@@ -84,7 +84,7 @@ class ThreadBootstrap final : public Bootstrap {
   std::string local_address() const override { return "127.0.0.1"; }
 
  private:
-  std::shared_ptr<MeetingPoint> point_;
+  std::shared_ptr<ThreadExchange> point_;
   Rank rank_;
 };
 
@@ -111,7 +111,7 @@ inline void run_ranks(Rank size, const std::function<void(Rank)>& body) {
 inline std::vector<std::shared_ptr<ProcessGroup>> open_groups(
     Rank size, const GroupOptions& options,
     const std::function<void(Rank, GroupOptions&)>& adjust = {}) {
-  const auto point = std::make_shared<MeetingPoint>(size);
+  const auto point = std::make_shared<ThreadExchange>(size);
   std::vector<std::shared_ptr<ProcessGroup>> groups(size);
   run_ranks(size, [&](Rank rank) {
     GroupOptions own = options;

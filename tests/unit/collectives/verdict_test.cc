@@ -18,7 +18,7 @@ using collectives::AbortableGroup;
 using testing::run_ranks;
 
 std::vector<std::shared_ptr<AbortableGroup>> open_pair(Duration patience) {
-  const auto point = std::make_shared<testing::MeetingPoint>(2);
+  const auto point = std::make_shared<testing::ThreadExchange>(2);
   std::vector<std::shared_ptr<AbortableGroup>> groups(2);
   run_ranks(2, [&](Rank rank) {
     groups[rank] = collectives::open_group(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meetings over a restart, their bounds, and the texts about who is missing.
+// Barriers over a restart, their bounds, and the texts about who is missing.
 #include "daemon/core/barriers.h"
 
 #include <gtest/gtest.h>
@@ -15,32 +15,32 @@ namespace {
 
 constexpr TimePoint kNow{};
 
-MeetingKey barrier(const std::string& group, std::uint64_t sequence = 0) {
-  return {MeetingKey::Kind::barrier, group, 0, sequence};
+BarrierKey barrier(const std::string& group, std::uint64_t sequence = 0) {
+  return {BarrierKey::Kind::barrier, group, 0, sequence};
 }
-MeetingKey exchange(const std::string& group, std::uint64_t sequence = 0) {
-  return {MeetingKey::Kind::exchange, group, 0, sequence};
+BarrierKey exchange(const std::string& group, std::uint64_t sequence = 0) {
+  return {BarrierKey::Kind::exchange, group, 0, sequence};
 }
 SessionId session(std::uint64_t n) { return {1, n}; }
 
-/// Meetings with the rows that they have written; all who arrive are connected.
+/// Barriers with the rows that they have written; all who arrive are connected.
 struct Durable {
-  Meetings meetings;
+  Barriers barriers;
   std::unique_ptr<Sessions> sessions = std::make_unique<Sessions>(Quotas());
   std::map<Bytes, Bytes> table;
   Revision revision = 0;
   bool keeps_rows = true;
 
-  Result<const Meeting*> arrive(const MeetingKey& key, Rank rank, std::uint32_t size,
-                                std::uint64_t who, std::vector<Bytes> parts = {},
-                                Shape shape = Shape::all, Rank root = 0) {
+  Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, std::uint32_t size,
+                                     std::uint64_t who, std::vector<Bytes> parts = {},
+                                     Shape shape = Shape::all, Rank root = 0) {
     std::vector<Row> rows;
     connect(who);
-    Result<const Meeting*> meeting =
-        meetings.arrive(key, rank, {session(who), size, shape, root, std::move(parts)}, *sessions,
+    Result<const BarrierState*> barrier =
+        barriers.arrive(key, rank, {session(who), size, shape, root, std::move(parts)}, *sessions,
                         ++revision, kNow, rows);
     keep(rows);
-    return meeting;
+    return barrier;
   }
   void connect(std::uint64_t who) {
     std::vector<Row> none;
@@ -50,7 +50,7 @@ struct Durable {
   }
   void leave(std::uint64_t who) {
     std::vector<Row> rows;
-    meetings.leave(session(who), ++revision, rows);
+    barriers.leave(session(who), ++revision, rows);
     keep(rows);
   }
   void keep(const std::vector<Row>& rows) {
@@ -69,14 +69,14 @@ struct Durable {
     next.table = table;
     next.revision = revision;
     for (const auto& [key, value] : table) {
-      EXPECT_TRUE(next.meetings.restore({Row::Kind::put, key, value}));
+      EXPECT_TRUE(next.barriers.restore({Row::Kind::put, key, value}));
     }
-    EXPECT_TRUE(next.meetings.resume(kNow));
+    EXPECT_TRUE(next.barriers.resume(kNow));
     return next;
   }
 };
 
-void expect_equal(const Meeting* a, const Meeting* b) {
+void expect_equal(const BarrierState* a, const BarrierState* b) {
   ASSERT_EQ(a == nullptr, b == nullptr);
   if (a == nullptr) return;
   EXPECT_EQ(a->world_size, b->world_size);
@@ -97,7 +97,7 @@ void expect_equal(const Meeting* a, const Meeting* b) {
   }
 }
 
-TEST(Meetings, AreEqualAfterARestartAndGoOnEqually) {
+TEST(Barriers, AreEqualAfterARestartAndGoOnEqually) {
   constexpr Shape kShapes[] = {Shape::all, Shape::to_root, Shape::from_root, Shape::transpose};
   std::mt19937_64 random(3);
   Durable original;
@@ -119,17 +119,17 @@ TEST(Meetings, AreEqualAfterARestartAndGoOnEqually) {
     if (i % 50 != 0) continue;
     Durable restarted = original.restarted();
     for (std::uint64_t s = 0; s < 40; ++s) {
-      expect_equal(original.meetings.find(barrier("b", s)),
-                   restarted.meetings.find(barrier("b", s)));
-      expect_equal(original.meetings.find(exchange("e", s)),
-                   restarted.meetings.find(exchange("e", s)));
+      expect_equal(original.barriers.find(barrier("b", s)),
+                   restarted.barriers.find(barrier("b", s)));
+      expect_equal(original.barriers.find(exchange("e", s)),
+                   restarted.barriers.find(exchange("e", s)));
     }
-    EXPECT_EQ(original.meetings.pending(), restarted.meetings.pending());
+    EXPECT_EQ(original.barriers.pending(), restarted.barriers.pending());
     if (random() % 2 == 0) original = std::move(restarted);
   }
 }
 
-TEST(Meetings, KeepOneRowOfAReleasedBarrierAndTheDataOfAnExchange) {
+TEST(Barriers, KeepOneRowOfAReleasedBarrierAndTheDataOfAnExchange) {
   Durable d;
   (void)d.arrive(barrier("b"), 0, 2, 0);
   EXPECT_EQ(d.table.size(), 1u);
@@ -144,7 +144,7 @@ TEST(Meetings, KeepOneRowOfAReleasedBarrierAndTheDataOfAnExchange) {
   EXPECT_TRUE(d.table.empty());
 }
 
-TEST(Meetings, ForgetTheOldestOutcomesAlsoAfterARestart) {
+TEST(Barriers, ForgetTheOldestOutcomesAlsoAfterARestart) {
   Durable d;
   // Group "z" is older than group "a": the order is that of completion, not that of the names.
   for (std::uint64_t i = 0; i < limits::kOutcomesKept; ++i) {
@@ -154,15 +154,15 @@ TEST(Meetings, ForgetTheOldestOutcomesAlsoAfterARestart) {
   for (Durable* each : {&d, &restarted}) {
     for (std::uint64_t i = 0; i < 100; ++i) ASSERT_TRUE(each->arrive(barrier("new", i), 0, 1, 0));
     for (std::uint64_t i = 0; i < 100; ++i) {
-      EXPECT_EQ(each->meetings.find(barrier("z", i)), nullptr);
-      EXPECT_NE(each->meetings.find(barrier("a", 100 + i)), nullptr);
-      EXPECT_NE(each->meetings.find(barrier("new", i)), nullptr);
+      EXPECT_EQ(each->barriers.find(barrier("z", i)), nullptr);
+      EXPECT_NE(each->barriers.find(barrier("a", 100 + i)), nullptr);
+      EXPECT_NE(each->barriers.find(barrier("new", i)), nullptr);
     }
     EXPECT_EQ(each->table.size(), limits::kOutcomesKept);
   }
 }
 
-TEST(Meetings, BoundTheBytesOfOutcomes) {
+TEST(Barriers, BoundTheBytesOfOutcomes) {
   Durable d;
   d.keeps_rows = false;
   const Bytes part(8 * 1024 * 1024, 'p');
@@ -170,15 +170,15 @@ TEST(Meetings, BoundTheBytesOfOutcomes) {
   for (std::uint64_t i = 0; i <= fit; ++i) {
     ASSERT_TRUE(d.arrive(exchange("e", i), 0, 1, 0, {part}));
   }
-  EXPECT_EQ(d.meetings.find(exchange("e", 0)), nullptr);
-  EXPECT_EQ(d.meetings.find(exchange("e", 1)), nullptr);
-  EXPECT_NE(d.meetings.find(exchange("e", 2)), nullptr);
-  EXPECT_NE(d.meetings.find(exchange("e", fit)), nullptr);
+  EXPECT_EQ(d.barriers.find(exchange("e", 0)), nullptr);
+  EXPECT_EQ(d.barriers.find(exchange("e", 1)), nullptr);
+  EXPECT_NE(d.barriers.find(exchange("e", 2)), nullptr);
+  EXPECT_NE(d.barriers.find(exchange("e", fit)), nullptr);
 }
 
-TEST(Meetings, BoundWhatIsUnfinished) {
+TEST(Barriers, BoundWhatIsUnfinished) {
   Durable many;
-  for (std::uint64_t i = 0; i < limits::kMeetingsPerJob; ++i) {
+  for (std::uint64_t i = 0; i < limits::kBarriersPerJob; ++i) {
     ASSERT_TRUE(many.arrive(barrier("b", i), 0, 2, 0));
   }
   EXPECT_EQ(many.arrive(barrier("c"), 0, 2, 0).error().code, Code::quota_exceeded);
@@ -193,33 +193,33 @@ TEST(Meetings, BoundWhatIsUnfinished) {
   const auto size = static_cast<std::uint32_t>(limits::kArrivedBytes / part.size() + 2);
   while (large.arrive(exchange("e"), rank, size, rank, {part})) ++rank;
   EXPECT_EQ(rank, limits::kArrivedBytes / part.size() - 1);  // each part has a length, too
-  EXPECT_EQ(large.meetings.find(exchange("e"))->arrivals.size(), rank);
+  EXPECT_EQ(large.barriers.find(exchange("e"))->arrivals.size(), rank);
   for (std::uint64_t who = 0; who < rank; ++who) large.leave(who);
-  EXPECT_EQ(large.meetings.find(exchange("e")), nullptr);
+  EXPECT_EQ(large.barriers.find(exchange("e")), nullptr);
   EXPECT_TRUE(large.arrive(exchange("e"), 0, 1, 0, {part}));
 }
 
-TEST(Meetings, ObserveTheirNewestChange) {
+TEST(Barriers, ObserveTheirNewestChange) {
   Durable d;
   (void)d.arrive(barrier("b"), 0, 3, 0);
   (void)d.arrive(barrier("b"), 1, 3, 1);
-  EXPECT_EQ(d.meetings.find(barrier("b"))->revision, 2u);
+  EXPECT_EQ(d.barriers.find(barrier("b"))->revision, 2u);
   (void)d.arrive(barrier("b"), 1, 3, 1);
-  EXPECT_EQ(d.meetings.find(barrier("b"))->revision, 2u);
+  EXPECT_EQ(d.barriers.find(barrier("b"))->revision, 2u);
   d.leave(1);
-  EXPECT_EQ(d.meetings.find(barrier("b"))->revision, 4u);
+  EXPECT_EQ(d.barriers.find(barrier("b"))->revision, 4u);
 }
 
-TEST(Meetings, RefuseDamagedRows) {
+TEST(Barriers, RefuseDamagedRows) {
   Durable d;
   (void)d.arrive(exchange("e"), 0, 2, 0, {"x"});
   (void)d.arrive(exchange("e"), 1, 2, 1, {"y"});
   for (const auto& [key, value] : d.table) {
-    Meetings meetings;
-    EXPECT_FALSE(meetings.restore({Row::Kind::put, key.substr(0, key.size() - 1), value}));
-    EXPECT_FALSE(Meetings().restore({Row::Kind::put, key, value.substr(0, value.size() - 1)}));
+    Barriers barriers;
+    EXPECT_FALSE(barriers.restore({Row::Kind::put, key.substr(0, key.size() - 1), value}));
+    EXPECT_FALSE(Barriers().restore({Row::Kind::put, key, value.substr(0, value.size() - 1)}));
   }
-  Meetings incomplete;
+  Barriers incomplete;
   for (const auto& [key, value] : d.table) {
     if (key == d.table.begin()->first) continue;
     EXPECT_TRUE(incomplete.restore({Row::Kind::put, key, value}));

@@ -128,7 +128,7 @@ inline std::vector<Rank> ranks(const std::string& word) {
 
 /// GROUP RANK/SIZE [gen=G] [seq=S] [world=GROUP] [of=RANKS]
 template <class Op>
-Op meeting(Arguments& in) {
+Op barrier(Arguments& in) {
   Op op;
   op.world = in.option("world", "");
   op.participants = ranks(in.option("of", ""));
@@ -147,7 +147,7 @@ Op meeting(Arguments& in) {
 inline Exchange exchange(Arguments& in) {
   const auto root = in.number_option<Rank>("root", 0);
   const auto offset = in.number_option<std::uint64_t>("offset", 0);
-  auto op = meeting<Exchange>(in);
+  auto op = barrier<Exchange>(in);
   op.root = root;
   op.offset = offset;
   const std::string shape = in.next();
@@ -298,7 +298,7 @@ inline Request request(const std::string& op, Words words, const SessionId& sess
     return List{in.bytes(), after, limit};
   }
   if (op == "count") return Count{in.bytes()};
-  if (op == "barrier") return meeting<Barrier>(in);
+  if (op == "barrier") return barrier<Barrier>(in);
   if (op == "exchange") return exchange(in);
   if (op == "report") return report(in);
   if (op == "publish_call") return publish_call(in);

@@ -101,15 +101,15 @@ class MetricsTest : public testing::Test {
     metrics_.commit_failed(store::Outcome::fenced);
     metrics_.job_loaded("digits");
     metrics_.event("digits", core::WaitEnded{Barrier::op.code, Code::ok, milliseconds(40)});
-    metrics_.event("digits", core::MeetingReleased{milliseconds(20)});
+    metrics_.event("digits", core::BarrierReleased{milliseconds(20)});
     metrics_.event("digits", core::ReplyReplayed{Set::op.code});
-    metrics_.event("digits", core::MeetingTimedOut{"ranks 1"});
+    metrics_.event("digits", core::BarrierTimedOut{"ranks 1"});
     metrics_.event("digits", core::GenerationFormed{"world", 1, 2, "all are here"});
     metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
     metrics_.event("digits", measured("all_reduce"));
     metrics_.disk(1000, true);
     metrics_.job_stats(
-        "digits", {.keys = 5, .bytes = 99, .waiters = 1, .meetings_pending = 2, .sessions = 3});
+        "digits", {.keys = 5, .bytes = 99, .waiters = 1, .barriers_pending = 2, .sessions = 3});
     metrics_.jobs(1);
   }
 
@@ -300,7 +300,7 @@ TEST_F(MetricsTest, WhatHappensInAJobWithoutSeriesMakesNone) {
   use_everything();
   metrics_.remove_job("digits");
   metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
-  metrics_.event("digits", core::MeetingReleased{milliseconds(20)});
+  metrics_.event("digits", core::BarrierReleased{milliseconds(20)});
   metrics_.event("digits", measured("all_reduce"));
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
 }
