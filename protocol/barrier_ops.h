@@ -13,28 +13,28 @@
 
 namespace c10dd {
 
-/// Released when all ranks of (group, generation, sequence) have arrived: all are released, or all
+/// Released when all ranks of (name, generation, sequence) have arrived: all are released, or all
 /// fail with the same recorded outcome (Failure::recorded). The first time-out breaks it, for those
 /// who come later too; the failure names the missing ranks. With time-out 0 it only arrives and
-/// looks. With a `world` it is bound to that group's generation: stale_generation when there is a
+/// looks. With a `group` it is bound to that group's generation: stale_generation when there is a
 /// newer one, and broken at once when a participant is lost.
 struct Barrier {
   static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
   using Reply = Done;
 
-  std::string group;
+  std::string name;
   std::uint64_t generation = 0;
-  std::uint64_t sequence = 0;  ///< counts the barriers of this group and generation from 0
+  std::uint64_t sequence = 0;  ///< counts the barriers of this name and generation from 0
   Rank rank = 0;
   std::uint32_t world_size = 0;
   Duration timeout{0};
-  std::string world = {};  ///< the group whose generation this is; empty: none
-  /// Ranks in `world` of those who meet, ascending, the same for everybody; empty: all of them.
+  std::string group = {};  ///< the group whose generation this is; empty: none
+  /// Ranks in `group` of those who meet, ascending, the same for everybody; empty: all of them.
   std::vector<Rank> participants = {};
 };
 BOOST_DESCRIBE_STRUCT(Barrier, (),
-                      (group, generation, sequence, rank, world_size, timeout, world, participants))
+                      (name, generation, sequence, rank, world_size, timeout, group, participants))
 
 /// Who gives and who gets what in an exchange of N ranks.
 enum class Shape : std::uint8_t {
@@ -52,7 +52,7 @@ struct Exchange {
                              1,  Dedup::arrival, Growth::much};
   using Reply = Exchanged;
 
-  std::string group;
+  std::string name;
   std::uint64_t generation = 0;
   std::uint64_t sequence = 0;
   Rank rank = 0;
@@ -62,11 +62,11 @@ struct Exchange {
   std::vector<Bytes> parts;
   Duration timeout{0};
   std::uint64_t offset = 0;
-  std::string world = {};               ///< as in Barrier
+  std::string group = {};               ///< as in Barrier
   std::vector<Rank> participants = {};  ///< as in Barrier
 };
 BOOST_DESCRIBE_STRUCT(Exchange, (),
-                      (group, generation, sequence, rank, world_size, shape, root, parts, timeout,
-                       offset, world, participants))
+                      (name, generation, sequence, rank, world_size, shape, root, parts, timeout,
+                       offset, group, participants))
 
 }  // namespace c10dd

@@ -22,7 +22,7 @@ enum class Dedup : std::uint8_t {
   none,      ///< repeating it is harmless
   reply,     ///< the reply is stored with the effect, by session and sequence
   delivery,  ///< as reply, but what is stored names the queue's item, which is the reply
-  arrival,   ///< keyed by group, generation, sequence and rank; a repeat re-attaches
+  arrival,   ///< keyed by name, generation, sequence and rank; a repeat re-attaches
 };
 
 /// How much an operation can let the state grow: decides what is refused while room is short.

@@ -40,13 +40,13 @@ Answer BarrierCalls::meet(const Series& series, std::uint64_t sequence, Request 
 void BarrierCalls::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
   const Series series(Barrier::op.code, name, options.generation, options.rank);
   Barrier request;
-  request.group = name;
+  request.name = name;
   request.generation = options.generation;
   request.sequence = sequence_of(series);
   request.rank = options.rank;
   request.world_size = options.world_size;
   request.timeout = options.timeout;
-  request.world = std::move(bound.world);
+  request.group = std::move(bound.group);
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   expect<Done>(meet(series, sequence, std::move(request), options.timeout));
@@ -58,7 +58,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
                                                 const ExchangeOptions& options, Bound bound) {
   const Series series(Exchange::op.code, name, options.generation, options.rank);
   Exchange request;
-  request.group = name;
+  request.name = name;
   request.generation = options.generation;
   request.sequence = sequence_of(series);
   request.rank = options.rank;
@@ -67,7 +67,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   request.root = options.root;
   request.parts = std::move(parts);
   request.timeout = options.timeout;
-  request.world = std::move(bound.world);
+  request.group = std::move(bound.group);
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {

@@ -22,7 +22,7 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 
 /// The group whose generation a barrier is bound to, and who of it meets.
 struct Bound {
-  std::string world = {};
+  std::string group = {};
   std::vector<Rank> participants = {};
 };
 

@@ -18,7 +18,7 @@ Barrier without_load(Barrier barrier) {
   return barrier;
 }
 Exchange without_load(const Exchange& exchange) {
-  return {.group = exchange.group,
+  return {.name = exchange.name,
           .generation = exchange.generation,
           .sequence = exchange.sequence,
           .rank = exchange.rank,
@@ -28,15 +28,15 @@ Exchange without_load(const Exchange& exchange) {
           .parts = {},
           .timeout = exchange.timeout,
           .offset = exchange.offset,
-          .world = exchange.world,
+          .group = exchange.group,
           .participants = {}};
 }
 
 template <class Op>
 Result<void> check_barrier(const Op& op) {
-  if (op.group.size() > limits::kNameBytes) {
-    return failure(Code::too_large, std::string(Op::op.name) + ": group name of " +
-                                        std::to_string(op.group.size()) + " bytes, limit " +
+  if (op.name.size() > limits::kNameBytes) {
+    return failure(Code::too_large, std::string(Op::op.name) + ": name of " +
+                                        std::to_string(op.name.size()) + " bytes, limit " +
                                         std::to_string(limits::kNameBytes));
   }
   if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
@@ -46,7 +46,7 @@ Result<void> check_barrier(const Op& op) {
                        "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
                        " and the rank is below it");
   }
-  if (op.world.empty() && !op.participants.empty()) {
+  if (op.group.empty() && !op.participants.empty()) {
     return failure(Code::invalid_argument,
                    describe(barrier_key(op)) + ": participants are ranks of a group: name it");
   }
@@ -62,7 +62,7 @@ Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
               {.session = step.from.session,
                .world_size = barrier.world_size,
                .parts = {},
-               .world = barrier.world,
+               .group = barrier.group,
                .participants = barrier.participants});
 }
 
@@ -84,11 +84,11 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
                .shape = exchange.shape,
                .root = exchange.root,
                .parts = exchange.parts,
-               .world = exchange.world,
+               .group = exchange.group,
                .participants = exchange.participants});
 }
 
-/// The operation with what its arrival must fulfil, in order: it is well formed; its world lets it
+/// The operation with what its arrival must fulfil, in order: it is well formed; its group lets it
 /// take part, or nobody else has its rank; it arrives; all have.
 template <class Op>
 Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
@@ -101,7 +101,7 @@ Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival 
     if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
   }
   const BarrierState* known = barriers_.find(key);
-  if (op.world.empty()) {
+  if (op.group.empty()) {
     const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
     if (!way) return Answer(way.error());
     if (*way) return wait_for_absent(step, op, **way);
@@ -114,7 +114,7 @@ Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival 
   Result<const BarrierState*> barrier = barriers_.arrive(
       key, op.rank, std::move(arrival), sessions_, step.next, step.now, step.out.rows);
   if (!barrier) return barrier.error();
-  if (!op.world.empty() && !(*barrier)->complete) {
+  if (!op.group.empty() && !(*barrier)->complete) {
     if (auto reason = can_not_complete(key, **barrier, step.now)) {
       fail(step, key, std::move(*reason));
     }
@@ -198,7 +198,7 @@ void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
 // ---- bound to the generation of a group --------------------------------------------------------
 
 void BarrierOps::break_bound(Step& step, const Group& group) {
-  for (const BarrierKey& key : barriers_.of_world(group.name())) {
+  for (const BarrierKey& key : barriers_.of_group(group.name())) {
     const bool ended =
         key.generation != group.facts().generation || group.facts().phase != GroupPhase::formed;
     if (ended) {
@@ -213,11 +213,11 @@ void BarrierOps::break_bound(Step& step, const Group& group) {
 std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
                                                     const BarrierState& barrier,
                                                     TimePoint now) const {
-  const Group* group = groups_.find(barrier.world);
+  const Group* group = groups_.find(barrier.group);
   if (group == nullptr || !group->has_ended_members()) return std::nullopt;
   std::vector<Rank> gone;
   for (const Rank rank : barrier.missing()) {
-    const GroupMember* m = group->holder(barrier.in_world(rank));
+    const GroupMember* m = group->holder(barrier.rank_in_group(rank));
     if (m == nullptr || m->state != GroupMember::State::here) gone.push_back(rank);
   }
   if (gone.empty()) return std::nullopt;
@@ -231,10 +231,10 @@ std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
   return reason;
 }
 
-/// Why the caller may not take part in a barrier bound to a world.
+/// Why the caller may not take part in a barrier bound to a group.
 std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKey& key, Rank rank,
                                                const Arrival& arrival) const {
-  const Result<const Group*> known = groups_.known(arrival.world);
+  const Result<const Group*> known = groups_.known(arrival.group);
   if (!known) return known.error();
   const Group& group = **known;
   if (key.generation != group.facts().generation && !planted(Planted::stale_accepted)) {

@@ -18,7 +18,7 @@ namespace {
 RowKey barrier_row(char kind, const BarrierKey& key) {
   return RowKey(kind)
       .number(static_cast<std::uint64_t>(key.kind))
-      .text(key.group)
+      .text(key.name)
       .number(key.generation)
       .number(key.sequence);
 }
@@ -26,7 +26,7 @@ RowKey barrier_row(char kind, const BarrierKey& key) {
 BarrierKey read_barrier(RowKeyReader& in) {
   BarrierKey key;
   key.kind = in.number() == 0 ? BarrierKey::Kind::barrier : BarrierKey::Kind::exchange;
-  key.group = in.text();
+  key.name = in.text();
   key.generation = in.number();
   key.sequence = in.number();
   return key;
@@ -53,7 +53,7 @@ Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, R
                                             " disagrees with the first arrival on shape or root");
   }
   if (!barrier.complete &&
-      (arrival.world != barrier.world || arrival.participants != barrier.participants)) {
+      (arrival.group != barrier.group || arrival.participants != barrier.participants)) {
     return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
                                             " names other participants than the first arrival");
   }
@@ -73,7 +73,7 @@ bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
 
 std::string describe(const BarrierKey& key) {
   return std::string(key.kind == BarrierKey::Kind::barrier ? "barrier" : "exchange") + " \"" +
-         printable(key.group, limits::kNameBytes) + "\" (generation " +
+         printable(key.name, limits::kNameBytes) + "\" (generation " +
          std::to_string(key.generation) + ", sequence " + std::to_string(key.sequence) + ")";
 }
 
@@ -154,7 +154,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   const bool early = planted(Planted::barrier_early) && key.kind == BarrierKey::Kind::barrier;
   if (barrier.arrivals.size() + (early ? 1 : 0) < barrier.world_size) return &barrier;
   for (const auto& [at, one] : barrier.arrivals) {
-    if (!barrier.world.empty() || planted(Planted::dead_arrival_counts)) break;
+    if (!barrier.group.empty() || planted(Planted::dead_arrival_counts)) break;
     const Session* session = sessions.find(one.session);
     if (session == nullptr || !session->connected) barrier.absent.insert(one.session);
   }
@@ -175,7 +175,7 @@ BarrierState& Barriers::begin(const BarrierKey& key, const Arrival& arrival, Tim
   barrier.world_size = arrival.world_size;
   barrier.shape = arrival.shape;
   barrier.root = arrival.root;
-  barrier.world = arrival.world;
+  barrier.group = arrival.group;
   barrier.participants = arrival.participants;
   barrier.first_arrival = now;
   return barrier;
@@ -288,10 +288,10 @@ void Barriers::fail(const BarrierKey& key, Failure reason, Revision revision,
   forget_old(revision, rows);
 }
 
-std::vector<BarrierKey> Barriers::of_world(const std::string& world) const {
+std::vector<BarrierKey> Barriers::of_group(const std::string& group) const {
   std::vector<BarrierKey> found;
   std::ranges::copy_if(unfinished_, std::back_inserter(found),
-                       [&](const BarrierKey& key) { return barriers_.at(key).world == world; });
+                       [&](const BarrierKey& key) { return barriers_.at(key).group == group; });
   return found;
 }
 
@@ -440,7 +440,7 @@ Result<void> Barriers::restore_arrival(const BarrierKey& key, std::uint64_t rank
   barrier.world_size = arrival->world_size;
   barrier.shape = arrival->shape;
   barrier.root = arrival->root;
-  barrier.world = arrival->world;
+  barrier.group = arrival->group;
   barrier.participants = std::move(arrival->participants);
   arrival->participants = {};
   barrier.arrivals.emplace(static_cast<Rank>(rank), std::move(*arrival));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers and exchanges of one job. A barrier is keyed (kind, group, generation, sequence); each
 // rank arrives once; ONE outcome serves everybody, also after a restart: all have come, or it is
-// broken and why. One that is bound to no world is released only while all who arrived have a
+// broken and why. One that is bound to no group is released only while all who arrived have a
 // connection: nobody is released together with a process that is dead. Arrivals and outcome are
 // rows. Old outcomes are forgotten in order of completion, within limits::kOutcomesKept and
 // kOutcomeBytesKept, and at once when all their sessions have ended.
@@ -24,10 +24,10 @@
 namespace c10dd::core {
 
 inline BarrierKey barrier_key(const Barrier& b) {
-  return {BarrierKey::Kind::barrier, b.group, b.generation, b.sequence};
+  return {BarrierKey::Kind::barrier, b.name, b.generation, b.sequence};
 }
 inline BarrierKey barrier_key(const Exchange& e) {
-  return {BarrierKey::Kind::exchange, e.group, e.generation, e.sequence};
+  return {BarrierKey::Kind::exchange, e.name, e.generation, e.sequence};
 }
 
 /// `barrier "epoch" (generation 2, sequence 7)`, for error texts.
@@ -42,10 +42,10 @@ struct Arrival {
   Shape shape = Shape::all;
   Rank root = 0;
   std::vector<Bytes> parts;
-  std::string world = {};  ///< see Barrier, as is the next
+  std::string group = {};  ///< see Barrier, as is the next
   std::vector<Rank> participants = {};
 };
-BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, world, participants))
+BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 
 struct BarrierOutcome {
   std::vector<SessionId> sessions;  ///< by rank; of a broken barrier, 0 for who had not arrived
@@ -60,7 +60,7 @@ struct BarrierState {
   std::uint32_t world_size = 0;
   Shape shape = Shape::all;
   Rank root = 0;
-  std::string world;
+  std::string group;
   std::vector<Rank> participants;
   std::map<Rank, Arrival> arrivals;  ///< until complete; an exchange's parts move to `result`
   TimePoint first_arrival;
@@ -77,15 +77,15 @@ struct BarrierState {
   const SessionId* holder(Rank rank) const;
   /// The sessions that have arrived, by rank.
   std::vector<std::pair<Rank, SessionId>> arrived() const;
-  /// The rank in `world` of one of those who meet.
-  Rank in_world(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
+  /// The rank in `group` of one of those who meet.
+  Rank rank_in_group(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
   std::size_t bytes() const;
 };
 
 class Barriers {
  public:
   /// Rank arrives. Appends rows; with the last arrival the barrier is complete as of `revision` if
-  /// it is bound to a world or all who arrived are connected. A repeat by the same session changes
+  /// it is bound to a group or all who arrived are connected. A repeat by the same session changes
   /// nothing. Fails with size_mismatch, rank_taken, invalid_argument or quota_exceeded, and then
   /// nothing has changed.
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
@@ -112,8 +112,8 @@ class Barriers {
   /// Removes a barrier with its arrivals or its outcome.
   void drop(const BarrierKey& key, std::vector<Row>& rows);
 
-  /// Those that are not complete and bound to this world.
-  std::vector<BarrierKey> of_world(const std::string& world) const;
+  /// Those that are not complete and bound to this group.
+  std::vector<BarrierKey> of_group(const std::string& group) const;
   /// Those of its series that are not complete.
   std::vector<BarrierKey> unfinished_like(const BarrierKey& key) const;
   /// The highest sequence of its series.

@@ -17,7 +17,7 @@ constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 /// Whether nobody is released with this arrival, since its session has no connection.
 bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   const Session* session = sessions.find(arrival.session);
-  return arrival.world.empty() && (session == nullptr || !session->connected);
+  return arrival.group.empty() && (session == nullptr || !session->connected);
 }
 
 }  // namespace
@@ -25,13 +25,13 @@ bool is_absent(const Arrival& arrival, const Sessions& sessions) {
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody) {
   MissingRank missing;
-  const Group* world = everybody.groups.find(barrier.world);
+  const Group* group = everybody.groups.find(barrier.group);
   const Session* session = nullptr;
   const SessionId* id = nullptr;
-  if (world != nullptr) {
-    const Rank place = barrier.in_world(rank);
-    missing = world->describe(place);
-    if (place < world->size()) id = &world->sessions()[place];
+  if (group != nullptr) {
+    const Rank place = barrier.rank_in_group(rank);
+    missing = group->describe(place);
+    if (place < group->size()) id = &group->sessions()[place];
     session = id == nullptr ? nullptr : everybody.sessions.find(*id);
     if (missing.cause == MissingRank::Cause::dead) session = nullptr;
   } else {
@@ -45,7 +45,7 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
   missing.pid = session->pid;
   missing.silent_for = everybody.now - everybody.sessions.last_heard(*session);
   missing.cause = MissingRank::Cause::not_arrived;
-  const bool has_arrived = world == nullptr && barrier.holder(rank) != nullptr;
+  const bool has_arrived = group == nullptr && barrier.holder(rank) != nullptr;
   if (!session->connected) {
     missing.cause = has_arrived ? MissingRank::Cause::absent : MissingRank::Cause::disconnected;
   } else if (missing.silent_for > kSilent) {

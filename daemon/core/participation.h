@@ -21,7 +21,7 @@ struct BarrierKey {
   enum class Kind : std::uint8_t { barrier, exchange };
 
   Kind kind = Kind::barrier;
-  std::string group;
+  std::string name;
   std::uint64_t generation = 0;
   std::uint64_t sequence = 0;
 
@@ -29,9 +29,9 @@ struct BarrierKey {
 
   /// Whether the other one differs in the sequence only.
   bool same_series(const BarrierKey& other) const {
-    return kind == other.kind && generation == other.generation && group == other.group;
+    return kind == other.kind && generation == other.generation && name == other.name;
   }
-  BarrierKey first_of_series() const { return {kind, group, generation, 0}; }
+  BarrierKey first_of_series() const { return {kind, name, generation, 0}; }
 };
 
 /// Who of some sessions is connected, and who may come back.

@@ -51,7 +51,7 @@ class Barriers {
  private:
   std::vector<Bytes> arrivals_of(unsigned from, unsigned to) {
     Barrier barrier;
-    barrier.group = group_;
+    barrier.name = group_;
     barrier.sequence = barriers_;
     barrier.world_size = members_;
     barrier.timeout = kPatience;

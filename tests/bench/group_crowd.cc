@@ -130,7 +130,7 @@ Histogram GroupCrowd::await_loss(Clock::time_point start) {
 
 std::vector<Bytes> GroupCrowd::arrivals(unsigned from, unsigned to) {
   Barrier barrier;
-  barrier.group = barrier.world = group_;
+  barrier.name = barrier.group = group_;
   barrier.generation = newest_.generation;
   barrier.sequence = barriers_;
   barrier.world_size = size_;

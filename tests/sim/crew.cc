@@ -166,10 +166,10 @@ void CrewMember::watched(const Op& op) {
 
 template <class BarrierState>
 void CrewMember::met(const Op& op, const BarrierState& request) {
-  if (request.world != kGroup || request.generation != generation_) return;
-  Turn& turn = turns_[request.group == "step"   ? barriers
-                      : request.group == "swap" ? exchanges
-                                                : some];
+  if (request.group != kGroup || request.generation != generation_) return;
+  Turn& turn = turns_[request.name == "step"   ? barriers
+                      : request.name == "swap" ? exchanges
+                                               : some];
   const bool recorded = op.answer && !*op.answer && op.answer->error().recorded;
   turn.asked = false;
   if (op.good() || recorded) ++turn.sequence;

@@ -106,11 +106,11 @@ void GroupLog::take_facts(const Step& step, const std::string& group, core::Grou
 
 void GroupLog::take_arrival(const Step& step, const Row& row) {
   const auto arrival = wire::decode<core::Arrival>(row.value);
-  if (!arrival || arrival->world.empty()) return;
+  if (!arrival || arrival->group.empty()) return;
   core::RowKeyReader key(row.key);
   static_cast<void>(key.number());
   static_cast<void>(key.text());
-  const Now& now = now_[arrival->world];
+  const Now& now = now_[arrival->group];
   BoundArrival bound;
   bound.revision = step.revision;
   bound.session = arrival->session;
@@ -122,7 +122,7 @@ void GroupLog::take_arrival(const Step& step, const Row& row) {
   bound.newest = now.facts.generation;
   bound.works = now.facts.phase == GroupPhase::formed;
   bound.own_place = bound.place < now.sessions.size() && now.sessions[bound.place] == bound.session;
-  groups_[arrival->world].arrivals.push_back(bound);
+  groups_[arrival->group].arrivals.push_back(bound);
 }
 
 }  // namespace c10dd::sim

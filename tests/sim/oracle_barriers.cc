@@ -167,11 +167,11 @@ Judgement judge_barriers(const Records& records) {
   std::map<Key, BarrierState> barriers;
   const Endings endings(records);
   const auto add = [&](const Op& op, const auto& request, bool exchange) {
-    BarrierState& barrier = barriers[{op.job, op.launch, request.group, exchange,
-                                      request.generation, request.sequence}];
+    BarrierState& barrier =
+        barriers[{op.job, op.launch, request.name, exchange, request.generation, request.sequence}];
     barrier.world_size = request.world_size;
-    if (!request.world.empty()) {
-      barrier.over = endings.of(op.job, request.world, request.generation);
+    if (!request.group.empty()) {
+      barrier.over = endings.of(op.job, request.group, request.generation);
     }
     barrier.first_call.try_emplace(request.rank, op.invoked);
     barrier.calls.push_back(&op);
@@ -186,7 +186,7 @@ Judgement judge_barriers(const Records& records) {
     const auto visit = [&](const auto& request, bool exchange) {
       for (auto& [key, barrier] : barriers) {
         const auto& [job, launch, group, kind, generation, sequence] = key;
-        const bool same = job == op.job && launch > op.launch && group == request.group &&
+        const bool same = job == op.job && launch > op.launch && group == request.name &&
                           kind == exchange && generation == request.generation &&
                           sequence == request.sequence && barrier.world_size == request.world_size;
         if (!same) continue;

@@ -26,10 +26,10 @@ bool was_replaced(const Records& records, std::uint32_t client) {
 /// The generation that the request names: of a bound barrier, a report, a leave, a list.
 std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
   if (const auto* barrier = std::get_if<Barrier>(&request)) {
-    return {barrier->world, barrier->generation};
+    return {barrier->group, barrier->generation};
   }
   if (const auto* exchange = std::get_if<Exchange>(&request)) {
-    return {exchange->world, exchange->generation};
+    return {exchange->group, exchange->generation};
   }
   if (const auto* leave = std::get_if<Leave>(&request)) return {leave->group, leave->generation};
   if (const auto* read = std::get_if<ReadMembers>(&request)) return {read->group, read->generation};

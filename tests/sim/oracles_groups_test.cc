@@ -191,7 +191,7 @@ TEST(GroupOracles, WhatIsBoundBelongsToItsGeneration) {
     core::Arrival arrival;
     arrival.session = session;
     arrival.world_size = 2;
-    arrival.world = "crew";
+    arrival.group = "crew";
     const Bytes key =
         core::RowKey('a').number(0).text("step").number(generation).number(0).number(0).take();
     run.durable({{Row::Kind::put, key, wire::encode(arrival)}}, 30, false);

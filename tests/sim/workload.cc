@@ -189,7 +189,7 @@ std::optional<Request> Workload::barrier(bool barrier) {
 void Workload::done(const Op& op) {
   if (crew_) crew_->done(op);
   const auto met = [&](Place& place, const auto& request) {
-    if (!request.world.empty() || place.generation != request.generation) return;
+    if (!request.group.empty() || place.generation != request.generation) return;
     place.asked = false;
     const bool recorded = op.answer && !*op.answer && op.answer->error().recorded;
     if (op.good() || recorded) ++place.sequence;

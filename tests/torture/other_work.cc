@@ -21,7 +21,7 @@ bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
   const std::string word = number + (desk.stop ? " stop" : " go");
   std::vector<std::string> parts;
   Exchange request;
-  request.group = "x" + std::to_string(desk.worker);
+  request.name = "x" + std::to_string(desk.worker);
   request.sequence = round;
   request.rank = rank;
   request.world_size = 2;
@@ -32,7 +32,7 @@ bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
     options.rank = r.rank;
     options.world_size = r.world_size;
     options.timeout = r.timeout;
-    parts = desk.client.exchange(r.group, r.parts, options);
+    parts = desk.client.exchange(r.name, r.parts, options);
     return Exchanged{};  // this thread looks at the parts itself
   });
   if (!good) return false;
@@ -52,7 +52,7 @@ bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
 
 bool wait_at_barrier(Desk& desk, BarrierState& barrier, unsigned rank, std::uint64_t round) {
   Barrier request;
-  request.group = "b" + std::to_string(desk.worker);
+  request.name = "b" + std::to_string(desk.worker);
   request.sequence = round;
   request.rank = rank;
   request.world_size = 2;
@@ -63,7 +63,7 @@ bool wait_at_barrier(Desk& desk, BarrierState& barrier, unsigned rank, std::uint
     options.rank = r.rank;
     options.world_size = r.world_size;
     options.timeout = r.timeout;
-    desk.client.barrier(r.group, options);
+    desk.client.barrier(r.name, options);
     return Done{};
   });
   if (good && barrier.arrived[1 - rank] < round) {

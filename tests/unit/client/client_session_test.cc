@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 Barrier barrier() {
   Barrier request;
-  request.group = "g";
+  request.name = "g";
   request.world_size = 2;
   request.timeout = seconds(50);
   return request;

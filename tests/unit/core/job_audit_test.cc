@@ -41,7 +41,7 @@ class JobAudit : public testing::Test {
   }
   static Exchange exchange(Rank rank, std::uint32_t size) {
     Exchange e;
-    e.group = "x";
+    e.name = "x";
     e.rank = rank;
     e.world_size = size;
     e.parts = {"part"};

@@ -130,12 +130,12 @@ inline std::vector<Rank> ranks(const std::string& word) {
 template <class Op>
 Op barrier(Arguments& in) {
   Op op;
-  op.world = in.option("world", "");
+  op.group = in.option("world", "");
   op.participants = ranks(in.option("of", ""));
   op.generation = in.number_option<std::uint64_t>("gen", 0);
   op.sequence = in.number_option<std::uint64_t>("seq", 0);
   op.timeout = in.timeout;
-  op.group = in.bytes();
+  op.name = in.bytes();
   const std::string place = in.next();
   const std::size_t slash = place.find('/');
   op.rank = static_cast<Rank>(number(place.substr(0, slash)));
