@@ -55,14 +55,14 @@ struct BackendSetup {
 inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
                                                   std::vector<std::string> parts) {
   try {
-    auto answer = setup.bootstrap->transpose(std::move(parts), setup.options.open_timeout);
-    if (answer.size() != setup.world.size) {
+    auto reply = setup.bootstrap->transpose(std::move(parts), setup.options.open_timeout);
+    if (reply.size() != setup.world.size) {
       return failure(Code::size_mismatch, "bootstrap of process group \"" + setup.world.name +
-                                              "\" answered " + std::to_string(answer.size()) +
+                                              "\" answered " + std::to_string(reply.size()) +
                                               " parts for " + std::to_string(setup.world.size) +
                                               " ranks");
     }
-    return answer;
+    return reply;
   } catch (const std::exception& error) {
     setup.thrown = std::current_exception();
     return failure(Code::unavailable, error.what());

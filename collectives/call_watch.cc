@@ -9,7 +9,7 @@ namespace {
 
 constexpr Duration kAgain = Duration(limits::kPublishedCallLife) / 3;
 constexpr Duration kLook = std::chrono::milliseconds(250);  // at the connection, while one waits
-constexpr Duration kAnswer = std::chrono::milliseconds(250);
+constexpr Duration kReply = std::chrono::milliseconds(250);
 constexpr Duration kUnheard = std::chrono::milliseconds(1500);  // three heartbeats
 constexpr Duration kPost = std::chrono::seconds(5);
 
@@ -60,9 +60,9 @@ void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
       const std::lock_guard lock(mutex_);
       publish_locked(collectives::published(call), false);
     }
-    const Answer answer = connection_->call(ReadCalls{*process_group_, world_size_}, kAnswer);
-    if (!answer) return;
-    const auto& calls = std::get<PublishedCalls>(*answer);
+    const Reply reply = connection_->call(ReadCalls{*process_group_, world_size_}, kReply);
+    if (!reply) return;
+    const auto& calls = std::get<PublishedCalls>(*reply);
     if (published) return collectives::explain(failure, call, calls, processes_);
     if (calls.calls.empty()) return;
     published = true;

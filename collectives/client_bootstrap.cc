@@ -76,16 +76,16 @@ class IntroducingBootstrap : public Bootstrap {
     for (std::string& part : parts) {
       part = wire::encode(Introduction{std::move(part), client()->host(), pid, number});
     }
-    std::vector<std::string> answer = exchange(std::move(parts), timeout);
+    std::vector<std::string> reply = exchange(std::move(parts), timeout);
     processes_.clear();
-    for (std::string& part : answer) {
+    for (std::string& part : reply) {
       Result<Introduction> one = wire::decode<Introduction>(part);
       if (!one) client::throw_failure(one.error());
       part = std::move(one->part);
       if (processes_.empty()) process_group_ = one->number;
       processes_.push_back({std::move(one->host), one->pid});
     }
-    return answer;
+    return reply;
   }
 
   std::vector<ProcessAddress> processes() const final { return processes_; }

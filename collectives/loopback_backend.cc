@@ -239,9 +239,9 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup) {
     std::tie(key, room) = Rooms::instance().create(world.size);
     std::fill(parts.begin(), parts.end(), key);
   }
-  auto answer = transpose(setup, std::move(parts));
-  if (!answer) return answer.error();
-  if (world.rank != 0) room = Rooms::instance().find(answer->front());
+  auto reply = transpose(setup, std::move(parts));
+  if (!reply) return reply.error();
+  if (world.rank != 0) room = Rooms::instance().find(reply->front());
   if (!room) {
     return failure(Code::unavailable,
                    "loopback backend: rank 0 is not in this process or has left; loopback ranks "

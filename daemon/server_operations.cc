@@ -74,13 +74,13 @@ asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
 }
 
 /// What the host answers by a callback on this loop.
-asio::awaitable<Result<void>> ServerOperations::answer_of(
+asio::awaitable<Result<void>> ServerOperations::reply_of(
     std::function<void(std::function<void(Result<void>)>)> ask) {
   const auto result = std::make_shared<Result<void>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  ask([result, done](Result<void> answer) {
-    *result = std::move(answer);
+  ask([result, done](Result<void> reply) {
+    *result = std::move(reply);
     done->expires_at(asio::steady_timer::time_point::min());
   });
   co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
@@ -88,11 +88,11 @@ asio::awaitable<Result<void>> ServerOperations::answer_of(
 }
 
 asio::awaitable<Result<void>> ServerOperations::checkpoint(const std::string& path) {
-  co_return co_await answer_of([&](auto then) { of_.host.checkpoint(path, std::move(then)); });
+  co_return co_await reply_of([&](auto then) { of_.host.checkpoint(path, std::move(then)); });
 }
 
 asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& job) {
-  co_return co_await answer_of([&](auto then) { of_.host.remove(job, std::move(then)); });
+  co_return co_await reply_of([&](auto then) { of_.host.remove(job, std::move(then)); });
 }
 
 asio::awaitable<std::string> ServerOperations::metrics_text() {

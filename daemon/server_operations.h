@@ -44,7 +44,7 @@ class ServerOperations final : public Operations {
  private:
   std::string not_ready() const;
   std::string note() const;
-  asio::awaitable<Result<void>> answer_of(
+  asio::awaitable<Result<void>> reply_of(
       std::function<void(std::function<void(Result<void>)>)> ask);
 
   asio::io_context& loop_;

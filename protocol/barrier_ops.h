@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -21,7 +21,7 @@ namespace c10dd {
 struct Barrier {
   static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
-  using Reply = Done;
+  using Body = Done;
 
   std::string name;
   std::uint64_t generation = 0;
@@ -50,7 +50,7 @@ BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
 struct Exchange {
   static constexpr OpInfo op{49, "exchange",     OpKind::wait, Access::join,
                              1,  Dedup::arrival, Growth::much};
-  using Reply = Exchanged;
+  using Body = Exchanged;
 
   std::string name;
   std::uint64_t generation = 0;

@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
 #include "protocol/rank_ranges.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -58,7 +58,7 @@ BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 struct PublishCall {
   static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
                              1,  Dedup::none,    Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::uint64_t process_group = 0;  ///< a random number that its ranks share
   Rank rank = 0;
@@ -71,7 +71,7 @@ BOOST_DESCRIBE_STRUCT(PublishCall, (), (process_group, rank, call, ended))
 struct ReadCalls {
   static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe,
                              1,  Dedup::none,  Growth::none};
-  using Reply = PublishedCalls;
+  using Body = PublishedCalls;
 
   std::uint64_t process_group = 0;
   std::uint32_t world_size = 0;

@@ -124,7 +124,7 @@ BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, qu
 struct Join {
   static constexpr OpInfo op{50, "join",         OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
-  using Reply = Joined;
+  using Body = Joined;
 
   std::string group;
   std::uint64_t round = 0;  ///< of the newest Joined; 0: none
@@ -147,7 +147,7 @@ BOOST_DESCRIBE_STRUCT(Join, (),
 struct ReadMembers {
   static constexpr OpInfo op{51, "members",   OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = MemberPage;
+  using Body = MemberPage;
 
   std::string group;
   std::uint64_t generation = 0;  ///< 0: whichever is the newest
@@ -160,7 +160,7 @@ BOOST_DESCRIBE_STRUCT(ReadMembers, (), (group, generation, first))
 struct Leave {
   static constexpr OpInfo op{52, "leave",      OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::none};
-  using Reply = Done;
+  using Body = Done;
   enum class Kind : std::uint8_t {
     leave,   ///< the work goes on without it
     finish,  ///< its work is done
@@ -179,7 +179,7 @@ BOOST_DESCRIBE_STRUCT(Leave, (), (group, generation, kind, detail))
 struct WatchGroup {
   static constexpr OpInfo op{53, "watch_group", OpKind::wait, Access::observe,
                              1,  Dedup::none,   Growth::none};
-  using Reply = GroupStatus;
+  using Body = GroupStatus;
 
   std::string group;
   std::uint64_t seen = 0;  ///< GroupStatus::number; 0: answer at once
@@ -192,7 +192,7 @@ BOOST_DESCRIBE_STRUCT(WatchGroup, (), (group, seen, timeout))
 struct Notify {
   static constexpr OpInfo op{54, "notify",     OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::little};
-  using Reply = Counted;
+  using Body = Counted;
 
   std::string group;
   Notice::Kind kind = Notice::Kind::drain;
@@ -207,7 +207,7 @@ BOOST_DESCRIBE_STRUCT(Notify, (), (group, kind, ranks, host, deadline, reason))
 struct Acknowledge {
   static constexpr OpInfo op{55, "acknowledge", OpKind::write, Access::join,
                              1,  Dedup::reply,  Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::string group;
   std::uint64_t notice = 0;
@@ -219,7 +219,7 @@ BOOST_DESCRIBE_STRUCT(Acknowledge, (), (group, notice))
 struct Progress {
   static constexpr OpInfo op{56, "progress",  OpKind::event, Access::join,
                              1,  Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::string group;
   std::uint64_t generation = 0;

@@ -163,9 +163,9 @@ std::string encode_request(const Request& request) {
   return text_of(std::visit([](const auto& r) { return write(r); }, request));
 }
 
-std::string encode_answer(const Answer& answer) {
-  if (!answer) return text_of(bj::object{{"error", write(answer.error())}});
-  return text_of(std::visit([](const auto& b) { return write(b); }, *answer));
+std::string encode_reply_body(const Reply& reply) {
+  if (!reply) return text_of(bj::object{{"error", write(reply.error())}});
+  return text_of(std::visit([](const auto& b) { return write(b); }, *reply));
 }
 
 Result<Request> decode_request(std::string_view op, std::string_view text) {

@@ -13,7 +13,7 @@ namespace c10dd::json {
 
 std::string encode_request(const Request& request);
 /// A failure becomes {"error": {"code": ..., "detail": ...}}.
-std::string encode_answer(const Answer& answer);
+std::string encode_reply_body(const Reply& reply);
 
 /// `op` is the operation's name. invalid_argument names the field that is unknown or ill-typed;
 /// absent fields take their defaults.

@@ -6,8 +6,8 @@
 #include <boost/describe/enum.hpp>
 #include <vector>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -16,7 +16,7 @@ namespace c10dd {
 /// ttl and ephemeral replaces what was said before; add and append leave it.
 struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
-  using Reply = Written;
+  using Body = Written;
 
   Bytes key;
   Bytes value;
@@ -29,7 +29,7 @@ BOOST_DESCRIBE_STRUCT(Set, (), (key, value, ttl, ephemeral))
 struct Get {
   static constexpr OpInfo op{17, "get",       OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Value;
+  using Body = Value;
 
   Bytes key;
   Duration timeout{0};
@@ -41,7 +41,7 @@ BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::vector<Bytes> keys;
   Duration timeout{0};
@@ -52,7 +52,7 @@ BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
 struct Check {
   static constexpr OpInfo op{19, "check",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Checked;
+  using Body = Checked;
 
   std::vector<Bytes> keys;
 };
@@ -61,7 +61,7 @@ BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 /// Adds to a counter kept as decimal text; a missing key counts as 0.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
-  using Reply = Counter;
+  using Body = Counter;
 
   Bytes key;
   std::int64_t delta = 0;
@@ -72,7 +72,7 @@ BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
 struct CompareSet {
   static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use,
                              1,  Dedup::reply,  Growth::much};
-  using Reply = Compared;
+  using Body = Compared;
 
   Bytes key;
   Bytes expected;
@@ -83,7 +83,7 @@ BOOST_DESCRIBE_STRUCT(CompareSet, (), (key, expected, desired))
 struct Remove {
   static constexpr OpInfo op{22, "remove",     OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::none};
-  using Reply = Removed;
+  using Body = Removed;
 
   Bytes key;
 };
@@ -93,7 +93,7 @@ BOOST_DESCRIBE_STRUCT(Remove, (), (key))
 struct MultiGet {
   static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Values;
+  using Body = Values;
 
   std::vector<Bytes> keys;
   Duration timeout{0};
@@ -104,7 +104,7 @@ BOOST_DESCRIBE_STRUCT(MultiGet, (), (keys, timeout))
 struct MultiSet {
   static constexpr OpInfo op{24, "multi_set",  OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Reply = Written;
+  using Body = Written;
 
   std::vector<Bytes> keys;
   std::vector<Bytes> values;  ///< as many as keys
@@ -115,7 +115,7 @@ BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
 struct List {
   static constexpr OpInfo op{25, "list",      OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = KeyPage;
+  using Body = KeyPage;
 
   Bytes prefix;
   Bytes start_after;
@@ -127,7 +127,7 @@ BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
 struct Count {
   static constexpr OpInfo op{26, "count",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Counted;
+  using Body = Counted;
 
   Bytes prefix;
 };
@@ -137,7 +137,7 @@ BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
 struct Append {
   static constexpr OpInfo op{27, "append",     OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Reply = Appended;
+  using Body = Appended;
 
   Bytes key;
   Bytes value;
@@ -148,7 +148,7 @@ BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
 struct RemovePrefix {
   static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use,
                              1,  Dedup::reply,    Growth::none};
-  using Reply = Counted;
+  using Body = Counted;
 
   Bytes prefix;
 };
@@ -190,7 +190,7 @@ BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
 struct Transact {
   static constexpr OpInfo op{29, "transact",   OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Reply = Transacted;
+  using Body = Transacted;
 
   std::vector<Condition> conditions;
   std::vector<Action> actions;
@@ -204,7 +204,7 @@ BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 struct Watch {
   static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
-  using Reply = Changes;
+  using Body = Changes;
 
   Bytes key;
   bool prefix = false;  ///< key is a prefix; the empty one is every key

@@ -123,32 +123,32 @@ Result<Request> decode_request(std::uint8_t op, std::string_view body) {
   return result;
 }
 
-EncodedReply encode_reply(ReplyHeader header, const Answer& answer) {
+EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   EncodedReply out;
-  const auto* value = answer ? std::get_if<Value>(&*answer) : nullptr;
+  const auto* value = reply ? std::get_if<Value>(&*reply) : nullptr;
   out.head.reserve(ReplyHeader::kSize + kSmallBody + (value ? value->value.size() : 0));
-  header.kind = answer ? ReplyHeader::Kind::reply : ReplyHeader::Kind::failure;
+  header.kind = reply ? ReplyHeader::Kind::reply : ReplyHeader::Kind::failure;
   write_header(out.head, header);
   wire::Writer w(out.head);
-  if (!answer) {
-    w.put_fields(answer.error());
-  } else if (const auto* exchanged = std::get_if<Exchanged>(&*answer)) {
+  if (!reply) {
+    w.put_fields(reply.error());
+  } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {
-    std::visit([&](const auto& body) { w.put_fields(body); }, *answer);
+    std::visit([&](const auto& body) { w.put_fields(body); }, *reply);
   }
   patch_length(out.head, 0, out.size() - ReplyHeader::kSize);
   return out;
 }
 
 Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_view body,
-                          Answer& answer) {
+                          Reply& reply) {
   const auto take = [&](auto decoded) -> Result<void> {
     if (!decoded) return decoded.error();
-    answer = ReplyBody(std::move(*decoded));
+    reply = ReplyBody(std::move(*decoded));
     return {};
   };
   if (kind == ReplyHeader::Kind::failure) {
@@ -158,7 +158,7 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
     if (!reader.ok() || reason.code == Code::ok) {
       return failure(Code::malformed, "malformed failure in a reply frame");
     }
-    answer = std::move(reason);
+    reply = std::move(reason);
     return {};
   }
   if (kind != ReplyHeader::Kind::reply) {
@@ -168,7 +168,7 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
   Result<void> result =
       failure(Code::unknown_op, "answer to an unknown operation: code " + std::to_string(op));
   for_each_op([&]<class Op>(std::type_identity<Op>) {
-    if (Op::op.code == op) result = take(wire::decode<typename Op::Reply>(body));
+    if (Op::op.code == op) result = take(wire::decode<typename Op::Body>(body));
   });
   return result;
 }

@@ -66,11 +66,11 @@ struct EncodedReply {
 
   std::size_t size() const { return head.size() + tail.length; }
 };
-EncodedReply encode_reply(ReplyHeader header, const Answer& answer);
+EncodedReply encode_reply(ReplyHeader header, const Reply& reply);
 
 /// The answer in a reply frame to a request with this op code; fails on bytes that are none.
 Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_view body,
-                          Answer& answer);
+                          Reply& reply);
 
 /// Tells a repeated request from a different one with the same sequence number.
 std::uint64_t fingerprint(std::uint8_t op, std::string_view body);

@@ -8,7 +8,6 @@
 #include <type_traits>
 #include <variant>
 
-#include "protocol/answers.h"
 #include "protocol/barrier_ops.h"
 #include "protocol/call_ops.h"
 #include "protocol/error.h"
@@ -16,6 +15,7 @@
 #include "protocol/key_ops.h"
 #include "protocol/op_info.h"
 #include "protocol/queue_ops.h"
+#include "protocol/replies.h"
 #include "protocol/report_ops.h"
 #include "protocol/session_ops.h"
 
@@ -31,8 +31,8 @@ using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, C
                                Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
                                Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
 
-/// What a request comes to: the body that its Reply names, or why not.
-using Answer = Result<ReplyBody>;
+/// What a request comes to: the Body that it names, or why not.
+using Reply = Result<ReplyBody>;
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
 

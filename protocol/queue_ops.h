@@ -4,8 +4,8 @@
 
 #include <boost/describe/class.hpp>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -13,7 +13,7 @@ namespace c10dd {
 struct QueuePush {
   static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Reply = Counted;  ///< items in the queue afterwards
+  using Body = Counted;  ///< items in the queue afterwards
 
   Bytes key;
   Bytes value;
@@ -27,7 +27,7 @@ BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 struct QueuePop {
   static constexpr OpInfo op{33, "queue_pop",     OpKind::wait, Access::use,
                              1,  Dedup::delivery, Growth::none};
-  using Reply = Popped;
+  using Body = Popped;
 
   Bytes key;
   Duration timeout{0};
@@ -38,7 +38,7 @@ BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};
-  using Reply = Counted;
+  using Body = Counted;
 
   Bytes key;
 };

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -33,7 +33,7 @@ BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
 struct Report {
   static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
                              1,  Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::uint64_t number = 0;  ///< strictly increasing per session
   std::vector<CollectiveTotals> collectives;

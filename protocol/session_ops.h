@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "protocol/answers.h"
 #include "protocol/op_info.h"
+#include "protocol/replies.h"
 #include "protocol/types.h"
 
 namespace c10dd {
@@ -16,7 +16,7 @@ namespace c10dd {
 struct Hello {
   static constexpr OpInfo op{1, "hello",     OpKind::event, Access::use,
                              1, Dedup::none, Growth::needed};
-  using Reply = Welcome;
+  using Body = Welcome;
 
   std::uint8_t version_min = 1;
   std::uint8_t version_max = 1;
@@ -44,7 +44,7 @@ BOOST_DESCRIBE_STRUCT(Hello, (),
 struct Ping {
   static constexpr OpInfo op{2, "ping",      OpKind::event, Access::observe,
                              1, Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
@@ -53,7 +53,7 @@ BOOST_DESCRIBE_STRUCT(Ping, (), ())
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
                              1, Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
@@ -62,7 +62,7 @@ BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 /// Anything else is left as it is.
 struct Cancel {
   static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
-  using Reply = Done;
+  using Body = Done;
 
   std::uint64_t sequence = 0;
 };

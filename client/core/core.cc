@@ -245,18 +245,18 @@ void Core::give_up(std::uint64_t call, const Failure& reason, TimePoint now) {
 void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now) {
   const native::ReplyHeader& header = frame.header;
   if (header.kind == native::ReplyHeader::Kind::event) return;  // of a newer daemon
-  Answer answer = ReplyBody(Done{});
-  const Result<void> decoded = native::decode_reply(header.op, header.kind, frame.body, answer);
+  Reply reply = ReplyBody(Done{});
+  const Result<void> decoded = native::decode_reply(header.op, header.kind, frame.body, reply);
   if (!decoded) return lose("it sent bytes that are no answer: " + decoded.error().detail, now);
   if (header.sequence == 0) {
-    if (!answer || header.op == Hello::op.code) return on_hello_answer(std::move(answer), now);
+    if (!reply || header.op == Hello::op.code) return on_hello_reply(std::move(reply), now);
     note(header.stamp);
     backoff_.reset();  // a heartbeat came back
     if (heartbeat_sent_) last_confirmed_ = *std::exchange(heartbeat_sent_, {});
     return;
   }
-  if (!answer && ends_connection(answer.error(), now)) return;
-  if (answer) note(header.stamp);
+  if (!reply && ends_connection(reply.error(), now)) return;
+  if (reply) note(header.stamp);
   if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return backoff_.reset();
   const Call* call = calls_.find_sequence(header.sequence);
   if (call == nullptr || !call->on_wire) return;  // given up before
@@ -269,22 +269,22 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   asked_ = false;
   const std::uint64_t id = call->id;
   calls_.take(id);
-  complete(id, std::move(answer));
+  complete(id, std::move(reply));
 }
 
 /// A frame with sequence 0 that is no heartbeat: the hello's answer, or the end of the session.
-void Core::on_hello_answer(Answer answer, TimePoint now) {
-  if (!answer) {
-    if (ends_connection(answer.error(), now)) return;
-    if (state_ == State::hello_sent && is_final(answer.error().code, stats_.connects > 0)) {
-      return finish(answer.error(), now);
+void Core::on_hello_reply(Reply reply, TimePoint now) {
+  if (!reply) {
+    if (ends_connection(reply.error(), now)) return;
+    if (state_ == State::hello_sent && is_final(reply.error().code, stats_.connects > 0)) {
+      return finish(reply.error(), now);
     }
     return lose((state_ == State::open ? "it ended the session: " : "it refused the session: ") +
-                    answer.error().detail,
-                now, answer.error().retry_after);
+                    reply.error().detail,
+                now, reply.error().retry_after);
   }
   if (state_ != State::hello_sent) return;
-  const Welcome& welcome = std::get<Welcome>(*answer);
+  const Welcome& welcome = std::get<Welcome>(*reply);
   foreign_.clear();
   if (stats_.connects > 0) stats_.away += now - absent_since_;
   ++stats_.connects;
@@ -444,9 +444,9 @@ std::optional<TimePoint> Core::next_deadline() const {
 
 // ---- results -----------------------------------------------------------------------------------
 
-void Core::complete(std::uint64_t call, Answer answer) {
-  if (!answer) ++stats_.failures;
-  completions_.push_back({call, std::move(answer)});
+void Core::complete(std::uint64_t call, Reply reply) {
+  if (!reply) ++stats_.failures;
+  completions_.push_back({call, std::move(reply)});
 }
 
 std::optional<TimePoint> Core::deadline_of(std::uint64_t call) const {

@@ -32,7 +32,7 @@ struct CoreStats {
 
 struct Completion {
   std::uint64_t call = 0;
-  Answer answer;
+  Reply reply;
 };
 
 class Core {
@@ -105,7 +105,7 @@ class Core {
   enum class State { away, dialling, hello_sent, open, closed };
 
   void on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now);
-  void on_hello_answer(Answer answer, TimePoint now);
+  void on_hello_reply(Reply reply, TimePoint now);
   bool ends_connection(const Failure& reason, TimePoint now);
   void superseded(const Failure& reason, TimePoint now);
   void leave_in_doubt(const Failure& reason);
@@ -114,7 +114,7 @@ class Core {
   void send(TimePoint now);
   void send_heartbeat(TimePoint now);
   std::size_t frame(std::uint64_t sequence, const Request& request);
-  void complete(std::uint64_t call, Answer answer);
+  void complete(std::uint64_t call, Reply reply);
   void note(const Stamp& stamp);
   void ignored(std::string_view first_bytes);
   void recognise(std::string_view first_bytes);

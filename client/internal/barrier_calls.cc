@@ -30,11 +30,11 @@ void BarrierCalls::passed(const Series& series, std::uint64_t sequence) {
   next = std::max(next, sequence + 1);
 }
 
-Answer BarrierCalls::meet(const Series& series, std::uint64_t sequence, Request request,
-                          Duration timeout) {
-  Answer answer = connection_->call(std::move(request), timeout);
-  if (!answer && answer.error().recorded) passed(series, sequence);
-  return answer;
+Reply BarrierCalls::meet(const Series& series, std::uint64_t sequence, Request request,
+                         Duration timeout) {
+  Reply reply = connection_->call(std::move(request), timeout);
+  if (!reply && reply.error().recorded) passed(series, sequence);
+  return reply;
 }
 
 void BarrierCalls::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {

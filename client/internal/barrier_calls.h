@@ -43,7 +43,7 @@ class BarrierCalls {
 
   std::uint64_t sequence_of(const Series& series);
   void passed(const Series& series, std::uint64_t sequence);
-  Answer meet(const Series& series, std::uint64_t sequence, Request request, Duration timeout);
+  Reply meet(const Series& series, std::uint64_t sequence, Request request, Duration timeout);
 
   std::shared_ptr<Connection> connection_;
   std::mutex mutex_;

@@ -43,7 +43,7 @@ struct Connection::State {
   /// A caller that waits; lives on its stack.
   struct Slot {
     std::condition_variable answered;
-    std::optional<Answer> answer;
+    std::optional<Reply> reply;
   };
   using Lock = std::unique_lock<std::mutex>;
 
@@ -68,7 +68,7 @@ struct Connection::State {
   void post_periodic(TimePoint now);
   void say_what_is_due(Lock& lock, TimePoint now);
   void probe_server(Lock& lock, std::string_view words);
-  Answer call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
+  Reply call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
   void run();
 
   mutable std::mutex mutex;
@@ -108,7 +108,7 @@ void Connection::State::settle() {
     if (posted == done.call) posted.reset();
     const auto it = slots.find(done.call);
     if (it == slots.end()) continue;
-    it->second->answer = std::move(done.answer);
+    it->second->reply = std::move(done.reply);
     it->second->answered.notify_one();
     slots.erase(it);
   }
@@ -205,9 +205,9 @@ void Connection::State::say_what_is_due(Lock& lock, TimePoint now) {
 void Connection::State::probe_server(Lock& lock, std::string_view words) {
   const std::string address = core.address();
   lock.unlock();
-  const std::string answer = first_words(address, words, wake_fd.get(), kProbePatience);
+  const std::string reply = first_words(address, words, wake_fd.get(), kProbePatience);
   lock.lock();
-  core.probed(answer);
+  core.probed(reply);
 }
 
 void Connection::State::run() {
@@ -233,15 +233,14 @@ void Connection::State::run() {
 }
 
 /// Notes the call's number in `running`.
-Answer Connection::State::call(Lock& lock, Request request, Duration limit,
-                               std::uint64_t* running) {
+Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
   slots.emplace(id, &slot);
   if (running != nullptr) *running = id;
   flush();
   settle();
-  while (!slot.answer) {
+  while (!slot.reply) {
     // Keeps its own deadline: the thread may be inside a slow look-up of a name.
     const std::optional<TimePoint> deadline = core.deadline_of(id);
     C10DD_ASSERT(deadline.has_value());
@@ -255,7 +254,7 @@ Answer Connection::State::call(Lock& lock, Request request, Duration limit,
     settle();
     if (had_socket && !core.wants_socket()) wake();
   }
-  return std::move(*slot.answer);
+  return std::move(*slot.reply);
 }
 
 // ---- the public half ---------------------------------------------------------------------------
@@ -307,7 +306,7 @@ Result<void> Connection::wait_open(Duration patience) {
                                       "; look at the daemon and the URL");
 }
 
-Answer Connection::call(Request request, Duration limit, Recall* recall) {
+Reply Connection::call(Request request, Duration limit, Recall* recall) {
   state_->require_home();
   State::Lock lock(state_->mutex);
   if (state_->closing) return closed_failure();

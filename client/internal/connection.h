@@ -43,7 +43,7 @@ class Connection {
   Result<void> wait_open(Duration patience);
 
   /// Blocks until the answer; `limit` holds for requests without a time-out of their own.
-  Answer call(Request request, Duration limit, Recall* recall = nullptr);
+  Reply call(Request request, Duration limit, Recall* recall = nullptr);
 
   /// Sends a request whose answer nobody waits for.
   void post(Request request, Duration limit);

@@ -211,11 +211,11 @@ Generation DaemonMembership::next(std::uint64_t step) {
     const std::lock_guard lock(mutex_);
     join_.round = now_.round;
   }
-  const Answer answer = connection_->call(join_, kCallLimit);
+  const Reply reply = connection_->call(join_, kCallLimit);
   // Away from the daemon it cannot be taken back: the place would be dealt when the client is back.
-  const bool left_behind = !answer && !connection_->open();
+  const bool left_behind = !reply && !connection_->open();
   if (left_behind) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
-  const Joined joined = expect<Joined>(answer);
+  const Joined joined = expect<Joined>(reply);
   {
     const std::lock_guard lock(mutex_);
     now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
@@ -241,12 +241,12 @@ void DaemonMembership::end(Leave::Kind kind, const std::string& detail, std::uin
     const std::lock_guard lock(mutex_);
     before = std::exchange(left_, true);  // from now on silence is no reason to fence
   }
-  const Answer answer = connection_->call(leaving(kind, detail, generation), kCallLimit);
-  if (!answer) {
+  const Reply reply = connection_->call(leaving(kind, detail, generation), kCallLimit);
+  if (!reply) {
     const std::lock_guard lock(mutex_);
     left_ = before;
   }
-  expect<Done>(answer);
+  expect<Done>(reply);
 }
 
 DaemonMembership::Participant DaemonMembership::participant_among(
@@ -344,10 +344,10 @@ void DaemonMembership::follow() {
   while (!stop_) {
     const WatchGroup watch{group(), seen_, kStatusWatch};
     lock.unlock();
-    const Answer answer = connection_->call(watch, kStatusWatch, &watching_);
-    if (answer) take(std::get<GroupStatus>(*answer));
+    const Reply reply = connection_->call(watch, kStatusWatch, &watching_);
+    if (reply) take(std::get<GroupStatus>(*reply));
     lock.lock();
-    if (!answer) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
+    if (!reply) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }
 

@@ -19,9 +19,9 @@ std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing);
 
 /// The body of an answer, or its failure thrown.
 template <class Body>
-Body expect(Answer answer) {
-  if (!answer) throw_failure(answer.error());
-  return std::get<Body>(std::move(*answer));
+Body expect(Reply reply) {
+  if (!reply) throw_failure(reply.error());
+  return std::get<Body>(std::move(*reply));
 }
 
 }  // namespace c10dd::client

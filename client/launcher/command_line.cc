@@ -49,7 +49,7 @@ const Entry* find(const std::vector<Entry>& table, std::string_view name) {
          (meant.empty() ? ";" : "; did you mean \"" + meant + "\"?") + std::string(kList));
 }
 
-void answer(const TorchrunFlag& flag, const Written& written) {
+void reply(const TorchrunFlag& flag, const Written& written) {
   for (const std::string_view value : flag.granted) {
     if (value == "*" || value == written.value) return;
   }
@@ -75,7 +75,7 @@ void CommandLine::take(const std::string& word, Words& words) {
     }
     written.value = arguments_[at_++];
   }
-  if (option == nullptr) return answer(*torchrun, written);
+  if (option == nullptr) return reply(*torchrun, written);
   if (const auto* flag = std::get_if<bool Words::*>(&option->word)) {
     words.** flag = true;
   } else if (const auto* text = std::get_if<std::string Words::*>(&option->word)) {

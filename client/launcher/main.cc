@@ -88,8 +88,8 @@ int run(int argc, char** argv) {
   open_standard_streams();
   try {
     ParsedOptions parsed = parse_options(argc, argv, client::process_environment());
-    if (!parsed.answer.empty()) {
-      std::fputs(parsed.answer.c_str(), stdout);
+    if (!parsed.reply.empty()) {
+      std::fputs(parsed.reply.c_str(), stdout);
       return 0;
     }
     return launch(std::move(parsed.options));

@@ -233,9 +233,9 @@ ParsedOptions parse_options(int argc, const char* const* argv,
   ParsedOptions parsed;
   CommandLine line({argv + std::min(argc, 1), argv + argc});
   const Words words = line.parse();
-  if (words.help) parsed.answer = help_text();
-  if (words.version) parsed.answer = "c10drun " C10DD_VERSION "\n";
-  if (!parsed.answer.empty()) return parsed;
+  if (words.help) parsed.reply = help_text();
+  if (words.version) parsed.reply = "c10drun " C10DD_VERSION "\n";
+  if (!parsed.reply.empty()) return parsed;
   std::vector<std::string> program = line.rest();
   if (program.empty() || program.front().empty()) {
     refuse(std::string("no program to run") + (line.marked() ? " after --" : "") +

@@ -66,7 +66,7 @@ Duration parse_duration(const std::string& option, const std::string& text);
 
 struct ParsedOptions {
   Options options;
-  std::string answer;  ///< not empty: print this (help, version) and be done
+  std::string reply;  ///< not empty: print this (help, version) and be done
 };
 
 /// Throws Fatal with exit_code::kUsage.

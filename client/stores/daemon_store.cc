@@ -148,8 +148,8 @@ class DaemonStore final : public JobStore {
 
  private:
   template <class Op>
-  typename Op::Reply ask(Op request) {
-    return expect<typename Op::Reply>(connection_->call(std::move(request), limit_));
+  typename Op::Body ask(Op request) {
+    return expect<typename Op::Body>(connection_->call(std::move(request), limit_));
   }
   KeyWatch watch_from(const std::string& key, bool prefix, std::uint64_t from) {
     Watch watch;

@@ -104,12 +104,12 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
     own[peer] = Address(pair->address().bytes()).getSockaddr();
     parts[peer] = compact(own[peer]);
   }
-  auto answer = transpose(setup, std::move(parts));
-  if (!answer) return answer.error();
+  auto reply = transpose(setup, std::move(parts));
+  if (!reply) return reply.error();
   std::vector<sockaddr_storage> theirs(setup.world.size);
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
-    if (!expand((*answer)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
+    if (!expand((*reply)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
       return failure(Code::unavailable,
                      "gloo: rank " + std::to_string(peer) + " offers " + worded(theirs[peer]) +
                          ", own address is " + worded(own[peer]) +

@@ -201,7 +201,7 @@ Result<void> set_http_hosts(Options& options, const std::string& text) {
   return {};
 }
 
-bool answers_to(const Options& options, std::string_view host) {
+bool replies_to(const Options& options, std::string_view host) {
   if (!is_loopback(options.listen_host)) return true;
   const std::string name = without_port(host);
   if (is_loopback(name)) return true;

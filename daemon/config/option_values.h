@@ -24,7 +24,7 @@ std::string protocols_text(const Options& options);
 
 /// Whether HTTP requests for this Host, a name or address with or without port, are answered: where
 /// only this machine can connect, a page of another site that has its name point here is not.
-bool answers_to(const Options& options, std::string_view host);
+bool replies_to(const Options& options, std::string_view host);
 
 /// Whether only this machine can connect, as far as the text tells: a name other than localhost
 /// counts as reachable.

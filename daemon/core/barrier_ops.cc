@@ -103,12 +103,12 @@ Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival 
   const BarrierState* known = barriers_.find(key);
   if (op.group.empty()) {
     const Relaunch::Way way = relaunch_.make_way(step, key, op.rank, arrival);
-    if (!way) return Answer(way.error());
+    if (!way) return Reply(way.error());
     if (*way) return wait_for_absent(step, op, **way);
   } else if (known == nullptr || !known->complete) {
     if (auto reason = check_bound(step, key, op.rank, arrival)) {
       step.observe(groups_.newest());
-      return Answer(std::move(*reason));
+      return Reply(std::move(*reason));
     }
   }
   Result<const BarrierState*> barrier = barriers_.arrive(

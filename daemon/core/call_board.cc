@@ -93,17 +93,17 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   static const ProcessGroup kNone;
   const auto found = groups_.find(read.process_group);
   const ProcessGroup& group = found == groups_.end() ? kNone : found->second;
-  PublishedCalls answer;
-  for (const auto& [call, ranks] : group.calls) answer.calls.push_back({call, some(ranks)});
-  std::ranges::stable_sort(answer.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
-  if (answer.calls.size() > limits::kCallsRead) {
+  PublishedCalls reply;
+  for (const auto& [call, ranks] : group.calls) reply.calls.push_back({call, some(ranks)});
+  std::ranges::stable_sort(reply.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
+  if (reply.calls.size() > limits::kCallsRead) {
     // The last two show what most ranks do, and whether that is a tie.
-    answer.skipped = static_cast<std::uint32_t>(answer.calls.size() - limits::kCallsRead);
-    answer.calls.erase(answer.calls.end() - 2 - answer.skipped, answer.calls.end() - 2);
+    reply.skipped = static_cast<std::uint32_t>(reply.calls.size() - limits::kCallsRead);
+    reply.calls.erase(reply.calls.end() - 2 - reply.skipped, reply.calls.end() - 2);
   }
-  answer.silent = {read.world_size - group.published.size_below(read.world_size),
-                   group.published.gaps(read.world_size, limits::kMissingNamed)};
-  return answer;
+  reply.silent = {read.world_size - group.published.size_below(read.world_size),
+                  group.published.gaps(read.world_size, limits::kMissingNamed)};
+  return reply;
 }
 
 void CallBoard::tick(TimePoint now) {

@@ -18,19 +18,19 @@ class CollectiveOps {
     if (!differences->empty()) {
       step.out.events.push_back(CollectivesMeasured{std::move(*differences)});
     }
-    return answer(Done{});
+    return reply(Done{});
   }
 
   Maybe on(Step& step, const PublishCall& publish) {
     const Result<void> good = calls_.publish(publish, step.now);
     if (!good) return good.error();
-    return answer(Done{});
+    return reply(Done{});
   }
 
   Maybe on(Step&, const ReadCalls& read) {
     Result<PublishedCalls> calls = calls_.read(read);
     if (!calls) return calls.error();
-    return answer(std::move(*calls));
+    return reply(std::move(*calls));
   }
 
  private:

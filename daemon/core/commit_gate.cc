@@ -7,7 +7,7 @@ namespace c10dd::core {
 CommitGate::CommitGate(Stamp start, bool confirm_reads)
     : stamp_(start), confirm_reads_(confirm_reads) {}
 
-void CommitGate::hold(Reply reply) {
+void CommitGate::hold(OutgoingReply reply) {
   const bool own_commit =
       reply.evidence == Evidence::own_commit && reply.observed > stamp_.revision;
   if (confirm_reads_ && !own_commit && reply.evidence != Evidence::none) {
@@ -18,7 +18,7 @@ void CommitGate::hold(Reply reply) {
 }
 
 void CommitGate::confirmation_begun(std::uint64_t number) {
-  for (Reply& reply : unconfirmed_) confirming_.emplace_back(number, std::move(reply));
+  for (OutgoingReply& reply : unconfirmed_) confirming_.emplace_back(number, std::move(reply));
   unconfirmed_.clear();
 }
 
@@ -37,7 +37,7 @@ void CommitGate::committed(Revision durable) {
   }
 }
 
-void CommitGate::release_if_durable(Reply reply) {
+void CommitGate::release_if_durable(OutgoingReply reply) {
   if (reply.observed <= stamp_.revision) {
     released_.push_back(std::move(reply));
   } else {

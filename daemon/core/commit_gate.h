@@ -18,7 +18,7 @@ class CommitGate {
   /// confirm_reads: the engine is shared. start: what the job was loaded with.
   CommitGate(Stamp start, bool confirm_reads);
 
-  void hold(Reply reply);
+  void hold(OutgoingReply reply);
 
   /// Whether some held answer needs a confirmation that has not begun.
   bool wants_confirmation() const { return !unconfirmed_.empty(); }
@@ -31,7 +31,7 @@ class CommitGate {
   void committed(Revision durable);
 
   /// The answers that may leave now.
-  std::vector<Reply> take_released() { return std::exchange(released_, {}); }
+  std::vector<OutgoingReply> take_released() { return std::exchange(released_, {}); }
 
   /// For the frame headers of what leaves now.
   const Stamp& stamp() const { return stamp_; }
@@ -40,14 +40,14 @@ class CommitGate {
   }
 
  private:
-  void release_if_durable(Reply reply);
+  void release_if_durable(OutgoingReply reply);
 
   Stamp stamp_;
   bool confirm_reads_;
-  std::deque<Reply> unconfirmed_;
-  std::deque<std::pair<std::uint64_t, Reply>> confirming_;
-  std::multimap<Revision, Reply> by_revision_;
-  std::vector<Reply> released_;
+  std::deque<OutgoingReply> unconfirmed_;
+  std::deque<std::pair<std::uint64_t, OutgoingReply>> confirming_;
+  std::multimap<Revision, OutgoingReply> by_revision_;
+  std::vector<OutgoingReply> released_;
 };
 
 }  // namespace c10dd::core

@@ -55,11 +55,11 @@ ConnectionBudget::Decisions ConnectionBudget::end_frame(Connection connection) {
   return decisions;
 }
 
-ConnectionBudget::Decisions ConnectionBudget::set_answers(Connection connection,
+ConnectionBudget::Decisions ConnectionBudget::set_replies(Connection connection,
                                                           std::uint64_t bytes) {
   Decisions decisions;
   const auto at = find(connection);
-  hold(at, &Holder::answers, bytes);
+  hold(at, &Holder::replies, bytes);
   forget_empty(at);
   while (held_ > 2 * limit_) close(holders_.find(by_size_.rbegin()->second), decisions);
   give_room(decisions);

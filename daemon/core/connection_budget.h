@@ -42,7 +42,7 @@ class ConnectionBudget {
 
   /// What the connection has of unread answers now. They cannot be refused; above twice the limit
   /// who holds most is closed at once.
-  Decisions set_answers(Connection connection, std::uint64_t bytes);
+  Decisions set_replies(Connection connection, std::uint64_t bytes);
 
   Decisions leave(Connection connection);
 
@@ -56,12 +56,12 @@ class ConnectionBudget {
  private:
   struct Holder {
     std::uint64_t frame = 0;
-    std::uint64_t answers = 0;
+    std::uint64_t replies = 0;
     std::uint64_t wanted = 0;  ///< a frame that waits
     std::uint64_t turn = 0;    ///< among waiting frames of its size: the newest has the lowest
     std::uint64_t since = 0;   ///< the look at which it began to hold, or to wait
 
-    std::uint64_t held() const { return frame + answers; }
+    std::uint64_t held() const { return frame + replies; }
   };
   using Holders = std::map<Connection, Holder>;
 

@@ -38,12 +38,12 @@ enum class Evidence : std::uint8_t {
 };
 
 /// An answer on its way out. It may leave when `observed` is durable.
-struct Reply {
+struct OutgoingReply {
   SessionId to;
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;
   Evidence evidence = Evidence::state;
-  Answer answer = ReplyBody(Done{});
+  Reply result = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the answer depends on
   std::int64_t arrived_ns = 0;  ///< of the call; 0 when it was blocked
   /// The shell's own mark: an answer that is still held when its session comes on another
@@ -113,8 +113,8 @@ using Event =
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, ClaimRefused>;
 
 struct Effects {
-  std::vector<Row> rows;       ///< one atomic batch, up to `revision`
-  std::vector<Reply> replies;  ///< of a hello, its own answer is the first
+  std::vector<Row> rows;               ///< one atomic batch, up to `revision`
+  std::vector<OutgoingReply> replies;  ///< of a hello, its own answer is the first
   std::vector<Event> events;
   Revision revision = 0;  ///< of the job after this step
 };

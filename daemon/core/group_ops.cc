@@ -62,7 +62,7 @@ Maybe GroupOps::on(Step& step, const Join& join) {
   const Group& group = *groups_.find(join.group);
   if (const auto place = group.place(id, join.round)) {
     step.observe(group.changed());
-    return answer(*place);
+    return reply(*place);
   }
   Maybe refused = waits_.block(step, join, join.timeout);
   if (refused) groups_.withdraw(id, join.group, "its join was refused", at);
@@ -75,7 +75,7 @@ Maybe GroupOps::on(Step& step, const ReadMembers& read) {
   step.observe((*group)->changed());
   Result<MemberPage> page = (*group)->page(read);
   if (!page) return page.error();
-  return answer(std::move(*page));
+  return reply(std::move(*page));
 }
 
 Maybe GroupOps::on(Step& step, const Leave& leave) {
@@ -87,12 +87,12 @@ Maybe GroupOps::on(Step& step, const Leave& leave) {
   const Group* group = groups_.find(leave.group);
   if (group != nullptr) step.observe(group->changed());
   if (group != nullptr && leave.generation != 0 && leave.generation != group->facts().generation) {
-    return Answer(group->stale(leave.generation));
+    return Reply(group->stale(leave.generation));
   }
   Moment at = step.moment();
   groups_.leave(step.from.session, leave, at);
   step.shows_change = true;
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
@@ -100,7 +100,7 @@ Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
   if (!group) return group.error();
   if ((*group)->facts().status > watch.seen || watch.seen > step.revision) {
     step.observe((*group)->changed());
-    return answer((*group)->status(step.now));
+    return reply((*group)->status(step.now));
   }
   return waits_.block(step, watch, watch.timeout);
 }
@@ -113,7 +113,7 @@ Maybe GroupOps::on(Step& step, const Notify& request) {
   const Result<std::uint64_t> number = groups_.notify(request, at);
   if (!number) return number.error();
   step.observe(step.next);
-  return answer(Counted{*number});
+  return reply(Counted{*number});
 }
 
 Maybe GroupOps::on(Step& step, const Acknowledge& request) {
@@ -121,14 +121,14 @@ Maybe GroupOps::on(Step& step, const Acknowledge& request) {
   const Result<void> done = groups_.acknowledge(step.from.session, request, at);
   if (!done) return done.error();
   step.shows_change = true;
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe GroupOps::on(Step& step, const Progress& report) {
   Moment at = step.moment();
   const Result<void> done = groups_.progress(step.from.session, report, at);
   if (!done) return done.error();
-  return answer(Done{});
+  return reply(Done{});
 }
 
 // ---- consequences ------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ void History::read(const Watch& watch, Revision head, Changes& out) const {
       continue;
     }
     bytes += size_of(change);
-    if (bytes > limits::kWatchAnswerBytes && !out.changes.empty()) {
+    if (bytes > limits::kWatchReplyBytes && !out.changes.empty()) {
       out.next = revision;
       out.skip = told;
       return;

@@ -14,14 +14,14 @@ constexpr std::size_t kGarbageRows = 1'024;  // then they leave without waiting 
 
 /// Those that a person should hear of: a rank that is another's, a join that is in vain.
 void tell_refused_claims(Effects& out) {
-  for (const Reply& reply : out.replies) {
-    if (reply.answer) continue;
-    const Code code = reply.answer.error().code;
+  for (const OutgoingReply& reply : out.replies) {
+    if (reply.result) continue;
+    const Code code = reply.result.error().code;
     const bool in_vain =
         reply.op == Join::op.code && (code == Code::size_mismatch || code == Code::quota_exceeded ||
                                       code == Code::invalid_argument);
     if (code != Code::rank_taken && !in_vain) continue;
-    out.events.push_back(ClaimRefused{reply.op, code, reply.answer.error().detail});
+    out.events.push_back(ClaimRefused{reply.op, code, reply.result.error().detail});
   }
 }
 
@@ -88,7 +88,7 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                         .sequence = call.sequence,
                         .op = op.code,
                         .evidence = evidence,
-                        .answer = std::move(*done),
+                        .result = std::move(*done),
                         .observed = step.observed,
                         .arrived_ns = call.arrived_ns});
   }
@@ -182,12 +182,12 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
                                              ", which this session has acknowledged");
   }
   if (planted(Planted::reply_forgotten)) return std::nullopt;
-  const auto reply = session.replies.find(sequence);
+  const auto stored = session.replies.find(sequence);
   const auto delivery = session.deliveries.find(sequence);
-  const bool replied = reply != session.replies.end();
+  const bool replied = stored != session.replies.end();
   if (!replied && delivery == session.deliveries.end()) return std::nullopt;
-  const std::uint8_t code = replied ? reply->second.op : QueuePop::op.code;
-  const std::uint64_t print = replied ? reply->second.fingerprint : delivery->second.fingerprint;
+  const std::uint8_t code = replied ? stored->second.op : QueuePop::op.code;
+  const std::uint64_t print = replied ? stored->second.fingerprint : delivery->second.fingerprint;
   if (code != op.code || print != step.call.fingerprint) {
     return refuse(Code::sequence_reused, "sequence " + std::to_string(sequence) +
                                              " was already used by this session for another "
@@ -196,13 +196,13 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   step.out.events.push_back(ReplyReplayed{op.code});
   if (!replied) {
     step.observe(delivery->second.revision);
-    return answer(Popped{queues_.value(delivery->second.queue, delivery->second.item())});
+    return reply(Popped{queues_.value(delivery->second.queue, delivery->second.item())});
   }
-  Answer first = ReplyBody(Done{});
+  Reply first = ReplyBody(Done{});
   const Result<void> decoded =
-      native::decode_reply(code, native::ReplyHeader::Kind::reply, reply->second.body, first);
+      native::decode_reply(code, native::ReplyHeader::Kind::reply, stored->second.body, first);
   C10DD_ASSERT(decoded.has_value());
-  step.observe(reply->second.revision);
+  step.observe(stored->second.revision);
   return first;
 }
 

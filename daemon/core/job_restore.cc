@@ -34,12 +34,12 @@ Result<void> Job::resume(TimePoint now) {
   if (Result<void> good = sessions_.drop_ended(); !good) return good;
   Revision newest = queues_.observed();
   for (const auto& [id, session] : sessions_.all()) {
-    for (const auto& [sequence, reply] : session.replies) {
-      Answer answer = ReplyBody(Done{});
-      if (!native::decode_reply(reply.op, native::ReplyHeader::Kind::reply, reply.body, answer)) {
+    for (const auto& [sequence, stored] : session.replies) {
+      Reply reply = ReplyBody(Done{});
+      if (!native::decode_reply(stored.op, native::ReplyHeader::Kind::reply, stored.body, reply)) {
         return failure(Code::malformed, "damaged reply row");
       }
-      newest = std::max(newest, reply.revision);
+      newest = std::max(newest, stored.revision);
     }
     for (const auto& [sequence, delivery] : session.deliveries) {
       if (!queues_.is_free(delivery.queue, delivery.item())) {

@@ -65,7 +65,7 @@ Maybe KeyOps::on(Step& step, const Set& set) {
   if (Result<void> good = keys_.check_put(set.key, set.value.size()); !good) return good.error();
   if (Result<void> good = check_ttl(set.ttl); !good) return good.error();
   put(step, set.key, set.value, Expiry{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
-  return answer(Written{step.next});
+  return reply(Written{step.next});
 }
 
 Maybe KeyOps::on(Step& step, const MultiSet& set) {
@@ -82,7 +82,7 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
   }
   for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i], Expiry{});
   step.observe(step.revision);
-  return answer(Written{set.keys.empty() ? step.revision : step.next});
+  return reply(Written{set.keys.empty() ? step.revision : step.next});
 }
 
 Maybe KeyOps::on(Step& step, const Add& add) {
@@ -94,7 +94,7 @@ Maybe KeyOps::on(Step& step, const Add& add) {
   Bytes text = std::to_string(*sum);
   if (Result<void> good = keys_.check_put(add.key, text.size()); !good) return good.error();
   put(step, add.key, std::move(text), std::nullopt);
-  return answer(Counter{*sum});
+  return reply(Counter{*sum});
 }
 
 Maybe KeyOps::on(Step& step, const Append& append) {
@@ -106,7 +106,7 @@ Maybe KeyOps::on(Step& step, const Append& append) {
   value.reserve(size);
   if (entry != nullptr) value = entry->value;
   put(step, append.key, std::move(value.append(append.value)), std::nullopt);
-  return answer(Appended{size});
+  return reply(Appended{size});
 }
 
 Maybe KeyOps::on(Step& step, const CompareSet& compare) {
@@ -115,19 +115,19 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
   if (!equal) {
     step.observe(keys_.observed(compare.key));
-    return answer(Compared{false, entry != nullptr, entry != nullptr ? entry->value : Bytes()});
+    return reply(Compared{false, entry != nullptr, entry != nullptr ? entry->value : Bytes()});
   }
   Result<void> good = keys_.check_put(compare.key, compare.desired.size());
   if (!good) return good.error();
   put(step, compare.key, compare.desired, Expiry{});
-  return answer(Compared{true, true, {}});
+  return reply(Compared{true, true, {}});
 }
 
 Maybe KeyOps::on(Step& step, const Remove& request) {
   if (Result<void> good = check_key(request.key); !good) return good.error();
   const bool existed = remove(step, request.key);
   step.observe(keys_.observed(request.key));
-  return answer(Removed{existed});
+  return reply(Removed{existed});
 }
 
 Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
@@ -144,7 +144,7 @@ Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
     note(step, {step.next, true, key, {}});
   }
   step.observe(keys.empty() ? step.revision : step.next);
-  return answer(Counted{keys.size()});
+  return reply(Counted{keys.size()});
 }
 
 // ---- reads -------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ Maybe KeyOps::on(Step& step, const Check& check) {
     all = all && queues_.length(key) > 0;
     step.observe(queues_.observed());
   }
-  return answer(Checked{all});
+  return reply(Checked{all});
 }
 
 Maybe KeyOps::on(Step& step, const List& list) {
@@ -173,12 +173,12 @@ Maybe KeyOps::on(Step& step, const List& list) {
   page.keys = keys_.list(list.prefix, list.start_after, limit, page.more);
   page.revision = step.revision;
   step.observe(step.revision);
-  return answer(std::move(page));
+  return reply(std::move(page));
 }
 
 Maybe KeyOps::on(Step& step, const Count& count) {
   step.observe(step.revision);
-  return answer(Counted{keys_.count(count.prefix)});
+  return reply(Counted{keys_.count(count.prefix)});
 }
 
 // ---- reads that may wait -----------------------------------------------------------------------

@@ -49,7 +49,7 @@ enum class Planted {
   clock_jumps_at_restart,  ///< time passed while the daemon was down
   disconnect_not_told,     ///< the job keeps sessions connected
   stamp_too_new,           ///< answers carry a revision that is not durable
-  answers_follow_session,  ///< a held answer leaves on a newer connection
+  replies_follow_session,  ///< a held answer leaves on a newer connection
   time_passes_in_drain,    ///< sessions end though the daemon takes no connection
   late_hello_retired,      ///< a run is retired though a hello for it is on its way
   away_is_idle,            ///< a run is retired though a session without a connection may come back

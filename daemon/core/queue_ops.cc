@@ -13,7 +13,7 @@ Maybe QueueOps::on(Step& step, const QueuePush& request) {
   Result<void> good = queues_.check_push(request.key, request.value.size(), 0, 0);
   if (!good) return good.error();
   push(step, request.key, request.value);
-  return answer(Counted{queues_.length(request.key)});
+  return reply(Counted{queues_.length(request.key)});
 }
 
 Maybe QueueOps::on(Step& step, const QueuePop& pop) {
@@ -28,12 +28,12 @@ Maybe QueueOps::on(Step& step, const QueuePop& pop) {
 Maybe QueueOps::on(Step& step, const QueueLength& request) {
   if (Result<void> good = check_key(request.key); !good) return good.error();
   step.observe(queues_.observed());
-  return answer(Counted{queues_.length(request.key)});
+  return reply(Counted{queues_.length(request.key)});
 }
 
 /// Claims the oldest item, of which there is one, as the answer of a call.
-Answer QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
-                      std::uint64_t fingerprint, const Bytes& queue) {
+Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
+                     std::uint64_t fingerprint, const Bytes& queue) {
   const ItemId item = *queues_.oldest(queue);
   queues_.deliver(queue, item, step.next);
   sessions_.keep(session, *sessions_.find(session), sequence,
@@ -51,7 +51,7 @@ void QueueOps::serve(Step& step) {
     while (queues_.oldest(queue)) {
       const auto waiter = waits_.take_one(queue_token(queue));
       if (!waiter) break;
-      Answer item = take(step, waiter->session, waiter->sequence, waiter->fingerprint, queue);
+      Reply item = take(step, waiter->session, waiter->sequence, waiter->fingerprint, queue);
       waits_.finish(step, *waiter, std::move(item), step.next);
     }
     if (queues_.length(queue) > 0) step.signal(key_token(queue));

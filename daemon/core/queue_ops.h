@@ -24,8 +24,8 @@ class QueueOps {
   void serve(Step& step);
 
  private:
-  Answer take(Step& step, const SessionId& session, std::uint64_t sequence,
-              std::uint64_t fingerprint, const Bytes& queue);
+  Reply take(Step& step, const SessionId& session, std::uint64_t sequence,
+             std::uint64_t fingerprint, const Bytes& queue);
 
   Queues& queues_;
   Sessions& sessions_;

@@ -69,19 +69,19 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
   welcome.heartbeat_interval = limits::kHeartbeatInterval;
   welcome.session_ttl = limits::kSessionTtl;
   welcome.window = limits::kSessionWindow;
-  return answer(std::move(welcome));
+  return reply(std::move(welcome));
 }
 
 Maybe SessionOps::on(Step& step, const Ping&) {
   parts_.sessions.heard(step.from.connection, step.now);
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe SessionOps::on(Step& step, const Goodbye&) {
   end(step, step.from.session, Ending::goodbye);
   step.session = nullptr;
   step.shows_change = true;
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe SessionOps::on(Step& step, const Cancel& cancel) {
@@ -90,14 +90,14 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
     Moment at = step.moment();
     parts_.groups.withdraw(step.from.session, join->group, "it took its join back", at);
   }
-  if (planted(Planted::cancel_keeps_delivery)) return answer(Done{});
+  if (planted(Planted::cancel_keeps_delivery)) return reply(Done{});
   const auto delivery =
       parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   step.shows_change = true;
   // A repeated cancel finds no delivery: it, too, must not be acknowledged before the item is back.
   if (!delivery) step.observe(parts_.queues.observed());
   if (delivery) parts_.queue_ops.give_back(step, *delivery);
-  return answer(Done{});
+  return reply(Done{});
 }
 
 void SessionOps::end(Step& step, const SessionId& id, Ending ending) {

@@ -19,7 +19,7 @@
 namespace c10dd::core {
 
 /// The answer of a request; nothing while it is blocked.
-using Maybe = std::optional<Answer>;
+using Maybe = std::optional<Reply>;
 
 /// A token that came true.
 struct Signal {
@@ -67,11 +67,11 @@ inline Bytes watch_token(const Watch& watch) {
 }
 
 template <class Body>
-Maybe answer(Body body) {
-  return Answer(ReplyBody(std::move(body)));
+Maybe reply(Body body) {
+  return Reply(ReplyBody(std::move(body)));
 }
 inline Maybe refuse(Code code, std::string detail) {
-  return Answer(failure(code, std::move(detail)));
+  return Reply(failure(code, std::move(detail)));
 }
 
 }  // namespace c10dd::core

@@ -44,7 +44,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
   for (const Condition& condition : transact.conditions) {
     if (!holds(condition)) {
       result.revision = step.revision;
-      return answer(std::move(result));
+      return reply(std::move(result));
     }
     ++result.failed;
   }
@@ -75,7 +75,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
   result.failed = 0;
   result.revision = changed ? step.next : step.revision;
   result.sums = std::move(plan.sums);
-  return answer(std::move(result));
+  return reply(std::move(result));
 }
 
 bool Transactions::holds(const Condition& condition) const {

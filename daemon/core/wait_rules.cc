@@ -51,7 +51,7 @@ Maybe WaitRules::ready(const Get& get, Look& look) const {
   const KeySpace::StoredValue* entry = tables_.keys.find(get.key);
   if (entry == nullptr) return std::nullopt;
   look.observe(entry->revision);
-  return answer(Value{entry->value, entry->revision});
+  return reply(Value{entry->value, entry->revision});
 }
 
 Maybe WaitRules::ready(const Wait& wait, Look& look) const {
@@ -62,7 +62,7 @@ Maybe WaitRules::ready(const Wait& wait, Look& look) const {
     const bool queue = tables_.keys.find(key) == nullptr;
     look.observe(queue ? tables_.queues.observed() : tables_.keys.observed(key));
   }
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
@@ -83,12 +83,12 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
                                          " bytes; ask for fewer keys at a time");
     }
   }
-  return answer(std::move(values));
+  return reply(std::move(values));
 }
 
 /// reads: the request asks for values, which a queue of that name has not.
-Answer WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
-                               Look& look) const {
+Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
+                              Look& look) const {
   for (const Bytes& key : keys) {
     look.observe(std::max(tables_.keys.observed(key), tables_.queues.observed()));
   }
@@ -105,13 +105,13 @@ Answer WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& k
   return result;
 }
 
-Answer WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const {
   return keys_overdue(waiter, {get.key}, true, look);
 }
-Answer WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
   return keys_overdue(waiter, wait.keys, false, look);
 }
-Answer WaitRules::overdue(const Waiter& waiter, const MultiGet& get, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, Look& look) const {
   return keys_overdue(waiter, get.keys, true, look);
 }
 
@@ -134,10 +134,10 @@ Maybe WaitRules::ready(const Watch& asked, Look& look) const {
   Changes changes;
   tables_.history.read(watch, look.revision, changes);
   if (changes.changes.empty()) return std::nullopt;
-  return answer(std::move(changes));
+  return reply(std::move(changes));
 }
 
-Answer WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
+Reply WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
   look.observe(look.revision);
   return ReplyBody(Changes{.changes = {}, .next = std::max(watch.from, look.revision + 1)});
 }
@@ -146,7 +146,7 @@ Answer WaitRules::overdue(const Waiter&, const Watch& watch, Look& look) const {
 
 std::vector<Bytes> WaitRules::tokens(const QueuePop& pop) const { return {queue_token(pop.key)}; }
 
-Answer WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const {
   look.observe(tables_.queues.observed());
   const bool looked = waiter.timeout == Duration::zero();
   return failure(looked ? Code::not_found : Code::timed_out,
@@ -168,7 +168,7 @@ Maybe WaitRules::ready(const Barrier& barrier, Look& look) const {
   if (!state.complete) return std::nullopt;
   look.observe(state.revision);
   if (state.broken) return *state.broken;
-  return answer(Done{});
+  return reply(Done{});
 }
 
 Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
@@ -185,10 +185,10 @@ Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
   }
   const std::size_t chunk =
       std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);
-  return answer(Exchanged{exchange.offset, length, {state.result, at + exchange.offset, chunk}});
+  return reply(Exchanged{exchange.offset, length, {state.result, at + exchange.offset, chunk}});
 }
 
-Answer WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const {
+Reply WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const {
   const BarrierState* state = tables_.barriers.find(key);
   if (state != nullptr) look.observe(state->revision);
   const Everybody everybody{tables_.sessions, tables_.barriers, tables_.groups, look.now};
@@ -197,16 +197,16 @@ Answer WaitRules::barrier_overdue(const Waiter& waiter, const BarrierKey& key, L
   return missing_ranks(key, *state, waiter.timeout, everybody);
 }
 
-Answer WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const {
   return barrier_overdue(waiter, barrier_key(barrier), look);
 }
-Answer WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const {
   return barrier_overdue(waiter, barrier_key(exchange), look);
 }
 
-Answer WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key,
-                                   Look& look) {
-  Answer reason = barrier_overdue(waiter, key, look);
+Reply WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key,
+                                  Look& look) {
+  Reply reason = barrier_overdue(waiter, key, look);
   if (waiter.absent || tables_.barriers.find(key)->complete) return reason;
   Failure recorded = reason.error();
   recorded.recorded = true;
@@ -217,10 +217,10 @@ Answer WaitRules::time_out_barrier(Step& step, const Waiter& waiter, const Barri
   return recorded;
 }
 
-Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look) {
   return time_out_barrier(step, waiter, barrier_key(barrier), look);
 }
-Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look) {
   return time_out_barrier(step, waiter, barrier_key(exchange), look);
 }
 
@@ -234,7 +234,7 @@ std::vector<Bytes> WaitRules::tokens(const WatchGroup& watch) const {
 Maybe WaitRules::ready(const Join& join, Look& look) const {
   const Group& group = *tables_.groups.find(join.group);
   look.observe(group.changed());
-  if (const auto place = group.place(look.session, join.round)) return answer(*place);
+  if (const auto place = group.place(look.session, join.round)) return reply(*place);
   if (group.waits(look.session)) return std::nullopt;
   return refuse(Code::aborted, "join: this member was taken out of group \"" +
                                    printable(join.group, limits::kNameBytes) + "\"; join again");
@@ -244,10 +244,10 @@ Maybe WaitRules::ready(const WatchGroup& watch, Look& look) const {
   const Group& group = *tables_.groups.find(watch.group);
   if (group.facts().status <= watch.seen) return std::nullopt;
   look.observe(group.changed());
-  return answer(group.status(look.now));
+  return reply(group.status(look.now));
 }
 
-Answer WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) const {
+Reply WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) const {
   const Group& group = *tables_.groups.find(join.group);
   look.observe(group.changed());
   return join_overdue(
@@ -255,15 +255,15 @@ Answer WaitRules::overdue(const Waiter& waiter, const Join& join, Look& look) co
       look.shortages == nullptr ? group.shortage() : look.shortages->at(join.group));
 }
 
-Answer WaitRules::overdue(const Waiter&, const WatchGroup& watch, Look& look) const {
+Reply WaitRules::overdue(const Waiter&, const WatchGroup& watch, Look& look) const {
   const Group& group = *tables_.groups.find(watch.group);
   look.observe(group.changed());
   return ReplyBody(group.status(look.now));
 }
 
-Answer WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Look& look) {
+Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Look& look) {
   if (Maybe known = ready(join, look)) return std::move(*known);
-  Answer reason = overdue(waiter, join, look);
+  Reply reason = overdue(waiter, join, look);
   Moment at = step.moment();
   tables_.groups.withdraw(waiter.session, join.group, "its join timed out", at);
   if (!step.out.rows.empty()) look.observe(step.next);

@@ -71,21 +71,21 @@ class WaitRules {
   Maybe ready(const WatchGroup& watch, Look& look) const;
 
   /// The answer when its time is over: who or what is missing.
-  Answer overdue(const Waiter& waiter, const Get& get, Look& look) const;
-  Answer overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
-  Answer overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
-  Answer overdue(const Waiter& waiter, const Watch& watch, Look& look) const;
-  Answer overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const;
-  Answer overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const;
-  Answer overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const;
-  Answer overdue(const Waiter& waiter, const Join& join, Look& look) const;
-  Answer overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Get& get, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
+  Reply overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Watch& watch, Look& look) const;
+  Reply overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Exchange& exchange, Look& look) const;
+  Reply overdue(const Waiter& waiter, const Join& join, Look& look) const;
+  Reply overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
 
   /// Times out what others depend on, and returns the answer: a barrier fails for all its ranks,
   /// also for those that come later; a join is withdrawn.
-  Answer time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
-  Answer time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
-  Answer time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
+  Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
 
   /// What is missing in each group that one of these waits to join.
   Shortages shortages(const std::vector<Waiter>& joins) const;
@@ -93,10 +93,10 @@ class WaitRules {
  private:
   bool is_there(const Bytes& key, bool or_queue) const;
   std::vector<Bytes> missing(const std::vector<Bytes>& keys, bool or_queue) const;
-  Answer keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
-                      Look& look) const;
-  Answer barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const;
-  Answer time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, Look& look);
+  Reply keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
+                     Look& look) const;
+  Reply barrier_overdue(const Waiter& waiter, const BarrierKey& key, Look& look) const;
+  Reply time_out_barrier(Step& step, const Waiter& waiter, const BarrierKey& key, Look& look);
 
   WaitTables tables_;
 };

@@ -44,11 +44,11 @@ Maybe Waits::block(Step& step, Request request, Duration timeout,
   Waiter blocked = waiter(step, std::move(request), timeout, absent);
   if (blocked.timeout == Duration::zero()) {
     WaitRules::Look look{.session = blocked.session, .now = step.now, .revision = step.revision};
-    Answer answer = overdue(blocked, look);
+    Reply reply = overdue(blocked, look);
     step.observe(look.observed);
-    return answer;
+    return reply;
   }
-  if (auto full = check_room(blocked)) return Answer(std::move(*full));
+  if (auto full = check_room(blocked)) return Reply(std::move(*full));
   pending_.add(std::move(blocked));
   return std::nullopt;
 }
@@ -124,9 +124,9 @@ Maybe Waits::ready(const Waiter& waiter, WaitRules::Look& look) const {
       waiter.request);
 }
 
-Answer Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
+Reply Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
   return std::visit(
-      [&](const auto& op) -> Answer {
+      [&](const auto& op) -> Reply {
         if constexpr (requires { rules_.overdue(waiter, op, look); }) {
           return rules_.overdue(waiter, op, look);
         }
@@ -135,9 +135,9 @@ Answer Waits::overdue(const Waiter& waiter, WaitRules::Look& look) const {
       waiter.request);
 }
 
-Answer Waits::time_out(Step& step, const Waiter& waiter, WaitRules::Look& look) {
+Reply Waits::time_out(Step& step, const Waiter& waiter, WaitRules::Look& look) {
   return std::visit(
-      [&](const auto& op) -> Answer {
+      [&](const auto& op) -> Reply {
         if constexpr (requires { rules_.time_out(step, waiter, op, look); }) {
           return rules_.time_out(step, waiter, op, look);
         }
@@ -169,8 +169,8 @@ void Waits::release_all_but_news(Step& step) {
 void Waits::recheck(Step& step, Waiter waiter) {
   WaitRules::Look look{
       .session = waiter.session, .now = step.now, .revision = step.revision, .since = step.next};
-  if (Maybe answer = ready(waiter, look)) {
-    return finish(step, waiter, std::move(*answer), look.observed);
+  if (Maybe reply = ready(waiter, look)) {
+    return finish(step, waiter, std::move(*reply), look.observed);
   }
   waiter.tokens = tokens_of(waiter.request);
   pending_.add(std::move(waiter));
@@ -187,8 +187,8 @@ void Waits::time_out(Step& step) {
                          .now = step.now,
                          .revision = step.revision,
                          .shortages = &shortages};
-    Answer answer = time_out(step, waiter, look);
-    finish(step, waiter, std::move(answer), look.observed);
+    Reply reply = time_out(step, waiter, look);
+    finish(step, waiter, std::move(reply), look.observed);
   }
 }
 
@@ -198,15 +198,15 @@ void Waits::abort(Step& step, const SessionId& session, const char* why) {
   }
 }
 
-void Waits::finish(Step& step, const Waiter& waiter, Answer answer, Revision observed) const {
+void Waits::finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const {
   const OpInfo& op = info_of(waiter.request);
-  const Code outcome = answer ? Code::ok : answer.error().code;
+  const Code outcome = reply ? Code::ok : reply.error().code;
   step.out.events.push_back(WaitEnded{op.code, outcome, step.now - waiter.started});
   step.out.replies.push_back({.to = waiter.session,
                               .sequence = waiter.sequence,
                               .op = op.code,
                               .evidence = Evidence::state,
-                              .answer = std::move(answer),
+                              .result = std::move(reply),
                               .observed = observed});
 }
 

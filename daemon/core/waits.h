@@ -24,9 +24,9 @@ class Waits {
   template <class Op>
   Maybe ready(Step& step, const Op& op) const {
     WaitRules::Look look{.session = step.from.session, .now = step.now, .revision = step.revision};
-    Maybe answer = rules_.ready(op, look);
+    Maybe reply = rules_.ready(op, look);
     step.observe(look.observed);
-    return answer;
+    return reply;
   }
 
   /// Blocks the request; or answers at once, when its time-out is not positive or too many are
@@ -56,7 +56,7 @@ class Waits {
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
   /// The answer of a waiter that was taken out.
-  void finish(Step& step, const Waiter& waiter, Answer answer, Revision observed) const;
+  void finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const;
 
   /// Notes that a key was set or removed. Tokens that nobody waits for are not kept: a step may
   /// change a million keys.
@@ -77,8 +77,8 @@ class Waits {
   // the rules for whatever request is blocked
   std::vector<Bytes> tokens_of(const Request& request) const;
   Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
-  Answer overdue(const Waiter& waiter, WaitRules::Look& look) const;
-  Answer time_out(Step& step, const Waiter& waiter, WaitRules::Look& look);
+  Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;
+  Reply time_out(Step& step, const Waiter& waiter, WaitRules::Look& look);
 
   Quotas quotas_;
   WaitRules rules_;

@@ -37,23 +37,22 @@ int request_checkpoint(const Options& options, const std::string& path) {
   if (!failed) asio::connect(socket, found, failed);
   if (!failed) http::write(socket, request, failed);
   boost::beast::flat_buffer buffer;
-  http::response<http::string_body> answer;
-  if (!failed) http::read(socket, buffer, answer, failed);
+  http::response<http::string_body> reply;
+  if (!failed) http::read(socket, buffer, reply, failed);
   if (failed) {
     std::fprintf(stderr, "c10dd: checkpoint: no daemon answers HTTP at %s: %s\n",
                  options.listen.c_str(), failed.message().c_str());
     return exit_code::kUnreachable;
   }
-  if (answer.result() == http::status::ok) {
+  if (reply.result() == http::status::ok) {
     std::printf("checkpoint written to %s\n", absolute.c_str());
     return 0;
   }
-  const boost::json::value reason = boost::json::parse(answer.body(), failed);
+  const boost::json::value reason = boost::json::parse(reply.body(), failed);
   const auto* detail = failed ? nullptr : reason.find_pointer("/error/detail", failed);
-  std::fprintf(
-      stderr, "c10dd: %s\n",
-      detail && detail->is_string() ? detail->get_string().c_str() : answer.body().c_str());
-  const bool final = answer.result_int() < 500 || answer.result() == http::status::not_implemented;
+  std::fprintf(stderr, "c10dd: %s\n",
+               detail && detail->is_string() ? detail->get_string().c_str() : reply.body().c_str());
+  const bool final = reply.result_int() < 500 || reply.result() == http::status::not_implemented;
   return final ? exit_code::kUsage : exit_code::kTryAgain;
 }
 

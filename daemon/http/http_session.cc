@@ -108,11 +108,11 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   }
 }
 
-asio::awaitable<HttpReply> answer(Connection& connection, const HttpRequest& request) {
+asio::awaitable<HttpReply> respond(Connection& connection, const HttpRequest& request) {
   Operations& operations = connection.operations;
   ServerFacts facts = operations.facts();
   facts.local = connection.stream.is_local();
-  facts.host_known = !request.has_host || answers_to(connection.context.options, request.host);
+  facts.host_known = !request.has_host || replies_to(connection.context.options, request.host);
   switch (need_of(request, facts)) {
     case Need::metrics:
       facts.metrics = co_await operations.metrics_text();
@@ -147,12 +147,12 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
       co_return name_of(refusal->code);
     }
     const HttpRequest& request = *reader.request();
-    const HttpReply reply = co_await answer(connection, request);
+    const HttpReply reply = co_await respond(connection, request);
     const bool keep = request.keep_alive && !connection.context.draining;
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
-    connection.share.set_answers(bytes.size());
+    connection.share.set_replies(bytes.size());
     const Wait sent = co_await send(connection, bytes);
-    connection.share.set_answers(0);
+    connection.share.set_replies(0);
     if (sent == Wait::overdue) co_return "slow_consumer";
     if (sent == Wait::ended) co_return "peer";
     if (!keep) co_return request.keep_alive ? "drain" : "peer";

@@ -96,7 +96,7 @@ HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
 struct Route {
   std::string_view path;
   std::string_view sentence;
-  HttpReply (*answer)(const HttpRequest&, const ServerFacts&);
+  HttpReply (*respond)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
   const char* methods = "GET, HEAD";
   std::string_view rest = {};  ///< what follows the path, if anything does
@@ -229,7 +229,7 @@ HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
     refused.allow = route->methods;
     return refused;
   }
-  return route->answer(request, facts);
+  return route->respond(request, facts);
 }
 
 }  // namespace c10dd::daemon

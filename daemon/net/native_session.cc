@@ -64,7 +64,7 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   std::shared_ptr<NativeSession> shared_self() {
     return std::static_pointer_cast<NativeSession>(shared_from_this());
   }
-  void send(const native::ReplyHeader& header, const Answer& answer) override;
+  void send(const native::ReplyHeader& header, const Reply& reply) override;
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override;
   void unknown_op() override;
@@ -105,7 +105,7 @@ asio::awaitable<void> NativeSession::run() {
   outbox_ = std::make_shared<Outbox>(
       stream_,
       Outbox::Callbacks{[this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); },
-                        [this](std::size_t bytes) { share_.set_answers(bytes); }});
+                        [this](std::size_t bytes) { share_.set_replies(bytes); }});
   in_ = stream_->take_head();
   in_.erase(0, native::kMagic.size());
   deadline_.expires_after(context_.hello_deadline);
@@ -228,7 +228,7 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  if (outbox_->empty()) answer(header, reason);  // else half a frame may have left
+  if (outbox_->empty()) reply(header, reason);  // else half a frame may have left
   end(kNoRoom);
 }
 
@@ -261,14 +261,14 @@ void NativeSession::unknown_op() {
   context_.metrics.protocol_error(Protocol::native, Code::unknown_op);
 }
 
-void NativeSession::send(const native::ReplyHeader& header, const Answer& answer) {
-  if (outbox_) outbox_->add(native::encode_reply(header, answer));
+void NativeSession::send(const native::ReplyHeader& header, const Reply& reply) {
+  if (outbox_) outbox_->add(native::encode_reply(header, reply));
 }
 
 /// Bytes that cannot be trusted: says why, then ends the connection.
 void NativeSession::refuse_bytes(const native::RequestHeader& header, const Failure& reason) {
   log_refusal(reason);
-  answer(header, reason);
+  reply(header, reason);
   end("refused");
 }
 

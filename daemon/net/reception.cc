@@ -104,9 +104,9 @@ asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream, const Wi
   context_.metrics.connection_closed(Protocol::unknown, "refused");
   spdlog::warn("event=refused peer={} code={} detail={}", stream->peer(), name_of(reason.code),
                quoted(reason.detail));
-  const std::string answer = words ? words->refusal(reason) : std::string();
+  const std::string reply = words ? words->refusal(reason) : std::string();
   ErrorCode failed;
-  co_await stream->write_all(asio::buffer(answer), failed);
+  co_await stream->write_all(asio::buffer(reply), failed);
   co_await stream->finish();
 }
 

@@ -81,10 +81,10 @@ void BudgetShare::give_back_frame() {
   budget_.decide([this] { return budget_.budget_.end_frame(number_); });
 }
 
-void BudgetShare::tell_answers(std::size_t bytes) {
+void BudgetShare::report_replies(std::size_t bytes) {
   enter();
-  answers_ = bytes <= limits::kSmallFrameBytes ? 0 : bytes;
-  budget_.decide([this] { return budget_.budget_.set_answers(number_, answers_); });
+  replies_ = bytes <= limits::kSmallFrameBytes ? 0 : bytes;
+  budget_.decide([this] { return budget_.budget_.set_replies(number_, replies_); });
 }
 
 void BudgetShare::leave() {
@@ -93,7 +93,7 @@ void BudgetShare::leave() {
   const std::lock_guard lock(budget_.mutex_);
   budget_.sinks_.erase(std::exchange(number_, 0));
   frame_ = false;
-  answers_ = 0;
+  replies_ = 0;
 }
 
 }  // namespace c10dd::daemon

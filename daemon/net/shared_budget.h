@@ -78,23 +78,23 @@ class BudgetShare {
     if (frame_) give_back_frame();
   }
   /// Unread answers, as often as they change: what has not changed much is not told.
-  void set_answers(std::size_t bytes) {
-    const std::size_t more = bytes > answers_ ? bytes - answers_ : answers_ - bytes;
-    const bool few = bytes <= limits::kSmallFrameBytes && answers_ > 0;
-    if (more > limits::kSmallFrameBytes || few) tell_answers(bytes);
+  void set_replies(std::size_t bytes) {
+    const std::size_t more = bytes > replies_ ? bytes - replies_ : replies_ - bytes;
+    const bool few = bytes <= limits::kSmallFrameBytes && replies_ > 0;
+    if (more > limits::kSmallFrameBytes || few) report_replies(bytes);
   }
   void leave();
 
  private:
   void enter();
   void give_back_frame();
-  void tell_answers(std::size_t bytes);
+  void report_replies(std::size_t bytes);
 
   SharedBudget& budget_;
   std::weak_ptr<BudgetSink> sink_;
   SharedBudget::Connection number_ = 0;  ///< 0: it was never counted
   bool frame_ = false;                   ///< counted, or waiting
-  std::size_t answers_ = 0;              ///< as counted
+  std::size_t replies_ = 0;              ///< as counted
 };
 
 }  // namespace c10dd::daemon

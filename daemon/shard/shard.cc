@@ -85,8 +85,8 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects, c
   }
 }
 
-void Shard::answered(const core::Reply& reply) {
-  const Code outcome = reply.answer ? Code::ok : reply.answer.error().code;
+void Shard::answered(const core::OutgoingReply& reply) {
+  const Code outcome = reply.result ? Code::ok : reply.result.error().code;
   const std::int64_t took = reply.arrived_ns == 0 ? 0 : turn_ended_ns_ - reply.arrived_ns;
   tally_.answered(*find_op(reply.op), outcome, Duration(took));
 }

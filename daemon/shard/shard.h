@@ -42,7 +42,7 @@ class Shard final : private core::JobHost::Shell {
     host_.submit(job, from, call, std::move(request));
   }
   void heard(const core::JobRef& job, std::uint64_t connection) { host_.heard(job, connection); }
-  void detach(const core::JobRef& job, const SessionId& session, const core::AnswerSink* sink) {
+  void detach(const core::JobRef& job, const SessionId& session, const core::ReplySink* sink) {
     host_.detach(job, session, sink);
   }
   bool charge(const core::JobRef& job, std::size_t bytes) { return host_.charge(job, bytes); }
@@ -83,7 +83,7 @@ class Shard final : private core::JobHost::Shell {
   void report_damage(const std::string& what) override;
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence) override;
-  void answered(const core::Reply& reply) override;
+  void answered(const core::OutgoingReply& reply) override;
   void tell(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void wake_resting();

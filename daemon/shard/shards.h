@@ -36,11 +36,11 @@ class Shards {
   /// Calls f for every shard, on its loop, and `then` with all answers on the first loop.
   template <class R>
   void ask(std::function<R(Shard&)> f, std::function<void(std::vector<R>)> then) {
-    const auto answers = std::make_shared<std::vector<R>>();
-    each([this, f, answers, then](Shard& shard) {
-      asio::post(first_.loop(), [this, answers, then, answer = f(shard)]() mutable {
-        answers->push_back(std::move(answer));
-        if (answers->size() == size()) then(std::move(*answers));
+    const auto replies = std::make_shared<std::vector<R>>();
+    each([this, f, replies, then](Shard& shard) {
+      asio::post(first_.loop(), [this, replies, then, reply = f(shard)]() mutable {
+        replies->push_back(std::move(reply));
+        if (replies->size() == size()) then(std::move(*replies));
       });
     });
   }

@@ -157,27 +157,26 @@ void Crowd::receive_all() {
   acked_ = sequence_;
 }
 
-void Crowd::receive_as_they_come(const std::function<void(std::size_t)>& on_answers) {
-  receive_members([](std::size_t, std::string_view in) { return take(in); }, on_answers);
+void Crowd::receive_as_they_come(const std::function<void(std::size_t)>& on_reply) {
+  receive_members([](std::size_t, std::string_view in) { return take(in); }, on_reply);
 }
 
-void Crowd::receive_each(const OnAnswer& on_answer) {
+void Crowd::receive_each(const OnReply& on_reply) {
   const auto decode = [&](std::size_t connection, std::string_view in) -> std::size_t {
     const auto frame = cut_answer(in);
     if (!frame) return 0;
-    Answer answer = ReplyBody(Done{});
+    Reply reply = ReplyBody(Done{});
     const auto good =
-        native::decode_reply(frame->header.op, frame->header.kind, frame->body, answer);
+        native::decode_reply(frame->header.op, frame->header.kind, frame->body, reply);
     if (!good) throw std::runtime_error("c10dd: " + good.error().detail);
-    on_answer(static_cast<unsigned>((frame->header.channel - 1) * lines_.size() + connection),
-              *answer);
+    on_reply(static_cast<unsigned>((frame->header.channel - 1) * lines_.size() + connection),
+             *reply);
     return frame->size;
   };
   receive_members(decode, [](std::size_t) {});
 }
 
-void Crowd::receive_members(const TakeOn& take,
-                            const std::function<void(std::size_t)>& on_answers) {
+void Crowd::receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_reply) {
   std::array<epoll_event, 64> events;
   Clock::time_point last = Clock::now();
   for (std::size_t missing = members_; missing > 0;) {
@@ -197,7 +196,7 @@ void Crowd::receive_members(const TakeOn& take,
       pulses_[connection].asked = false;
       missing -= came;
       last = Clock::now();
-      on_answers(came);
+      on_reply(came);
     }
   }
   acked_ = sequence_;

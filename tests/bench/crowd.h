@@ -21,7 +21,7 @@ class Crowd {
  public:
   using Clock = std::chrono::steady_clock;
   using RequestOf = std::function<Request(unsigned member)>;
-  using OnAnswer = std::function<void(unsigned member, const ReplyBody& answer)>;
+  using OnReply = std::function<void(unsigned member, const ReplyBody& reply)>;
 
   /// Member r is on connection r % connections, in a session of its own that says that it is rank
   /// r. More connections than one address has ports come from 127.0.0.2 and so on.
@@ -48,10 +48,10 @@ class Crowd {
   void receive_all();
 
   /// Likewise, as they come: on_answers is told how many came together.
-  void receive_as_they_come(const std::function<void(std::size_t)>& on_answers);
+  void receive_as_they_come(const std::function<void(std::size_t)>& on_reply);
 
   /// Likewise, each decoded.
-  void receive_each(const OnAnswer& on_answer);
+  void receive_each(const OnReply& on_reply);
 
   /// Until everything sent so far has been taken and is durable.
   void settle();
@@ -65,7 +65,7 @@ class Crowd {
   void open(const Address& daemon, std::size_t connections);
   void append(Bytes& out, unsigned member, const Request& request, std::size_t connections) const;
   void receive(std::size_t connection, std::size_t connections);
-  void receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_answers);
+  void receive_members(const TakeOn& take, const std::function<void(std::size_t)>& on_reply);
   void beat();
 
   unsigned members_;

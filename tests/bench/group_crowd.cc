@@ -75,8 +75,8 @@ void GroupCrowd::join() {
     return join;
   }));
   std::optional<Joined> first;
-  crowd_.receive_each([&](unsigned member, const ReplyBody& answer) {
-    const auto& joined = std::get<Joined>(answer);
+  crowd_.receive_each([&](unsigned member, const ReplyBody& reply) {
+    const auto& joined = std::get<Joined>(reply);
     if (!first) first = joined;
     must_be(joined.generation == first->generation && joined.digest == first->digest,
             "its members are in different generations");
@@ -94,8 +94,8 @@ void GroupCrowd::join_again() {
     join.local_rank = static_cast<std::int32_t>(member % kRanksOfAHost);
     return join;
   }));
-  crowd_.receive_each([&](unsigned member, const ReplyBody& answer) {
-    const auto& joined = std::get<Joined>(answer);
+  crowd_.receive_each([&](unsigned member, const ReplyBody& reply) {
+    const auto& joined = std::get<Joined>(reply);
     must_be(joined.generation == newest_.generation && joined.rank == ranks_.at(member),
             "a member has another place than before");
   });
@@ -103,8 +103,8 @@ void GroupCrowd::join_again() {
 
 void GroupCrowd::must_be_whole() {
   crowd_.send(crowd_.encode(0, members_, [&](unsigned) { return WatchGroup{group_, 0, kLong}; }));
-  crowd_.receive_each([&](unsigned, const ReplyBody& answer) {
-    const auto& status = std::get<GroupStatus>(answer);
+  crowd_.receive_each([&](unsigned, const ReplyBody& reply) {
+    const auto& status = std::get<GroupStatus>(reply);
     must_be(status.phase == GroupPhase::formed && status.generation == newest_.generation,
             "its generation has ended: " + status.reason);
     must_be(status.size == size_ && status.lost.empty(), "members are lost");
@@ -119,8 +119,8 @@ void GroupCrowd::watch() {
 
 Histogram GroupCrowd::await_loss(Clock::time_point start) {
   Histogram told;
-  crowd_.receive_each([&](unsigned, const ReplyBody& answer) {
-    const auto& status = std::get<GroupStatus>(answer);
+  crowd_.receive_each([&](unsigned, const ReplyBody& reply) {
+    const auto& status = std::get<GroupStatus>(reply);
     must_be(status.phase == GroupPhase::broken && status.lost.size() == 1,
             "there is other news than the loss of one member: " + status.reason);
     told.add((Clock::now() - start).count());

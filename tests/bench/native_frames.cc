@@ -30,9 +30,9 @@ std::optional<native::Frame<native::ReplyHeader>> cut_success(std::string_view i
   if (!cut) throw std::runtime_error("c10dd: " + cut.error().detail);
   if (!cut->has_value() || (*cut)->header.kind == native::ReplyHeader::Kind::reply) return *cut;
   const native::ReplyHeader& header = (*cut)->header;
-  Answer answer = ReplyBody(Done{});
-  const auto decoded = native::decode_reply(header.op, header.kind, (*cut)->body, answer);
-  const Failure reason = !decoded ? decoded.error() : answer ? Failure() : answer.error();
+  Reply reply = ReplyBody(Done{});
+  const auto decoded = native::decode_reply(header.op, header.kind, (*cut)->body, reply);
+  const Failure reason = !decoded ? decoded.error() : reply ? Failure() : reply.error();
   throw std::runtime_error("c10dd: " + std::string(name_of(reason.code)) + ": " + reason.detail);
 }
 

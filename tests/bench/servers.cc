@@ -58,12 +58,12 @@ std::string first_line(const Descriptor& output) {
 }
 
 /// Whether a server says `answer` to `question`.
-bool answers(const Address& server, std::string_view question, std::string_view answer) {
+bool replies(const Address& server, std::string_view question, std::string_view reply) {
   try {
     Line line(server);
     line.send(question);
     line.receive(1, [&](std::string_view in) {
-      return in.find(answer) == std::string_view::npos ? 0 : in.size();
+      return in.find(reply) == std::string_view::npos ? 0 : in.size();
     });
     return true;
   } catch (const std::runtime_error&) {
@@ -72,9 +72,9 @@ bool answers(const Address& server, std::string_view question, std::string_view 
 }
 
 void await(const Child& child, const std::string& name, const Address& server,
-           std::string_view question, std::string_view answer) {
+           std::string_view question, std::string_view reply) {
   const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
-  while (!answers(server, question, answer)) {
+  while (!replies(server, question, reply)) {
     throw_if_interrupted();
     child.must_live(name);
     if (passed(deadline)) throw std::runtime_error(name + " did not start");

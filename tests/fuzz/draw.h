@@ -155,17 +155,17 @@ class Draw {
   }
 
   /// Of this operation, or a failure.
-  Answer answer(std::uint8_t op) {
+  Reply reply(std::uint8_t op) {
     if (in_.byte() >= 0xC0) {
       Failure failure;
       fill(failure);
       return failure;
     }
-    Answer answer = ReplyBody(Done{});
+    Reply reply = ReplyBody(Done{});
     for_each_op([&]<class Op>(std::type_identity<Op>) {
-      if (Op::op.code == op) fill(answer->emplace<typename Op::Reply>());
+      if (Op::op.code == op) fill(reply->emplace<typename Op::Body>());
     });
-    return answer;
+    return reply;
   }
 
  private:

@@ -121,7 +121,7 @@ void World::reply() {
     header.op = asked_[static_cast<std::size_t>(at)].op;
     asked_.erase(asked_.begin() + at);
   }
-  const native::EncodedReply encoded = native::encode_reply(header, draw_.answer(header.op));
+  const native::EncodedReply encoded = native::encode_reply(header, draw_.reply(header.op));
   said_ += encoded.head + Bytes(encoded.tail.view());
 }
 
@@ -139,7 +139,7 @@ void World::pass() {
 void World::check() {
   for (const c10dd::client::Completion& done : core_.take_completions()) {
     C10DD_ASSERT(pending_.erase(done.call) == 1);
-    if (!done.answer) C10DD_ASSERT(done.answer.error().code != c10dd::Code::ok);
+    if (!done.reply) C10DD_ASSERT(done.reply.error().code != c10dd::Code::ok);
   }
   if (!core_.wants_socket()) {
     socket_ = false;

@@ -33,7 +33,7 @@ daemon::HttpReply answer_to(const daemon::HttpRequest& request) {
 }
 
 struct Conversation {
-  std::string answers;
+  std::string replies;
   std::optional<daemon::HttpReply> refusal;  ///< that ended it
   bool within = false;                       ///< it ends in a request
 };
@@ -59,10 +59,10 @@ Conversation converse(std::string_view stream, std::size_t piece) {
     if (out.refusal) return out;
     const daemon::HttpRequest& request = *reader.request();
     const daemon::HttpReply reply = answer_to(request);
-    const std::string answer = encode(reply, request.keep_alive, request.method == "HEAD");
+    const std::string encoded = encode(reply, request.keep_alive, request.method == "HEAD");
     const std::string length = "\r\nContent-Length: " + std::to_string(reply.body.size()) + "\r\n";
-    C10DD_ASSERT(answer.find(length) < answer.find("\r\n\r\n"));
-    out.answers += answer;
+    C10DD_ASSERT(encoded.find(length) < encoded.find("\r\n\r\n"));
+    out.replies += encoded;
     if (!request.keep_alive) return out;
   }
 }
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Conversation in_pieces = converse(stream, piece);
   // What is wrong in a head may be told before the head is whole, and need not be: then it may also
   // turn out to be too long first.
-  C10DD_ASSERT(at_once.answers == in_pieces.answers);
+  C10DD_ASSERT(at_once.replies == in_pieces.replies);
   const bool may_differ = in_pieces.refusal ? in_pieces.refusal->status == 431 : in_pieces.within;
   if (may_differ && (at_once.refusal || at_once.within)) return 0;
   C10DD_ASSERT(at_once.refusal.has_value() == in_pieces.refusal.has_value());

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view op = in.substr(0, line);
   const auto request = c10dd::json::decode_request(op, in.substr(line + 1));
   if (!request) {
-    if (c10dd::json::encode_answer(request.error()).empty()) std::abort();
+    if (c10dd::json::encode_reply_body(request.error()).empty()) std::abort();
     return 0;
   }
   const std::string once = c10dd::json::encode_request(*request);

@@ -17,9 +17,10 @@ c10dd::Bytes bytes_of(const c10dd::Request& request) {
   return frame.substr(c10dd::native::RequestHeader::kSize);
 }
 
-c10dd::Bytes bytes_of(const c10dd::Answer& answer) {
-  const c10dd::native::EncodedReply reply = c10dd::native::encode_reply({}, answer);
-  return (reply.head + c10dd::Bytes(reply.tail.view())).substr(c10dd::native::ReplyHeader::kSize);
+c10dd::Bytes bytes_of(const c10dd::Reply& reply) {
+  const c10dd::native::EncodedReply encoded = c10dd::native::encode_reply({}, reply);
+  return (encoded.head + c10dd::Bytes(encoded.tail.view()))
+      .substr(c10dd::native::ReplyHeader::kSize);
 }
 
 void take_requests(std::string_view in) {
@@ -41,11 +42,11 @@ void take_replies(std::string_view in) {
     const auto frame = c10dd::native::cut_reply(in, c10dd::limits::kFrameBytes);
     if (!frame || !*frame) return;
     const auto& header = (*frame)->header;
-    c10dd::Answer answer = c10dd::ReplyBody(c10dd::Done{});
-    if (c10dd::native::decode_reply(header.op, header.kind, (*frame)->body, answer)) {
-      const c10dd::Bytes once = bytes_of(answer);
-      if (!c10dd::native::decode_reply(header.op, header.kind, once, answer)) std::abort();
-      if (bytes_of(answer) != once) std::abort();
+    c10dd::Reply reply = c10dd::ReplyBody(c10dd::Done{});
+    if (c10dd::native::decode_reply(header.op, header.kind, (*frame)->body, reply)) {
+      const c10dd::Bytes once = bytes_of(reply);
+      if (!c10dd::native::decode_reply(header.op, header.kind, once, reply)) std::abort();
+      if (bytes_of(reply) != once) std::abort();
     }
     in.remove_prefix((*frame)->size);
   }

@@ -22,14 +22,14 @@ void put(JobWorld::Rows& rows, const Row& row) {
 
 }  // namespace
 
-Bytes wire_form(std::uint8_t op, const Answer& answer) {
+Bytes wire_form(std::uint8_t op, const Reply& reply) {
   native::ReplyHeader header;
   header.op = op;
-  const native::EncodedReply encoded = native::encode_reply(header, answer);
+  const native::EncodedReply encoded = native::encode_reply(header, reply);
   const Bytes bytes = encoded.head + Bytes(encoded.tail.view());
   const auto frame = native::cut_reply(bytes, limits::kFrameBytes);
   C10DD_ASSERT(frame && *frame && (*frame)->size == bytes.size());
-  Answer decoded = ReplyBody(Done{});
+  Reply decoded = ReplyBody(Done{});
   C10DD_ASSERT(native::decode_reply(op, (*frame)->header.kind, (*frame)->body, decoded));
   return bytes;
 }
@@ -114,22 +114,22 @@ void JobWorld::repeat() {
   call.sequence = key.second;
   call.fingerprint = asked.fingerprint;
   const bool acknowledged = key.second < acked_[key.first];
-  const Answer* answer = apply(key.first, call, asked.request);
+  const Reply* reply = apply(key.first, call, asked.request);
   // The job may have forgotten what was acknowledged, also that it was.
-  if (!asked.first || answer == nullptr || acknowledged || !honest_) return;
-  if (wire_form(info_of(asked.request).code, *answer) == *asked.first) return;
-  C10DD_ASSERT(!*answer && answer->error().code == Code::session_unknown);
+  if (!asked.first || reply == nullptr || acknowledged || !honest_) return;
+  if (wire_form(info_of(asked.request).code, *reply) == *asked.first) return;
+  C10DD_ASSERT(!*reply && reply->error().code == Code::session_unknown);
 }
 
 void JobWorld::hello(const SessionId& session, Hello hello) {
   hello.session = session;
-  const Answer* answer = apply(session, {}, hello);
-  C10DD_ASSERT(answer != nullptr);
-  if (*answer) connected_.insert(session);
+  const Reply* reply = apply(session, {}, hello);
+  C10DD_ASSERT(reply != nullptr);
+  if (*reply) connected_.insert(session);
 }
 
 /// Applies; the answer if there is one at once.
-const Answer* JobWorld::apply(const SessionId& session, core::CallId call, const Request& request) {
+const Reply* JobWorld::apply(const SessionId& session, core::CallId call, const Request& request) {
   core::Origin from;
   from.session = session;
   call.arrived_ns = 1;  // comes back with an answer that was given at once
@@ -170,23 +170,23 @@ void JobWorld::take(core::Effects effects, Revision before) {
   C10DD_ASSERT(effects.revision == before + (effects.rows.empty() ? 0 : 1));
   job_->seal(effects.rows);
   if (!effects.rows.empty()) unsynced_.emplace_back(effects.revision, effects.rows);
-  for (const core::Reply& reply : effects.replies) {
+  for (const core::OutgoingReply& reply : effects.replies) {
     C10DD_ASSERT(!honest_ || reply.observed <= effects.revision);
     take(reply);
   }
 }
 
-void JobWorld::take(const core::Reply& reply) {
+void JobWorld::take(const core::OutgoingReply& reply) {
   const CallKey key{reply.to, reply.sequence};
   const auto asked = open_.find({key, reply.op});
   C10DD_ASSERT(asked != open_.end());
   open_.erase(asked);
-  wire_form(reply.op, reply.answer);
+  wire_form(reply.op, reply.result);
   if (reply.arrived_ns == 0) {
     C10DD_ASSERT(waiting_.erase(key) == 1);
   } else {
     C10DD_ASSERT(!direct_);
-    direct_ = reply.answer;
+    direct_ = reply.result;
   }
 }
 
@@ -271,10 +271,10 @@ void JobWorld::compare_with(core::Job& restored) {
     from.session = kProbe;
     const core::Effects effects = job.apply(from, {}, request, now_);
     C10DD_ASSERT(effects.replies.size() == 1);
-    return effects.replies[0].answer;
+    return effects.replies[0].result;
   };
   const auto same = [&](const Request& request) {
-    const Answer mine = ask(*job_, request);
+    const Reply mine = ask(*job_, request);
     const std::uint8_t op = info_of(request).code;
     C10DD_ASSERT(wire_form(op, mine) == wire_form(op, ask(restored, request)));
     return mine;
@@ -286,7 +286,7 @@ void JobWorld::compare_with(core::Job& restored) {
   Hello hello;
   hello.session = kProbe;
   C10DD_ASSERT(ask(*job_, hello) && ask(restored, hello));
-  const Answer page = same(List{});
+  const Reply page = same(List{});
   if (page) same(MultiGet{std::get<KeyPage>(*page).keys, Duration{0}});
   for (const char* queue : {"a", "b", "ab", "world"}) same(QueueLength{queue});
   for (const std::string_view group : kGroups) same(ReadMembers{std::string(group), 0, 0});

@@ -51,9 +51,9 @@ class JobWorld {
   std::unique_ptr<core::Job> load(const Rows& rows, Revision revision);
   void compare_with(core::Job& restored);
 
-  const Answer* apply(const SessionId& session, core::CallId call, const Request& request);
+  const Reply* apply(const SessionId& session, core::CallId call, const Request& request);
   void take(core::Effects effects, Revision before);
-  void take(const core::Reply& reply);
+  void take(const core::OutgoingReply& reply);
   void forget(const SessionId& session);
 
   Input& in_;
@@ -74,10 +74,10 @@ class JobWorld {
   std::map<CallKey, Asked> asked_;
   std::multiset<std::pair<CallKey, std::uint8_t>> open_;  // asked and not answered, by operation
   std::set<CallKey> waiting_;
-  std::optional<Answer> direct_;  // the answer that the call itself gave
+  std::optional<Reply> direct_;  // the answer that the call itself gave
 };
 
 /// How an answer goes over the wire; it must come back from there.
-Bytes wire_form(std::uint8_t op, const Answer& answer);
+Bytes wire_form(std::uint8_t op, const Reply& reply);
 
 }  // namespace c10dd::fuzz

@@ -38,12 +38,12 @@ class Seeds {
   bool good_ = true;
 };
 
-Bytes reply_frame(std::uint8_t op, const c10dd::Answer& answer, std::uint64_t sequence) {
+Bytes reply_frame(std::uint8_t op, const c10dd::Reply& reply, std::uint64_t sequence) {
   native::ReplyHeader header;
   header.op = op;
   header.channel = 1;
   header.sequence = sequence;
-  const native::EncodedReply encoded = native::encode_reply(header, answer);
+  const native::EncodedReply encoded = native::encode_reply(header, reply);
   return encoded.head + Bytes(encoded.tail.view());
 }
 
@@ -55,11 +55,11 @@ void add_wire(Seeds& seeds) {
     seeds.add("native_wire", name + "_request", frame);
     seeds.add("json_wire", name, name + "\n" + c10dd::json::encode_request(request));
   });
-  samples::for_each_answer(1, [&](std::uint8_t op, const c10dd::Answer& answer) {
+  samples::for_each_reply(1, [&](std::uint8_t op, const c10dd::Reply& reply) {
     seeds.add("native_wire", std::string(c10dd::find_op(op)->name) + "_reply",
-              reply_frame(op, answer, 1));
+              reply_frame(op, reply, 1));
   });
-  const c10dd::Answer failed = samples::sample<c10dd::Failure>(1);
+  const c10dd::Reply failed = samples::sample<c10dd::Failure>(1);
   seeds.add("native_wire", "failure_reply", reply_frame(c10dd::Get::op.code, failed, 1));
   Bytes parts;
   c10dd::wire::Writer(parts).put(samples::sample<std::vector<Bytes>>(1));
@@ -225,13 +225,13 @@ void add_group_stories(Seeds& seeds) {
 }
 
 /// Every operation's answer.
-void add_answers(Seeds& seeds) {
+void add_replies(Seeds& seeds) {
   std::mt19937_64 random(4);
   for (std::size_t op = 0; op < std::variant_size_v<c10dd::Request>; ++op) {
-    InputWriter answer;
-    answer.byte(op).byte(0);
-    for (int n = 0; n < 64; ++n) answer.byte(random() & 0x7F);
-    seeds.add("json_answer", "answer_" + std::to_string(op), answer.take());
+    InputWriter reply;
+    reply.byte(op).byte(0);
+    for (int n = 0; n < 64; ++n) reply.byte(random() & 0x7F);
+    seeds.add("json_answer", "answer_" + std::to_string(op), reply.take());
   }
 }
 
@@ -265,7 +265,7 @@ int main(int argc, char** argv) {
   add_directory(seeds);
   add_stories(seeds);
   add_group_stories(seeds);
-  add_answers(seeds);
+  add_replies(seeds);
   add_random(seeds);
   if (!seeds.good()) std::fprintf(stderr, "fuzz_seeds: cannot write into %s\n", argv[1]);
   return seeds.good() ? 0 : 1;

@@ -18,18 +18,18 @@ const Bytes kKey = "k";
 /// A history that grows by a call at a time, each after the one before.
 class Told {
  public:
-  Op& call(Request request, std::optional<Answer> answer, std::uint32_t client = kAlive) {
+  Op& call(Request request, std::optional<Reply> reply, std::uint32_t client = kAlive) {
     Op op;
     op.client = client;
     op.request = std::move(request);
     op.invoked = ++time_;
-    if (answer) op.answered = ++time_;
-    op.answer = std::move(answer);
+    if (reply) op.answered = ++time_;
+    op.reply = std::move(reply);
     ops_.push_back(std::move(op));
     return ops_.back();
   }
   Op& told(Request request, ReplyBody body, std::uint32_t client = kAlive) {
-    return call(std::move(request), Answer(std::move(body)), client);
+    return call(std::move(request), Reply(std::move(body)), client);
   }
   /// Of a process that was killed before the answer.
   Op& unanswered(Request request) { return call(std::move(request), std::nullopt, kDead); }
@@ -110,12 +110,12 @@ TEST(JudgeOrderOfCalls, FindsAnAnswerThatNoOrderExplains) {
 /// Each operation, with the answer that it gets after the key was set to 1, and one that it cannot
 /// have got then.
 TEST(JudgeOrderOfCalls, KnowsEveryOperationOnKeys) {
-  const auto failed = [](Code code) { return Answer(failure(code, "")); };
-  const auto body = [](ReplyBody told) { return Answer(std::move(told)); };
+  const auto failed = [](Code code) { return Reply(failure(code, "")); };
+  const auto body = [](ReplyBody told) { return Reply(std::move(told)); };
   const struct {
     Request request;
-    Answer right;
-    Answer wrong;
+    Reply right;
+    Reply wrong;
   } cases[] = {
       {Get{kKey, {}}, body(Value{"1", 1}), body(Value{"2", 1})},
       {Get{kKey, {}}, body(Value{"1", 1}), failed(Code::not_found)},
@@ -133,11 +133,11 @@ TEST(JudgeOrderOfCalls, KnowsEveryOperationOnKeys) {
        body(Transacted{true, 0, 2, {3}}), body(Transacted{true, 0, 2, {2}})},
   };
   for (const auto& one : cases) {
-    for (const Answer* answer : {&one.right, &one.wrong}) {
+    for (const Reply* reply : {&one.right, &one.wrong}) {
       Told told;
       told.set("1", 1);
-      told.call(one.request, *answer);
-      EXPECT_EQ(orders(told), answer == &one.right ? Faults{} : Faults{Fault::order})
+      told.call(one.request, *reply);
+      EXPECT_EQ(orders(told), reply == &one.right ? Faults{} : Faults{Fault::order})
           << describe(*told.ops().back());
     }
   }
@@ -197,7 +197,7 @@ TEST(JudgeRegister, LetsAnUnansweredWriteBeThere) {
   told.unanswered(Set{kKey, "b", {}, false});
   Op& end = told.get("b", 11);
   EXPECT_EQ(registers(told), Faults{});
-  end.answer = Answer(ReplyBody(Value{"c", 11}));
+  end.reply = Reply(ReplyBody(Value{"c", 11}));
   EXPECT_EQ(registers(told), Faults{Fault::order});
 }
 
@@ -217,7 +217,7 @@ TEST(JudgeSum, CountsAcknowledgedAddsAndPerhapsTheUnanswered) {
   EXPECT_EQ(sums(told), Faults{});
   told.unanswered(Add{kKey, 1});
   EXPECT_EQ(sums(told), Faults{});
-  end.answer = Answer(ReplyBody(Value{"3", 1}));
+  end.reply = Reply(ReplyBody(Value{"3", 1}));
   EXPECT_EQ(sums(told), Faults{});
 }
 
@@ -250,7 +250,7 @@ TEST(JudgeWords, HoldsEachWordOnceAtTheToldPlace) {
   told.unanswered(Append{kKey, "c;"});
   Op& end = told.get("a;b;");
   const auto at_end = [&](const Bytes& text) {
-    end.answer = Answer(ReplyBody(Value{text, 1}));
+    end.reply = Reply(ReplyBody(Value{text, 1}));
     return words(told);
   };
   EXPECT_EQ(at_end("a;b;"), Faults{});
@@ -363,7 +363,7 @@ Faults watched(const Told& told, std::vector<Change> changes, Revision next, Now
                Revision from = 1) {
   Op op;
   op.request = Watch{kKey, true, from, 0, {}};
-  op.answer = Answer(ReplyBody(Changes{std::move(changes), next, 0}));
+  op.reply = Reply(ReplyBody(Changes{std::move(changes), next, 0}));
   return faults(judge_watch(op, happened_by_answers(told.ops()), now));
 }
 

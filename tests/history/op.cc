@@ -13,7 +13,7 @@ constexpr std::size_t kShown = 200;
 }  // namespace
 
 bool Op::open_ended() const {
-  if (!answer) return true;
+  if (!reply) return true;
   switch (code()) {
     case Code::timed_out:
     case Code::outcome_unknown:
@@ -30,8 +30,8 @@ bool Op::open_ended() const {
   }
 }
 
-std::string describe(const Answer& answer) {
-  return printable(json::encode_answer(answer), kShown);
+std::string describe(const Reply& reply) {
+  return printable(json::encode_reply_body(reply), kShown);
 }
 
 std::string describe(const Op& op) {
@@ -40,7 +40,7 @@ std::string describe(const Op& op) {
                      printable(json::encode_request(op.request), kShown) + " [" +
                      std::to_string(op.invoked) + ", " +
                      (op.answered == 0 ? "never" : std::to_string(op.answered)) + "]";
-  return op.answer ? text + " -> " + describe(*op.answer) : text;
+  return op.reply ? text + " -> " + describe(*op.reply) : text;
 }
 
 }  // namespace c10dd::history

@@ -23,17 +23,17 @@ struct Op {
   std::uint64_t answered = 0;  ///< order; 0: never
   TimePoint invoked_at;
   TimePoint answered_at;
-  std::optional<Answer> answer;
+  std::optional<Reply> reply;
 
-  bool good() const { return answer && answer->has_value(); }
+  bool good() const { return reply && reply->has_value(); }
   /// Why it failed; ok when it did not, or was never answered.
-  Code code() const { return answer && !*answer ? answer->error().code : Code::ok; }
+  Code code() const { return reply && !*reply ? reply->error().code : Code::ok; }
   /// Nobody can tell from the answer whether it was applied.
   bool open_ended() const;
   /// The body of a good answer.
   template <class Body>
   const Body& told() const {
-    return std::get<Body>(**answer);
+    return std::get<Body>(**reply);
   }
 };
 
@@ -41,6 +41,6 @@ using Ops = std::vector<const Op*>;
 
 /// For people: operation, key, answer.
 std::string describe(const Op& op);
-std::string describe(const Answer& answer);
+std::string describe(const Reply& reply);
 
 }  // namespace c10dd::history

@@ -33,7 +33,7 @@ std::map<Bytes, Queue> collect(const Ops& ops) {
       } else if (op->code() != Code::not_found) {
         queue.first_doubt = std::min(queue.first_doubt, op->invoked);
       }
-      if (!op->answer) ++queue.unanswered;
+      if (!op->reply) ++queue.unanswered;
     }
   }
   return queues;
@@ -41,7 +41,7 @@ std::map<Bytes, Queue> collect(const Ops& ops) {
 
 std::optional<bool> pushed(const QueueFacts& facts, const Op& push) {
   if (facts.done) return facts.done(push);
-  const auto* transacted = push.good() ? std::get_if<Transacted>(&**push.answer) : nullptr;
+  const auto* transacted = push.good() ? std::get_if<Transacted>(&**push.reply) : nullptr;
   if (transacted != nullptr) return transacted->applied;
   if (push.good()) return true;
   return push.open_ended() ? std::nullopt : std::optional(false);

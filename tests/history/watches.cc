@@ -37,28 +37,28 @@ Happened happened_by_answers(const Ops& ops) {
 
 Findings judge_watch(const Op& op, const Happened& happened, Now now) {
   const auto& watch = std::get<Watch>(op.request);
-  const auto& answer = op.told<Changes>();
+  const auto& reply = op.told<Changes>();
   const auto bad = [&](const std::string& why, const std::vector<Change>& expected) -> Findings {
     return {{Fault::watch, "client " + std::to_string(op.client) + " watching " +
                                (watch.prefix ? "prefix " : "key ") + watch.key + " from " +
-                               std::to_string(watch.from) + " to " + std::to_string(answer.next) +
-                               " " + why + ": told" + text_of(answer.changes) + ", happened" +
+                               std::to_string(watch.from) + " to " + std::to_string(reply.next) +
+                               " " + why + ": told" + text_of(reply.changes) + ", happened" +
                                text_of(expected)}};
   };
   std::vector<Change> expected;
   for (auto it = std::ranges::lower_bound(happened.changes, watch.from, {}, &Change::revision);
-       it != happened.changes.end() && it->revision < answer.next; ++it) {
+       it != happened.changes.end() && it->revision < reply.next; ++it) {
     if (watch.prefix ? it->key.starts_with(watch.key) : it->key == watch.key) {
       expected.push_back(*it);
     }
   }
-  if (answer.next < watch.from || (answer.next > 0 && answer.next - 1 > now.most)) {
+  if (reply.next < watch.from || (reply.next > 0 && reply.next - 1 > now.most)) {
     return bad("ends in what is not durable", expected);
   }
   std::vector<Change> told;
   Revision last = watch.from;
-  for (const Change& change : answer.changes) {
-    if (change.revision < last || change.revision >= answer.next) {
+  for (const Change& change : reply.changes) {
+    if (change.revision < last || change.revision >= reply.next) {
       return bad("is out of order", expected);
     }
     last = change.revision;

@@ -32,16 +32,16 @@ std::string ask(const std::string& address, const std::string& request) {
   to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
   inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string answer;
+  std::string reply;
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
       send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0) {
     char buffer[65536];
     for (ssize_t n = 0; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) {
-      answer.append(buffer, static_cast<std::size_t>(n));
+      reply.append(buffer, static_cast<std::size_t>(n));
     }
   }
   close(fd);
-  return answer;
+  return reply;
 }
 
 class ClientDaemon : public testing::Test {

@@ -252,7 +252,7 @@ TEST_F(JobStoreRelay, APopWhoseAnswerWasLostGetsTheSameItem) {
   const auto client = through();
   store_->queue_push("q", "first");
   store_->queue_push("q", "second");
-  relay_->set(test::Relay::Mode::lose_answers);
+  relay_->set(test::Relay::Mode::lose_replies);
   auto popped =
       std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 60s); });
   EXPECT_EQ(length_becomes("q", 1), 1u);
@@ -266,7 +266,7 @@ TEST_F(JobStoreRelay, APopWhoseAnswerWasLostGetsTheSameItem) {
 TEST_F(JobStoreRelay, APopThatIsGivenUpTakesNothing) {
   const auto client = through();
   store_->queue_push("q", "item");
-  relay_->set(test::Relay::Mode::lose_answers);
+  relay_->set(test::Relay::Mode::lose_replies);
   auto popped = std::async(std::launch::async, [&] { return client->store()->queue_pop("q", 1s); });
   EXPECT_EQ(length_becomes("q", 0), 0u);
   EXPECT_THROW(popped.get(), TimedOut);
@@ -279,7 +279,7 @@ TEST_F(JobStoreRelay, APopThatIsGivenUpTakesNothing) {
 TEST_F(JobStoreRelay, AClosedClientsItemGoesBack) {
   auto client = through();
   store_->queue_push("q", "item");
-  relay_->set(test::Relay::Mode::lose_answers);
+  relay_->set(test::Relay::Mode::lose_replies);
   const auto store = client->store();
   auto popped = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   EXPECT_EQ(length_becomes("q", 0), 0u);
@@ -299,7 +299,7 @@ TEST_F(JobStoreRelay, ALostSessionLeavesOnlyTheSentWriteInDoubt) {
   auto popping = std::async(std::launch::async, [&] { return store->queue_pop("q", 60s); });
   auto watching = std::async(std::launch::async, [&] { return watch.next(60s); });
   std::this_thread::sleep_for(50ms);
-  relay_->set(test::Relay::Mode::lose_answers);
+  relay_->set(test::Relay::Mode::lose_replies);
   auto in_doubt = std::async(std::launch::async, [&] { return store->add("n", 1); });
   EXPECT_EQ(store_->get("n", 10s), "1");
   relay_->set(test::Relay::Mode::cut);

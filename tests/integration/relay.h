@@ -51,7 +51,7 @@ class Relay {
 
   const std::string& address() const { return address_; }
 
-  enum class Mode { pass, lose_answers, cut };
+  enum class Mode { pass, lose_replies, cut };
   /// Holds from now on. cut ends all connections, new ones too.
   void set(Mode mode) {
     mode_ = mode;
@@ -110,7 +110,7 @@ class Relay {
       ::poll(polled.data(), polled.size(), 5);
       pairs_.remove_if([&](const Pair& pair) {
         if (mode != Mode::cut && pass(pair.client, pair.daemon, false) &&
-            pass(pair.daemon, pair.client, mode == Mode::lose_answers)) {
+            pass(pair.daemon, pair.client, mode == Mode::lose_replies)) {
           return false;
         }
         drop(pair);

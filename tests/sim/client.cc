@@ -200,7 +200,7 @@ void Client::settle() {
     pending_.erase(it);
     op.answered = world_.next_order();
     op.answered_at = world_.now();
-    op.answer = std::move(done.answer);
+    op.reply = std::move(done.reply);
     world_.note("answer", op.client, op.invoked, op.good() ? "ok" : name_of(op.code()));
     workload_.done(op);
   }

@@ -9,8 +9,8 @@ namespace c10dd::sim {
 namespace {
 
 /// Changes an answer on its way out, if that is planted.
-void spoil(Answer& answer) {
-  auto* changes = answer ? std::get_if<Changes>(&*answer) : nullptr;
+void spoil(Reply& reply) {
+  auto* changes = reply ? std::get_if<Changes>(&*reply) : nullptr;
   if (changes == nullptr || changes->changes.size() < 2) return;
   if (planted(Plant::watch_event_lost)) changes->changes.erase(changes->changes.begin());
   if (planted(Plant::watch_event_twice)) changes->changes.push_back(changes->changes.back());
@@ -68,7 +68,7 @@ void Connection::take_frame(const Frame& frame) {
     }
     if (header.op == Ping::op.code) {
       for (const auto& [channel, session] : sessions_) shard_.heard_of(session);
-      if (planted(Plant::beats_not_counted)) return answer(header, ReplyBody(Done{}));
+      if (planted(Plant::beats_not_counted)) return reply(header, ReplyBody(Done{}));
     }
   }
   if (!shard_.host().draining()) asked_[header.channel].insert({header.sequence, header.op});
@@ -77,10 +77,10 @@ void Connection::take_frame(const Frame& frame) {
 
 void Connection::taken(const OpInfo& op) { world_.note("request", link_->number, 0, op.name); }
 
-void Connection::send(const native::ReplyHeader& header, const Answer& answer) {
+void Connection::send(const native::ReplyHeader& header, const Reply& reply) {
   if (closed_) return;
   asked_[header.channel].erase({header.sequence, header.op});
-  Answer told = answer;
+  Reply told = reply;
   spoil(told);
   const native::EncodedReply encoded = native::encode_reply(header, told);
   Bytes bytes = encoded.head;
@@ -97,7 +97,7 @@ void Connection::end_session(std::uint32_t channel, const Failure& reason) {
       header.channel = channel;
       header.sequence = sequence;
       header.op = op;
-      if (sequence > 0) answer(header, failure(Code::out_of_range, "the engine failed"));
+      if (sequence > 0) reply(header, failure(Code::out_of_range, "the engine failed"));
     }
   }
   asked_.erase(channel);

@@ -30,7 +30,7 @@ class Connection final : public core::NativeChannels {
   void flush() override {}
 
  private:
-  void send(const native::ReplyHeader& header, const Answer& answer) override;
+  void send(const native::ReplyHeader& header, const Reply& reply) override;
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override;
   void unknown_op() override {}

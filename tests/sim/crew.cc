@@ -150,7 +150,7 @@ void CrewMember::done(const Op& op) {
 void CrewMember::joined(const Op& op) {
   asking_ = false;
   if (!op.good()) return;
-  place_ = std::get<Joined>(**op.answer);
+  place_ = std::get<Joined>(**op.reply);
   round_ = place_->round;
   over_ = false;
   if (generation_ != place_->generation) turns_ = {};
@@ -159,7 +159,7 @@ void CrewMember::joined(const Op& op) {
 
 void CrewMember::watched(const Op& op) {
   if (!op.good()) return;
-  status_ = std::get<GroupStatus>(**op.answer);
+  status_ = std::get<GroupStatus>(**op.reply);
   over_ = over_ || status_.generation > generation_ ||
           (status_.generation == generation_ && status_.phase != GroupPhase::formed);
 }
@@ -170,7 +170,7 @@ void CrewMember::met(const Op& op, const BarrierState& request) {
   Turn& turn = turns_[request.name == "step"   ? barriers
                       : request.name == "swap" ? exchanges
                                                : some];
-  const bool recorded = op.answer && !*op.answer && op.answer->error().recorded;
+  const bool recorded = op.reply && !*op.reply && op.reply->error().recorded;
   turn.asked = false;
   if (op.good() || recorded) ++turn.sequence;
   over_ = over_ || op.code() == Code::stale_generation || (recorded && op.code() == Code::aborted);

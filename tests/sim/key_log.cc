@@ -28,11 +28,11 @@ Revision before(const std::vector<std::pair<std::uint64_t, Revision>>& moments,
 
 Revision seen_in(const Op& op) {
   if (!op.good()) return 0;
-  if (const auto* value = std::get_if<Value>(&**op.answer)) return value->revision;
-  if (const auto* written = std::get_if<Written>(&**op.answer)) return written->revision;
-  if (const auto* page = std::get_if<KeyPage>(&**op.answer)) return page->revision;
-  if (const auto* changes = std::get_if<Changes>(&**op.answer)) return changes->next - 1;
-  if (const auto* values = std::get_if<Values>(&**op.answer)) {
+  if (const auto* value = std::get_if<Value>(&**op.reply)) return value->revision;
+  if (const auto* written = std::get_if<Written>(&**op.reply)) return written->revision;
+  if (const auto* page = std::get_if<KeyPage>(&**op.reply)) return page->revision;
+  if (const auto* changes = std::get_if<Changes>(&**op.reply)) return changes->next - 1;
+  if (const auto* values = std::get_if<Values>(&**op.reply)) {
     return values->revisions.empty() ? 0 : std::ranges::max(values->revisions);
   }
   return 0;

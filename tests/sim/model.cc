@@ -10,14 +10,14 @@ namespace {
 using history::number_of;
 
 template <class Body>
-std::optional<Answer> told(Body body) {
-  return Answer(ReplyBody(std::move(body)));
+std::optional<Reply> told(Body body) {
+  return Reply(ReplyBody(std::move(body)));
 }
 
 }  // namespace
 
-std::optional<Answer> Model::apply(const Request& request, const SessionId& session,
-                                   Revision revision) {
+std::optional<Reply> Model::apply(const Request& request, const SessionId& session,
+                                  Revision revision) {
   const auto find = [&](const Bytes& key) -> Bytes* {
     const auto it = keys.find(key);
     return it == keys.end() ? nullptr : &it->second.value;
@@ -33,7 +33,7 @@ std::optional<Answer> Model::apply(const Request& request, const SessionId& sess
   }
   if (const auto* add = std::get_if<Add>(&request)) {
     const auto before = number_of(find(add->key));
-    if (!before) return Answer(failure(Code::wrong_type, ""));
+    if (!before) return Reply(failure(Code::wrong_type, ""));
     Entry& entry = keys[add->key];  // keeps its life
     entry.value = std::to_string(*before + add->delta);
     entry.revision = revision;
@@ -82,8 +82,8 @@ bool Model::holds(const Condition& condition) const {
   return false;
 }
 
-std::optional<Answer> Model::transact(const Transact& request, const SessionId& session,
-                                      Revision revision) {
+std::optional<Reply> Model::transact(const Transact& request, const SessionId& session,
+                                     Revision revision) {
   for (std::size_t i = 0; i < request.conditions.size(); ++i) {
     if (!holds(request.conditions[i])) {
       return told(Transacted{false, static_cast<std::uint32_t>(i), revision, {}});
@@ -92,7 +92,7 @@ std::optional<Answer> Model::transact(const Transact& request, const SessionId& 
   const auto before = keys;
   Transacted result{true, 0, revision, {}};
   for (const Action& action : request.actions) {
-    std::optional<Answer> done;
+    std::optional<Reply> done;
     switch (action.kind) {
       case Action::Kind::set:
         done =

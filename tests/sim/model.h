@@ -22,13 +22,13 @@ class Model {
 
   /// Makes the change of a session at this revision and returns the answer; nothing for operations
   /// that this model does not answer. An answer that is a failure changed nothing.
-  std::optional<Answer> apply(const Request& request, const SessionId& session, Revision revision);
+  std::optional<Reply> apply(const Request& request, const SessionId& session, Revision revision);
 
   std::map<Bytes, Entry> keys;
 
  private:
-  std::optional<Answer> transact(const Transact& request, const SessionId& session,
-                                 Revision revision);
+  std::optional<Reply> transact(const Transact& request, const SessionId& session,
+                                Revision revision);
   bool holds(const Condition& condition) const;
 };
 

@@ -38,7 +38,7 @@ std::vector<Bytes> parts_expected(const Exchange& exchange, std::uint64_t launch
 
 /// What the answer of an exchange brings, if it is a whole list.
 std::optional<std::vector<Bytes>> parts_told(const Op& op) {
-  const auto& exchanged = std::get<Exchanged>(**op.answer);
+  const auto& exchanged = std::get<Exchanged>(**op.reply);
   std::vector<Bytes> parts;
   wire::Reader reader(exchanged.chunk.view());
   reader.get(parts);
@@ -46,7 +46,7 @@ std::optional<std::vector<Bytes>> parts_told(const Op& op) {
   return parts;
 }
 
-bool recorded(const Op& op) { return op.answer && !*op.answer && op.answer->error().recorded; }
+bool recorded(const Op& op) { return op.reply && !*op.reply && op.reply->error().recorded; }
 
 /// Its outcome may have been forgotten, and begun anew.
 bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
@@ -59,7 +59,7 @@ bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
 
 /// A time-out that is no outcome: the daemon was away, or somebody else may have the rank.
 bool is_of_one_call(const Op& op) {
-  const std::string& detail = op.answer->error().detail;
+  const std::string& detail = op.reply->error().detail;
   return detail.find("the daemon at") != std::string::npos ||
          detail.find("it is given up after") != std::string::npos;
 }
@@ -71,7 +71,7 @@ Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
   for (const Op* op : barrier.calls) {
     if (op->good()) released = op;
     if (!recorded(*op)) continue;
-    const bool other = broken != nullptr && describe(*broken->answer) != describe(*op->answer) &&
+    const bool other = broken != nullptr && describe(*broken->reply) != describe(*op->reply) &&
                        !may_be_forgotten(records, barrier);
     if (other) {
       return Violation{"barriers", describe(*op) + ": another outcome than " + describe(*broken)};
@@ -128,7 +128,7 @@ class Endings {
   explicit Endings(const Records& records) {
     for (const Op& op : records.ops) {
       if (!op.good()) continue;
-      const ReplyBody& body = **op.answer;
+      const ReplyBody& body = **op.reply;
       if (const auto* joined = std::get_if<Joined>(&body)) {
         add(op, std::get<Join>(op.request).group, joined->generation);
       } else if (const auto* status = std::get_if<GroupStatus>(&body)) {

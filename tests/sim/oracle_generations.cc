@@ -95,13 +95,13 @@ struct Standing {
 
 std::optional<Standing> standing_in(const Op& op) {
   if (!op.good()) return std::nullopt;
-  if (const auto* j = std::get_if<Joined>(&**op.answer)) {
+  if (const auto* j = std::get_if<Joined>(&**op.reply)) {
     return Standing{j->round, j->generation, j->status};
   }
-  if (const auto* n = std::get_if<GroupStatus>(&**op.answer)) {
+  if (const auto* n = std::get_if<GroupStatus>(&**op.reply)) {
     return Standing{n->round, n->generation, n->number};
   }
-  if (const auto* p = std::get_if<MemberPage>(&**op.answer)) return Standing{0, p->generation, 0};
+  if (const auto* p = std::get_if<MemberPage>(&**op.reply)) return Standing{0, p->generation, 0};
   return std::nullopt;
 }
 
@@ -146,13 +146,13 @@ Judgement judge_page(const Records& records, const GroupHistory& history, const 
 }
 
 Judgement judge_told(const Records& records, const GroupHistory& history, const Op& op) {
-  if (const auto* joined = std::get_if<Joined>(&**op.answer)) {
+  if (const auto* joined = std::get_if<Joined>(&**op.reply)) {
     return judge_joined(history, op, *joined);
   }
-  if (const auto* page = std::get_if<MemberPage>(&**op.answer)) {
+  if (const auto* page = std::get_if<MemberPage>(&**op.reply)) {
     return judge_page(records, history, op, *page);
   }
-  const auto& status = std::get<GroupStatus>(**op.answer);
+  const auto& status = std::get<GroupStatus>(**op.reply);
   if (status.generation == 0 && status.size == 0) return std::nullopt;
   const Formation* f = history.list_of(status.generation, op.answered);
   if (f != nullptr && f->sessions.size() == status.size) return std::nullopt;

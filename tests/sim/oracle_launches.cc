@@ -110,8 +110,8 @@ class LaunchJudge {
     if (goes_on) {
       return Violation{"launches", describe(op) + ": its session had been replaced"};
     }
-    if (op.launch == 0 || !op.answer || *op.answer || !op.answer->error().recorded) return {};
-    const auto outcome = broken_.find(op.answer->error().detail);
+    if (op.launch == 0 || !op.reply || *op.reply || !op.reply->error().recorded) return {};
+    const auto outcome = broken_.find(op.reply->error().detail);
     if (outcome == broken_.end()) return std::nullopt;
     const auto& [step, sessions] = outcome->second;
     // Of the caller's launch, or somebody who arrived may be here: told. Else it is of the past.

@@ -19,7 +19,7 @@ bool may_lapse(const Bytes& key) { return key.starts_with('t') || key.starts_wit
 /// Whether a good answer says that something was changed.
 bool says_changed(const Op& op) {
   if (!op.good() || info_of(op.request).kind != OpKind::write) return false;
-  const ReplyBody& body = **op.answer;
+  const ReplyBody& body = **op.reply;
   if (const auto* compared = std::get_if<Compared>(&body)) return compared->swapped;
   if (const auto* removed = std::get_if<Removed>(&body)) return removed->existed;
   if (const auto* transacted = std::get_if<Transacted>(&body)) return transacted->applied;
@@ -134,13 +134,14 @@ class LogJudge {
                                         ", after a call that was made when it was answered");
     }
     newest_call_ = std::max(newest_call_, op.invoked);
-    std::optional<Answer> expected = model_.apply(op.request, step.session, step.revision);
+    std::optional<Reply> expected = model_.apply(op.request, step.session, step.revision);
     if (const auto* push = std::get_if<QueuePush>(&op.request)) {
       const std::size_t before = queues_.free(push->key, step.revision - 1);
-      expected = Answer(ReplyBody(Counted{before + 1}));
+      expected = Reply(ReplyBody(Counted{before + 1}));
     }
     if (!expected || !op.good()) return std::nullopt;
-    if (json::encode_answer(*expected) == json::encode_answer(*op.answer)) return std::nullopt;
+    if (json::encode_reply_body(*expected) == json::encode_reply_body(*op.reply))
+      return std::nullopt;
     return violation("model", describe(op) + ", the model says " + describe(*expected));
   }
 

@@ -95,7 +95,7 @@ class NewsJudge {
       if (op.job != job_) continue;
       const auto* watch = std::get_if<WatchGroup>(&op.request);
       if (watch == nullptr || !op.good()) continue;
-      const auto& status = std::get<GroupStatus>(**op.answer);
+      const auto& status = std::get<GroupStatus>(**op.reply);
       const GroupHistory& history = log_.of(watch->group);
       if (auto wrong = judge_lost(history, op, status)) return wrong;
       if (auto wrong = judge_stalled(history, op, status)) return wrong;

@@ -53,7 +53,7 @@ bool holds(const View& view, const Condition& condition) {
 bool found_missing(const Op& op) {
   if (op.code() == Code::not_found) return true;
   return op.code() == Code::timed_out &&
-         op.answer->error().detail.find("the daemon at") == std::string::npos;
+         op.reply->error().detail.find("the daemon at") == std::string::npos;
 }
 
 using Explains = bool (*)(const Op& op, const View& view);
@@ -63,13 +63,13 @@ struct Looks {
   static bool get(const Op& op, const View& view) {
     const auto& request = std::get<Get>(op.request);
     if (!op.good()) return view.find(request.key) == nullptr;
-    const auto& value = std::get<Value>(**op.answer);
+    const auto& value = std::get<Value>(**op.reply);
     return shows(view, request.key, value.value, value.revision);
   }
   static bool multi_get(const Op& op, const View& view) {
     const auto& request = std::get<MultiGet>(op.request);
     if (!op.good()) return !view.all(request.keys);
-    const auto& values = std::get<Values>(**op.answer);
+    const auto& values = std::get<Values>(**op.reply);
     if (values.values.size() != request.keys.size()) return false;
     for (std::size_t i = 0; i < request.keys.size(); ++i) {
       if (!shows(view, request.keys[i], values.values[i], values.revisions[i])) return false;
@@ -80,21 +80,21 @@ struct Looks {
     return op.good() == view.present(std::get<Wait>(op.request).keys);
   }
   static bool check(const Op& op, const View& view) {
-    return std::get<Checked>(**op.answer).all == view.present(std::get<Check>(op.request).keys);
+    return std::get<Checked>(**op.reply).all == view.present(std::get<Check>(op.request).keys);
   }
   static bool list(const Op& op, const View& view) {
-    return std::get<KeyPage>(**op.answer).keys ==
+    return std::get<KeyPage>(**op.reply).keys ==
            view.log.list(std::get<List>(op.request).prefix, view.revision);
   }
   static bool count(const Op& op, const View& view) {
-    return std::get<Counted>(**op.answer).count ==
+    return std::get<Counted>(**op.reply).count ==
            view.log.list(std::get<Count>(op.request).prefix, view.revision).size();
   }
   static bool length(const Op& op, const View& view) {
-    return std::get<Counted>(**op.answer).count == view.free(std::get<QueueLength>(op.request).key);
+    return std::get<Counted>(**op.reply).count == view.free(std::get<QueueLength>(op.request).key);
   }
   static bool compare_set(const Op& op, const View& view) {
-    const auto& compared = std::get<Compared>(**op.answer);
+    const auto& compared = std::get<Compared>(**op.reply);
     const auto& request = std::get<CompareSet>(op.request);
     const KeyVersion* entry = view.find(request.key);
     const Bytes now = entry == nullptr ? Bytes() : *entry->value;
@@ -113,7 +113,7 @@ struct Looks {
   }
   static bool transact(const Op& op, const View& view) {
     const auto& conditions = std::get<Transact>(op.request).conditions;
-    const std::size_t failed = std::get<Transacted>(**op.answer).failed;
+    const std::size_t failed = std::get<Transacted>(**op.reply).failed;
     for (std::size_t i = 0; i < failed; ++i) {
       if (!holds(view, conditions[i])) return false;
     }
@@ -130,7 +130,7 @@ Explains look_of(const Op& op) {
     return op.code() == Code::wrong_type ? Looks::add : nullptr;
   }
   if (!op.good()) return nullptr;
-  const ReplyBody& body = **op.answer;
+  const ReplyBody& body = **op.reply;
   if (std::holds_alternative<Check>(op.request)) return Looks::check;
   if (std::holds_alternative<List>(op.request)) return Looks::list;
   if (std::holds_alternative<Count>(op.request)) return Looks::count;

@@ -279,7 +279,7 @@ TEST(GroupOracles, WhenAllIsQuietEverybodyKnowsTheDead) {
 
 // ---- barriers ----------------------------------------------------------------------------------
 
-Answer broken(std::string why) {
+Reply broken(std::string why) {
   Failure reason = failure(Code::timed_out, std::move(why));
   reason.recorded = true;
   return reason;
@@ -290,7 +290,7 @@ Barrier barrier(Rank rank, std::uint64_t generation = 1) {
 }
 
 TEST(GroupOracles, ABarrierHasOneOutcome) {
-  const auto judged = [](const Answer& first, const Answer& second) {
+  const auto judged = [](const Reply& first, const Reply& second) {
     GroupStory run;
     run.call(barrier(0), 10, 30, first);
     run.call(barrier(1), 20, 40, second);
@@ -317,7 +317,7 @@ TEST(GroupOracles, NobodyIsReleasedWithWhoComesAfterTheGeneration) {
 TEST(GroupOracles, AStaleGenerationHasASuccessor) {
   GroupStory run;
   run.formed(1, 1, {kA, kB}, 10);
-  run.call(barrier(0), 20, 30, Answer(failure(Code::stale_generation, "")));
+  run.call(barrier(0), 20, 30, Reply(failure(Code::stale_generation, "")));
   EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
   run.formed(2, 2, {kA, kB}, 25);
   EXPECT_EQ(oracle(judge_errors(run.records)), "fine");

@@ -51,7 +51,7 @@ TEST(Oracles, NothingIsAppliedTwice) {
 
 TEST(Oracles, WhatWasRefusedIsNotApplied) {
   Story run;
-  run.call(Add{"n0", 1}, 10, 19, Answer(failure(Code::wrong_type, "no number")));
+  run.call(Add{"n0", 1}, 10, 19, Reply(failure(Code::wrong_type, "no number")));
   run.durable({Story::put("n0", "1", 1)}, 11);
   EXPECT_EQ(oracle(judge_log(run.records)), "definite_errors");
 }
@@ -108,7 +108,7 @@ TEST(Oracles, NobodySeesWhatIsNotDurable) {
 TEST(Oracles, AWaiterIsWoken) {
   Story run;
   run.set("s0", "a", 10);
-  run.call(Wait{{"s0"}, {}}, 30, 40, Answer(failure(Code::timed_out, "1 of 1 keys missing")));
+  run.call(Wait{{"s0"}, {}}, 30, 40, Reply(failure(Code::timed_out, "1 of 1 keys missing")));
   EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
 }
 
@@ -151,7 +151,7 @@ TEST(Oracles, NoItemIsLostOrInvented) {
 }
 
 TEST(Oracles, LengthsOfQueuesAreThoseOfTheLog) {
-  const auto judged = [](std::uint64_t pushed, bool claimed, const Request& ask, ReplyBody answer) {
+  const auto judged = [](std::uint64_t pushed, bool claimed, const Request& ask, ReplyBody reply) {
     Story run;
     run.call(QueuePush{"q0", "x"}, 10, 19, told(Counted{pushed}));
     run.durable({{Row::Kind::put, core::RowKey('q').text("q0").number(1).number(0).take(), {}}},
@@ -161,7 +161,7 @@ TEST(Oracles, LengthsOfQueuesAreThoseOfTheLog) {
       run.call(QueuePop{"q0", {}}, 20, 29, told(Popped{"x"}));
       run.durable({{Row::Kind::put, "c", wire::encode(delivery)}}, 21);
     }
-    run.call(ask, 30, 39, told(std::move(answer)));
+    run.call(ask, 30, 39, told(std::move(reply)));
     return std::pair(oracle(judge_reads(run.records)), oracle(judge_log(run.records)));
   };
   const auto both = [](const char* reads, const char* log) {
@@ -199,7 +199,7 @@ TEST(Oracles, ABarrierWaitsForAll) {
   EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
   run.records.ops[0].answered = 35;
   EXPECT_EQ(oracle(judge_barriers(run.records)), "fine");
-  run.call(barrier(0), 50, 60, Answer(failure(Code::timed_out, "1 of 2 ranks missing")));
+  run.call(barrier(0), 50, 60, Reply(failure(Code::timed_out, "1 of 2 ranks missing")));
   EXPECT_EQ(oracle(judge_barriers(run.records)), "barriers");
 }
 
@@ -269,12 +269,12 @@ TEST(Oracles, NoLaunchFailsAsTheOneBeforeDid) {
     Failure reason = failure(Code::timed_out, "1 of 2 ranks missing");
     reason.recorded = true;
     const core::BarrierOutcome outcome{{before, {}}, Shape::all, 0, 1, reason};
-    run.call(Barrier{"team", 0, 0, 0, 2, {}}, 5, 9, Answer(reason)).launch = 1;
+    run.call(Barrier{"team", 0, 0, 0, 2, {}}, 5, 9, Reply(reason)).launch = 1;
     run.records.ops.back().client = 2;
     run.records.sessions[before].client = 2;
     run.records.sessions[before].presence = {{second(1), true}, {second(12), arrived_is_here}};
     run.durable({{Row::Kind::put, core::RowKey('o').take(), wire::encode(outcome)}}, 10, false);
-    Op& late = run.call(Barrier{"team", 0, 0, 1, 2, {}}, 30, 39, Answer(reason));
+    Op& late = run.call(Barrier{"team", 0, 0, 1, 2, {}}, 30, 39, Reply(reason));
     late.launch = 2;
     late.invoked_at = second(30);
     late.answered_at = second(39);
@@ -286,11 +286,11 @@ TEST(Oracles, NoLaunchFailsAsTheOneBeforeDid) {
 
 TEST(Oracles, ErrorsHaveReasons) {
   Story run;
-  run.call(Set{"s0", "a", {}, false}, 10, 19, Answer(failure(Code::outcome_unknown, "")));
+  run.call(Set{"s0", "a", {}, false}, 10, 19, Reply(failure(Code::outcome_unknown, "")));
   EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
   run.records.sessions[kSession].ended = true;
   EXPECT_EQ(oracle(judge_errors(run.records)), "fine");
-  run.call(Get{"s0", {}}, 20, 29, Answer(failure(Code::internal, "")));
+  run.call(Get{"s0", {}}, 20, 29, Reply(failure(Code::internal, "")));
   EXPECT_EQ(oracle(judge_errors(run.records)), "errors");
 }
 

@@ -30,7 +30,7 @@ constexpr PlantInfo kPlants[] = {
     {Plant::watch_event_twice, "watch_event_twice", "a change is told twice"},
     {core::Planted::stamp_too_new, "stamp_too_new", "answers carry a revision that is not durable"},
     {Plant::rollback_not_noticed, "rollback_not_noticed", "a client that has seen more is let in"},
-    {core::Planted::answers_follow_session, "answers_follow_session",
+    {core::Planted::replies_follow_session, "replies_follow_session",
      "a held answer leaves on a newer link"},
     {Plant::beats_not_counted, "beats_not_counted", "heartbeats are answered and forgotten"},
     {Plant::list_row_lost, "list_row_lost", "the list of a generation is not stored"},

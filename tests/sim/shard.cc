@@ -233,7 +233,7 @@ void Shard::note_step(const core::JobSlot& slot, const core::Effects& effects,
     step.sequence = sequence;
   }
   step.rows = effects.rows;
-  step.keeps_answer = std::ranges::any_of(effects.replies, [&](const core::Reply& reply) {
+  step.keeps_answer = std::ranges::any_of(effects.replies, [&](const core::OutgoingReply& reply) {
     return reply.evidence == core::Evidence::own_commit && reply.to == step.session &&
            reply.sequence == sequence && find_op(reply.op)->dedup == Dedup::reply;
   });
@@ -287,10 +287,10 @@ void Shard::note_presence(const core::JobSlot& slot) {
 }
 
 void Shard::note_refusal(const core::Effects& effects, const SessionId& session) {
-  if (effects.replies.front().answer) return;
+  if (effects.replies.front().result) return;
   Records& records = daemon_.records();
   SessionFacts& facts = records.sessions[session];
-  const Code code = effects.replies.front().answer.error().code;
+  const Code code = effects.replies.front().result.error().code;
   facts.replaced = facts.replaced || code == Code::session_replaced;
   facts.ended = facts.ended || facts.replaced || code == Code::session_expired;
   if (code == Code::session_expired && records.takeovers == 0 &&
@@ -305,7 +305,7 @@ void Shard::all_gone(JobNumber job) {
   }
 }
 
-void Shard::answered(const core::Reply& reply) {
+void Shard::answered(const core::OutgoingReply& reply) {
   if (reply.op != Goodbye::op.code) return;
   for (auto& [job, watched] : watched_) {
     if (watched.attached.erase(reply.to) == 0) continue;

@@ -145,7 +145,7 @@ void Simulation::check_restored(const std::string& name) {
     const auto ask = [&](core::Job& whom) {
       const core::Effects effects = whom.apply(from, {sequence, 0, 0, 0}, question, now);
       return effects.replies.empty() ? "nothing"
-                                     : json::encode_answer(effects.replies.front().answer);
+                                     : json::encode_reply_body(effects.replies.front().result);
     };
     const std::string first = ask(living);
     const std::string second = ask(restored);

@@ -24,7 +24,7 @@ class Story {
   }
 
   /// A call from one moment to another; its answer, if it was told one.
-  Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Answer> answer) {
+  Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Reply> reply) {
     Op op;
     op.client = 1;
     op.job = "job";
@@ -33,7 +33,7 @@ class Story {
     op.request = std::move(request);
     op.invoked = from;
     op.answered = to;
-    op.answer = std::move(answer);
+    op.reply = std::move(reply);
     records.ops.push_back(std::move(op));
     return records.ops.back();
   }
@@ -67,7 +67,7 @@ class Story {
   Revision revision = 0;
 };
 
-inline Answer told(ReplyBody body) { return body; }
+inline Reply told(ReplyBody body) { return body; }
 inline std::string oracle(const Judgement& judgement) {
   return judgement ? judgement->oracle : "fine";
 }

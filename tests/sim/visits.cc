@@ -80,7 +80,7 @@ bool Visits::judge(const Guest& guest) {
     if (op.code() == Code::timed_out) return false;  // the disk or the network was slow
     // A session without a row is not known after a restart: the run may have been retired.
     if (i == guest.first_op && op.code() == Code::state_rolled_back) return false;
-    const auto* value = op.good() ? std::get_if<Value>(&**op.answer) : nullptr;
+    const auto* value = op.good() ? std::get_if<Value>(&**op.reply) : nullptr;
     const bool wrong = value != nullptr && value->value != guest.key;
     if (!op.good() || wrong) world_.violated("visits", describe(op) + ": the run was not kept");
   }

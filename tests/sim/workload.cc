@@ -191,7 +191,7 @@ void Workload::done(const Op& op) {
   const auto met = [&](Place& place, const auto& request) {
     if (!request.group.empty() || place.generation != request.generation) return;
     place.asked = false;
-    const bool recorded = op.answer && !*op.answer && op.answer->error().recorded;
+    const bool recorded = op.reply && !*op.reply && op.reply->error().recorded;
     if (op.good() || recorded) ++place.sequence;
   };
   if (const auto* barrier = std::get_if<Barrier>(&op.request)) met(barriers_, *barrier);
@@ -199,7 +199,7 @@ void Workload::done(const Op& op) {
   if (std::holds_alternative<Watch>(op.request)) {
     watching_ = false;
     if (op.good()) {
-      const Changes& changes = std::get<Changes>(**op.answer);
+      const Changes& changes = std::get<Changes>(**op.reply);
       watch_.from = changes.next;
       watch_.skip = changes.skip;
     } else if (op.code() == Code::compacted) {
@@ -208,7 +208,7 @@ void Workload::done(const Op& op) {
     }
   }
   if (op.good() && std::holds_alternative<Get>(op.request)) {
-    last_read_ = std::get<Value>(**op.answer).value;
+    last_read_ = std::get<Value>(**op.reply).value;
   }
 }
 

@@ -249,7 +249,7 @@ void Conductor::take_figures(const RoundRecord& record) {
   for (const auto& [number, history] : record.histories) {
     for (const Op& op : history.ops) {
       ++figures_.calls;
-      if (op.answer && (op.good() || found_nothing(op))) ++figures_.acknowledged;
+      if (op.reply && (op.good() || found_nothing(op))) ++figures_.acknowledged;
       const bool watches = op.good() && std::holds_alternative<Watch>(op.request);
       if (watches) figures_.watched += op.told<Changes>().changes.size();
     }

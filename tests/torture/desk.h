@@ -56,9 +56,9 @@ struct Desk {
   /// Makes a call; its answer, if it was good. A failure ends the work of this thread, unless
   /// only nothing was there.
   template <class Asked, class Ask>
-  std::optional<typename Asked::Reply> make(const Asked& request, Ask&& ask) {
+  std::optional<typename Asked::Body> make(const Asked& request, Ask&& ask) {
     const Op op = recorder.make(request, std::forward<Ask>(ask));
-    if (op.good()) return op.told<typename Asked::Reply>();
+    if (op.good()) return op.told<typename Asked::Body>();
     if (!found_nothing(op)) failed = true;
     return std::nullopt;
   }

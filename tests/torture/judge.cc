@@ -84,9 +84,9 @@ Op Judge::last_get(const Bytes& key) const {
   op.answered = round_.ended + 1;
   const auto it = round_.state.find(key);
   if (it == round_.state.end()) {
-    op.answer = Answer(failure(Code::not_found, ""));
+    op.reply = Reply(failure(Code::not_found, ""));
   } else {
-    op.answer = Answer(ReplyBody(Value{it->second.value, it->second.revision}));
+    op.reply = Reply(ReplyBody(Value{it->second.value, it->second.revision}));
   }
   return op;
 }
@@ -98,10 +98,10 @@ std::int64_t Judge::number_at_end(const std::string& name) const {
 
 void Judge::calls_end() {
   for (const Op* op : ops_) {
-    if (op->answer && !op->good() && !found_nothing(*op)) {
+    if (op->reply && !op->good() && !found_nothing(*op)) {
       fault({Fault::failed, "a call failed", {op}});
     }
-    if (!op->answer && !round_.killed.contains(op->client)) {
+    if (!op->reply && !round_.killed.contains(op->client)) {
       fault({Fault::failed, "a call was never answered", {op}});
     }
   }
@@ -166,7 +166,7 @@ void Judge::bank() {
     const auto* transfer = std::get_if<Transact>(&op->request);
     if (transfer == nullptr) continue;
     const auto into = std::ranges::find(transfer->actions, folder + "b", &Action::key);
-    if (!op->answer) open += into->delta;
+    if (!op->reply) open += into->delta;
     if (!op->good() || !op->told<Transacted>().applied) continue;
     moved += into->delta;
     const std::vector<std::int64_t>& sums = op->told<Transacted>().sums;

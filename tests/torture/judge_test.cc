@@ -21,20 +21,20 @@ class Told {
     round_.killed = {kDead};
   }
 
-  Op& call(Request request, std::optional<Answer> answer, std::uint32_t client = kAlive) {
+  Op& call(Request request, std::optional<Reply> reply, std::uint32_t client = kAlive) {
     Op op;
     op.client = client;
     op.request = std::move(request);
     op.invoked = ++time_;
-    if (answer) op.answered = ++time_;
-    op.answer = std::move(answer);
+    if (reply) op.answered = ++time_;
+    op.reply = std::move(reply);
     auto& ops = round_.histories[client].ops;
     ops.reserve(100);
     ops.push_back(std::move(op));
     return ops.back();
   }
   Op& told(Request request, ReplyBody body) {
-    return call(std::move(request), Answer(std::move(body)));
+    return call(std::move(request), Reply(std::move(body)));
   }
   void write(const std::string& key, const std::string& value, std::uint64_t revision) {
     told(Set{"r/" + key, value, {}, false}, Written{revision});
@@ -73,7 +73,7 @@ TEST(JudgeCalls, WantAnAnswerUnlessTheirProcessWasKilled) {
 }
 
 TEST(JudgeCalls, MayNotFail) {
-  const Answer late = failure(Code::timed_out, "too late");
+  const Reply late = failure(Code::timed_out, "too late");
   Told told;
   told.call(QueuePop{"r/impatient", std::chrono::milliseconds(20)}, late);
   told.call(QueuePop{"r/impatient", {}}, failure(Code::not_found, ""));
@@ -144,11 +144,11 @@ TEST(JudgeGroups, AreSeenWholeOrNotAtAll) {
   Op& get = told.told(MultiGet{keys, {}}, Values{std::vector<Bytes>(kGroup, "a"), {}});
   for (unsigned i = 0; i < kGroup; ++i) told.at_end("group/" + std::to_string(i), "a");
   expect_good(told);
-  get.answer = Answer(ReplyBody(Values{std::vector<Bytes>(kGroup, "b"), {}}));
+  get.reply = Reply(ReplyBody(Values{std::vector<Bytes>(kGroup, "b"), {}}));
   expect_only(told, Fault::order);
-  get.answer = Answer(ReplyBody(Values{{"a", "a", "b", "a"}, {}}));
+  get.reply = Reply(ReplyBody(Values{{"a", "a", "b", "a"}, {}}));
   expect_only(told, Fault::torn);
-  get.answer = Answer(ReplyBody(Values{std::vector<Bytes>(kGroup, "a"), {}}));
+  get.reply = Reply(ReplyBody(Values{std::vector<Bytes>(kGroup, "a"), {}}));
   told.at_end("group/1", "b");
   expect_only(told, Fault::torn);
   told.round().state.erase("r/group/1");
@@ -179,9 +179,9 @@ TEST(JudgeBanks, NeitherMakeNorLoseMoney) {
   told.at_end("bank/a", "-5");
   told.at_end("bank/b", "5");
   told.at_end("bank/count", "1");
-  made.answer = Answer(ReplyBody(Transacted{true, 0, 1, {-5, 6, 1}}));
+  made.reply = Reply(ReplyBody(Transacted{true, 0, 1, {-5, 6, 1}}));
   expect_only(told, Fault::torn);
-  made.answer = Answer(ReplyBody(Transacted{true, 0, 1, {-5, 5, 1}}));
+  made.reply = Reply(ReplyBody(Transacted{true, 0, 1, {-5, 5, 1}}));
   told.told(MultiGet{{"r/bank/a", "r/bank/b"}, {}}, Values{{"-5", "4"}, {}});
   expect_only(told, Fault::torn);
 }
@@ -192,7 +192,7 @@ TEST(JudgeQueues, ForgiveWhatTheKilledHadPopped) {
   expect_only(told, Fault::lost);
   told.call(QueuePop{"r/impatient", {}}, std::nullopt, kDead);
   expect_good(told);
-  told.call(QueuePop{"r/impatient", {}}, Answer(ReplyBody(Popped{"a"})), kDead);
+  told.call(QueuePop{"r/impatient", {}}, Reply(ReplyBody(Popped{"a"})), kDead);
   told.told(QueuePop{"r/impatient", {}}, Popped{"a"});
   expect_good(told);
   told.told(QueuePop{"r/impatient", {}}, Popped{"a"});
@@ -247,7 +247,7 @@ TEST(JudgeHistories, SurviveTheirProcess) {
   EXPECT_TRUE(first.good() && first.told<Compared>().swapped);
   EXPECT_LE(first.invoked, first.answered);
   EXPECT_EQ(first.client, 7u);
-  EXPECT_EQ(history.ops[1].answer->error().detail, "no\tsuch\nkey");
+  EXPECT_EQ(history.ops[1].reply->error().detail, "no\tsuch\nkey");
   EXPECT_EQ(std::get<Add>(history.ops[1].request).delta, -3);
   EXPECT_TRUE(history.ops[2].good());
   EXPECT_EQ(history.flaws, std::vector<std::string>{"bad thing"});

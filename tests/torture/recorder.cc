@@ -28,7 +28,7 @@ std::string text_of(const Request& request) {
 std::string text_of(const Op& op) {
   native::ReplyHeader header;
   header.op = info_of(op.request).code;
-  const native::EncodedReply reply = native::encode_reply(header, *op.answer);
+  const native::EncodedReply reply = native::encode_reply(header, *op.reply);
   return base64_encode(reply.head + Bytes(reply.tail.view()));
 }
 
@@ -51,15 +51,15 @@ Request request_of(const std::string& text) {
   return taken(native::decode_request(frame->header.op, frame->body));
 }
 
-Answer answer_of(const std::string& text) {
+Reply reply_of(const std::string& text) {
   const Bytes bytes = frame_of(text);
   const auto frame = taken(native::cut_reply(bytes, kFrameMost));
   if (!frame) throw std::runtime_error("half an answer");
-  Answer answer = ReplyBody(Done{});
+  Reply reply = ReplyBody(Done{});
   const auto decoded =
-      native::decode_reply(frame->header.op, frame->header.kind, frame->body, answer);
+      native::decode_reply(frame->header.op, frame->header.kind, frame->body, reply);
   if (!decoded) throw std::runtime_error(decoded.error().detail);
-  return answer;
+  return reply;
 }
 
 class Reader {
@@ -85,7 +85,7 @@ class Reader {
       words >> id;
       Op& op = history_.ops.at(by_id_.at(id));
       words >> op.answered >> text;
-      op.answer = answer_of(text);
+      op.reply = reply_of(text);
     } else if (mark == "x") {
       std::getline(words >> std::ws, text);
       history_.flaws.push_back(text);
@@ -141,7 +141,7 @@ std::uint64_t Recorder::invoke(const Op& op) {
   return id;
 }
 
-void Recorder::answer(std::uint64_t id, const Op& op) {
+void Recorder::reply(std::uint64_t id, const Op& op) {
   write("= " + std::to_string(id) + " " + std::to_string(op.answered) + " " + text_of(op));
 }
 

@@ -30,9 +30,9 @@ Op begin_call(std::uint32_t client, Request request);
 template <class Asked, class Ask>
 void finish_call(Op& op, const Asked& request, Ask&& ask) {
   try {
-    op.answer = Answer(ReplyBody(typename Asked::Reply(ask(request))));
+    op.reply = Reply(ReplyBody(typename Asked::Body(ask(request))));
   } catch (const Error& e) {
-    op.answer = Answer(failure(e.code(), e.what()));
+    op.reply = Reply(failure(e.code(), e.what()));
   }
   op.answered = now();
 }
@@ -62,7 +62,7 @@ class Recorder {
     Op op = begin_call(client_, request);
     const std::uint64_t id = invoke(op);
     finish_call(op, request, std::forward<Ask>(ask));
-    answer(id, op);
+    reply(id, op);
     return op;
   }
 
@@ -71,7 +71,7 @@ class Recorder {
 
  private:
   std::uint64_t invoke(const Op& op);
-  void answer(std::uint64_t id, const Op& op);
+  void reply(std::uint64_t id, const Op& op);
   void write(std::string line);
 
   const std::uint32_t client_;

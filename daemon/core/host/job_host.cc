@@ -10,15 +10,15 @@ namespace c10dd::core {
 namespace {
 
 /// The job's data of which an answer has a copy.
-std::size_t copied_bytes(const Answer& answer) {
+std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
-  if (!answer) return bytes;
-  if (const auto* value = std::get_if<Value>(&*answer)) return value->value.size();
-  if (const auto* values = std::get_if<Values>(&*answer)) {
+  if (!reply) return bytes;
+  if (const auto* value = std::get_if<Value>(&*reply)) return value->value.size();
+  if (const auto* values = std::get_if<Values>(&*reply)) {
     for (const Bytes& value : values->values) bytes += value.size();
-  } else if (const auto* page = std::get_if<KeyPage>(&*answer)) {
+  } else if (const auto* page = std::get_if<KeyPage>(&*reply)) {
     for (const Bytes& key : page->keys) bytes += key.size();
-  } else if (const auto* changes = std::get_if<Changes>(&*answer)) {
+  } else if (const auto* changes = std::get_if<Changes>(&*reply)) {
     for (const Change& change : changes->changes) bytes += change.key.size() + change.value.size();
   }
   return bytes;
@@ -78,10 +78,10 @@ void JobHost::perform(const JobRef& slot, Effects effects, const Origin* from,
                       std::uint64_t sequence) {
   shell_.performed(*slot, effects, from, sequence);
   for (Row& row : effects.rows) slot->rows.push_back(std::move(row));
-  for (Reply& reply : effects.replies) {
+  for (OutgoingReply& reply : effects.replies) {
     const auto it = slot->attached.find(reply.to);
     if (it != slot->attached.end()) reply.attachment = it->second.number;
-    slot->use.answered(copied_bytes(reply.answer));
+    slot->use.answered(copied_bytes(reply.result));
     if (planted(Planted::reads_not_gated) && reply.evidence != Evidence::own_commit) {
       reply.observed = 0;
     }
@@ -106,7 +106,7 @@ void JobHost::end_turn() {
   restore_pieces();
   start_batch();
   for (const JobRef& slot : std::exchange(touched_, {})) end_turn_of(slot);
-  for (const std::shared_ptr<AnswerSink>& sink : to_flush_) sink->flush();
+  for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
 }
@@ -228,16 +228,16 @@ void JobHost::finish_batch(const store::CommitResult& result) {
 
 /// Sends the answers that may leave.
 void JobHost::release(const JobRef& slot) {
-  for (Reply& reply : slot->gate->take_released()) {
+  for (OutgoingReply& reply : slot->gate->take_released()) {
     shell_.answered(reply);
     if (const auto refused = slot->refused.extract(reply.attachment)) {
-      refuse(refused.mapped(), reply.answer.error());
+      refuse(refused.mapped(), reply.result.error());
       continue;
     }
     const auto it = slot->attached.find(reply.to);
     if (it == slot->attached.end()) continue;
     const bool older = it->second.number != reply.attachment;
-    if (older && !planted(Planted::answers_follow_session)) continue;
+    if (older && !planted(Planted::replies_follow_session)) continue;
     const JobSlot::Attachment attachment = it->second;
     if (reply.op == Goodbye::op.code) slot->attached.erase(it);
     Stamp stamp = slot->gate->stamp();

@@ -42,7 +42,7 @@ struct EngineState {
 
 /// A hello on its way to its job.
 struct HelloRequest {
-  std::shared_ptr<AnswerSink> sink;
+  std::shared_ptr<ReplySink> sink;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
   std::uint64_t connection = 0;  ///< Origin::connection
@@ -98,7 +98,7 @@ class JobHost {
     virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
                            std::uint64_t sequence) = 0;
     /// An answer may leave, if its session is still there.
-    virtual void answered(const Reply& reply) = 0;
+    virtual void answered(const OutgoingReply& reply) = 0;
     /// slot: null for a batch.
     virtual void tell(const JobSlot* slot, const HostEvent& event) = 0;
   };
@@ -128,7 +128,7 @@ class JobHost {
   void heard(const JobRef& job, std::uint64_t connection);
 
   /// The connection of a session went. `sink` is compared only, never used.
-  void detach(const JobRef& job, const SessionId& session, const AnswerSink* sink);
+  void detach(const JobRef& job, const SessionId& session, const ReplySink* sink);
 
   /// Counts bytes read for a job; true if its connections must rest until the next turn.
   bool charge(const JobRef& job, std::size_t bytes);
@@ -231,7 +231,7 @@ class JobHost {
     }
   };
   std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
-  std::vector<std::shared_ptr<AnswerSink>> to_flush_;
+  std::vector<std::shared_ptr<ReplySink>> to_flush_;
 
   struct InFlight {
     JobRef slot;

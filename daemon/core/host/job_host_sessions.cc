@@ -23,10 +23,10 @@ void JobHost::refuse(const HelloRequest& request, Failure reason) {
 }
 
 void JobHost::refuse(const JobSlot::Refused& to, Failure reason) {
-  Reply reply;
+  OutgoingReply reply;
   reply.sequence = to.sequence;
   reply.op = Hello::op.code;
-  reply.answer = std::move(reason);
+  reply.result = std::move(reason);
   to.sink->deliver(to.channel, reply, Stamp{});
   to_flush_.push_back(to.sink);
 }
@@ -129,9 +129,9 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   from.session = hello.session;
   from.connection = request.connection;
   Effects effects = slot->job->apply(from, {request.sequence, 0, 0, 0}, hello, now());
-  Reply& welcome = effects.replies.front();
-  if (welcome.answer) {
-    std::get<Welcome>(*welcome.answer).daemon = settings_.version;
+  OutgoingReply& welcome = effects.replies.front();
+  if (welcome.result) {
+    std::get<Welcome>(*welcome.result).daemon = settings_.version;
     if (!planted(Planted::attachment_reused)) ++slot->attachments;
     slot->attached[hello.session] = {request.sink, request.channel, slot->attachments,
                                      request.connection};
@@ -146,7 +146,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   perform(slot, std::move(effects), &from, request.sequence);
 }
 
-void JobHost::detach(const JobRef& slot, const SessionId& session, const AnswerSink* sink) {
+void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySink* sink) {
   if (!mine(slot)) {
     // By then the connection may be gone.
     slot->owner.loop().post([slot, session, sink] { slot->owner.detach(slot, session, sink); });

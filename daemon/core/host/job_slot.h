@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "daemon/core/commit_gate.h"
-#include "daemon/core/host/answer_sink.h"
 #include "daemon/core/host/host_loop.h"
+#include "daemon/core/host/reply_sink.h"
 #include "daemon/core/job.h"
 #include "store/job_load.h"
 
@@ -43,7 +43,7 @@ struct TurnUse {
 /// A job that a host serves, or is loading.
 struct JobSlot {
   struct Attachment {
-    std::shared_ptr<AnswerSink> sink;
+    std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
     std::uint64_t number = 0;  ///< of all of the job's; answers held for an older one do not leave
     std::uint64_t connection = 0;  ///< Origin::connection
@@ -51,7 +51,7 @@ struct JobSlot {
 
   /// A hello whose refusal waits at the gate: it shows the job's state.
   struct Refused {
-    std::shared_ptr<AnswerSink> sink;
+    std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
     std::uint64_t sequence = 0;
   };

@@ -32,7 +32,7 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
       refuse_bytes(header, request.error());
     } else {
       unknown_op();
-      answer(header, request.error());
+      reply(header, request.error());
     }
     return false;
   }
@@ -46,16 +46,16 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   }
   const auto it = channels_.find(header.channel);
   if (it == channels_.end() || !it->second.job) {
-    answer(header, failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
-                                                      " has no session: send hello first"));
+    reply(header, failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
+                                                     " has no session: send hello first"));
     return false;
   }
   const Channel& channel = it->second;
   if (last_job_ != channel.job) last_job_ = channel.job;
   const bool spent = host_.charge(channel.job, frame.size);
   if (op.access > channel.from.role) {
-    answer(header, failure(Code::permission_denied,
-                           std::string(op.name) + " is not allowed for this session"));
+    reply(header, failure(Code::permission_denied,
+                          std::string(op.name) + " is not allowed for this session"));
     return spent;
   }
   const CallId call{header.sequence, header.acked_below,
@@ -79,9 +79,9 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   if (const Result<void> good = check_hello(hello); !good)
     return refuse_bytes(header, good.error());
   if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
-    return answer(
-        header, failure(Code::quota_exceeded, "too many channels on the connection, limit " +
-                                                  std::to_string(limits::kChannelsPerConnection)));
+    return reply(header,
+                 failure(Code::quota_exceeded, "too many channels on the connection, limit " +
+                                                   std::to_string(limits::kChannelsPerConnection)));
   }
   Channel& channel = channels_[header.channel];
   if (channel.job && channel.from.session != hello.session) {
@@ -109,13 +109,14 @@ void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, 
   opened_ = true;
 }
 
-void NativeChannels::deliver(std::uint32_t channel, const Reply& reply, const Stamp& stamp) {
+void NativeChannels::deliver(std::uint32_t channel, const OutgoingReply& reply,
+                             const Stamp& stamp) {
   native::ReplyHeader header;
   header.op = reply.op;
   header.channel = channel;
   header.sequence = reply.sequence;
   header.stamp = stamp;
-  send(header, reply.answer);
+  send(header, reply.result);
   if (reply.op == Goodbye::op.code) channels_.erase(channel);
 }
 
@@ -124,15 +125,15 @@ void NativeChannels::end_session(std::uint32_t channel, const Failure& reason) {
   native::RequestHeader header;
   header.channel = channel;
   header.op = Hello::op.code;
-  answer(header, reason);
+  reply(header, reason);
 }
 
-void NativeChannels::answer(const native::RequestHeader& header, const Answer& answer) {
-  native::ReplyHeader reply;
-  reply.op = header.op;
-  reply.channel = header.channel;
-  reply.sequence = header.sequence;
-  send(reply, answer);
+void NativeChannels::reply(const native::RequestHeader& header, const Reply& reply) {
+  native::ReplyHeader frame;
+  frame.op = header.op;
+  frame.channel = header.channel;
+  frame.sequence = header.sequence;
+  send(frame, reply);
   flush();
 }
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <unordered_map>
 
-#include "daemon/core/host/answer_sink.h"
 #include "daemon/core/host/job_host.h"
+#include "daemon/core/host/reply_sink.h"
 #include "protocol/native_wire.h"
 
 namespace c10dd::core {
@@ -16,12 +16,12 @@ namespace c10dd::core {
 /// Why a hello is refused before any job is asked: version_unsupported or too_large.
 Result<void> check_hello(const Hello& hello);
 
-class NativeChannels : public AnswerSink, public std::enable_shared_from_this<NativeChannels> {
+class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
  public:
   /// connection: names it in its jobs; never used again in this process.
   NativeChannels(JobHost& host, std::uint64_t connection) : host_(host), number_(connection) {}
 
-  void deliver(std::uint32_t channel, const Reply& reply, const Stamp& stamp) override;
+  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override;
   void end_session(std::uint32_t channel, const Failure& reason) override;
 
  protected:
@@ -34,7 +34,7 @@ class NativeChannels : public AnswerSink, public std::enable_shared_from_this<Na
   /// The connection went: its sessions are detached.
   void close_sessions();
 
-  void answer(const native::RequestHeader& header, const Answer& answer);
+  void reply(const native::RequestHeader& header, const Reply& reply);
 
   bool opened() const { return opened_; }               ///< a session was opened on this connection
   const JobRef& last_job() const { return last_job_; }  ///< that it took a frame for
@@ -44,7 +44,7 @@ class NativeChannels : public AnswerSink, public std::enable_shared_from_this<Na
   // ---- what the connection does
 
   /// Encodes an answer and puts it into the way out; flush() sends it.
-  virtual void send(const native::ReplyHeader& header, const Answer& answer) = 0;
+  virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
   /// These bytes cannot be trusted: says why and ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
   /// A request is taken; for metrics.

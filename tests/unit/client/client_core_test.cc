@@ -29,7 +29,7 @@ TEST(ClientCore, GreetsWithMagicAndHelloThenSendsCallsInOrder) {
   const std::vector<Completion> done = w.core.take_completions();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].call, 1u);
-  EXPECT_EQ(std::get<Written>(*done[0].answer).revision, 4u);
+  EXPECT_EQ(std::get<Written>(*done[0].reply).revision, 4u);
 }
 
 TEST(ClientCore, SendsUnansweredCallsAgainInOrderWithTheirRemainingTime) {
@@ -235,7 +235,7 @@ TEST(ClientCore, EveryPrefixOfAReplyIsAReasonToWait) {
     w.core.received(std::string_view(bytes).substr(cut), w.now);
     const std::vector<Completion> done = w.core.take_completions();
     ASSERT_EQ(done.size(), 1u) << cut;
-    ASSERT_EQ(std::get<Value>(*done[0].answer).value, "the value") << cut;
+    ASSERT_EQ(std::get<Value>(*done[0].reply).value, "the value") << cut;
   }
 }
 

@@ -22,7 +22,7 @@ TEST(ClientPop, HoldsBackTheAcknowledgementUntilItsAnswerIsHere) {
   w.reply(QueuePop::op.code, 1, item("x"));
   const std::vector<Completion> done = w.core.take_completions();
   ASSERT_EQ(done.size(), 1u);
-  EXPECT_EQ(std::get<Popped>(*done[0].answer).value, "x");
+  EXPECT_EQ(std::get<Popped>(*done[0].reply).value, "x");
   w.core.call(Check{{"a"}}, kLimit, w.now);
   EXPECT_EQ(w.only_sent().header.acked_below, 4u);
 }
@@ -172,7 +172,7 @@ TEST(ClientPop, BlockedForLongDoesNotFillTheWindow) {
   const std::vector<Completion> done = w.core.take_completions();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].call, 1u);
-  EXPECT_EQ(std::get<Popped>(*done[0].answer).value, "x");
+  EXPECT_EQ(std::get<Popped>(*done[0].reply).value, "x");
   EXPECT_EQ(w.core.stats(w.now).reissued, 0u);
 }
 
@@ -187,8 +187,8 @@ TEST(ClientPop, TheSmallestWindowIsEnoughForABlockedPopAndOthers) {
       if (frame.header.op == Set::op.code) ++writes;
       if (frame.header.op == QueuePop::op.code) continue;
       w.reply(frame.header.op, frame.header.sequence,
-              frame.header.op == Set::op.code ? Answer(ReplyBody(Written{1}))
-                                              : Answer(ReplyBody(Done{})));
+              frame.header.op == Set::op.code ? Reply(ReplyBody(Written{1}))
+                                              : Reply(ReplyBody(Done{})));
     }
     w.now += milliseconds(100);
     w.core.tick(w.now);
@@ -244,7 +244,7 @@ class QueueDaemon {
         free_.push_front(it->second);
         claims_.erase(it);
       }
-      answers.push_back(World::bytes(Cancel::op.code, sequence, ReplyBody(Done{})));
+      replies.push_back(World::bytes(Cancel::op.code, sequence, ReplyBody(Done{})));
     }
     serve();
     return true;
@@ -257,14 +257,14 @@ class QueueDaemon {
         claim = claims_.emplace(*it, free_.front()).first;
         free_.pop_front();
       }
-      answers.push_back(
+      replies.push_back(
           World::bytes(QueuePop::op.code, it->second, item(std::to_string(claim->second))));
       it = blocked_.erase(it);
     }
   }
   void connection_lost() {
     blocked_.clear();
-    answers.clear();
+    replies.clear();
   }
   /// The items that went back.
   std::vector<int> expire(const SessionId& session) {
@@ -277,7 +277,7 @@ class QueueDaemon {
   }
   const std::deque<int>& free() const { return free_; }
 
-  std::deque<Bytes> answers;
+  std::deque<Bytes> replies;
 
  private:
   std::deque<int> free_;
@@ -317,14 +317,14 @@ TEST(ClientPop, EachItemIsTakenOnceWhateverIsLost) {
         }
         w.reply(Hello::op.code, 0, failure(Code::session_expired, "gone"));
       } else {
-        while (!daemon.answers.empty() && chance(3) != 0) {
-          w.core.received(daemon.answers.front(), w.now);
-          daemon.answers.pop_front();
+        while (!daemon.replies.empty() && chance(3) != 0) {
+          w.core.received(daemon.replies.front(), w.now);
+          daemon.replies.pop_front();
         }
       }
       for (const Completion& done : w.core.take_completions()) {
         std::erase(calls, done.call);
-        if (done.answer) taken.insert(std::get<Popped>(*done.answer).value);
+        if (done.reply) taken.insert(std::get<Popped>(*done.reply).value);
       }
     };
     for (int turn = 0; turn < 300; ++turn) {

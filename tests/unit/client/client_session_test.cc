@@ -42,8 +42,8 @@ TEST(ClientSession, ThatExpiredLeavesOnlySentWritesInDoubt) {
   const std::vector<Completion> done = w.core.take_completions();
   ASSERT_EQ(done.size(), 1u);
   EXPECT_EQ(done[0].call, write);
-  EXPECT_EQ(done[0].answer.error().code, Code::outcome_unknown);
-  const std::string& text = done[0].answer.error().detail;
+  EXPECT_EQ(done[0].reply.error().code, Code::outcome_unknown);
+  const std::string& text = done[0].reply.error().detail;
   EXPECT_EQ(text.find("add: the session ended before the answer came (away for 11 min, limit 10"),
             0u)
       << text;
@@ -81,7 +81,7 @@ TEST(ClientSession, OpensNoOtherAfterItWasReplaced) {
   w.reply(Hello::op.code, 0, failure(Code::session_replaced, "another has its rank"));
   std::map<std::uint64_t, Code> codes;
   for (const Completion& done : w.core.take_completions()) {
-    codes[done.call] = done.answer.error().code;
+    codes[done.call] = done.reply.error().code;
   }
   EXPECT_EQ(codes, (std::map<std::uint64_t, Code>{{write, Code::outcome_unknown},
                                                   {wait, Code::session_replaced}}));
@@ -90,7 +90,7 @@ TEST(ClientSession, OpensNoOtherAfterItWasReplaced) {
   EXPECT_EQ(w.core.dial_at(), std::nullopt);
   EXPECT_FALSE(w.core.wants_socket());
   w.core.call(Get{"k", {}}, kLimit, w.now);
-  EXPECT_EQ(w.core.take_completions().at(0).answer.error().code, Code::session_replaced);
+  EXPECT_EQ(w.core.take_completions().at(0).reply.error().code, Code::session_replaced);
 }
 
 TEST(ClientSession, TellsWhichJobItKnowsAndWhenItWasOpened) {

@@ -23,7 +23,7 @@ struct Sent {
 };
 
 inline QueuePop pop(Duration timeout = std::chrono::seconds(5)) { return {"q", timeout}; }
-inline Answer item(const std::string& value) { return ReplyBody(Popped{value}); }
+inline Reply item(const std::string& value) { return ReplyBody(Popped{value}); }
 
 /// A core with a clock, and the daemon's end of its connection.
 class World {
@@ -54,22 +54,21 @@ class World {
     return frames;
   }
 
-  static Bytes bytes(std::uint8_t op, std::uint64_t sequence, const Answer& answer,
+  static Bytes bytes(std::uint8_t op, std::uint64_t sequence, const Reply& reply,
                      Stamp stamp = {7, 1, 1}) {
     native::ReplyHeader header;
     header.op = op;
     header.channel = Core::kChannel;
     header.sequence = sequence;
     header.stamp = stamp;
-    const native::EncodedReply reply = native::encode_reply(header, answer);
-    return reply.head + Bytes(reply.tail.view());
+    const native::EncodedReply encoded = native::encode_reply(header, reply);
+    return encoded.head + Bytes(encoded.tail.view());
   }
-  void reply(std::uint8_t op, std::uint64_t sequence, const Answer& answer,
-             Stamp stamp = {7, 1, 1}) {
-    core.received(bytes(op, sequence, answer, stamp), now);
+  void reply(std::uint8_t op, std::uint64_t sequence, const Reply& reply, Stamp stamp = {7, 1, 1}) {
+    core.received(bytes(op, sequence, reply, stamp), now);
   }
 
-  static Answer welcome(std::uint32_t window = 1024) {
+  static Reply welcome(std::uint32_t window = 1024) {
     Welcome body;
     body.version = kProtocolVersion;
     body.heartbeat_interval = limits::kHeartbeatInterval;
@@ -105,8 +104,8 @@ class World {
   Failure only_failure() {
     const std::vector<Completion> done = core.take_completions();
     EXPECT_EQ(done.size(), 1u);
-    if (done.size() != 1 || done[0].answer) return failure(Code::ok, "no failure");
-    return done[0].answer.error();
+    if (done.size() != 1 || done[0].reply) return failure(Code::ok, "no failure");
+    return done[0].reply.error();
   }
 
   Core core;

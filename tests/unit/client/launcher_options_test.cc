@@ -136,11 +136,11 @@ TEST(LauncherOptions, EveryFlagOfTorchrunIsTakenOrAnsweredWithWhatToDo) {
       arguments.push_back("true");
       const std::string text = refusal(arguments);
       if (text.empty()) continue;
-      const std::string answer = std::string(flag) + (value == nullptr ? "" : " ") +
-                                 (value == nullptr ? "" : value) + " is an option of torchrun: ";
-      ASSERT_TRUE(text.starts_with(answer)) << text;
+      const std::string reply = std::string(flag) + (value == nullptr ? "" : " ") +
+                                (value == nullptr ? "" : value) + " is an option of torchrun: ";
+      ASSERT_TRUE(text.starts_with(reply)) << text;
       EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-      EXPECT_GT(text.size(), answer.size() + 20) << text;
+      EXPECT_GT(text.size(), reply.size() + 20) << text;
     }
   }
 }
@@ -176,7 +176,7 @@ TEST(LauncherOptions, ScriptsAndModulesAreRunByPython) {
 
 TEST(LauncherOptions, HelpNamesEveryOptionOnceWithItsDefault) {
   const char* const arguments[] = {"c10drun", "--help"};
-  const std::string help = parse_options(2, arguments, [](const char*) { return nullptr; }).answer;
+  const std::string help = parse_options(2, arguments, [](const char*) { return nullptr; }).reply;
   for (const char* line :
        {"Usage: c10drun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n",
         "  --nproc, --nproc-per-node N workers on this node, 1 to 1024\n"

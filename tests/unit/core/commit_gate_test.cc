@@ -10,8 +10,9 @@ namespace {
 
 constexpr Stamp kStart{5, 2, 10};
 
-Reply reply(std::uint64_t sequence, Revision observed, Evidence evidence = Evidence::state) {
-  Reply r;
+OutgoingReply reply(std::uint64_t sequence, Revision observed,
+                    Evidence evidence = Evidence::state) {
+  OutgoingReply r;
   r.sequence = sequence;
   r.observed = observed;
   r.evidence = evidence;
@@ -20,7 +21,7 @@ Reply reply(std::uint64_t sequence, Revision observed, Evidence evidence = Evide
 
 std::vector<std::uint64_t> released(CommitGate& gate) {
   std::vector<std::uint64_t> sequences;
-  for (const Reply& r : gate.take_released()) sequences.push_back(r.sequence);
+  for (const OutgoingReply& r : gate.take_released()) sequences.push_back(r.sequence);
   return sequences;
 }
 

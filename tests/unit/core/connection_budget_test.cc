@@ -102,7 +102,7 @@ TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
 
 TEST(ConnectionBudget, UnreadAnswersKeepOthersWaitingUntilTheirReaderIsClosed) {
   ConnectionBudget budget(100);
-  budget.set_answers(1, 150);
+  budget.set_replies(1, 150);
   EXPECT_TRUE(budget.scarce());
   EXPECT_FALSE(budget.begin_frame(2, 10));
   const auto [look, decisions] = first_verdict(budget);
@@ -113,18 +113,18 @@ TEST(ConnectionBudget, UnreadAnswersKeepOthersWaitingUntilTheirReaderIsClosed) {
 
 TEST(ConnectionBudget, AnswersThatAreReadMakeRoom) {
   ConnectionBudget budget(100);
-  budget.set_answers(1, 95);
+  budget.set_replies(1, 95);
   ASSERT_FALSE(budget.begin_frame(2, 10));
-  EXPECT_TRUE(budget.set_answers(1, 91).read_on.empty());
-  EXPECT_EQ(budget.set_answers(1, 0).read_on, Connections{2});
+  EXPECT_TRUE(budget.set_replies(1, 91).read_on.empty());
+  EXPECT_EQ(budget.set_replies(1, 0).read_on, Connections{2});
   EXPECT_EQ(budget.held(), 10u);
 }
 
 TEST(ConnectionBudget, AnswersAboveTwiceTheLimitCloseWhoHoldsMostAtOnce) {
   ConnectionBudget budget(100);
-  budget.set_answers(1, 90);
-  budget.set_answers(2, 110);
-  const Decisions decisions = budget.set_answers(3, 1);
+  budget.set_replies(1, 90);
+  budget.set_replies(2, 110);
+  const Decisions decisions = budget.set_replies(3, 1);
   EXPECT_EQ(closed(decisions), Connections{2});
   EXPECT_EQ(budget.held(), 91u);
 }

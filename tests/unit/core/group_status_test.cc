@@ -50,9 +50,9 @@ Join join_of(std::uint32_t min, std::uint32_t max) {
 }
 
 GroupStatus news_in(const Effects& effects, std::uint64_t session) {
-  for (const Reply& reply : effects.replies) {
+  for (const OutgoingReply& reply : effects.replies) {
     if (!(reply.to == SessionId{1, session}) || reply.op != WatchGroup::op.code) continue;
-    return std::get<GroupStatus>(*reply.answer);
+    return std::get<GroupStatus>(*reply.result);
   }
   return {};
 }
@@ -94,10 +94,10 @@ TEST(GroupStatusTest, ThoseWhoTimeOutTogetherAreToldWhoWasMissing) {
   const std::clock_t start = std::clock();
   const Effects effects = crowd.tick(std::chrono::seconds(2));
   EXPECT_EQ(effects.replies.size(), kMembers - 1);
-  for (const Reply& reply : effects.replies) {
-    ASSERT_FALSE(reply.answer);
-    ASSERT_EQ(reply.answer.error().missing.size(), 1U) << reply.answer.error().detail;
-    ASSERT_EQ(reply.answer.error().missing[0].rank, 76U);
+  for (const OutgoingReply& reply : effects.replies) {
+    ASSERT_FALSE(reply.result);
+    ASSERT_EQ(reply.result.error().missing.size(), 1U) << reply.result.error().detail;
+    ASSERT_EQ(reply.result.error().missing[0].rank, 76U);
   }
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   EXPECT_LT(seconds, 3 * test::kSlowdown)
@@ -114,7 +114,7 @@ TEST(GroupStatusTest, ANoticeToAllCostsEachOfThemItsOwnRow) {
   std::size_t bytes = bytes_of(crowd.ask(1, notify));
   for (std::uint64_t i = 1; i <= kMembers; ++i) {
     const Effects effects = crowd.ask(i, Acknowledge{"g", 1});
-    ASSERT_TRUE(effects.replies.at(0).answer);
+    ASSERT_TRUE(effects.replies.at(0).result);
     bytes += bytes_of(effects);
   }
   const GroupStatus told = news_in(crowd.ask(1, WatchGroup{"g", 0, milliseconds(1)}), 1);

@@ -20,12 +20,12 @@
 namespace c10dd::core {
 
 /// A connection: what came to it, as text, in order.
-class TestSink final : public AnswerSink {
+class TestSink final : public ReplySink {
  public:
-  void deliver(std::uint32_t channel, const Reply& reply, const Stamp&) override {
+  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp&) override {
     got.push_back(std::to_string(channel) + ":" + std::string(find_op(reply.op)->name) + " " +
-                  std::string(reply.answer ? "ok" : name_of(reply.answer.error().code)));
-    if (!reply.answer) detail = reply.answer.error().detail;
+                  std::string(reply.result ? "ok" : name_of(reply.result.error().code)));
+    if (!reply.result) detail = reply.result.error().detail;
   }
   void end_session(std::uint32_t channel, const Failure& reason) override {
     got.push_back(std::to_string(channel) + ":ended " + std::string(name_of(reason.code)));
@@ -100,7 +100,7 @@ class HostWorld : private DirectoryHost::Shell {
     void lose_engine(std::uint64_t, const std::string& why) override { world_.lost = why; }
     void report_damage(const std::string& what) override { told.push_back("damage " + what); }
     void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
-    void answered(const Reply&) override {}
+    void answered(const OutgoingReply&) override {}
     void tell(const JobSlot* slot, const HostEvent& event) override {
       if (std::holds_alternative<JobServed>(event)) told.push_back("served " + slot->name);
       if (std::holds_alternative<JobLoadFailed>(event)) told.push_back("failed " + slot->name);

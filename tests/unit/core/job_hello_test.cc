@@ -31,8 +31,8 @@ class JobHello : public testing::Test {
     hello.session = {session, session};
     hello.seen = seen;
     const Effects effects = job_.apply(from(session), {}, hello, now_);
-    const Answer& answer = effects.replies.at(0).answer;
-    return answer ? Code::ok : answer.error().code;
+    const Reply& reply = effects.replies.at(0).result;
+    return reply ? Code::ok : reply.error().code;
   }
 
   TimePoint now_{std::chrono::seconds(1)};

@@ -51,9 +51,9 @@ class Launches {
                     request, now_));
   }
   void take(Effects effects) {
-    for (const Reply& reply : effects.replies) {
+    for (const OutgoingReply& reply : effects.replies) {
       if (reply.op != Barrier::op.code) continue;
-      ++(reply.answer ? released : failed);
+      ++(reply.result ? released : failed);
     }
   }
 
@@ -85,7 +85,7 @@ TEST(JobRelaunch, TheAnswerToAHelloComesBeforeThoseThatItReleases) {
   EXPECT_EQ(back.replies[0].op, Hello::op.code);
   EXPECT_EQ(back.replies[0].to, (SessionId{1, 1}));
   EXPECT_EQ(back.replies[1].op, Barrier::op.code);
-  EXPECT_EQ(back.replies[1].answer.error().code, Code::rank_taken);
+  EXPECT_EQ(back.replies[1].result.error().code, Code::rank_taken);
 }
 
 TEST(JobRelaunch, OfThousandsOfRanksTakesNoQuadraticTime) {

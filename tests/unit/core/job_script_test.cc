@@ -23,8 +23,8 @@
 
 #include "daemon/core/job.h"
 #include "protocol/native_wire.h"
-#include "tests/unit/core/script_answers.h"
 #include "tests/unit/core/script_group_words.h"
+#include "tests/unit/core/script_replies.h"
 
 namespace c10dd::core {
 namespace {
@@ -59,7 +59,7 @@ class Stage {
     const bool hears = words.size() == 2 && !restarts;
     for (const auto& [name, heard] : inbox_) {
       if (!heard.empty() && !(hears && name == words[1]) && at > heard.front().at) {
-        return name + " has heard " + script::text_of(heard.front().answer);
+        return name + " has heard " + script::text_of(heard.front().reply);
       }
     }
     if (restarts) return restart({words.begin() + 2, words.end()});
@@ -70,7 +70,7 @@ class Stage {
   /// Ends all sessions, and audits before and after.
   std::string end() {
     for (const auto& [name, heard] : inbox_) {
-      if (!heard.empty()) return name + " has heard " + script::text_of(heard.front().answer);
+      if (!heard.empty()) return name + " has heard " + script::text_of(heard.front().reply);
     }
     if (const Finding found = job_->audit()) return *found;
     for (const auto& [name, caller] : callers_) take(job_->disconnect(caller.id, now_));
@@ -85,7 +85,7 @@ class Stage {
  private:
   struct Heard {
     TimePoint at;
-    Answer answer;
+    Reply reply;
   };
   struct Caller {
     SessionId id;
@@ -101,7 +101,7 @@ class Stage {
     return got == expected ? std::string() : "got " + got + ", expected " + expected;
   }
 
-  static std::string judge(const Answer& got, const std::string& expected,
+  static std::string judge(const Reply& got, const std::string& expected,
                            const std::string& detail) {
     const std::string said = got ? "" : got.error().detail;
     if (script::text_of(got) != expected || said.find(detail) == std::string::npos) {
@@ -130,11 +130,11 @@ class Stage {
         std::erase_if(table_, [&](const auto& entry) { return entry.first.starts_with(row.key); });
       }
     }
-    for (Reply& reply : effects.replies) {
+    for (OutgoingReply& reply : effects.replies) {
       EXPECT_LE(reply.observed, effects.revision);
       observed_ = reply.observed;
       const std::string name = "s" + std::to_string(reply.to.low);
-      inbox_[name].push_back({now_, std::move(reply.answer)});
+      inbox_[name].push_back({now_, std::move(reply.result)});
       if (reply.op == Goodbye::op.code) callers_.erase(name);
     }
   }
@@ -155,9 +155,9 @@ class Stage {
     if (heard.empty()) return "nothing heard, expected " + expected;
     const Heard first = heard.front();
     heard.erase(heard.begin());
-    remember(callers_[name], first.answer);
-    if (first.at != now_) return "heard at another time: " + script::text_of(first.answer);
-    return judge(first.answer, expected, detail);
+    remember(callers_[name], first.reply);
+    if (first.at != now_) return "heard at another time: " + script::text_of(first.reply);
+    return judge(first.reply, expected, detail);
   }
 
   std::string speak(const std::string& name, Words words, const std::string& expected,
@@ -189,7 +189,7 @@ class Stage {
     Revision observed = 0;
     for (auto it = effects.replies.begin(); it != effects.replies.end(); ++it) {
       if (it->to != c.id || it->sequence != c.call.sequence) continue;
-      own = it->answer;
+      own = it->result;
       observed = it->observed;
       if (it->op != Goodbye::op.code) effects.replies.erase(it);
       break;
@@ -215,12 +215,12 @@ class Stage {
     return *of_group;
   }
 
-  static void remember(Caller& c, const Answer& answer) {
-    if (!answer) return;
-    if (const auto* joined = std::get_if<Joined>(&*answer)) {
+  static void remember(Caller& c, const Reply& reply) {
+    if (!reply) return;
+    if (const auto* joined = std::get_if<Joined>(&*reply)) {
       c.round[c.group] = joined->round;
       c.status[c.group] = joined->status;
-    } else if (const auto* status = std::get_if<GroupStatus>(&*answer)) {
+    } else if (const auto* status = std::get_if<GroupStatus>(&*reply)) {
       c.status[c.group] = status->number;
     }
   }
@@ -246,7 +246,7 @@ class Stage {
     return job_->resume(now_) ? "" : "not resumed";
   }
 
-  using Maybe = std::optional<Answer>;
+  using Maybe = std::optional<Reply>;
 
   Epoch epoch_ = 1;
   Quotas quotas_;

@@ -39,8 +39,8 @@ class JobWaits : public testing::Test {
   Code ask(const Request& request) {
     ++sequence_;
     const Effects effects = job_.apply(from_, {sequence_, sequence_, sequence_, 0}, request, now_);
-    if (effects.replies.empty() || effects.replies[0].answer) return Code::ok;
-    return effects.replies[0].answer.error().code;
+    if (effects.replies.empty() || effects.replies[0].result) return Code::ok;
+    return effects.replies[0].result.error().code;
   }
 
   static Quotas quotas() {

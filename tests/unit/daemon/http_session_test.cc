@@ -55,7 +55,7 @@ class HttpSessionTest : public testing::Test {
     return bytes.size() >= body + 4 + std::stoul(bytes.substr(length + field.size()));
   }
 
-  static int status(const std::string& answer) { return std::stoi(answer.substr(9, 3)); }
+  static int status(const std::string& reply) { return std::stoi(reply.substr(9, 3)); }
 
   /// Whether the connection ended, for this reason.
   bool ended(const std::string& reason) {
@@ -76,9 +76,9 @@ TEST_F(HttpSessionTest, AnswersRequestAfterRequest) {
   EXPECT_TRUE(answer_to("TP/1.1\r\nHost: localhost\r\n\r\n").ends_with("\r\n\r\nok\n"));
   EXPECT_EQ(daemon_.open("http"), 1);
   for (int i = 0; i < 3; ++i) {
-    const std::string answer = answer_to(request("GET /livez"));
-    EXPECT_EQ(status(answer), 200);
-    EXPECT_NE(answer.find("Connection: keep-alive"), std::string::npos);
+    const std::string reply = answer_to(request("GET /livez"));
+    EXPECT_EQ(status(reply), 200);
+    EXPECT_NE(reply.find("Connection: keep-alive"), std::string::npos);
   }
   EXPECT_EQ(status(answer_to(request("GET /nowhere"))), 404);
   EXPECT_TRUE(operations_.asked.empty());
@@ -92,9 +92,9 @@ TEST_F(HttpSessionTest, AnswersRequestsThatComeTogether) {
   wire_->say(request("GET /v1/version"));
   EXPECT_TRUE(
       daemon_.turn_until([&] { return wire_->written().find("uptime") != std::string::npos; }));
-  const std::string answers = wire_->take();
-  EXPECT_LT(answers.find("ok\n"), answers.find("ready\nengine: memory"));
-  EXPECT_LT(answers.find("ready\nengine: memory"), answers.find("uptime"));
+  const std::string replies = wire_->take();
+  EXPECT_LT(replies.find("ok\n"), replies.find("ready\nengine: memory"));
+  EXPECT_LT(replies.find("ready\nengine: memory"), replies.find("uptime"));
 }
 
 TEST_F(HttpSessionTest, AnswerToHeadHasNoBody) {
@@ -140,9 +140,9 @@ TEST_F(HttpSessionTest, AsksTheDaemonForWhatARouteNeeds) {
 TEST_F(HttpSessionTest, ShowsWhyTheDaemonIsNotReady) {
   operations_.known.not_ready = "the engine is being opened";
   connect();
-  const std::string answer = answer_to(request("GET /readyz"));
-  EXPECT_EQ(status(answer), 503);
-  EXPECT_NE(answer.find("not ready: the engine is being opened\n"), std::string::npos);
+  const std::string reply = answer_to(request("GET /readyz"));
+  EXPECT_EQ(status(reply), 503);
+  EXPECT_NE(reply.find("not ready: the engine is being opened\n"), std::string::npos);
 }
 
 TEST_F(HttpSessionTest, ChangesNothingForOtherMachines) {
@@ -154,9 +154,9 @@ TEST_F(HttpSessionTest, ChangesNothingForOtherMachines) {
 TEST_F(HttpSessionTest, AnswersToItsOwnNamesOnly) {
   connect();
   const std::string foreign = "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n";
-  const std::string answer = answer_to(foreign);
-  EXPECT_EQ(status(answer), 403);
-  EXPECT_NE(answer.find("evil.example"), std::string::npos);
+  const std::string reply = answer_to(foreign);
+  EXPECT_EQ(status(reply), 403);
+  EXPECT_NE(reply.find("evil.example"), std::string::npos);
   EXPECT_TRUE(operations_.asked.empty());
   EXPECT_EQ(status(answer_to("GET /livez HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")), 200)
       << "HTTP/1.0 needs no host";
@@ -169,9 +169,9 @@ TEST_F(HttpSessionTest, AnswersToItsOwnNamesOnly) {
 
 TEST_F(HttpSessionTest, RequestThatIsNoneIsToldAndEndsTheConnection) {
   connect();
-  const std::string answer = answer_to("HELLO\r\n\r\n" + request("GET /livez"));
-  EXPECT_GE(status(answer), 400);
-  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  const std::string reply = answer_to("HELLO\r\n\r\n" + request("GET /livez"));
+  EXPECT_GE(status(reply), 400);
+  EXPECT_NE(reply.find("Connection: close"), std::string::npos);
   EXPECT_TRUE(ended("malformed"));
   EXPECT_EQ(wire_->take(), "") << "nothing behind it is answered";
   EXPECT_EQ(daemon_.count(metric::kProtocolErrors, "code=\"malformed\",protocol=\"http\""), 1);
@@ -191,9 +191,9 @@ TEST_F(HttpSessionTest, ClientThatWaitsIsToldToGoOn) {
 TEST_F(HttpSessionTest, HalfARequestIsWaitedForSomeTime) {
   patience_.request = milliseconds(5);
   connect("GET /livez HTTP/1.1\r\n");
-  const std::string answer = answer_to("");
-  EXPECT_EQ(status(answer), 408);
-  EXPECT_NE(answer.find("request: not complete after 0 s"), std::string::npos);
+  const std::string reply = answer_to("");
+  EXPECT_EQ(status(reply), 408);
+  EXPECT_NE(reply.find("request: not complete after 0 s"), std::string::npos);
   EXPECT_TRUE(ended("timed_out"));
 }
 

@@ -86,11 +86,11 @@ TEST_F(ListenerTest, ServesBothProtocolsOnOnePort) {
   hello.job = "digits";
   native::encode_request(bytes, {}, hello);
   asio::write(native, asio::buffer(bytes));
-  std::string answer(native::ReplyHeader::kSize, '\0');
+  std::string reply(native::ReplyHeader::kSize, '\0');
   ErrorCode failed;
-  EXPECT_TRUE(daemon_.turn_until([&] { return native.available(failed) >= answer.size(); }));
-  EXPECT_EQ(asio::read(native, asio::buffer(answer)), answer.size());
-  EXPECT_EQ(answer[4], static_cast<char>(Hello::op.code));
+  EXPECT_TRUE(daemon_.turn_until([&] { return native.available(failed) >= reply.size(); }));
+  EXPECT_EQ(asio::read(native, asio::buffer(reply)), reply.size());
+  EXPECT_EQ(reply[4], static_cast<char>(Hello::op.code));
   EXPECT_EQ(daemon_.open("native") + daemon_.open("http"), 2);
 }
 

@@ -20,14 +20,14 @@ namespace c10dd::daemon {
 
 struct NativeReply {
   native::ReplyHeader header;
-  Answer answer = ReplyBody(Done{});
+  Reply reply = ReplyBody(Done{});
 
-  Code code() const { return answer ? Code::ok : answer.error().code; }
-  std::string detail() const { return answer ? "" : answer.error().detail; }
+  Code code() const { return reply ? Code::ok : reply.error().code; }
+  std::string detail() const { return reply ? "" : reply.error().detail; }
   template <class T>
   T as() const {
-    EXPECT_TRUE(answer && std::holds_alternative<T>(*answer)) << detail();
-    return answer && std::holds_alternative<T>(*answer) ? std::get<T>(*answer) : T{};
+    EXPECT_TRUE(reply && std::holds_alternative<T>(*reply)) << detail();
+    return reply && std::holds_alternative<T>(*reply) ? std::get<T>(*reply) : T{};
   }
 };
 
@@ -90,7 +90,7 @@ class NativePeer {
     const auto cut = native::cut_reply(unread_, std::size_t{1} << 30);
     reply.header = (*cut)->header;
     EXPECT_TRUE(
-        native::decode_reply(reply.header.op, reply.header.kind, (*cut)->body, reply.answer));
+        native::decode_reply(reply.header.op, reply.header.kind, (*cut)->body, reply.reply));
     unread_.erase(0, (*cut)->size);
     return reply;
   }

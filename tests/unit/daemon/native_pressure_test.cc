@@ -98,7 +98,7 @@ TEST_F(NativePressureTest, ReadsNoFurtherWhileItsAnswersAreNotRead) {
 TEST_F(NativePressureTest, FrameWithoutRoomWaitsUntilThereIsSome) {
   start();
   Neighbour neighbour(daemon_);
-  neighbour.share.set_answers(64 * kMiB);
+  neighbour.share.set_replies(64 * kMiB);
   const Bytes bytes = NativePeer::frame(Set{"k", Bytes(kMiB, 'v')}, 0, 2);
   peer_.wire->say(std::string_view(bytes).substr(0, 100'000));
   daemon_.turn_a_while();
@@ -107,7 +107,7 @@ TEST_F(NativePressureTest, FrameWithoutRoomWaitsUntilThereIsSome) {
   daemon_.turn_a_while();
   EXPECT_TRUE(peer_.wire->unread());
   EXPECT_FALSE(peer_.has_reply());
-  neighbour.share.set_answers(0);
+  neighbour.share.set_replies(0);
   EXPECT_EQ(peer_.next().code(), Code::ok);
   EXPECT_FALSE(daemon_.budget.scarce());
 }
@@ -119,12 +119,12 @@ TEST_F(NativePressureTest, OneThatHoldsTooMuchForTooLongIsToldAndClosed) {
   ASSERT_TRUE(daemon_.turn_until([&] { return daemon_.budget.held() > 0; }));
   Neighbour first(daemon_);
   Neighbour second(daemon_);
-  first.share.set_answers(14 * kMiB);
-  second.share.set_answers(14 * kMiB);
+  first.share.set_replies(14 * kMiB);
+  second.share.set_replies(14 * kMiB);
   std::vector<std::unique_ptr<Neighbour>> more;
   for (int i = 0; i < 8; ++i) {
     more.push_back(std::make_unique<Neighbour>(daemon_));
-    more.back()->share.set_answers(12 * kMiB);
+    more.back()->share.set_replies(12 * kMiB);
   }
   const NativeReply reply = peer_.next();
   EXPECT_EQ(reply.code(), Code::quota_exceeded);

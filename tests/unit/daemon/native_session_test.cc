@@ -300,7 +300,7 @@ TEST_F(NativeSessionTest, DrainRefusesHellosAndTakesNothingButHeartbeats) {
   const NativeReply reply = late.ask(NativePeer::hello_of(2));
   EXPECT_EQ(reply.code(), Code::unavailable);
   EXPECT_EQ(reply.detail(), "the daemon is shutting down");
-  EXPECT_EQ(reply.answer.error().retry_after, milliseconds(200));
+  EXPECT_EQ(reply.reply.error().retry_after, milliseconds(200));
   daemon_.turn_a_while();
   EXPECT_FALSE(late.wire->closed()) << "it may ask again here";
   EXPECT_FALSE(peer_.has_reply());

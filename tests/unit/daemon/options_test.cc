@@ -150,15 +150,15 @@ TEST_F(OptionsTest, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) 
   Options options = accepted({"--http-hosts", "head,Tunnel.LAN"});
   for (const char* host : {"localhost", "LOCALHOST:1", "127.0.0.1:29500", "127.8.0.1", "[::1]:80",
                            "head", "head:29500", "tunnel.lan"}) {
-    EXPECT_TRUE(answers_to(options, host)) << host;
+    EXPECT_TRUE(replies_to(options, host)) << host;
   }
   for (const char* host :
        {"", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1",
         "[::2]", "[", "[::1", "head.lan", ":80"}) {
-    EXPECT_EQ(answers_to(options, host), std::string(host) == "[::1") << host;
+    EXPECT_EQ(replies_to(options, host), std::string(host) == "[::1") << host;
   }
   options = accepted({"--listen", "0.0.0.0:1", "--allow-insecure-listen"});
-  EXPECT_TRUE(answers_to(options, "any.example"));
+  EXPECT_TRUE(replies_to(options, "any.example"));
   EXPECT_EQ(refused({"--http-hosts", "a b"}),
             "c10dd: --http-hosts: \"a b\" is no list of host names; want names without port, as in "
             "head,head.lan\n");

@@ -88,10 +88,10 @@ TEST_F(ProtocolsTest, EachRefusesInItsWords) {
   EXPECT_EQ((*cut)->size, frame.size());
   EXPECT_EQ((*cut)->header.op, Hello::op.code);
   EXPECT_EQ((*cut)->header.kind, native::ReplyHeader::Kind::failure);
-  Answer answer = ReplyBody(Done{});
-  ASSERT_TRUE(native::decode_reply(Hello::op.code, (*cut)->header.kind, (*cut)->body, answer));
-  EXPECT_EQ(answer.error().code, Code::quota_exceeded);
-  EXPECT_EQ(answer.error().detail, "full");
+  Reply reply = ReplyBody(Done{});
+  ASSERT_TRUE(native::decode_reply(Hello::op.code, (*cut)->header.kind, (*cut)->body, reply));
+  EXPECT_EQ(reply.error().code, Code::quota_exceeded);
+  EXPECT_EQ(reply.error().detail, "full");
 
   const std::string full = entries[1].refusal(failure(Code::quota_exceeded, "full"));
   EXPECT_TRUE(full.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << full;

@@ -62,11 +62,11 @@ class ReceptionTest : public testing::Test {
 
   static Failure failure_in(std::string_view frame) {
     const auto cut = native::cut_reply(frame, 4096);
-    Answer answer = ReplyBody(Done{});
+    Reply reply = ReplyBody(Done{});
     EXPECT_TRUE(cut && cut->has_value());
     if (!cut || !cut->has_value()) return {};
-    EXPECT_TRUE(native::decode_reply(Hello::op.code, (*cut)->header.kind, (*cut)->body, answer));
-    return answer ? Failure{} : answer.error();
+    EXPECT_TRUE(native::decode_reply(Hello::op.code, (*cut)->header.kind, (*cut)->body, reply));
+    return reply ? Failure{} : reply.error();
   }
 
   double refused(const std::string& protocol, const std::string& code) const {

@@ -52,14 +52,14 @@ class SharedBudgetTest : public testing::Test {
 TEST_F(SharedBudgetTest, LargerDaemonHasMore) {
   SharedBudget large(loop_, 8 * 128 * kMiB);
   Connection one(large, loop_);
-  one.share.set_answers(100 * kMiB);
+  one.share.set_replies(100 * kMiB);
   EXPECT_FALSE(large.scarce());
 }
 
 TEST_F(SharedBudgetTest, SmallFramesAreNotCounted) {
   EXPECT_TRUE(a_.share.begin_frame(limits::kSmallFrameBytes));
   EXPECT_FALSE(a_.share.has_frame());
-  a_.share.set_answers(limits::kSmallFrameBytes);
+  a_.share.set_replies(limits::kSmallFrameBytes);
   EXPECT_EQ(budget_.held(), 0u);
 }
 
@@ -67,14 +67,14 @@ TEST_F(SharedBudgetTest, CountsFramesAndAnswersUntilTheyAreGivenBack) {
   EXPECT_TRUE(a_.share.begin_frame(10 * kMiB));
   EXPECT_TRUE(a_.share.begin_frame(20 * kMiB)) << "it has one, which counts";
   EXPECT_EQ(budget_.held(), 10 * kMiB);
-  a_.share.set_answers(kMiB);
+  a_.share.set_replies(kMiB);
   EXPECT_EQ(budget_.held(), 11 * kMiB);
-  a_.share.set_answers(kMiB + limits::kSmallFrameBytes);
+  a_.share.set_replies(kMiB + limits::kSmallFrameBytes);
   EXPECT_EQ(budget_.held(), 11 * kMiB) << "what changes little is not told";
   a_.share.end_frame();
   a_.share.end_frame();
   EXPECT_EQ(budget_.held(), kMiB);
-  a_.share.set_answers(10);
+  a_.share.set_replies(10);
   EXPECT_EQ(budget_.held(), 0u);
 }
 
@@ -100,14 +100,14 @@ TEST_F(SharedBudgetTest, OneThatLeavesMakesRoom) {
   EXPECT_EQ(b_.sink->reads, 1u);
   {
     Connection c(budget_, loop_);
-    c.share.set_answers(kMiB);
+    c.share.set_replies(kMiB);
     EXPECT_EQ(budget_.held(), 11 * kMiB);
   }
   EXPECT_EQ(budget_.held(), 10 * kMiB);
 }
 
 TEST_F(SharedBudgetTest, OneThatHoldsFarTooMuchIsClosedAtOnce) {
-  b_.share.set_answers(129 * kMiB);
+  b_.share.set_replies(129 * kMiB);
   turn(loop_);
   EXPECT_TRUE(b_.sink->closed.empty());
   turn(other_);

@@ -32,8 +32,8 @@ TEST(JsonWire, ReturnsEveryRequestAsItWas) {
 }
 
 TEST(JsonWire, WritesEveryAnswerAsValidJson) {
-  samples::for_each_answer(2, [](std::uint8_t, const Answer& answer) {
-    const std::string text = encode_answer(answer);
+  samples::for_each_reply(2, [](std::uint8_t, const Reply& reply) {
+    const std::string text = encode_reply_body(reply);
     boost::json::error_code failed;
     EXPECT_TRUE(boost::json::parse(text, failed).is_object()) << text;
     EXPECT_FALSE(failed);
@@ -47,13 +47,13 @@ TEST(JsonWire, WritesPlainTextPlainly) {
             R"({"key":"k","value":"v","ttl":2,"ephemeral":true})");
   EXPECT_EQ(encode_request(Get{"k", std::chrono::milliseconds(1500)}),
             R"({"key":"k","timeout":1.5})");
-  EXPECT_EQ(encode_answer(ReplyBody(Counter{-3})), R"({"value":-3})");
+  EXPECT_EQ(encode_reply_body(ReplyBody(Counter{-3})), R"({"value":-3})");
 }
 
 TEST(JsonWire, WritesAFailureWithItsCodeByName) {
   Failure reason = failure(Code::not_owner, "elsewhere");
   reason.addresses = {"10.0.0.2:29500"};
-  const std::string text = encode_answer(reason);
+  const std::string text = encode_reply_body(reason);
   EXPECT_NE(text.find(R"("code":"not_owner")"), std::string::npos) << text;
   EXPECT_NE(text.find(R"("detail":"elsewhere")"), std::string::npos) << text;
   EXPECT_NE(text.find(R"("addresses":["10.0.0.2:29500"])"), std::string::npos) << text;
@@ -87,7 +87,7 @@ TEST(JsonWire, NamesTheKindsInsideATransaction) {
   EXPECT_EQ(transact.actions[2].ttl, std::chrono::milliseconds(1500));
   EXPECT_NE(encode_request(*request).find(R"("kind":"revision_is")"), std::string::npos);
   EXPECT_EQ(
-      encode_answer(ReplyBody(Changes{{{3, true, "k", ""}}, 4, 0})),
+      encode_reply_body(ReplyBody(Changes{{{3, true, "k", ""}}, 4, 0})),
       R"({"changes":[{"revision":3,"removed":true,"key":"k","value":""}],"next":4,"skip":0})");
 }
 

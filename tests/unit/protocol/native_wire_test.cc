@@ -19,19 +19,19 @@ Bytes frame_of(const Request& request, RequestHeader header = {0, 0, 7, 11, 5}) 
   return out;
 }
 
-Bytes frame_of(const Answer& answer, std::uint8_t op) {
-  EncodedReply reply = encode_reply({0, op, {}, 7, 11, {1, 2, 3}}, answer);
-  return reply.head + Bytes(reply.tail.view());
+Bytes frame_of(const Reply& reply, std::uint8_t op) {
+  EncodedReply encoded = encode_reply({0, op, {}, 7, 11, {1, 2, 3}}, reply);
+  return encoded.head + Bytes(encoded.tail.view());
 }
 
 /// What a reader makes of one reply frame.
-Answer read_answer(const Bytes& bytes) {
+Reply read_reply(const Bytes& bytes) {
   const auto frame = cut_reply(bytes, limits::kFrameBytes);
   if (!frame || !*frame) return failure(Code::internal, "no frame");
-  Answer answer = failure(Code::internal, "not decoded");
+  Reply reply = failure(Code::internal, "not decoded");
   const ReplyHeader& header = (*frame)->header;
-  const Result<void> good = decode_reply(header.op, header.kind, (*frame)->body, answer);
-  return good ? answer : Answer(good.error());
+  const Result<void> good = decode_reply(header.op, header.kind, (*frame)->body, reply);
+  return good ? reply : Reply(good.error());
 }
 
 TEST(NativeWire, ReturnsEveryRequestAsItWas) {
@@ -54,26 +54,26 @@ TEST(NativeWire, ReturnsEveryRequestAsItWas) {
 }
 
 TEST(NativeWire, ReturnsEveryAnswerAsItWas) {
-  samples::for_each_answer(2, [](std::uint8_t op, const Answer& answer) {
-    const Bytes bytes = frame_of(answer, op);
+  samples::for_each_reply(2, [](std::uint8_t op, const Reply& reply) {
+    const Bytes bytes = frame_of(reply, op);
     const auto frame = cut_reply(bytes, limits::kFrameBytes);
     ASSERT_TRUE(frame && *frame);
     EXPECT_EQ((*frame)->header.kind, ReplyHeader::Kind::reply);
     EXPECT_EQ((*frame)->header.stamp, (Stamp{1, 2, 3}));
     EXPECT_EQ((*frame)->size, bytes.size());
-    const Answer decoded = read_answer(bytes);
+    const Reply decoded = read_reply(bytes);
     ASSERT_TRUE(decoded) << decoded.error().detail;
-    EXPECT_EQ(decoded->index(), answer->index());
-    EXPECT_EQ(bytes_of(decoded), bytes_of(answer)) << find_op(op)->name;
+    EXPECT_EQ(decoded->index(), reply->index());
+    EXPECT_EQ(bytes_of(decoded), bytes_of(reply)) << find_op(op)->name;
   });
 }
 
 TEST(NativeWire, ReturnsAFailureAsItWas) {
-  const Answer answer = samples::sample<Failure>(3);
-  const Answer decoded = read_answer(frame_of(answer, Barrier::op.code));
+  const Reply reply = samples::sample<Failure>(3);
+  const Reply decoded = read_reply(frame_of(reply, Barrier::op.code));
   ASSERT_FALSE(decoded);
   EXPECT_EQ(decoded.error().code, Code::timed_out);
-  EXPECT_EQ(bytes_of(decoded), bytes_of(answer));
+  EXPECT_EQ(bytes_of(decoded), bytes_of(reply));
 }
 
 TEST(NativeWire, WritesTheBytesOfTheExampleInItsGrammar) {
@@ -117,8 +117,8 @@ TEST(NativeWire, NeedsMoreForEveryPrefixOfAFrame) {
       ASSERT_TRUE(frame && !*frame) << n;
     }
   });
-  samples::for_each_answer(5, [](std::uint8_t op, const Answer& answer) {
-    const Bytes bytes = frame_of(answer, op);
+  samples::for_each_reply(5, [](std::uint8_t op, const Reply& reply) {
+    const Bytes bytes = frame_of(reply, op);
     for (std::size_t n = 0; n < bytes.size(); ++n) {
       const auto frame = cut_reply(std::string_view(bytes).substr(0, n), limits::kFrameBytes);
       ASSERT_TRUE(frame && !*frame) << n;
@@ -155,14 +155,14 @@ TEST(NativeWire, RefusesAnUnknownOperation) {
   ASSERT_FALSE(decoded);
   EXPECT_EQ(decoded.error().code, Code::unknown_op);
   EXPECT_EQ(decoded.error().detail, "unknown operation: code 200");
-  Answer answer = ReplyBody(Done{});
-  EXPECT_EQ(decode_reply(200, ReplyHeader::Kind::reply, "", answer).error().code, Code::unknown_op);
+  Reply reply = ReplyBody(Done{});
+  EXPECT_EQ(decode_reply(200, ReplyHeader::Kind::reply, "", reply).error().code, Code::unknown_op);
 }
 
 TEST(NativeWire, RefusesAReplyOfUnknownKind) {
-  Answer answer = ReplyBody(Done{});
+  Reply reply = ReplyBody(Done{});
   for (const int kind : {2, 3, 255}) {
-    const auto bad = decode_reply(Get::op.code, static_cast<ReplyHeader::Kind>(kind), "", answer);
+    const auto bad = decode_reply(Get::op.code, static_cast<ReplyHeader::Kind>(kind), "", reply);
     ASSERT_FALSE(bad) << kind;
     EXPECT_EQ(bad.error().code, Code::malformed);
   }
@@ -261,12 +261,12 @@ void take_anything(const Bytes& bytes) {
   }
   const auto frame = cut_reply(bytes, 4096);
   if (!frame || !*frame) return;
-  Answer answer = ReplyBody(Done{});
+  Reply reply = ReplyBody(Done{});
   const ReplyHeader& header = (*frame)->header;
-  if (!decode_reply(header.op, header.kind, (*frame)->body, answer)) return;
-  const Bytes once = bytes_of(answer);
-  ASSERT_TRUE(decode_reply(header.op, header.kind, once, answer));
-  ASSERT_EQ(bytes_of(answer), once);
+  if (!decode_reply(header.op, header.kind, (*frame)->body, reply)) return;
+  const Bytes once = bytes_of(reply);
+  ASSERT_TRUE(decode_reply(header.op, header.kind, once, reply));
+  ASSERT_EQ(bytes_of(reply), once);
 }
 
 TEST(NativeWire, SurvivesMutatedFrames) {
@@ -274,9 +274,9 @@ TEST(NativeWire, SurvivesMutatedFrames) {
   std::vector<Bytes> frames;
   samples::for_each_request(8,
                             [&](const Request& request) { frames.push_back(frame_of(request)); });
-  samples::for_each_answer(
-      9, [&](std::uint8_t op, const Answer& answer) { frames.push_back(frame_of(answer, op)); });
-  frames.push_back(frame_of(Answer(samples::sample<Failure>(10)), Wait::op.code));
+  samples::for_each_reply(
+      9, [&](std::uint8_t op, const Reply& reply) { frames.push_back(frame_of(reply, op)); });
+  frames.push_back(frame_of(Reply(samples::sample<Failure>(10)), Wait::op.code));
   std::mt19937_64 random(11);
   for (int i = 0; i < kMutations; ++i) {
     Bytes bytes = frames[random() % frames.size()];
@@ -311,10 +311,10 @@ TEST(NativeWire, SurvivesNoise) {
     Bytes bytes(random() % 200, '\0');
     for (char& c : bytes) c = static_cast<char>(random());
     take_anything(bytes);
-    Answer answer = ReplyBody(Done{});
+    Reply reply = ReplyBody(Done{});
     for_each_op([&]<class Op>(std::type_identity<Op>) {
       (void)decode_request(Op::op.code, bytes);
-      (void)decode_reply(Op::op.code, ReplyHeader::Kind::reply, bytes, answer);
+      (void)decode_reply(Op::op.code, ReplyHeader::Kind::reply, bytes, reply);
     });
   }
 }

@@ -130,7 +130,7 @@ TEST(Pages, ProtocolHasTheOperations) {
     expected.push_back({std::to_string(Op::op.code), std::string(Op::op.name),
                         kKinds[static_cast<std::size_t>(Op::op.kind)],
                         kDedups[static_cast<std::size_t>(Op::op.dedup)], fields_of<Op>(),
-                        std::string(type_name<typename Op::Reply>())});
+                        std::string(type_name<typename Op::Body>())});
   });
   expect_rows(expected, table(page("protocol/PROTOCOL.md"), "| op | name |"));
 }

@@ -75,9 +75,9 @@ void for_each_request(std::uint64_t seed, F&& f) {
 
 /// Calls f(op code, Answer) for the reply of each operation, filled.
 template <class F>
-void for_each_answer(std::uint64_t seed, F&& f) {
+void for_each_reply(std::uint64_t seed, F&& f) {
   for_each_op([&]<class Op>(std::type_identity<Op>) {
-    f(Op::op.code, Answer(ReplyBody(sample<typename Op::Reply>(seed++))));
+    f(Op::op.code, Reply(ReplyBody(sample<typename Op::Body>(seed++))));
   });
 }
 
@@ -85,9 +85,9 @@ inline Bytes bytes_of(const Request& request) {
   return std::visit([](const auto& r) { return wire::encode(r); }, request);
 }
 
-inline Bytes bytes_of(const Answer& answer) {
-  if (!answer) return wire::encode(answer.error());
-  return std::visit([](const auto& body) { return wire::encode(body); }, *answer);
+inline Bytes bytes_of(const Reply& reply) {
+  if (!reply) return wire::encode(reply.error());
+  return std::visit([](const auto& body) { return wire::encode(body); }, *reply);
 }
 
 }  // namespace c10dd::samples

@@ -39,7 +39,7 @@ std::optional<std::string> take_command(std::string& input) {
 }
 
 const std::map<std::string, std::string>& good_answers() {
-  static const std::map<std::string, std::string> answers{
+  static const std::map<std::string, std::string> replies{
       {"ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"},
       {"CONFIG", "*2\r\n$1\r\na\r\n$3\r\nyes\r\n"},
       {"SCRIPT", "$40\r\n0123456789012345678901234567890123456789\r\n"},
@@ -51,12 +51,12 @@ const std::map<std::string, std::string>& good_answers() {
       {"SMEMBERS", "*1\r\n$1\r\n1\r\n"},
       {"HSCAN", "*2\r\n$1\r\n0\r\n*0\r\n"},
       {"HLEN", ":0\r\n"}};
-  return answers;
+  return replies;
 }
 
 }  // namespace
 
-FakeRedis::FakeRedis(std::map<std::string, std::string> answers) : answers_(std::move(answers)) {
+FakeRedis::FakeRedis(std::map<std::string, std::string> replies) : replies_(std::move(replies)) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -91,11 +91,11 @@ void FakeRedis::serve() {
       input.append(buffer.data(), static_cast<std::size_t>(length));
       continue;
     }
-    const auto given = answers_.find(*name);
+    const auto given = replies_.find(*name);
     // NOSCRIPT is followed by another try on the same connection.
-    serving = given == answers_.end() || given->second.starts_with("-NOSCRIPT");
-    const std::string& answer = given != answers_.end() ? given->second : good_answers().at(*name);
-    ::send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
+    serving = given == replies_.end() || given->second.starts_with("-NOSCRIPT");
+    const std::string& reply = given != replies_.end() ? given->second : good_answers().at(*name);
+    ::send(connection, reply.data(), reply.size(), MSG_NOSIGNAL);
   }
   ::close(connection);
 }

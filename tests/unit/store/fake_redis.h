@@ -13,7 +13,7 @@ namespace c10dd::store {
 class FakeRedis {
  public:
   /// Raw answers by the name of the command.
-  explicit FakeRedis(std::map<std::string, std::string> answers);
+  explicit FakeRedis(std::map<std::string, std::string> replies);
   ~FakeRedis();
 
   std::string url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
@@ -21,7 +21,7 @@ class FakeRedis {
  private:
   void serve();
 
-  std::map<std::string, std::string> answers_;
+  std::map<std::string, std::string> replies_;
   int listener_ = -1;
   std::uint16_t port_ = 0;
   std::thread thread_;

@@ -113,7 +113,7 @@ class GroupCommitTest : public testing::Test {
                    [this](CommitResult result) { results_.push_back(std::move(result)); });
   }
   /// Everything submitted so far, once it has been answered.
-  const std::vector<CommitResult>& answers() {
+  const std::vector<CommitResult>& replies() {
     run(*group_, [](Engine&) {});
     return results_;
   }
@@ -126,7 +126,7 @@ class GroupCommitTest : public testing::Test {
 
 TEST_F(GroupCommitTest, AnswersEveryBatchInOrder) {
   for (std::uint64_t n = 0; n < 100; ++n) submit(batch_of(n, n % 3));
-  ASSERT_EQ(answers().size(), 100u);
+  ASSERT_EQ(replies().size(), 100u);
   for (std::uint64_t n = 0; n < 100; ++n) {
     EXPECT_EQ(results_[n].number, n);
     EXPECT_EQ(results_[n].jobs, std::vector<Outcome>(n % 3, Outcome::durable));
@@ -140,7 +140,7 @@ TEST_F(GroupCommitTest, GathersBehindACommitInFlight) {
   ASSERT_TRUE(script_.wait_until_committing());
   for (std::uint64_t n = 1; n <= 10; ++n) submit(batch_of(n, 2));
   script_.set_open(true);
-  EXPECT_EQ(answers().size(), 11u);
+  EXPECT_EQ(replies().size(), 11u);
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 20}));
 }
 
@@ -154,7 +154,7 @@ TEST_F(GroupCommitTest, SaysHowLongTheOldestWaits) {
   EXPECT_GT(first, Duration{0});
   EXPECT_GT(group_->oldest(), first);
   script_.set_open(true);
-  answers();
+  replies();
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (group_->oldest() != Duration{0}) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
@@ -173,7 +173,7 @@ TEST_F(GroupCommitTest, BoundsWhatOneCommitGathers) {
     submit(std::move(large));
   }
   script_.set_open(true);
-  EXPECT_EQ(answers().size(), 5u);
+  EXPECT_EQ(replies().size(), 5u);
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 2, 2}));
 }
 
@@ -185,7 +185,7 @@ TEST_F(GroupCommitTest, ConfirmsEveryOwnerOnceForAllWhoAsk) {
   submit(batch_of(2, 1));
   submit(batch_of(3, 1, {{3, 1}, {4, 1}, {2, 1}}));
   script_.set_open(true);
-  ASSERT_EQ(answers().size(), 4u);
+  ASSERT_EQ(replies().size(), 4u);
   EXPECT_EQ(script_.confirms, (std::vector<std::size_t>{3}));
   EXPECT_EQ(results_[1].confirms, (std::vector<Outcome>{Outcome::durable, Outcome::fenced}));
   EXPECT_TRUE(results_[2].confirms.empty());
@@ -204,7 +204,7 @@ TEST_F(GroupCommitTest, LetsBatchesGoBetweenSteps) {
     return false;
   });
   ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
-  EXPECT_EQ(answers().size(), 3u);
+  EXPECT_EQ(replies().size(), 3u);
   EXPECT_EQ(commits_before_step, (std::vector<std::size_t>{0, 1, 2}));
 }
 
@@ -220,13 +220,13 @@ TEST_F(GroupCommitTest, FinishesStepsAndForgetsThemBeforeItClosesTheEngine) {
 
 TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
   submit(batch_of(0, 1));
-  answers();
+  replies();
   script_.commit_outcome = Outcome::unknown;
   submit(batch_of(1, 2, {{2, 1}}));
-  answers();
+  replies();
   script_.commit_outcome = Outcome::durable;
   submit(batch_of(2, 1, {{2, 1}}));
-  ASSERT_EQ(answers().size(), 3u);
+  ASSERT_EQ(replies().size(), 3u);
   EXPECT_EQ(results_[0].jobs, std::vector<Outcome>{Outcome::durable});
   EXPECT_EQ(results_[1].jobs, (std::vector<Outcome>{Outcome::durable, Outcome::unknown}));
   EXPECT_EQ(results_[1].confirms, std::vector<Outcome>{Outcome::unknown});
@@ -239,10 +239,10 @@ TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownCommit) {
 TEST_F(GroupCommitTest, LeavesTheEngineAloneAfterAnUnknownConfirmation) {
   script_.confirm_outcome = Outcome::unknown;
   submit(batch_of(0, 1, {{2, 1}}));
-  answers();
+  replies();
   script_.confirm_outcome = Outcome::durable;
   submit(batch_of(1, 1, {{2, 1}}));
-  ASSERT_EQ(answers().size(), 2u);
+  ASSERT_EQ(replies().size(), 2u);
   EXPECT_EQ(results_[0].jobs, std::vector<Outcome>{Outcome::durable});
   EXPECT_EQ(results_[0].confirms, std::vector<Outcome>{Outcome::unknown});
   EXPECT_EQ(results_[1].jobs, std::vector<Outcome>{Outcome::unknown});
@@ -274,7 +274,7 @@ TEST_F(GroupCommitTest, RunsAFunctionBetweenTheBatchesAroundIt) {
   });
   submit(batch_of(2, 1));
   script_.set_open(true);
-  EXPECT_EQ(answers().size(), 3u);
+  EXPECT_EQ(replies().size(), 3u);
   EXPECT_EQ(before, 2u);
   EXPECT_EQ(epoch, 42u);
   EXPECT_EQ(script_.commits, (std::vector<std::size_t>{1, 1, 1}));
@@ -286,7 +286,7 @@ TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
   std::promise<bool> first;
   group_->checkpoint("/first", [&](const Result<void>& done) { first.set_value(bool(done)); });
   submit(batch_of(0, 1));
-  EXPECT_EQ(answers().size(), 1u) << "a commit waits for a copy";
+  EXPECT_EQ(replies().size(), 1u) << "a commit waits for a copy";
   Result<void> second;
   group_->checkpoint("/second", [&](const Result<void>& done) { second = done; });
   ASSERT_FALSE(second);

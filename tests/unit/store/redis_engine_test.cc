@@ -12,7 +12,7 @@ namespace c10dd::store {
 namespace {
 
 using Outcomes = std::vector<Outcome>;
-using Answers = std::map<std::string, std::string>;
+using Replies = std::map<std::string, std::string>;
 
 TEST(RedisAddress, IsReadFromTheUrl) {
   const auto full = parse_redis_address("//db.example:7000/team-1");
@@ -195,7 +195,7 @@ TEST_F(RedisEngineTest, LogsInWhereTheServerWantsAPassword) {
 
 TEST(RedisEngine, RepeatsNoPasswordThatAServerRepeats) {
   FakeRedis server(
-      Answers{{"AUTH", "-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n"}});
+      Replies{{"AUTH", "-ERR unknown command `AUTH`, with args beginning with: `hunter2`\r\n"}});
   const auto engine = open_engine("redis://:hunter2@" + server.url().substr(8));
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, Code::permission_denied);
@@ -238,7 +238,7 @@ TEST(RedisEngine, TrustsNoCommitReplyOfAnotherShape) {
        {"+OK\r\n", ":1\r\n", "$-1\r\n", "$1\r\nx\r\n", "$2\r\ndd\r\n", "$0\r\n\r\n", "*0\r\n",
         "*1\r\n$1\r\nd\r\n", "-ERR no\r\n", "-NOSCRIPT no\r\n", "?\r\n", "*2147483647\r\n",
         "$1073741824\r\nd"}) {
-    FakeRedis server(Answers{{"EVALSHA", reply}, {"EVAL", reply}});
+    FakeRedis server(Replies{{"EVALSHA", reply}, {"EVAL", reply}});
     const auto engine = open_engine(server.url()).value();
     EXPECT_EQ(engine->commit(std::vector<JobBatch>{{1, 1, 0, 1, {}}}), Outcomes{Outcome::unknown})
         << reply;
@@ -260,14 +260,14 @@ TEST(RedisEngine, TrustsNoOtherReplyOfAnotherShape) {
                                            {"HSCAN", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n"},
                                            {"HSCAN", "*2\r\n:0\r\n*0\r\n"},
                                            {"HLEN", "+0\r\n"}}) {
-    FakeRedis server(Answers{{bad.command, bad.reply}});
+    FakeRedis server(Replies{{bad.command, bad.reply}});
     const auto engine = open_engine(server.url()).value();
     const bool good = engine->confirm(std::vector<Ownership>{{1, 1}}).at(0) != Outcome::unknown &&
                       engine->claim(1) && engine->jobs() && engine->load(1, [](const Row&) {});
     EXPECT_FALSE(good) << bad.command << " " << bad.reply;
     EXPECT_EQ(engine->renew({1, 1}).error().code, Code::unavailable) << bad.command;
   }
-  FakeRedis server(Answers{});
+  FakeRedis server(Replies{});
   const auto engine = open_engine(server.url()).value();
   EXPECT_TRUE(engine->confirm(std::vector<Ownership>{{1, 1}}).at(0) == Outcome::durable &&
               engine->claim(1) && engine->jobs() && engine->load(1, [](const Row&) {}))
@@ -275,7 +275,7 @@ TEST(RedisEngine, TrustsNoOtherReplyOfAnotherShape) {
 }
 
 TEST(RedisEngine, FailsToLoadWhatDoesNotAddUp) {
-  FakeRedis server(Answers{{"HLEN", ":1\r\n"}});
+  FakeRedis server(Replies{{"HLEN", ":1\r\n"}});
   const auto engine = open_engine(server.url()).value();
   EXPECT_EQ(engine->load(1, [](const Row&) {}).error().code, Code::unavailable);
 }

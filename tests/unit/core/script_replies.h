@@ -91,8 +91,8 @@ inline std::string members_text(const MemberPage& page) {
 }
 
 /// The text of an answer, as it stands after the arrow. A failure is its code.
-inline std::string text_of(const Answer& answer) {
-  if (!answer) return std::string(name_of(answer.error().code));
+inline std::string text_of(const Reply& reply) {
+  if (!reply) return std::string(name_of(reply.error().code));
   std::string text = "ok";
   std::visit(
       [&]<class Body>(const Body& body) {
@@ -141,7 +141,7 @@ inline std::string text_of(const Answer& answer) {
           }
         }
       },
-      *answer);
+      *reply);
   return text;
 }
 

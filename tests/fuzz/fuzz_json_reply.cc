@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t choice = in.below(std::variant_size_v<c10dd::Request>);
   c10dd::for_each_op([&]<class Op>(std::type_identity<Op>) {
     if (choice-- != 0) return;
-    const std::string text = c10dd::json::encode_answer(draw.answer(Op::op.code));
+    const std::string text = c10dd::json::encode_reply_body(draw.reply(Op::op.code));
     boost::json::error_code failed;
     boost::json::parse(text, failed);
     C10DD_ASSERT(!failed);

@@ -13,10 +13,10 @@
 namespace c10dd::core {
 
 /// Where the answers of a session go: its connection. Called on the loop of whoever holds it.
-class AnswerSink {
+class ReplySink {
  public:
-  virtual ~AnswerSink() = default;
-  virtual void deliver(std::uint32_t channel, const Reply& reply, const Stamp& stamp) = 0;
+  virtual ~ReplySink() = default;
+  virtual void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) = 0;
   /// The session on this channel is over; later requests on it are refused.
   virtual void end_session(std::uint32_t channel, const Failure& reason) = 0;
   /// The end of a turn in which something was delivered.
@@ -27,13 +27,13 @@ class AnswerSink {
 
 /// Stands for a connection on the loop of another host: the answers of a session whose job lives
 /// there are posted to the connection's loop, in order, once per turn.
-class RemoteSink final : public AnswerSink {
+class RemoteSink final : public ReplySink {
  public:
   /// home: the connection, which is touched on its own loop only.
-  RemoteSink(std::shared_ptr<AnswerSink> home, HostLoop& loop)
+  RemoteSink(std::shared_ptr<ReplySink> home, HostLoop& loop)
       : home_(std::move(home)), loop_(loop) {}
 
-  void deliver(std::uint32_t channel, const Reply& reply, const Stamp& stamp) override {
+  void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override {
     gathered_.push_back({channel, reply, stamp});
   }
 
@@ -45,7 +45,7 @@ class RemoteSink final : public AnswerSink {
   void flush() override {
     if (gathered_.empty()) return;
     loop_.post([home = home_, gathered = std::exchange(gathered_, {})] {
-      for (const Delivery& d : gathered) home->deliver(d.channel, d.reply, d.stamp);
+      for (const HeldReply& d : gathered) home->deliver(d.channel, d.reply, d.stamp);
       home->flush();
     });
   }
@@ -53,15 +53,15 @@ class RemoteSink final : public AnswerSink {
   const void* connection() const override { return home_.get(); }
 
  private:
-  struct Delivery {
+  struct HeldReply {
     std::uint32_t channel;
-    Reply reply;
+    OutgoingReply reply;
     Stamp stamp;
   };
 
-  std::shared_ptr<AnswerSink> home_;
+  std::shared_ptr<ReplySink> home_;
   HostLoop& loop_;
-  std::vector<Delivery> gathered_;
+  std::vector<HeldReply> gathered_;
 };
 
 }  // namespace c10dd::core
