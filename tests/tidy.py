@@ -53,7 +53,7 @@ VENDORS = {
     "toml": ["daemon/*"],
     "prometheus/": ["daemon/*", "tests/*"],
     "spdlog/": ["daemon/*"],
-    "xxhash.h": ["protocol/*.cc"],
+    "xxhash.h": ["protocol/*.cc"], "fmt/": ["protocol/format.*"],
     "boost/json": ["protocol/*.cc", "daemon/*.cc", "client/ctl/*", "client/launcher/error_file.cc",
                    "tests/*", "examples/*"],
     "boost/beast": ["daemon/*.cc", "tests/*"],
