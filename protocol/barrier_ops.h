@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks wait for each other, with and without data. Part of the table in ops.h.
+// Barriers of ranks, with and without data. Part of the table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -13,11 +13,12 @@
 
 namespace c10dd {
 
-/// Released when all ranks of (name, generation, sequence) have arrived: all are released, or all
-/// fail with the same recorded outcome (Failure::recorded). The first time-out breaks it, for those
-/// who come later too; the failure names the missing ranks. With time-out 0 it only arrives and
-/// looks. With a `group` it is bound to that group's generation: stale_generation when there is a
-/// newer one, and broken at once when a participant is lost.
+/// Waits until all ranks of (name, generation, sequence) have arrived. Either all ranks are
+/// released, or all fail with the same outcome (Failure::recorded). The first time-out breaks the
+/// barrier, also for ranks that arrive later; the failure names the missing ranks. With timeout 0
+/// the rank arrives and does not wait. With a `group` the barrier is bound to that group's
+/// generation: fails with stale_generation if the group has a newer one, and breaks at once when a
+/// participant is lost.
 struct Barrier {
   static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
@@ -29,24 +30,24 @@ struct Barrier {
   Rank rank = 0;
   std::uint32_t world_size = 0;
   Duration timeout{0};
-  std::string group = {};  ///< the group whose generation this is; empty: none
-  /// Ranks in `group` of those who meet, ascending, the same for everybody; empty: all of them.
+  std::string group = {};  ///< whose generation `generation` is; empty: not bound to a group
+  /// Ranks in `group` of the participants: ascending, the same list from each; empty: all ranks.
   std::vector<Rank> participants = {};
 };
 BOOST_DESCRIBE_STRUCT(Barrier, (),
                       (name, generation, sequence, rank, world_size, timeout, group, participants))
 
-/// Who gives and who gets what in an exchange of N ranks.
+/// Which parts each of the N ranks of an exchange gives and gets.
 enum class Shape : std::uint8_t {
-  all,        ///< each rank gives 1 part; everybody gets all N
-  to_root,    ///< each rank gives 1 part; the root gets all N, the others none
-  from_root,  ///< the root gives N parts (each rank gets its own) or 1 (everybody gets it)
-  transpose,  ///< each rank gives N parts; rank r gets the N meant for it
+  all,        ///< each rank gives 1 part; each gets all N
+  to_root,    ///< each rank gives 1 part; the root gets all N, the others get none
+  from_root,  ///< the root gives N parts (rank r gets the r-th) or 1 part (each gets it)
+  transpose,  ///< each rank gives N parts; rank r gets the r-th part of each
 };
 BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
 
-/// A barrier that carries data. With offset > 0 it fetches the rest of an answer and brings no
-/// parts.
+/// A barrier that carries data. A request with `offset` > 0 has no parts: it fetches the rest of
+/// the reply from that offset on.
 struct Exchange {
   static constexpr OpInfo op{49, "exchange",     OpKind::wait, Access::join,
                              1,  Dedup::arrival, Growth::much};

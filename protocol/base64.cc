@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three bytes are four digits of six bits.
+// Every three bytes become four digits of six bits each.
 #include "protocol/base64.h"
 
 #include <array>
@@ -56,7 +56,7 @@ std::optional<std::string> base64_decode(std::string_view text) {
     bits = 0;
   }
   for (; padding > 0; --padding) {
-    if (bytes.back() != 0) return std::nullopt;  // unused bits
+    if (bytes.back() != 0) return std::nullopt;  // unused bits must be zero
     bytes.pop_back();
   }
   return bytes;

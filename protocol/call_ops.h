@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which collective a rank is in while it waits for the others. Part of the table in ops.h.
+// The collective calls that ranks wait in. Part of the table in ops.h.
 //
-// A rank that has waited long publishes its call and repeats that while it waits; who gives up asks
-// for the calls of all. They are never durable, each is forgotten limits::kPublishedCallLife after
-// it was published last.
+// A rank that has waited long publishes its call and repeats that while it waits. A rank whose
+// collective failed reads the calls of all ranks. Calls are never durable: each is forgotten
+// limits::kPublishedCallLife after it was last published.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -18,56 +18,56 @@
 
 namespace c10dd {
 
-/// One collective as its rank has issued it. The names are the client's.
+/// One collective as its rank has issued it. The client chooses the names.
 struct PublishedCall {
   std::uint64_t sequence = 0;  ///< among the collectives of the process group, from 0
   std::string collective;      ///< all_reduce, broadcast, ...
-  std::string dtype;           ///< float32, ...; empty: it moves no data
+  std::string dtype;           ///< float32, ...; empty: the call moves no data
   std::uint64_t count = 0;     ///< elements per rank
-  std::string reduce_op;       ///< sum, max, ...; empty: it does not reduce
-  std::int64_t root = -1;      ///< -1: it has none
+  std::string reduce_op;       ///< sum, max, ...; empty: the call does not reduce
+  std::int64_t root = -1;      ///< -1: the call has no root
 
   auto operator<=>(const PublishedCall&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(PublishedCall, (), (sequence, collective, dtype, count, reduce_op, root))
 
-/// Some ranks. `ranges` are the first limits::kMissingNamed ranges of them.
+/// A number of ranks, of which `ranges` has the first limits::kMissingNamed ranges.
 struct SomeRanks {
   std::uint64_t count = 0;
   std::vector<RankRange> ranges;
 };
 BOOST_DESCRIBE_STRUCT(SomeRanks, (), (count, ranges))
 
-/// A call, and who is in it.
+/// A call and the ranks that wait in it.
 struct SharedCall {
   PublishedCall call;
   SomeRanks ranks;
 };
 BOOST_DESCRIBE_STRUCT(SharedCall, (), (call, ranks))
 
-/// Answer of read_calls.
+/// Reply to read_calls.
 struct PublishedCalls {
-  std::vector<SharedCall> calls;  ///< the fewest ranks first; at most limits::kCallsRead
-  std::uint32_t skipped = 0;      ///< how many calls there are besides these
-  SomeRanks silent;               ///< who has published none
+  std::vector<SharedCall> calls;  ///< ascending by number of ranks; at most limits::kCallsRead
+  std::uint32_t skipped = 0;      ///< number of further calls that are not in `calls`
+  SomeRanks silent;               ///< ranks that have published no call
 };
 BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 
-/// This rank is in that call of the process group, or not any more. It replaces what the rank has
-/// published for this group before.
+/// Publishes the call of the process group that this rank waits in, or that the call has ended.
+/// Replaces the call that the rank published for this process group before.
 struct PublishCall {
   static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
                              1,  Dedup::none,    Growth::none};
   using Body = Done;
 
-  std::uint64_t process_group = 0;  ///< a random number that its ranks share
+  std::uint64_t process_group = 0;  ///< a random number that the ranks of the group share
   Rank rank = 0;
   PublishedCall call;
   bool ended = false;
 };
 BOOST_DESCRIBE_STRUCT(PublishCall, (), (process_group, rank, call, ended))
 
-/// Who of the process group is in which call now.
+/// Returns the published calls of a process group, each with its ranks.
 struct ReadCalls {
   static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe,
                              1,  Dedup::none,  Growth::none};

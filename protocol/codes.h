@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a request failed: the one table of codes. Standard library only, so that public SDK headers
-// may include it. To add a code: append a line here, and only if some caller would act differently.
+// The codes of failed requests, written once. Standard library only, so that public SDK headers may
+// include this file. To add a code: append a line here, only if some caller would act differently.
 #pragma once
 
 #include <cstdint>
@@ -10,39 +10,39 @@
 
 namespace c10dd {
 
-/// Values travel on the wire: append, never renumber, never reuse.
+/// The values travel on the wire: append new ones, never renumber or reuse one.
 enum class Code : std::uint8_t {
   ok = 0,
-  malformed = 1,   ///< bytes that are no message of this protocol
-  unknown_op = 2,  ///< well framed, but this daemon does not know the operation
+  malformed = 1,   ///< malformed bytes: not a message of this protocol
+  unknown_op = 2,  ///< a well-formed frame, but this daemon does not know the operation
   version_unsupported = 3,
   too_large = 4,  ///< a limit of the request itself; the detail has both numbers
   invalid_argument = 5,
   not_found = 6,
   timed_out = 7,            ///< the detail names what or who was missing
   quota_exceeded = 8,       ///< a limit of the job or the daemon; the detail has both numbers
-  wrong_type = 9,           ///< add on a value that is no decimal integer
+  wrong_type = 9,           ///< add on a value that is not a decimal integer
   out_of_range = 10,        ///< add would overflow; the value is unchanged
-  size_mismatch = 11,       ///< two world sizes, shapes or part counts for one barrier or exchange
-  rank_taken = 12,          ///< another session already arrived as this rank
-  sequence_reused = 13,     ///< same session and sequence, different request
-  window_exceeded = 14,     ///< more unacknowledged requests than the session window
+  size_mismatch = 11,       ///< ranks disagree on the world size, shape or part count of a barrier
+  rank_taken = 12,          ///< another session has already arrived as this rank
+  sequence_reused = 13,     ///< the session has used this sequence for a different request
+  window_exceeded = 14,     ///< more unacknowledged requests than the session's window
   session_unknown = 15,     ///< a request on a channel that has no session
   session_superseded = 16,  ///< the session was opened again on another connection
-  state_rolled_back = 17,   ///< its state is older than, or another one than, this client has seen
-  stale_generation = 18,
-  outcome_unknown = 19,  ///< too old to tell whether it was applied; never applied again
-  not_owner = 20,        ///< another daemon owns the job; addresses say where
-  unavailable = 21,      ///< cannot serve now (starting, draining, engine lost); retry
-  aborted = 22,
+  state_rolled_back = 17,   ///< the state is older than this client has seen, or another one
+  stale_generation = 18,    ///< the group has a newer generation
+  outcome_unknown = 19,     ///< too old to tell whether it was applied; never applied again
+  not_owner = 20,           ///< another daemon owns the job; `addresses` say which
+  unavailable = 21,         ///< cannot serve now (starting, draining, engine lost); retry
+  aborted = 22,             ///< the session or generation has ended, or the member was removed
   permission_denied = 23,
   unsupported = 24,
   closed = 25,  ///< the client object was closed while the call was pending
   internal = 26,
-  session_expired = 27,  ///< this session has ended for good; open another one
-  compacted = 28,        ///< the changes asked for are no longer kept; list again, then watch
-  disk_full = 29,  ///< growth is refused until the daemon's disk has room; nothing was applied
-  session_replaced = 30,  ///< a process that was started again has this one's rank; end
+  session_expired = 27,   ///< this session has ended for good; open a new one
+  compacted = 28,         ///< the requested changes are no longer kept; list again, then watch
+  disk_full = 29,         ///< refused until the daemon's disk has room; nothing was applied
+  session_replaced = 30,  ///< a restarted process has this session's rank; end this process
 };
 
 struct CodeInfo {
@@ -97,7 +97,7 @@ constexpr bool codes_are_in_order() {
 static_assert(codes_are_in_order(), "kCodes is indexed by value");
 }  // namespace detail
 
-/// Describes a code; an unknown value (a newer peer) is described as internal.
+/// Returns the table entry of a code; that of `internal` for a value that only a newer peer knows.
 constexpr const CodeInfo& describe(Code code) {
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kCodes) ? kCodes[index]

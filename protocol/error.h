@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How expected failures travel: Failure is what went wrong, Result<T> is either. Bugs are
-// C10DD_ASSERT, which stays on in release builds.
+// Expected failures: Failure says what went wrong, Result<T> is a value or a Failure. Bugs end the
+// process through C10DD_ASSERT, which stays on in release builds.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -16,35 +16,35 @@
 
 namespace c10dd {
 
-/// A rank that a wait was waiting for, with what the daemon knows of it.
+/// A rank that others wait for or have lost, with what the daemon knows about it.
 struct MissingRank {
   enum class Cause : std::uint8_t {
-    never_connected = 0,  ///< no session ever said that it is this rank
-    not_arrived = 1,      ///< its session is connected, but has not arrived here
-    disconnected = 2,     ///< its session has no connection now
-    elsewhere = 3,        ///< arrived at another barrier or generation
+    never_connected = 0,  ///< no session has ever had this rank
+    not_arrived = 1,      ///< its session is connected, but has not arrived at this barrier
+    disconnected = 2,     ///< not arrived, and its session has no connection now
+    elsewhere = 3,        ///< waits at another barrier or in another generation
     silent = 4,           ///< connected, but its heartbeats stopped
-    dead = 5,
-    absent = 6,  ///< arrived, but its session has no connection now
+    dead = 5,             ///< lost to its group or ended; `doing` says how
+    absent = 6,           ///< arrived, but its session has no connection now
   };
 
   Rank rank = 0;
   Cause cause = Cause::never_connected;
-  std::string host;  ///< empty when never connected
+  std::string host;  ///< empty if never_connected
   std::uint64_t pid = 0;
-  Duration silent_for{0};  ///< since its last sign of life
-  std::string doing = {};  ///< where it is instead, its phase and step, or how it ended
+  Duration silent_for{0};  ///< time since its last sign of life
+  std::string doing = {};  ///< which other barrier, its phase and step, or how it ended
 };
 BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for, doing))
 
-/// What went wrong. `detail` is one sentence: what, evidence, limit; what to look at.
+/// What went wrong. `detail` is one sentence: what: evidence, limit; what to do.
 struct Failure {
   Code code = Code::internal;
   std::string detail;
-  std::vector<MissingRank> missing;    ///< of a timed-out barrier or exchange, at most a few
-  std::vector<std::string> addresses;  ///< of not_owner: where to go
-  Duration retry_after{0};             ///< of unavailable: not before
-  bool recorded = false;  ///< the outcome of a barrier: every rank gets this one, early or late
+  std::vector<MissingRank> missing;    ///< missing or lost ranks, at most limits::kMissingNamed
+  std::vector<std::string> addresses;  ///< of not_owner: the owners
+  Duration retry_after{0};             ///< of unavailable: how long to wait before a retry
+  bool recorded = false;  ///< it is the outcome of a barrier: every rank gets this same failure
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 
@@ -55,7 +55,7 @@ inline Failure failure(Code code, std::string detail) {
 template <class T>
 using Result = boost::system::result<T, Failure>;
 
-/// Bugs are loud: value() on a failure ends the process with the failure's text.
+/// Called by value() on a failure, which is a bug: prints the failure's text and ends the process.
 [[noreturn]] inline void throw_exception_from_error(const Failure& f,
                                                     const boost::source_location& where) {
   std::fprintf(stderr, "%s:%u: unchecked failure: %s: %s\n", where.file_name(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Binary form of described structs, derived from their field lists. Grammar: PROTOCOL.md.
-// A struct is its fields in order; nested structs are length-prefixed. An extra tail is ignored,
-// a missing tail takes defaults (rolling upgrades, stored rows); a field cut in its middle is
-// malformed. A list has at most limits::kListElements, so that decoding cannot multiply its input.
+// A struct is its fields in order; nested structs are length-prefixed. Extra bytes at the end are
+// ignored, missing fields at the end have their defaults (for rolling upgrades and stored rows). A
+// field that is cut in its middle is malformed. A list has at most limits::kListElements elements,
+// so that decoding cannot use much more memory than its input.
 #pragma once
 
 #include <bit>
@@ -15,6 +16,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
 
@@ -28,7 +30,7 @@ concept Described = boost::describe::has_describe_members<T>::value;
 template <class T>
 concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Appends to a byte string. Length fields are 32 bits: the caller checks limits before.
+/// Appends fields to a byte string. Lengths are 32 bits wide; the caller has checked the limits.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}
@@ -83,7 +85,8 @@ class Writer {
   Bytes& out_;
 };
 
-/// Reads what Writer wrote. After a failed get, ok() is false and offset() is where it failed.
+/// Reads fields as Writer writes them. After a failed get, ok() is false and offset() is where it
+/// failed.
 class Reader {
  public:
   explicit Reader(std::string_view in) : begin_(in.data()), in_(in) {}
@@ -91,7 +94,7 @@ class Reader {
   bool ok() const { return ok_; }
   bool at_end() const { return in_.empty(); }
   std::size_t offset() const { return static_cast<std::size_t>(in_.data() - begin_); }
-  /// After a failed get: the length of the list that was too long, else 0.
+  /// Returns the length of the list that made a get fail since it was too long; else 0.
   std::size_t too_many() const { return too_many_; }
 
   template <Scalar T>
@@ -130,6 +133,7 @@ class Reader {
   void get(std::vector<T>& values) {
     std::uint32_t count = take_count();
     values.clear();
+    // No more than the input can hold, so that a forged count allocates nothing.
     values.reserve(std::min<std::size_t>(count, in_.size() / kMinimumSize<T>));
     while (ok_ && count-- > 0) get(values.emplace_back());
   }
@@ -163,7 +167,7 @@ class Reader {
   static constexpr std::size_t kMinimumSize = Scalar<T> ? sizeof(T) : sizeof(std::uint32_t);
 
   void fail() { ok_ = false; }
-  /// A length-prefixed slice; fails if it reaches past the end.
+  /// Returns a length-prefixed slice; fails if it reaches past the end.
   std::string_view take() {
     std::uint32_t length = 0;
     get(length);
@@ -175,11 +179,12 @@ class Reader {
     in_.remove_prefix(length);
     return bytes;
   }
+  /// Returns the length of a list; fails if it is above the limit or above what can follow.
   std::uint32_t take_count() {
     std::uint32_t count = 0;
     get(count);
     if (ok_ && count > limits::kListElements) too_many_ = count;
-    if (too_many_ != 0 || count > in_.size()) fail();  // every element takes at least a byte
+    if (too_many_ != 0 || count > in_.size()) fail();  // each element has at least one byte
     return ok_ ? count : 0;
   }
 
@@ -189,7 +194,8 @@ class Reader {
   bool ok_ = true;
 };
 
-/// The fields of a struct, without a length prefix: a frame body or the value of a row.
+/// Returns the fields of a struct without a length prefix: the body of a frame or the value of a
+/// row.
 template <Described T>
 Bytes encode(const T& value) {
   Bytes out;
@@ -197,24 +203,23 @@ Bytes encode(const T& value) {
   return out;
 }
 
-/// Overwrites `value`, also when it fails.
+/// Decodes into `value`, which is overwritten also on failure. Fails with malformed or too_large.
 template <Described T>
 Result<void> decode_into(T& value, std::string_view in) {
   Reader reader(in);
   reader.get_fields(value);
   if (reader.too_many() != 0) {
-    return failure(Code::too_large, "list of " + std::to_string(reader.too_many()) +
-                                        " elements, limit " +
-                                        std::to_string(limits::kListElements));
+    return failure(Code::too_large, "list of {} elements, limit {}", reader.too_many(),
+                   limits::kListElements);
   }
   if (!reader.ok()) {
-    return failure(Code::malformed, "malformed message: field cut short at byte " +
-                                        std::to_string(reader.offset()) + " of " +
-                                        std::to_string(in.size()));
+    return failure(Code::malformed, "malformed message: field cut short at byte {} of {}",
+                   reader.offset(), in.size());
   }
   return {};
 }
 
+/// Decodes a struct without a length prefix. Fails with malformed or too_large.
 template <Described T>
 Result<T> decode(std::string_view in) {
   T value;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one file with fmt's definitions: nobody links another library.
+// The only file that compiles fmt's definitions, so that no target links the library fmt.
 #define FMT_HEADER_ONLY
 #include "protocol/format.h"
 

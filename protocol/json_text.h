@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON as text with numbers as people write them: 4.98, not 4.98E0.
+// Writes JSON as text, with numbers as people write them: 4.98, not 4.98E0.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ class value;
 
 namespace c10dd::json {
 
-/// What is no number in JSON, as infinity, becomes null.
+/// Returns a value as text. Infinities and NaN, which JSON does not have, become null.
 std::string text_of(const boost::json::value& value);
 
 }  // namespace c10dd::json

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boost.JSON over described structs, with field names in the errors.
+// Maps described structs to Boost.JSON; the errors name the field.
 #include "protocol/json_wire.h"
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 
 #include "protocol/base64.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/utf8.h"
 
@@ -22,8 +23,8 @@ using wire::Described;
 template <class T>
 concept DescribedEnum = boost::describe::has_describe_enumerators<T>::value;
 
-constexpr double kSecondsMax = 4e9;     // more than any limit, and exact to the microsecond
-constexpr std::size_t kNameShown = 64;  // bytes of an unknown name in an error
+constexpr double kSecondsMax = 4e9;     // above every limit, and exact to the microsecond
+constexpr std::size_t kNameShown = 64;  // bytes of an unknown name that an error shows
 
 bj::value write(const std::string& bytes) {
   if (is_utf8(bytes)) return bj::string(bytes);
@@ -125,7 +126,8 @@ template <class T>
 bool read(const bj::value& in, std::vector<T>& values);
 template <Described T>
 bool read(const bj::value& in, T& value);
-/// Reads known fields; the result names the first field that is unknown or ill-typed.
+/// Reads the fields of an object. Returns what is wrong with the first unknown or ill-typed field;
+/// empty on success.
 template <Described T>
 std::string read_fields(const bj::object& in, T& value) {
   using Fields = boost::describe::describe_members<T, boost::describe::mod_public>;
@@ -138,8 +140,8 @@ std::string read_fields(const bj::object& in, T& value) {
       known = true;
       good = read(item.value(), value.*field.pointer);
     });
-    if (!known) return "unknown field \"" + printable(name, kNameShown) + "\"";
-    if (!good) return "field \"" + std::string(name) + "\" has the wrong type or range";
+    if (!known) return format("unknown field \"{}\"", printable(name, kNameShown));
+    if (!good) return format("field \"{}\" has the wrong type or range", name);
   }
   return {};
 }
@@ -177,7 +179,7 @@ Result<Request> decode_request(std::string_view op, std::string_view text) {
                    "body: " + (failed ? failed.message() : "a JSON object is expected"));
   }
   Result<Request> result =
-      failure(Code::unknown_op, "unknown operation: \"" + printable(op, kNameShown) + "\"");
+      failure(Code::unknown_op, "unknown operation: \"{}\"", printable(op, kNameShown));
   for_each_op([&]<class Op>(std::type_identity<Op>) {
     if (Op::op.name != op) return;
     Op request;
@@ -185,7 +187,7 @@ Result<Request> decode_request(std::string_view op, std::string_view text) {
     if (wrong.empty()) {
       result = Request(std::move(request));
     } else {
-      result = failure(Code::invalid_argument, std::string(op) + ": " + wrong);
+      result = failure(Code::invalid_argument, "{}: {}", op, wrong);
     }
   });
   return result;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values by key: reading, waiting, changing, watching. Part of the table in ops.h.
+// Keys with values: read, wait, change, watch. Part of the table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,8 +12,8 @@
 
 namespace c10dd {
 
-/// Stores a value. Every set, multi_set and compare_set gives the key a new life: what it says of
-/// ttl and ephemeral replaces what was said before; add and append leave it.
+/// Stores a value. set, multi_set and compare_set replace the ttl and the ephemeral flag of the
+/// key; add and append leave both as they are.
 struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Written;
@@ -25,7 +25,8 @@ struct Set {
 };
 BOOST_DESCRIBE_STRUCT(Set, (), (key, value, ttl, ephemeral))
 
-/// The value of a key. Waits for the key up to timeout; with timeout 0 a missing key is not_found.
+/// Returns the value of a key. Waits for the key up to `timeout`; with timeout 0, fails with
+/// not_found if the key does not exist.
 struct Get {
   static constexpr OpInfo op{17, "get",       OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -36,8 +37,8 @@ struct Get {
 };
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
-/// Waits until every key exists; a queue that has an item counts as a key. timed_out names the
-/// missing keys.
+/// Waits until every key exists; a queue that has an item counts as a key. Fails with timed_out,
+/// which names the missing keys.
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -48,7 +49,7 @@ struct Wait {
 };
 BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
 
-/// Whether every key exists; a queue that has an item counts as a key.
+/// Tells whether every key exists; a queue that has an item counts as a key.
 struct Check {
   static constexpr OpInfo op{19, "check",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -58,7 +59,7 @@ struct Check {
 };
 BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
-/// Adds to a counter kept as decimal text; a missing key counts as 0.
+/// Adds to a counter, whose value is decimal text; a missing key counts as 0.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
@@ -68,7 +69,7 @@ struct Add {
 };
 BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
 
-/// Stores desired if the value equals expected; a missing key equals the empty value.
+/// Stores `desired` if the value equals `expected`; a missing key equals the empty value.
 struct CompareSet {
   static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use,
                              1,  Dedup::reply,  Growth::much};
@@ -80,6 +81,7 @@ struct CompareSet {
 };
 BOOST_DESCRIBE_STRUCT(CompareSet, (), (key, expected, desired))
 
+/// Removes a key.
 struct Remove {
   static constexpr OpInfo op{22, "remove",     OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::none};
@@ -89,7 +91,8 @@ struct Remove {
 };
 BOOST_DESCRIBE_STRUCT(Remove, (), (key))
 
-/// The values of many keys at one moment; waits for all of them like wait.
+/// Returns the values of many keys, all of one revision. Waits up to `timeout` until all exist;
+/// with timeout 0, fails with not_found if a key does not exist.
 struct MultiGet {
   static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -107,23 +110,24 @@ struct MultiSet {
   using Body = Written;
 
   std::vector<Bytes> keys;
-  std::vector<Bytes> values;  ///< as many as keys
+  std::vector<Bytes> values;  ///< one for each key
 };
 BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
 
-/// Keys with a prefix, in byte order, at most limit (0: the page limit).
+/// Returns the keys with a prefix, in byte order, at most `limit` of them. One reply has at most
+/// limits::kListPageKeys keys and limits::kListPageBytes.
 struct List {
   static constexpr OpInfo op{25, "list",      OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
   using Body = KeyPage;
 
   Bytes prefix;
-  Bytes start_after;
-  std::uint32_t limit = 0;
+  Bytes start_after;        ///< returns keys above this one only
+  std::uint32_t limit = 0;  ///< 0: a full page
 };
 BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
 
-/// How many keys have a prefix.
+/// Returns the number of keys with a prefix.
 struct Count {
   static constexpr OpInfo op{26, "count",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -133,7 +137,7 @@ struct Count {
 };
 BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
 
-/// Adds bytes to the end of a value; a missing key counts as empty.
+/// Appends bytes to a value; a missing key counts as the empty value.
 struct Append {
   static constexpr OpInfo op{27, "append",     OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
@@ -144,7 +148,8 @@ struct Append {
 };
 BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
 
-/// Removes every key with a prefix in one change; the empty prefix is every key. Queues stay.
+/// Removes every key with a prefix in one change; the empty prefix means every key. Leaves queues
+/// as they are. Returns the number of keys removed.
 struct RemovePrefix {
   static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use,
                              1,  Dedup::reply,    Growth::none};
@@ -154,13 +159,13 @@ struct RemovePrefix {
 };
 BOOST_DESCRIBE_STRUCT(RemovePrefix, (), (prefix))
 
-/// What must hold of one key for a transaction to be applied.
+/// A condition on one key; a transaction is applied only if all its conditions hold.
 struct Condition {
   enum class Kind : std::uint8_t {
-    exists,
-    absent,
-    value_is,     ///< exists with this value
-    revision_is,  ///< was last written by this revision; 0: absent
+    exists,       ///< the key exists
+    absent,       ///< the key does not exist
+    value_is,     ///< the key exists and has this value
+    revision_is,  ///< the key was last written by this revision; 0: it is absent
   };
 
   Kind kind = Kind::exists;
@@ -171,7 +176,8 @@ struct Condition {
 BOOST_DESCRIBE_ENUM(Condition::Kind, exists, absent, value_is, revision_is)
 BOOST_DESCRIBE_STRUCT(Condition, (), (kind, key, value, revision))
 
-/// One change inside a transaction; fields as those of the operation of that name.
+/// One change of a transaction. The fields mean what they mean in the operation of that name;
+/// `push` is queue_push.
 struct Action {
   enum class Kind : std::uint8_t { set, remove, add, append, push };
 
@@ -185,8 +191,8 @@ struct Action {
 BOOST_DESCRIBE_ENUM(Action::Kind, set, remove, add, append, push)
 BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
 
-/// All actions in one change, in order, if all conditions hold; else none. An action that cannot be
-/// done (a limit, add on text) refuses the whole transaction.
+/// Applies all actions in order, as one change, if all conditions hold; else applies none. Fails
+/// without an effect if an action cannot be applied (a limit, an add on text).
 struct Transact {
   static constexpr OpInfo op{29, "transact",   OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
@@ -197,19 +203,20 @@ struct Transact {
 };
 BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 
-/// Every change of a key, or of all keys with a prefix, from a revision on: in order, none missing,
-/// none twice. Answers at once when there are any, else waits; after the time-out the list is
-/// empty. from 0 is "from now on". compacted when the daemon no longer has all of them; the detail
-/// says from where it has: list again, then watch from the list's revision + 1.
+/// Returns every change of a key, or of all keys with a prefix, from a revision on: in order, each
+/// exactly once. Returns at once if there are changes, else waits for the first; after the time-out
+/// the list is empty. Fails with compacted if the daemon no longer has all of these changes; the
+/// detail has the oldest revision to watch from. Then list again, and watch from the list's
+/// revision + 1.
 struct Watch {
   static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
   using Body = Changes;
 
   Bytes key;
-  bool prefix = false;  ///< key is a prefix; the empty one is every key
-  Revision from = 0;
-  std::uint32_t skip = 0;  ///< changes of `from` that were seen already, as Changes::skip says
+  bool prefix = false;     ///< `key` is a prefix; the empty prefix means every key
+  Revision from = 0;       ///< 0: from now on
+  std::uint32_t skip = 0;  ///< changes of `from` that the client has already, as in Changes::skip
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Included before anything that older languages do not know: a compiler that is set to one says so
-// in one sentence and stops.
+// Stops a compiler that is set to a standard older than C++20, with one readable error. To be
+// included before any header that older standards cannot compile.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every bound of the service, once. Exceeding one is an ordinary error that prints both numbers.
+// Every bound of the service, written once. Exceeding one is an ordinary error whose text has the
+// value and the bound. The comments name units and scopes where the names do not.
 #pragma once
 
 #include <chrono>
@@ -9,11 +10,11 @@
 namespace c10dd::limits {
 
 inline constexpr std::size_t kKeyBytes = 8 * 1024;           // the bound of PyTorch's TCPStore
-inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // likewise
-inline constexpr std::size_t kKeysPerRequest = 131'072;      // likewise
+inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // the bound of PyTorch's TCPStore
+inline constexpr std::size_t kKeysPerRequest = 131'072;      // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kListElements = 1'048'576;      // of any list in a message
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
-inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // before a session is open
+inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // before the first session is open
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
 inline constexpr std::size_t kLabels = 64;      // labels of one session
@@ -26,15 +27,15 @@ inline constexpr std::size_t kSessionsPerJob = 131'072;
 inline constexpr std::size_t kJobs = 65'536;
 inline constexpr std::size_t kShards = 64;
 inline constexpr std::size_t kWaitsPerJob = 1'048'576;        // blocked requests
-inline constexpr std::size_t kWaitedKeysPerJob = 16'777'216;  // named by blocked requests
+inline constexpr std::size_t kWaitedKeysPerJob = 16'777'216;  // keys that blocked requests name
 inline constexpr std::size_t kKeysPerJob = 4'194'304;
 inline constexpr std::size_t kBytesPerJob = std::size_t{4} * 1024 * 1024 * 1024;
 inline constexpr std::size_t kQueueItemsPerJob = 1'048'576;
 inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
-inline constexpr std::size_t kConditions = 1'024;  // of a transaction, as are the next two
-inline constexpr std::size_t kActions = 1'024;
-inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // of the values it writes
-inline constexpr std::size_t kSums = 16;                // adds, whose sums are stored in the reply
+inline constexpr std::size_t kConditions = 1'024;                // per transaction
+inline constexpr std::size_t kActions = 1'024;                   // per transaction
+inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // of the values of a transaction
+inline constexpr std::size_t kSums = 16;  // adds per transaction; the stored reply has their sums
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
 inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes whose changes are rows
@@ -42,15 +43,19 @@ inline constexpr std::size_t kWatchReplyBytes = 1024 * 1024;
 inline constexpr std::size_t kExpiriesPerTick = 4'096;
 inline constexpr std::size_t kExpiredKept = 65'536;  // sessions known to have ended, per job
 inline constexpr std::size_t kStoredReplyBytes = 256;
-inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;   // reading pauses above
-inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;  // a peer that does not read ends
-inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);  // after this
-inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;  // any connection ends above
-// What all connections together hold of unfinished frames and unread answers: a share of the
-// daemon's limit for all jobs. Up to the small frame a connection is not counted.
+// Bytes of replies that a connection has not read yet. Above kOutboxSoftBytes the daemon stops
+// reading from it; above kOutboxHardBytes for kOutboxPatience, or above kOutboxMostBytes, it is
+// closed.
+inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;
+inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
+inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);
+inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
+// Budget of all connections together for unfinished frames and unread replies: one
+// kConnectionShare-th of the daemon's limit for all jobs, at least kConnectionBytesMin. A
+// connection that holds up to kSmallFrameBytes is not counted.
 inline constexpr std::uint64_t kConnectionShare = 8;
 inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
-inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // with its header
+inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // a frame with its header
 inline constexpr std::chrono::milliseconds kBudgetLook{100};
 
 inline constexpr std::uint32_t kWorldSize = 131'072;
@@ -59,30 +64,31 @@ inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late ret
 inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
 inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges
 inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;
-inline constexpr std::size_t kMissingNamed = 64;  // ranges of ranks named in one error
+inline constexpr std::size_t kMissingNamed = 64;  // per error: ranks, or ranges of ranks
 
 inline constexpr std::size_t kGroupsPerJob = 4'096;
-inline constexpr std::size_t kNotices = 64;           // of a group
-inline constexpr std::size_t kLabelBytes = 4 * 1024;  // all labels of one member
+inline constexpr std::size_t kNotices = 64;           // per group
+inline constexpr std::size_t kLabelBytes = 4 * 1024;  // per member: all its labels
 inline constexpr std::size_t kReasonBytes = 2 * 1024;
 inline constexpr std::chrono::milliseconds kReconnectGrace{250};
 inline constexpr std::chrono::seconds kRestartGrace{10};  // for members to find the daemon again
 inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 
-inline constexpr std::chrono::seconds kAbsence{2};  // then a session without connection is gone
+inline constexpr std::chrono::seconds kAbsence{
+    2};  // a session without a connection is gone after this
 
 inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
-inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // different ones
+inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // distinct calls
 inline constexpr std::chrono::seconds kPublishedCallLife{30};
-inline constexpr std::size_t kCallsRead = 16;      // different calls in one answer
-inline constexpr std::size_t kCallNameBytes = 63;  // of a collective, a type, a reduction
+inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one reply
+inline constexpr std::size_t kCallNameBytes = 63;  // of a collective, a type or a reduction
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job, then "other"
-inline constexpr std::size_t kCollectiveNames = 32;    // likewise
-inline constexpr std::size_t kBackendNames = 8;        // likewise
-inline constexpr std::size_t kJobsInMetrics = 200;     // then "other"
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; further ones are "other"
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; further ones are "other"
+inline constexpr std::size_t kBackendNames = 8;        // per job; further ones are "other"
+inline constexpr std::size_t kJobsInMetrics = 200;     // further ones are "other"
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
@@ -93,12 +99,13 @@ inline constexpr std::chrono::nanoseconds kSessionExpiryMin = std::chrono::secon
 inline constexpr std::chrono::nanoseconds kSessionExpiryMax = std::chrono::hours(24);
 inline constexpr std::chrono::nanoseconds kKeyTtlMin = std::chrono::milliseconds(10);
 inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 365);
-inline constexpr std::chrono::seconds kRunGrace{30};  // a run without sessions is retired after it
+inline constexpr std::chrono::seconds kRunGrace{
+    30};  // a run without sessions is retired after this
 
-inline constexpr std::chrono::seconds kIdleTimeout{60};  // of a native connection: many heartbeats
-inline constexpr std::size_t kSpareFiles = 64;           // descriptors that are no connections
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // of a native connection; many heartbeats
+inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that are not connections
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
-inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // and at least 5 % of the disk
+inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // or 5 % of the disk if more
 inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;
 
@@ -110,7 +117,7 @@ static_assert(kFrameBytes >= kValueBytes + kKeyBytes + 1024, "a frame fits a max
 static_assert(kHelloFrameBytes >= kCredentialBytes + 4 * kNameBytes, "a hello fits");
 static_assert(kExchangeChunkBytes < kFrameBytes, "a chunk fits a frame");
 static_assert(kOutboxSoftBytes + kFrameBytes < kOutboxHardBytes, "one reply never ends a reader");
-static_assert(kOutboxHardBytes < kOutboxMostBytes, "who reads may be sent more");
+static_assert(kOutboxHardBytes < kOutboxMostBytes, "a reader may be sent more");
 static_assert(kFrameBytes + 1024 < kConnectionBytesMin,
               "any frame fits when nobody holds anything");
 static_assert(kHttpHeaderBytes + kHttpBodyBytes < 2 * kSmallFrameBytes, "requests are small");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every metric of the service, once: name, kind, labels, help. Dashboards, alerts and docs are
-// tested against this table; no other source spells a metric name.
-// To add a metric: a line here, one increment in daemon/metrics/metrics.cc, one panel.
+// The table of all metrics: name, kind, labels, help. Dashboards, alerts and docs are tested
+// against this table; no other source contains a metric name. To add a metric: a line here, one
+// increment in daemon/metrics/metrics.cc, one panel.
 #pragma once
 
 #include <array>
@@ -141,7 +141,7 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kOpenFds,
                                     kMaxFds};
 
-/// Upper bounds in seconds; the last bucket, +Inf, is not listed. Totals in Report count per
+/// Upper bounds of the buckets, in seconds, without the last one, +Inf. CollectiveTotals counts per
 /// bucket, so the client and the daemon share this table.
 inline constexpr std::array kCollectiveBounds = {
     1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,

@@ -6,12 +6,13 @@
 #include <xxhash.h>
 
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::native {
 namespace {
 
-constexpr std::size_t kSmallBody = 32;  // holds most answers beside a value
+constexpr std::size_t kSmallBody = 32;  // bytes; enough for most replies without a value
 
 template <class Header>
 Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
@@ -20,8 +21,8 @@ Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
   wire::Reader reader(in.substr(0, Header::kSize));
   const Header header = read(reader);
   if (header.length > limit) {
-    return failure(Code::too_large, "frame too large: body of " + std::to_string(header.length) +
-                                        " bytes, limit " + std::to_string(limit));
+    return failure(Code::too_large, "frame too large: body of {} bytes, limit {}", header.length,
+                   limit);
   }
   const std::size_t size = Header::kSize + header.length;
   if (in.size() < size) return std::optional<Frame<Header>>();
@@ -111,14 +112,14 @@ void encode_request(Bytes& out, RequestHeader header, const Request& request) {
 Result<Request> decode_request(std::uint8_t op, std::string_view body) {
   Result<Request> result = Request(Ping{});
   if (find_op(op) == nullptr) {
-    result = failure(Code::unknown_op, "unknown operation: code " + std::to_string(op));
+    result = failure(Code::unknown_op, "unknown operation: code {}", op);
   }
   for_each_op([&]<class Op>(std::type_identity<Op>) {
     if (Op::op.code != op) return;
     const Result<void> decoded = wire::decode_into(result->emplace<Op>(), body);
     if (decoded) return;
     const Failure& reason = decoded.error();
-    result = failure(reason.code, std::string(Op::op.name) + ": " + reason.detail);
+    result = failure(reason.code, "{}: {}", Op::op.name, reason.detail);
   });
   return result;
 }
@@ -162,11 +163,9 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
     return {};
   }
   if (kind != ReplyHeader::Kind::reply) {
-    return failure(Code::malformed,
-                   "frame of unknown kind " + std::to_string(static_cast<int>(kind)));
+    return failure(Code::malformed, "frame of unknown kind {}", static_cast<int>(kind));
   }
-  Result<void> result =
-      failure(Code::unknown_op, "answer to an unknown operation: code " + std::to_string(op));
+  Result<void> result = failure(Code::unknown_op, "reply to an unknown operation: code {}", op);
   for_each_op([&]<class Op>(std::type_identity<Op>) {
     if (Op::op.code == op) result = take(wire::decode<typename Op::Body>(body));
   });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of the native protocol: bytes in, whole frames out, and back. Pure. Grammar: PROTOCOL.md.
-// A connection starts with kMagic; then requests go up and replies come down, each a fixed header
-// and a body. A frame is decoded as a whole before anything happens.
+// Frames of the native protocol: cuts bytes into whole frames, decodes and encodes them. Pure.
+// Grammar: PROTOCOL.md. A connection starts with kMagic; then the client sends requests and the
+// daemon sends replies, each a fixed header and a body. A frame is decoded as a whole before it has
+// any effect.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,7 @@ struct RequestHeader {
   std::uint8_t op = 0;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t acked_below = 0;  ///< no request below will be repeated that stores its reply
+  std::uint64_t acked_below = 0;  ///< the client repeats no write below this sequence
 };
 
 struct ReplyHeader {
@@ -44,35 +45,40 @@ struct Frame {
   std::size_t size = 0;   ///< bytes to drop from the input
 };
 
-/// The first frame of `in`, or nothing while it is incomplete. A body longer than `limit` is
-/// too_large on the header alone.
+/// Returns the first frame of `in`, or nothing while it is incomplete. Fails with too_large if the
+/// header says that the body is longer than `limit`.
 Result<std::optional<Frame<RequestHeader>>> cut_request(std::string_view in, std::size_t limit);
 Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::size_t limit);
 
-/// The bytes of the request that `in` begins with; 0 while its length is not there.
+/// Returns the size in bytes of the request frame that `in` begins with; 0 while its length is not
+/// there yet.
 std::size_t request_size(std::string_view in);
 
-/// Appends one frame to `out`; header.length and header.op are filled in.
+/// Appends one request frame to `out`. Fills in header.length and header.op.
 void encode_request(Bytes& out, RequestHeader header, const Request& request);
 
-/// unknown_op for an op code that is not in the table, malformed or too_large for a bad body.
+/// Decodes the body of a request frame. Fails with unknown_op if the op code is not in the table,
+/// with malformed or too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
 
-/// A reply frame; header.length and header.kind are filled in. The tail, if any, is sent after the
-/// head without being copied.
+/// A reply frame. The tail, if any, follows the head; it is shared and not copied.
 struct EncodedReply {
   Bytes head;
   SharedBytes tail;
 
   std::size_t size() const { return head.size() + tail.length; }
 };
+
+/// Encodes one reply frame. Fills in header.length and header.kind.
 EncodedReply encode_reply(ReplyHeader header, const Reply& reply);
 
-/// The answer in a reply frame to a request with this op code; fails on bytes that are none.
+/// Decodes the body of a reply frame to a request with this op code. Fails with malformed,
+/// too_large or unknown_op if the frame is not a valid reply.
 Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_view body,
                           Reply& reply);
 
-/// Tells a repeated request from a different one with the same sequence number.
+/// Returns a hash of a request, which tells a repeated request from a different one with the same
+/// sequence number.
 std::uint64_t fingerprint(std::uint8_t op, std::string_view body);
 
 }  // namespace c10dd::native

@@ -9,9 +9,9 @@
 namespace c10dd {
 namespace {
 
-/// How many letters have to be changed, put in or taken out.
+/// Returns the edit distance: how many letters have to be changed, inserted or deleted.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);  // distances of a's prefix to all prefixes of b
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);
@@ -31,6 +31,7 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
       std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
         return distance(word, one) < distance(word, other);
       });
+  // Farther words are not misspellings: one letter, and one more per five letters of the word.
   if (best == known.end() || distance(word, *best) > 1 + best->size() / 5) return {};
   return *best;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which known word was meant.
+// Finds the known word that a misspelt one is close to.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace c10dd {
 
-/// The known word that differs from `word` by few letters; empty when none does.
+/// Returns the known word that differs least from `word`, if by few letters; else an empty string.
 std::string nearest(std::string_view word, std::span<const std::string> known);
 
 }  // namespace c10dd

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operation of the service, once: code, name, kind, fields, answer. Codecs, dispatch, JSON,
-// metric labels and fuzz corpora derive from this table.
-// To add an operation: a struct here with its Reply, a line in Request, one on(...) of a handler in
-// daemon/core/*_ops.h. Fields are only ever appended; a removed field stays as reserved_N.
+// The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
+// dispatch, JSON, metric labels and fuzz corpora derive from this table.
+// To add an operation: a struct with its Body in one of these files, an entry in Request, one
+// on(...) in daemon/core/job.cc. Fields are only ever appended; a removed field stays as
+// reserved_N.
 #pragma once
 
 #include <type_traits>
@@ -31,7 +32,7 @@ using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, C
                                Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
                                Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
 
-/// What a request comes to: the Body that it names, or why not.
+/// The reply to a request: the Body that its operation names, or a failure.
 using Reply = Result<ReplyBody>;
 
 inline constexpr std::uint8_t kProtocolVersion = 1;
@@ -58,7 +59,7 @@ constexpr void for_each_op(F&& f) {
   }(static_cast<Request*>(nullptr));
 }
 
-/// The table entry of an op code, or nullptr for an unknown one.
+/// Returns the table entry of an op code, nullptr if the code is unknown.
 constexpr const OpInfo* find_op(std::uint8_t code) {
   const OpInfo* found = nullptr;
   for_each_op([&]<class Op>(std::type_identity<Op>) {

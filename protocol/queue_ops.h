@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues: names of their own, beside the keys. Part of the table in ops.h.
+// Queues, which have a name space of their own beside the keys. Part of the table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -10,20 +10,21 @@
 
 namespace c10dd {
 
+/// Adds an item to the end of a queue.
 struct QueuePush {
   static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Body = Counted;  ///< items in the queue afterwards
+  using Body = Counted;  ///< items in the queue after the push
 
   Bytes key;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 
-/// Takes the oldest item; waits for one up to timeout, with timeout 0 an empty queue is not_found.
-/// Items go to waiting pops in order of arrival. The item is delivered to (session, sequence): a
-/// repeat gets the same item. It is gone when the delivery is acknowledged, and back in its place
-/// when the session ends or cancels first.
+/// Pops the oldest item. Waits for an item up to `timeout`; with timeout 0, fails with not_found if
+/// the queue is empty. Waiting pops are served in order of arrival. The item is delivered to
+/// (session, sequence), so a repeat gets the same item. Removes the item when the delivery is
+/// acknowledged; returns it to its place if the session ends or cancels the pop before that.
 struct QueuePop {
   static constexpr OpInfo op{33, "queue_pop",     OpKind::wait, Access::use,
                              1,  Dedup::delivery, Growth::none};
@@ -34,7 +35,7 @@ struct QueuePop {
 };
 BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
-/// How many items of a queue are not delivered to anybody.
+/// Returns the number of items of a queue that are not delivered to a session.
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many ranks in few numbers. Part of the table in ops.h.
+// Many ranks as a few ranges. Part of the table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -11,7 +11,7 @@
 
 namespace c10dd {
 
-/// Ranks first .. last.
+/// The ranks first .. last, both included.
 struct RankRange {
   Rank first = 0;
   Rank last = 0;
@@ -20,27 +20,29 @@ struct RankRange {
 };
 BOOST_DESCRIBE_STRUCT(RankRange, (), (first, last))
 
-/// Ascending ranks as ranges.
+/// Returns ascending ranks as ranges.
 std::vector<RankRange> ranges_of(std::span<const Rank> ranks);
 
-/// Back again; at most limits::kWorldSize of them.
+/// Returns the ranks of the ranges, at most limits::kWorldSize of them.
 std::vector<Rank> ranks_of(std::span<const RankRange> ranges);
 
-/// A set of ranks, kept as ranges. Changes cost the logarithm of their number.
+/// A set of ranks, kept as ranges. A change costs the logarithm of the number of ranges.
 class RankSet {
  public:
-  /// The rank must not be there yet, or be there.
+  /// Adds a rank, which must not be in the set.
   void insert(Rank rank);
+  /// Removes a rank, which must be in the set.
   void erase(Rank rank);
 
+  /// Returns the number of ranks.
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
 
-  /// The lowest `limit` ranges.
+  /// Returns the lowest `limit` ranges.
   std::vector<RankRange> ranges(std::size_t limit) const;
-  /// The lowest `limit` ranges of the ranks below `end` that are not in the set.
+  /// Returns the ranks below `end` that are not in the set, the lowest `limit` ranges of them.
   std::vector<RankRange> gaps(Rank end, std::size_t limit) const;
-  /// How many ranks below `end` are in the set.
+  /// Returns the number of ranks below `end` that are in the set.
   std::size_t size_below(Rank end) const;
 
  private:

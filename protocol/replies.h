@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operations of ops.h are answered with. Fields are only ever appended.
+// Bodies of the replies to the operations of ops.h. Fields are only ever appended.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,52 +12,55 @@
 
 namespace c10dd {
 
+/// Success without data.
 struct Done {};
 BOOST_DESCRIBE_STRUCT(Done, (), ())
 
+/// Reply to hello.
 struct Welcome {
-  std::uint8_t version = 0;
+  std::uint8_t version = 0;  ///< of the protocol, chosen by the daemon
   std::uint64_t features = 0;
   JobNumber job = 0;
   Duration heartbeat_interval{0};
   Duration session_ttl{0};
-  std::uint32_t window = 0;  ///< unacknowledged requests a session may have
-  std::string daemon;        ///< version of the daemon, for people
-  Duration expiry{0};        ///< a session without a connection ends after this long
-  Revision opened = 0;       ///< of the job when the session was opened
+  std::uint32_t window = 0;  ///< unacknowledged requests that a session may have
+  std::string daemon;        ///< the daemon's version, for people
+  Duration expiry{0};        ///< a session without a connection ends after this time
+  Revision opened = 0;       ///< the job's revision when the session was opened
 };
 BOOST_DESCRIBE_STRUCT(Welcome, (),
                       (version, features, job, heartbeat_interval, session_ttl, window, daemon,
                        expiry, opened))
 
 struct Written {
-  Revision revision = 0;
+  Revision revision = 0;  ///< of the change
 };
 BOOST_DESCRIBE_STRUCT(Written, (), (revision))
 
 struct Value {
   Bytes value;
-  Revision revision = 0;  ///< that wrote the key
+  Revision revision = 0;  ///< the change that wrote the key
 };
 BOOST_DESCRIBE_STRUCT(Value, (), (value, revision))
 
 struct Values {
   std::vector<Bytes> values;
-  std::vector<Revision> revisions;  ///< that wrote each key
+  std::vector<Revision> revisions;  ///< for each key, the change that wrote it
 };
 BOOST_DESCRIBE_STRUCT(Values, (), (values, revisions))
 
 struct Checked {
-  bool all = false;
+  bool all = false;  ///< whether every key exists
 };
 BOOST_DESCRIBE_STRUCT(Checked, (), (all))
 
 struct Counter {
-  std::int64_t value = 0;
+  std::int64_t value = 0;  ///< after the add
 };
 BOOST_DESCRIBE_STRUCT(Counter, (), (value))
 
-/// Answer of compare_set. `current` is left out when the caller's own value was stored.
+/// Reply to compare_set. `current` is the value of the key; empty if `swapped`, since the caller
+/// knows that value.
 struct Compared {
   bool swapped = false;
   bool exists = false;
@@ -72,8 +75,8 @@ BOOST_DESCRIBE_STRUCT(Removed, (), (existed))
 
 struct KeyPage {
   std::vector<Bytes> keys;
-  bool more = false;      ///< ask again with start_after = the last key
-  Revision revision = 0;  ///< of the job; a watch from the next one misses nothing
+  bool more = false;      ///< there are more keys: list again with start_after = the last key
+  Revision revision = 0;  ///< of the job; a watch from revision + 1 misses no change
 };
 BOOST_DESCRIBE_STRUCT(KeyPage, (), (keys, more, revision))
 
@@ -83,7 +86,7 @@ struct Counted {
 BOOST_DESCRIBE_STRUCT(Counted, (), (count))
 
 struct Appended {
-  std::uint64_t bytes = 0;  ///< of the value afterwards
+  std::uint64_t bytes = 0;  ///< length of the value after the append
 };
 BOOST_DESCRIBE_STRUCT(Appended, (), (bytes))
 
@@ -92,37 +95,38 @@ struct Popped {
 };
 BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 
-/// Answer of transact. Small, because it is stored: what was read is asked for separately.
+/// Reply to transact. Small, since it is stored: it has no values; read them with another request.
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
-  Revision revision = 0;           ///< of the change, or of the job when not applied
-  std::vector<std::int64_t> sums;  ///< of its adds, in order
+  Revision revision = 0;           ///< of the change; of the job if not applied
+  std::vector<std::int64_t> sums;  ///< results of the adds, in order
 };
 BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
 
-/// One change of one key, as a watch reports it.
+/// One change of one key.
 struct Change {
   Revision revision = 0;
-  bool removed = false;  ///< deleted, expired or left behind by its session
+  bool removed = false;  ///< removed, expired, or ephemeral and its session has ended
   Bytes key;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 
-/// Answer of watch: every change from (from, skip) up to (next, skip) of the keys watched, by
-/// revision and in the order in which they were made.
+/// Reply to watch: every change of the watched keys from (from, skip) of the request up to (next,
+/// skip), in the order in which they were made.
 struct Changes {
   std::vector<Change> changes;
-  Revision next = 0;       ///< watch again from here
-  std::uint32_t skip = 0;  ///< and skip as many changes of that revision
+  Revision next = 0;       ///< `from` of the next watch
+  std::uint32_t skip = 0;  ///< `skip` of the next watch: changes of `next` that the client has
 };
 BOOST_DESCRIBE_STRUCT(Changes, (), (changes, next, skip))
 
-/// One chunk of the encoded list of parts; ask again with the next offset until total is reached.
+/// Reply to exchange: one chunk of the encoded list of parts. Ask again with the next offset until
+/// `total` bytes are there.
 struct Exchanged {
-  std::uint64_t offset = 0;
-  std::uint64_t total = 0;
+  std::uint64_t offset = 0;  ///< of the chunk
+  std::uint64_t total = 0;   ///< bytes of the encoded list
   SharedBytes chunk;
 };
 BOOST_DESCRIBE_STRUCT(Exchanged, (), (offset, total, chunk))

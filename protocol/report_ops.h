@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients measure. Part of the table in ops.h.
+// Measurements of the clients. Part of the table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,24 +12,24 @@
 
 namespace c10dd {
 
-/// Everything one session has measured of one collective since it started.
+/// Totals of one collective since the session started.
 struct CollectiveTotals {
   std::string process_group;  ///< kind of the group: dp, tp, pp, ...
   std::string collective;     ///< all_reduce, broadcast, ...
   std::string backend;
-  std::uint64_t count = 0;  ///< completed
-  std::uint64_t failures = 0;
+  std::uint64_t count = 0;     ///< completed calls
+  std::uint64_t failures = 0;  ///< failed calls
   std::uint64_t payload_bytes = 0;
   std::uint64_t bus_bytes = 0;  ///< payload times the bus factor of nccl-tests
   std::uint64_t duration_ns = 0;
-  std::vector<std::uint64_t> buckets;  ///< completions per bucket of metric_catalog.h, not summed
+  std::vector<std::uint64_t> buckets;  ///< calls per bucket of metric_catalog.h, not cumulative
 };
 BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
                       (process_group, collective, backend, count, failures, payload_bytes,
                        bus_bytes, duration_ns, buckets))
 
-/// Cumulative totals, so that a lost or repeated report changes nothing: the daemon adds the
-/// difference to the newest report of the session that it has.
+/// Reports totals, so that a lost or repeated report does no harm: the daemon counts the difference
+/// from the newest report that it has of the session.
 struct Report {
   static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
                              1,  Dedup::none, Growth::none};

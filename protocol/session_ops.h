@@ -12,7 +12,7 @@
 
 namespace c10dd {
 
-/// Opens (or re-opens) a session on the channel of its frame.
+/// Opens or re-opens a session on the channel of its frame.
 struct Hello {
   static constexpr OpInfo op{1, "hello",     OpKind::event, Access::use,
                              1, Dedup::none, Growth::needed};
@@ -27,20 +27,20 @@ struct Hello {
   Bytes credential;
   std::string host;
   std::uint64_t pid = 0;
-  std::int64_t rank = -1;  ///< the rank that this process believes to be, -1 unknown
+  std::int64_t rank = -1;  ///< rank of this process as it knows it; -1: unknown
   std::map<std::string, std::string> labels;
-  Stamp seen;  ///< the newest stamp that this session has received
-  /// How long the session outlives its last connection; 0: the daemon's default. Clamped to
+  Stamp seen;  ///< newest stamp that this session has received
+  /// Time that the session outlives its last connection; 0: the daemon's default. Clamped to
   /// limits::kSessionExpiryMin .. kSessionExpiryMax.
   Duration expiry{0};
-  JobNumber number = 0;  ///< Welcome::job as this client knows it; 0: it is new here
-  Revision opened = 0;   ///< Welcome::opened of this session; 0: the session is new
+  JobNumber number = 0;  ///< Welcome::job of an earlier hello; 0: the client has none yet
+  Revision opened = 0;   ///< Welcome::opened of this session's first hello; 0: the session is new
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
                        rank, labels, seen, expiry, number, opened))
 
-/// Heartbeat of a connection; covers all its channels.
+/// Heartbeat of a connection: a sign of life of the sessions on all its channels.
 struct Ping {
   static constexpr OpInfo op{2, "ping",      OpKind::event, Access::observe,
                              1, Dedup::none, Growth::none};
@@ -48,8 +48,8 @@ struct Ping {
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
-/// Ends the session: its stored replies and its own keys go, items that it popped and never
-/// acknowledged return to their queues, its blocked requests fail.
+/// Ends the session. Removes its stored replies and ephemeral keys, returns the items that it
+/// popped and did not acknowledge to their queues, and fails its blocked requests.
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
                              1, Dedup::none, Growth::none};
@@ -57,14 +57,13 @@ struct Goodbye {
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
-/// Takes back an earlier request of this session whose answer nobody waits for any more: a blocked
-/// one is dropped unanswered, an item that was delivered to a queue_pop returns to its queue.
-/// Anything else is left as it is.
+/// Cancels an earlier request of this session. Drops a blocked request without a reply, and returns
+/// an item that was delivered to a queue_pop to its queue. Does not change anything else.
 struct Cancel {
   static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
   using Body = Done;
 
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  ///< of the request to cancel
 };
 BOOST_DESCRIBE_STRUCT(Cancel, (), (sequence))
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes that are encoded once and belong to many answers.
+// Bytes that are encoded once and shared by many replies.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace c10dd {
 
-/// A slice of an immutable buffer that many replies share. On the wire it is a byte string, and
-/// always the last field of its struct.
+/// A slice of an immutable buffer that many replies share. On the wire it is a byte string. It must
+/// be the last field of its struct.
 struct SharedBytes {
   std::shared_ptr<const Bytes> owner;
   std::size_t offset = 0;

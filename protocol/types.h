@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words that both sides use: time, identities, rows. Standard library only, so that public
-// SDK headers may include it.
+// Basic types of both sides: bytes, time, identities, rows. Standard library only, so that public
+// SDK headers may include this file.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ using Bytes = std::string;
 
 using Duration = std::chrono::nanoseconds;
 
-/// Time as the pure parts see it: an argument, never read by themselves. The tag has no now(), so
-/// nobody can ask it for the time.
+/// Clock of the pure parts, which get the time as an argument. It has no now(), so they cannot read
+/// the time themselves.
 struct JobClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -33,16 +33,16 @@ using TimePoint = JobClock::time_point;
 /// Position of a member in its group, 0 .. world size - 1.
 using Rank = std::uint32_t;
 
-/// Counts the committed changes of one job; 0 is "before the first". Never reused.
+/// Counts the committed changes of one job; 0 is before the first change. Never reused.
 using Revision = std::uint64_t;
 
-/// Number of a job inside one engine; 0 is the directory. Never reused.
+/// Number of a job in one engine; 0 is the directory. Never reused.
 using JobNumber = std::uint64_t;
 
 /// Counts the owners of a job: each claim raises it. A commit with an older epoch is fenced.
 using Epoch = std::uint64_t;
 
-/// One client identity, chosen at random by the client; it survives reconnects.
+/// Identity of one client, which the client chooses at random. It survives reconnects.
 struct SessionId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -50,16 +50,16 @@ struct SessionId {
   auto operator<=>(const SessionId&) const = default;
 };
 
-/// For tables that are looked up only: their order is nobody's.
+/// Hash for tables that are only looked up: nothing may depend on their order.
 struct SessionIdHash {
   std::size_t operator()(const SessionId& id) const {
-    const std::uint64_t both[] = {id.high, id.low};  // clients choose both: all bits count
+    const std::uint64_t both[] = {id.high, id.low};  // clients choose both: hash all bits
     return std::hash<std::string_view>()({reinterpret_cast<const char*>(both), sizeof both});
   }
 };
 
-/// What every answer carries in its frame header: which state it was read from. A client that
-/// presents a stamp newer than the daemon's own state has found a rollback.
+/// Names the state that a reply was read from; every reply carries one in its frame header. A
+/// client that presents a stamp newer than the daemon's own state has found a rollback.
 struct Stamp {
   std::uint64_t incarnation = 0;  ///< changes only when state was lost or restored
   Epoch epoch = 0;
@@ -68,7 +68,7 @@ struct Stamp {
   auto operator<=>(const Stamp&) const = default;
 };
 
-/// One durable key of a job with its new value, or its removal. Rows of a batch apply in order.
+/// One durable key of a job with its new value, or its deletion. Rows of a batch apply in order.
 struct Row {
   enum class Kind : std::uint8_t { put, erase, erase_prefix };
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks UTF-8 by the table of RFC 3629, section 4.
+// Checks UTF-8 by the table of RFC 3629, section 4.
 #include "protocol/utf8.h"
 
 namespace c10dd {
 namespace {
 
-/// Length of the well-formed character at the front of text, 0 if there is none.
+/// Returns the length in bytes of the well-formed character that `text` begins with, else 0.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

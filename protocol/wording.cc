@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -14,7 +15,7 @@ constexpr std::size_t kKeysNamed = 8;
 constexpr std::size_t kKeyTextBytes = 80;
 
 std::string share(const std::vector<Bytes>& missing, std::size_t asked) {
-  return std::to_string(missing.size()) + " of " + std::to_string(asked) + " keys";
+  return format("{} of {} keys", missing.size(), asked);
 }
 
 std::string names(const std::vector<Bytes>& keys) {
@@ -67,18 +68,18 @@ std::string human(Duration duration) {
 }
 
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout) {
-  return failure(Code::timed_out, "timed out after " + human(timeout) + ": " +
-                                      share(missing, asked) + " missing: " + names(missing));
+  return failure(Code::timed_out, "timed out after {}: {} missing: {}", human(timeout),
+                 share(missing, asked), names(missing));
 }
 
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked) {
-  return failure(Code::not_found, share(missing, asked) + " not found: " + names(missing));
+  return failure(Code::not_found, "{} not found: {}", share(missing, asked), names(missing));
 }
 
 Failure not_a_counter(std::string_view key, std::size_t value_bytes) {
-  return failure(Code::wrong_type, "add: the value of key \"" + printable(key, kKeyTextBytes) +
-                                       "\" is no decimal integer (" + std::to_string(value_bytes) +
-                                       " bytes)");
+  return failure(Code::wrong_type,
+                 "add: the value of key \"{}\" is not a decimal integer ({} bytes)",
+                 printable(key, kKeyTextBytes), value_bytes);
 }
 
 }  // namespace c10dd

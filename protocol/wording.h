@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How both sides write durations, ranks and missing keys for people: bounded and printable.
+// Texts of both sides for people: durations, ranks, missing keys. Bounded and printable.
 #pragma once
 
 #include <span>
@@ -12,22 +12,22 @@
 
 namespace c10dd {
 
-/// "0.5 s", "30 s", "10 min": as people write durations.
+/// Returns a duration as people write it: "0.5 s", "30 s", "10 min".
 std::string human(Duration duration);
 
-/// In double quotes, with those and backslashes inside escaped: a value in a log line.
+/// Returns a value for a log line: in double quotes, with quotes and backslashes inside escaped.
 std::string quoted(std::string_view text);
 
-/// Ascending ranks as ranges, "[17,512-519]"; at most limits::kMissingNamed ranges, then ",...".
+/// Returns ascending ranks as ranges, "[17,512-519]": at most limits::kMissingNamed, then ",...".
 std::string fold(std::span<const Rank> ranks);
 
-/// timed_out of a wait for `asked` keys, naming the first missing ones.
+/// Returns the timed_out of a wait for `asked` keys, which names the first missing ones.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 
-/// Likewise not_found, of a look that did not wait.
+/// Returns the not_found of a request for `asked` keys that does not wait.
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
 
-/// wrong_type of an add: what the key has instead of a decimal integer.
+/// Returns the wrong_type of an add to a key whose value is not a decimal integer.
 Failure not_a_counter(std::string_view key, std::size_t value_bytes);
 
 }  // namespace c10dd

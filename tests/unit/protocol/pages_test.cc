@@ -141,7 +141,7 @@ TEST(Pages, ProtocolHasTheAnswers) {
       [&]<class Body>(std::type_identity<Body>) {
         expected.push_back({std::string(type_name<Body>()), fields_of<Body>()});
       });
-  expect_rows(expected, table(page("protocol/PROTOCOL.md"), "| answer | fields |"));
+  expect_rows(expected, table(page("protocol/PROTOCOL.md"), "| reply | fields |"));
 }
 
 TEST(Pages, ProtocolHasTheCodes) {
