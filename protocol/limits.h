@@ -119,7 +119,7 @@ static_assert(kExchangeChunkBytes < kFrameBytes, "a chunk fits a frame");
 static_assert(kOutboxSoftBytes + kFrameBytes < kOutboxHardBytes, "one reply never ends a reader");
 static_assert(kOutboxHardBytes < kOutboxMostBytes, "a reader may be sent more");
 static_assert(kFrameBytes + 1024 < kConnectionBytesMin,
-              "any frame fits when nobody holds anything");
+              "any frame fits when no connection holds memory");
 static_assert(kHttpHeaderBytes + kHttpBodyBytes < 2 * kSmallFrameBytes, "requests are small");
 
 }  // namespace c10dd::limits

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all metrics: name, kind, labels, help. Dashboards, alerts and docs are tested
-// against this table; no other source contains a metric name. To add a metric: a line here, one
-// increment in daemon/metrics/metrics.cc, one panel.
+// against this table; no other source contains a metric name.
+// To add a metric: a line here, one increment in daemon/metrics/metrics.cc, one panel.
 #pragma once
 
 #include <array>
@@ -33,7 +33,7 @@ inline constexpr Info kConnectionsClosed{"c10dd_connections_closed_total", Kind:
                                          "protocol,reason", "Connections ended, by reason"};
 inline constexpr Info kConnectionBytes{
     "c10dd_connection_bytes", Kind::gauge, "",
-    "Bytes of unfinished frames and unread answers above 64 KiB, of all connections together"};
+    "Bytes of unfinished frames and unread replies above 64 KiB, of all connections together"};
 inline constexpr Info kProtocolErrors{"c10dd_protocol_errors_total", Kind::counter, "protocol,code",
                                       "Frames and requests refused before apply"};
 inline constexpr Info kRequests{"c10dd_store_requests_total", Kind::counter, "protocol,op",
@@ -42,7 +42,7 @@ inline constexpr Info kRequestFailures{"c10dd_store_request_failures_total", Kin
                                        "op,code", "Requests answered with a failure"};
 inline constexpr Info kRequestDuration{
     "c10dd_store_request_duration_seconds", Kind::histogram, "op",
-    "Request decoded to answer released, of operations that do not block"};
+    "Request decoded to reply released, of operations that do not block"};
 inline constexpr Info kWaitDuration{"c10dd_store_wait_duration_seconds", Kind::histogram,
                                     "op,outcome", "Blocked time of waiting operations"};
 inline constexpr Info kWaiters{"c10dd_store_waiters", Kind::gauge, "train_job",

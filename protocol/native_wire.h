@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames of the native protocol: cuts bytes into whole frames, decodes and encodes them. Pure.
-// Grammar: PROTOCOL.md. A connection starts with kMagic; then the client sends requests and the
-// daemon sends replies, each a fixed header and a body. A frame is decoded as a whole before it has
-// any effect.
+// Grammar: PROTOCOL.md.
+// A connection starts with kMagic; then the client sends requests and the daemon sends replies,
+// each a fixed header and a body. A frame is decoded as a whole before it has any effect.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one caller wants of an engine at once, and what came of it.
+// What one caller asks of an engine at once, and the result.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace c10dd::store {
 
-/// What one caller wants made durable or confirmed. Numbers are the caller's own, ascending.
+/// Changes to make durable and claims to confirm. `number` is the caller's own and ascends.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;
@@ -17,10 +17,11 @@ struct CommitBatch {
 };
 
 struct CommitResult {
-  std::uint64_t number = 0;
-  std::vector<Outcome> jobs;      ///< as CommitBatch::jobs
-  std::vector<Outcome> confirms;  ///< as CommitBatch::confirms; evidence newer than submit()
-  Duration took{0};               ///< the engine call that carried this batch
+  std::uint64_t number = 0;   ///< CommitBatch::number
+  std::vector<Outcome> jobs;  ///< one for each of CommitBatch::jobs
+  /// One for each of CommitBatch::confirms, by evidence newer than submit().
+  std::vector<Outcome> confirms;
+  Duration took{0};  ///< duration of the engine call that had this batch
 };
 
 }  // namespace c10dd::store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engines that open_engine() chooses from, one function per engine. Each takes what follows
-// the scheme in its URL.
+// The engines that open_engine() chooses from, one function per engine. `rest` is the part of the
+// URL after the scheme and its colon.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,17 @@
 
 namespace c10dd::store {
 
-/// Rows live as long as the object. For tests and throw-away jobs.
+/// Opens an engine whose rows live as long as the object: for tests and throw-away jobs. `rest`
+/// must be empty.
 Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest,
                                                    const OpenOptions& options);
 
-/// `rest` is the path of a state directory, created if need be and held until destruction.
+/// Opens the engine of a state directory, whose path is `rest`. The directory is created if it does
+/// not exist, and locked until the engine is destroyed.
 Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
                                                   const OpenOptions& options);
 
-/// `rest` is //[[user]:password@]host[:port][/prefix].
+/// Opens an engine on a Redis server; `rest` is //[[user]:password@]host[:port][/prefix].
 Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
                                                   const OpenOptions& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread that owns the engine. It takes what is queued, in order, as one engine commit and one
-// confirmation, up to a bound that keeps a single commit short.
+// The commit thread takes the queued batches in order, and makes of them one commit() and one
+// confirm() of the engine, up to a bound that keeps a single commit short.
 #include "store/group_commit.h"
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace c10dd::store {
 namespace {
 
-// A commit takes batches until it exceeds either; one batch alone may be larger.
+// A commit takes batches until it exceeds one of these; a single batch may be larger.
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
@@ -30,7 +30,7 @@ struct Item {
   Clock::time_point submitted = Clock::now();
 };
 
-/// Consecutive batches as the engine gets them: their jobs end to end, each owner once.
+/// Consecutive batches as the engine gets them: all their job batches in order, each owner once.
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
@@ -52,7 +52,7 @@ class Gathered {
     }
   }
 
-  /// The owner that the n-th asked confirmation is about, as an index into owners().
+  /// Returns the index in owners() of the owner of the n-th confirmation that was asked for.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:
@@ -107,11 +107,11 @@ class GroupCommit::Impl {
     std::unique_lock lock(mutex_);
     if (std::exchange(copying_, true)) {
       lock.unlock();
-      on_done(
-          failure(Code::unavailable, "checkpoint " + path + ": another is being written; retry"));
+      on_done(failure(Code::unavailable,
+                      "checkpoint {}: another checkpoint is being written; retry", path));
       return;
     }
-    // The one before is over but for what it tells its caller.
+    // The checkpoint before is written; its thread may still be calling its on_done.
     auto copy = [this, path = std::move(path), on_done = std::move(on_done),
                  before = std::move(checkpoint_)]() mutable {
       if (before.joinable()) before.join();
@@ -126,7 +126,7 @@ class GroupCommit::Impl {
       checkpoint_ = std::jthread(std::move(copy));
     } catch (const std::system_error&) {
       copying_ = false;
-      throw;  // no thread is to be had now
+      throw;  // the system has no thread for it now
     }
   }
 
@@ -151,14 +151,15 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Appends what was submitted since; waits while there is nothing at all. False: the end.
+  /// Appends what was submitted since the last call; waits if `items` stays empty. Returns false
+  /// when stopping and all is done.
   bool take(std::deque<Item>& items) {
     std::unique_lock lock(mutex_);
     begun_.reset();
     if (items.empty()) arrived_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     for (Item& item : queue_) items.push_back(std::move(item));
     queue_.clear();
-    if (items.empty()) return false;
+    if (items.empty()) return false;  // stopping, and nothing is queued
     begun_ = items.front().submitted;
     return true;
   }
@@ -193,7 +194,7 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Asks the engine about a non-empty list, as long as none of its answers was unknown.
+  /// Calls the engine with a non-empty list, unless an earlier outcome was unknown.
   template <class T, class Call>
   std::vector<Outcome> ask(std::span<const T> all, Call call) {
     if (all.empty()) return {};
@@ -205,15 +206,15 @@ class GroupCommit::Impl {
   }
 
   std::unique_ptr<Engine> engine_;
-  bool lost_ = false;  // of the commit thread
+  bool lost_ = false;  // an outcome was unknown; of the commit thread
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Item> queue_;
-  std::optional<Clock::time_point> begun_;  ///< when the oldest that was taken was submitted
+  std::optional<Clock::time_point> begun_;  ///< when the oldest item in work was submitted
   bool stopping_ = false;
   bool copying_ = false;
   std::jthread checkpoint_;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last member: the thread uses the others
 };
 
 GroupCommit::GroupCommit(std::unique_ptr<Engine> engine)

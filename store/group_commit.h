@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group commit around any engine: one batch in flight on its own thread, the rest gathers behind
-// it, so the number of syncs follows the disk and not the number of requests.
-// After an unknown outcome every later batch is answered unknown and the engine is left alone.
+// Group commit around any engine: its own thread commits, and batches that arrive meanwhile form
+// the next commit. So the number of syncs follows the disk, not the number of requests.
+// After an unknown outcome every later batch is unknown, too, and is not passed to the engine.
 #pragma once
 
 #include <cstdint>
@@ -15,36 +15,38 @@
 
 namespace c10dd::store {
 
+/// Owns an engine and the thread that calls it.
 class GroupCommit {
  public:
   using OnDone = std::function<void(CommitResult)>;
 
-  /// Owns the engine from now on.
+  /// Takes the engine over and starts the commit thread.
   explicit GroupCommit(std::unique_ptr<Engine> engine);
 
-  /// Finishes what was submitted, and a checkpoint that is being written, then closes the engine.
-  /// No on_done is called afterwards.
+  /// Waits until all that was submitted and a checkpoint that is being written are done, then
+  /// closes the engine. No on_done is called afterwards.
   ~GroupCommit();
 
-  /// Queues a batch; on_done is called once, on the commit thread, in order of submission.
+  /// Queues a batch. on_done is called once, on the commit thread, in order of submission.
   /// Thread-safe.
   void submit(CommitBatch batch, OnDone on_done);
 
-  /// Runs f(engine) on the commit thread, after the batches submitted before, for claims and loads.
-  /// Returns at once; f says itself when it is done. Thread-safe.
+  /// Queues f(engine), for claims and loads, behind the batches submitted before. Returns at once;
+  /// f itself reports when it is done. f runs on the commit thread. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
-  /// Likewise, again and again as long as f(engine) says true, each time after the batches
-  /// submitted before. f is destroyed on the commit thread, before the engine.
+  /// Queues f(engine) as post() does, and again each time that f returns true, behind the batches
+  /// submitted before. f runs and is destroyed on the commit thread, before the engine.
+  /// Thread-safe.
   void post_steps(std::function<bool(Engine&)> f);
 
-  /// Engine::checkpoint(path) on a thread of its own, while commits go on. on_done is called once,
-  /// on that thread, or at once when a checkpoint is being written: one at a time. From its call on
-  /// the next may be asked for. Thread-safe.
+  /// Runs Engine::checkpoint(path) on a thread of its own, while commits go on. Only one is written
+  /// at a time: on_done is called at once, with unavailable, if another is being written; else
+  /// once, on that thread, and from then on the next may start. Thread-safe.
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
-  /// How long the oldest of what was submitted and is not done has been waiting; 0: there is none.
-  /// Thread-safe.
+  /// Returns the age of the oldest submitted batch or function that is not done; 0 if there is
+  /// none. Thread-safe.
   Duration oldest() const;
 
   const Engine& engine() const;

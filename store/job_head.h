@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rule that every engine applies to a batch before its rows: whose it is and where it belongs.
-// Engines in this process use this class; Redis applies the same rule in its script.
+// The head of a job, and the rule by which every engine decides whether a batch is applied. The
+// engines in this process use HeadCheck; Redis applies the same rule in its script.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -10,37 +10,40 @@
 
 namespace c10dd::store {
 
-/// Of what the engines keep: raised when an older daemon would misread it, or the rows of
-/// daemon/core in it.
+/// Format of the stored data. Raise it when an older daemon would misread the data of an engine or
+/// the rows of daemon/core in it.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
 /// What an engine keeps of a job besides its rows.
 struct JobHead {
   Epoch epoch = 0;
   Revision revision = 0;
-  /// Where the newest commit() that changed the job began: what lies between may be repeated.
+  /// Revision at which the newest commit() that changed the job began. Batches between it and
+  /// `revision` may be repeated.
   Revision repeat_from = 0;
 
   bool operator==(const JobHead&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(JobHead, (), (epoch, revision, repeat_from))
 
+/// Returns whether the revisions of a batch are in order: only a batch without rows may keep the
+/// revision.
 inline bool well_formed(const JobBatch& batch) {
   return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
 }
 
 inline Failure not_owner(const Ownership& owner) {
-  return failure(Code::not_owner, "job " + std::to_string(owner.job) + ": epoch " +
-                                      std::to_string(owner.epoch) + " is fenced by a newer claim");
+  return failure(Code::not_owner, "job {}: epoch {} is fenced by a newer claim", owner.job,
+                 owner.epoch);
 }
 
 enum class BatchCheck : std::uint8_t {
-  apply,     ///< the next after the head: its rows are to be written
-  repeated,  ///< already written
-  fenced,
+  apply,     ///< it follows the head: write its rows
+  repeated,  ///< it is written already, or has no rows
+  fenced,    ///< refuse it: another epoch, or a gap to the head
 };
 
-/// Judges the batches of one commit() for one job, in order, and moves the head along.
+/// Checks the batches of one commit() for one job, in order, and advances the head.
 class HeadCheck {
  public:
   explicit HeadCheck(JobHead& head) : head_(head) {}
@@ -50,7 +53,7 @@ class HeadCheck {
     if (batch.epoch != head_.epoch) return BatchCheck::fenced;
     if (batch.from_rev == head_.revision) {
       accept(batch);
-      if (batch.to_rev == batch.from_rev) return BatchCheck::repeated;  // nothing to write
+      if (batch.to_rev == batch.from_rev) return BatchCheck::repeated;  // it has no rows
       head_.revision = batch.to_rev;
       head_.repeat_from = first_;
       return BatchCheck::apply;
@@ -63,14 +66,15 @@ class HeadCheck {
   }
 
  private:
+  /// Notes where this commit() began, which includes batches that are repeated.
   void accept(const JobBatch& batch) {
     if (!accepted_) first_ = batch.from_rev;
     accepted_ = true;
   }
 
   JobHead& head_;
-  Revision first_ = 0;
-  bool accepted_ = false;
+  Revision first_ = 0;     // from_rev of the first accepted batch, the new repeat_from
+  bool accepted_ = false;  // whether there is one
 };
 
 }  // namespace c10dd::store

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows in maps: the contract in its shortest form. "Durable" means in memory until destruction.
+// Keeps rows in maps: the contract in its shortest form. "Durable" means until the engine is
+// destroyed.
 #include <map>
 #include <string>
 
@@ -31,6 +32,7 @@ void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
 
 class MemoryReader final : public RowReader {
  public:
+  /// `rows` is null for an unknown job.
   explicit MemoryReader(const std::map<Bytes, Bytes>* rows) : rows_(rows) {}
 
   Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
@@ -48,7 +50,7 @@ class MemoryReader final : public RowReader {
 
  private:
   const std::map<Bytes, Bytes>* rows_;
-  Bytes last_;
+  Bytes last_;  // key of the last row that was read; keys may be erased between two pieces
   bool begun_ = false;
 };
 
@@ -88,18 +90,18 @@ class MemoryEngine final : public Engine {
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
-    std::map<JobNumber, HeadCheck> walks;
+    std::map<JobNumber, HeadCheck> checks;
     std::vector<Outcome> outcomes;
     for (const JobBatch& batch : batches) {
       const auto found = jobs_.find(batch.job);
-      BatchCheck verdict = BatchCheck::fenced;
+      BatchCheck check = BatchCheck::fenced;  // of an unknown job
       if (found != jobs_.end()) {
-        verdict = walks.try_emplace(batch.job, found->second.head).first->second.step(batch);
+        check = checks.try_emplace(batch.job, found->second.head).first->second.step(batch);
       }
-      if (verdict == BatchCheck::apply) {
+      if (check == BatchCheck::apply) {
         for (const Row& row : batch.rows) apply(row, found->second.rows);
       }
-      outcomes.push_back(verdict == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
     return outcomes;
   }
@@ -125,8 +127,7 @@ class MemoryEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, const OpenOptions&) {
   if (!rest.empty()) {
-    return failure(Code::invalid_argument,
-                   "engine: memory: takes no argument, got \"" + std::string(rest) + "\"");
+    return failure(Code::invalid_argument, "engine: memory: takes no argument, got \"{}\"", rest);
   }
   return std::unique_ptr<Engine>(std::make_unique<MemoryEngine>());
 }

@@ -20,7 +20,7 @@ struct Scheme {
   std::string_view name;
   std::string_view form;
   std::string_view build_option;
-  Open* open;  ///< null when the build left it out
+  Open* open;  ///< null if the build does not have the engine
 };
 
 constexpr std::string_view kRedisForm = "redis://[[user]:password@]host:port[/prefix]";
@@ -51,9 +51,9 @@ std::string known_forms() {
 }  // namespace
 
 std::string without_password(std::string_view url) {
-  const std::size_t at = url.rfind('@');
+  const std::size_t at = url.rfind('@');  // the last one, so that the whole password is hidden
   if (at == std::string_view::npos) return std::string(url);
-  std::size_t begin = url.find(':') + 1;  // 0 when there is none
+  std::size_t begin = url.find(':') + 1;  // 0 if there is no colon
   while (begin < at && url[begin] == '/') ++begin;
   if (begin > at) begin = 0;
   return std::string(url.substr(0, begin)).append("***").append(url.substr(at));
@@ -64,14 +64,13 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
   for (const Scheme& scheme : kSchemes) {
     if (colon == std::string_view::npos || url.substr(0, colon) != scheme.name) continue;
     if (!scheme.open) {
-      return failure(Code::unsupported, "engine: " + std::string(scheme.name) +
-                                            " is not part of this build; build with " +
-                                            std::string(scheme.build_option) + "=ON");
+      return failure(Code::unsupported, "engine: {} is not part of this build; build with {}=ON",
+                     scheme.name, scheme.build_option);
     }
     return scheme.open(url.substr(colon + 1), options);
   }
-  return failure(Code::invalid_argument, "engine: no engine for \"" + without_password(url) +
-                                             "\"; known are " + known_forms());
+  return failure(Code::invalid_argument, "engine: unknown engine \"{}\"; use {}",
+                 without_password(url), known_forms());
 }
 
 }  // namespace c10dd::store

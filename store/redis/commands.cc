@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three scripts, and commands in Redis' protocol (RESP 2), which is binary safe.
+// The three scripts, and the encoding of commands in RESP 2, which is binary safe.
 #include "store/redis/commands.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "protocol/format.h"
 #include "store/job_head.h"
 
 namespace c10dd::store {
@@ -34,13 +35,15 @@ class Command {
   Bytes body_;
 };
 
-/// Rows of one kind in sequence travel as: letter, count, arguments.
+/// Returns the end of the run of rows of one kind that starts at `begin`. A run is encoded as a
+/// letter, the number of rows, and their arguments.
 std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
   std::size_t end = begin;
   while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;
   return end;
 }
 
+/// Returns the number of arguments that append_rows() makes of the rows.
 std::size_t arguments_of(const std::vector<Row>& rows) {
   std::size_t count = 0;
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
@@ -50,11 +53,16 @@ std::size_t arguments_of(const std::vector<Row>& rows) {
   return count;
 }
 
+const char* letter_of(Row::Kind kind) {
+  if (kind == Row::Kind::put) return "p";
+  return kind == Row::Kind::erase ? "e" : "x";
+}
+
 void append_rows(Command& command, const std::vector<Row>& rows) {
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
     end = run_end(rows, at);
     const bool put = rows[at].kind == Row::Kind::put;
-    command << (put ? "p" : rows[at].kind == Row::Kind::erase ? "e" : "x") << end - at;
+    command << letter_of(rows[at].kind) << end - at;
     for (std::size_t row = at; row < end; ++row) {
       command << rows[row].key;
       if (put) command << rows[row].value;
@@ -62,6 +70,7 @@ void append_rows(Command& command, const std::vector<Row>& rows) {
   }
 }
 
+/// Returns whether a prefix has only letters, digits and - _ . : (braces would name a slot).
 bool plain(std::string_view prefix) {
   for (const char c : prefix) {
     const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -71,7 +80,7 @@ bool plain(std::string_view prefix) {
   return true;
 }
 
-/// What %XX stands for; nothing when it is none.
+/// Decodes %XX; returns nothing if a % is not followed by two hexadecimal digits.
 std::optional<std::string> decoded(std::string_view text) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {
@@ -89,7 +98,8 @@ std::optional<std::string> decoded(std::string_view text) {
   return out;
 }
 
-/// Takes "[user]:password@" off `authority`; false when that is not what is before the @.
+/// Cuts "[user]:password@" from the front of `authority`. Returns false if the part before the @ is
+/// malformed.
 bool take_login(std::string_view& authority, RedisAddress& address) {
   const std::size_t at = authority.rfind('@');
   if (at == std::string_view::npos) return true;
@@ -118,9 +128,10 @@ if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 return 1)lua";
 
-// The rule of HeadCheck (head.h). ARGV: number of batches, then of each: epoch, from, to, number
-// of the arguments that hold its rows, these. Nothing is undone when a script fails, so all that
-// can fail (types of the keys, out of memory) fails before the first write.
+// The rule of HeadCheck (job_head.h). ARGV: the number of batches, then for each batch: epoch,
+// from, to, the number of arguments of its rows, these arguments. Redis undoes nothing when a
+// script fails, so everything that can fail (types of the keys, out of memory) fails before the
+// first write.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
 local held = redis.call('HMGET', head, 'epoch', 'rev', 'from')
@@ -191,15 +202,15 @@ return table.concat(verdicts))lua";
 Result<RedisAddress> parse_redis_address(std::string_view text) {
   const auto refused = [text](const std::string& why) {
     return failure(Code::invalid_argument,
-                   "engine: " + without_password("redis:" + std::string(text)) + ": " + why +
-                       "; the form is redis://[[user]:password@]host:port[/prefix]");
+                   "engine: {}: {}; the form is redis://[[user]:password@]host:port[/prefix]",
+                   without_password("redis:" + std::string(text)), why);
   };
   if (!text.starts_with("//")) return refused("no // after redis:");
   std::string_view authority = text.substr(2, text.find('/', 2) - 2);
   std::string_view prefix = text.substr(2 + authority.size());
   RedisAddress address;
   if (!take_login(authority, address)) {
-    return refused("no user and password before the @, with %XX for / @ : % in them");
+    return refused("not [user]:password before the @, with %XX for / @ : % in them");
   }
   std::size_t end = authority.find(':');
   if (authority.starts_with('[')) {
@@ -215,22 +226,22 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
     const char* last = authority.data() + authority.size();
     const auto [stop, error] = std::from_chars(authority.data() + end + 1, last, address.port);
     if (authority[end] != ':' || error != std::errc() || stop != last || address.port == 0) {
-      return refused("no port between 1 and 65535");
+      return refused("the port is not an integer from 1 to 65535");
     }
   }
   if (prefix.size() > 1) address.prefix = prefix.substr(1);
   if (!plain(address.prefix)) {
-    return refused("a prefix is made of letters, digits, and any of - _ . :");
+    return refused("the prefix has characters other than letters, digits, - _ . :");
   }
   return address;
 }
 
 std::string redis_head_key(std::string_view prefix, JobNumber job) {
-  return std::string(prefix) + ":{" + std::to_string(job) + "}:meta";
+  return format("{}:{{{}}}:meta", prefix, job);
 }
 
 std::string redis_rows_key(std::string_view prefix, JobNumber job) {
-  return std::string(prefix) + ":{" + std::to_string(job) + "}:rows";
+  return format("{}:{{{}}}:rows", prefix, job);
 }
 
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments) {
@@ -257,7 +268,7 @@ std::string_view redis_durability(std::string_view appendonly, std::string_view 
                                   std::string_view no_appendfsync_on_rewrite,
                                   std::string_view maxmemory_policy) {
   if (appendonly != "yes" || maxmemory_policy.empty()) return "none";
-  if (maxmemory_policy.starts_with("allkeys")) return "none";  // it may drop any row
+  if (maxmemory_policy.starts_with("allkeys")) return "none";  // Redis may evict any row
   return appendfsync == "always" && no_appendfsync_on_rewrite == "no" ? "fsync" : "os";
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What c10dd says to Redis, as bytes: address, keys, scripts, commands. Pure: no connection here.
+// The address, keys, scripts and commands that c10dd uses with Redis. Pure: opens no connection.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +12,41 @@
 
 namespace c10dd::store {
 
+/// A Redis server, and how to use it.
 struct RedisAddress {
   std::string host;
   std::uint16_t port = 6379;
-  std::string prefix = "c10dd";  ///< of all keys, so that several services share a server
+  std::string prefix = "c10dd";  ///< of all keys, so that several services can share a server
   std::string user;              ///< empty: the server's default user
-  std::string password;          ///< empty: the server asks for none
+  std::string password;          ///< empty: the server needs no password
 };
 
-/// Reads //[[user]:password@]host[:port][/prefix]; an IPv6 host stands in brackets, and what a user
-/// or a password has of / @ : % is percent-encoded. No error has the password.
+/// Parses //[[user]:password@]host[:port][/prefix]. An IPv6 host is in brackets; the characters / @
+/// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
-/// The hash {epoch, rev, from} of a job: its JobHead.
+/// Returns the key of the hash {epoch, rev, from} of a job, its JobHead.
 std::string redis_head_key(std::string_view prefix, JobNumber job);
-/// The hash key -> value of a job's rows, in the same slot of a cluster as its head.
+/// Returns the key of the hash that has a job's rows, in the same slot of a cluster as its head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-// Scripts of KEYS = {head, rows}. Revisions and epochs stay decimal strings: a number of a script
-// is a double.
+// Scripts with KEYS = {head, rows}. They keep revisions and epochs as decimal strings, since a
+// number in a script is a double.
 extern const std::string_view kRedisClaimScript;    ///< -> {epoch, rev}
 extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch} -> 1 or 0 (fenced)
-extern const std::string_view kRedisCommitScript;   ///< -> one letter per batch, d or f
+extern const std::string_view kRedisCommitScript;   ///< -> per batch d (durable) or f (fenced)
 
-/// Appends a command.
+/// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);
 
-/// Appends a call of kRedisCommitScript, "EVALSHA" with its digest or "EVAL" with its text, that
-/// carries batches of one job. One call must stay below Redis' own limits: a million arguments
-/// before version 7 (two per put), 512 MiB a value, 1 GiB in all.
+/// Appends a call of kRedisCommitScript with batches of one job. `verb` is "EVALSHA" with the
+/// digest of the script as `script`, or "EVAL" with its text. A call must stay below the limits of
+/// Redis: a million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
                          std::string_view prefix, const std::vector<const JobBatch*>& batches);
 
-/// What an acknowledgement is worth under these settings (empty where the server does not tell):
-/// "fsync", "os" or "none", as Engine::durability().
+/// Returns what an acknowledged change survives under these settings, as Engine::durability() does:
+/// "fsync", "os" or "none". A setting that the server does not return is empty.
 std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
                                   std::string_view no_appendfsync_on_rewrite,
                                   std::string_view maxmemory_policy);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows in Redis, shared by several daemons; redis_commands.h has keys and scripts, and the set
-// <prefix>:jobs and the number <prefix>:format lie beside them. A commit() is one script per job,
-// all jobs in one round trip; one blocking connection, 2 s without a byte is an error.
-// Promised: with durability() "fsync" (appendonly yes, appendfsync always) what was reported
-// durable survives the death and the power loss of this one master; an owner that was replaced
-// is fenced by the script itself; any reply of an unexpected type or size drops the connection.
-// Not promised: rows that Redis acknowledged and lost in a failover (Sentinel, Cluster), settings
-// changed while connected, a job listed although its first claim never came back.
+// Keeps rows in Redis, shared by several daemons. redis/commands.h has the keys and scripts of a
+// job; the set <prefix>:jobs and the number <prefix>:format are beside them. A commit() is one
+// script per job, all jobs in one round trip. There is one blocking connection; 2 s without a byte
+// is an error.
+// Promised: with durability() "fsync" (appendonly yes, appendfsync always), changes that were
+// reported durable survive the death and the power loss of this one master. The script itself
+// fences an owner that was replaced. Any reply of an unexpected type or size drops the connection.
+// Not promised: to notice that Redis lost acknowledged rows in a failover (Sentinel, Cluster), or
+// that its settings were changed while connected. jobs() may list a job whose first claim did not
+// succeed.
 #include <algorithm>
 #include <map>
 #include <string>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "store/engines.h"
 #include "store/job_head.h"
@@ -23,14 +26,14 @@ namespace {
 using Kind = RedisReply::Kind;
 
 constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
-constexpr std::size_t kPageBytes = 1024 * 1024;  // what a page of a scan aims at
+constexpr std::size_t kPageBytes = 1024 * 1024;  // aim for one page of a scan
 const std::string kFormat = std::to_string(kStoredFormat);
 
 class RedisEngine final : public Engine {
  public:
   explicit RedisEngine(RedisAddress address) : address_(std::move(address)) {}
 
-  /// Connects and checks what it is connected to; before anything else.
+  /// Connects, and checks role, settings and format of the server. To be called first.
   Result<void> start() {
     Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
     if (!link) return drop(link.error().detail);
@@ -39,7 +42,8 @@ class RedisEngine final : public Engine {
     Result<RedisReply> role = call({"ROLE"});
     if (!role) return role.error();
     if (role->items.empty() || !role->items[0].is_bytes()) return unexpected("ROLE", *role);
-    if (role->items[0].text != "master") return drop("the server is a replica; name its master");
+    if (role->items[0].text != "master")
+      return drop("the server is a replica: use the address of its master");
     durability_ =
         redis_durability(setting("appendonly"), setting("appendfsync"),
                          setting("no-appendfsync-on-rewrite"), setting("maxmemory-policy"));
@@ -66,7 +70,8 @@ class RedisEngine final : public Engine {
   }
 
   Result<Claim> claim(JobNumber job) override {
-    // In another slot, so a command of its own, and first: a claimed job is always listed.
+    // The set of jobs may be in another slot of a cluster, so the script cannot change it. It is
+    // changed first, so that a claimed job is always listed.
     Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
     if (!listed) return listed.error();
     Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", head_key(job)});
@@ -101,7 +106,8 @@ class RedisEngine final : public Engine {
     std::vector<Outcome> outcomes(batches.size(), Outcome::unknown);
     std::map<JobNumber, std::vector<const JobBatch*>> groups;
     for (const JobBatch& batch : batches) groups[batch.job].push_back(&batch);
-    for (const std::string_view verb : {"EVALSHA", "EVAL"}) {  // EVAL what was NOSCRIPT
+    for (const std::string_view verb :
+         {"EVALSHA", "EVAL"}) {  // EVAL for a server that does not know the script
       if (groups.empty() || !link_) break;
       Bytes out;
       for (const auto& [job, group] : groups) {
@@ -110,11 +116,11 @@ class RedisEngine final : public Engine {
       }
       if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
       for (auto at = groups.begin(); at != groups.end() && link_;) {
-        const bool answered = read_verdicts(at->second, batches.data(), outcomes);
+        const bool answered = read_outcomes(at->second, batches.data(), outcomes);
         at = answered ? groups.erase(at) : std::next(at);
       }
     }
-    if (!groups.empty() && link_) drop("the server does not take the commit script");
+    if (!groups.empty() && link_) drop("the server does not run the commit script");
     return outcomes;
   }
 
@@ -141,14 +147,16 @@ class RedisEngine final : public Engine {
   }
 
   Result<void> checkpoint(const std::string& path) const override {
-    return failure(Code::unsupported, "checkpoint " + path + ": the rows are in Redis at " +
-                                          address_.host + ":" + std::to_string(address_.port) +
-                                          "; copy its append-only file, or its dump after BGSAVE");
+    return failure(
+        Code::unsupported,
+        "checkpoint {}: the rows are in Redis at {}:{}; copy its append-only file, or its "
+        "dump after BGSAVE",
+        path, address_.host, address_.port);
   }
 
  private:
-  /// All rows come from the server first, a page in each piece, for it has them in no order. A scan
-  /// may return a row twice, and misses none.
+  /// Reads all rows from the server first, one page per piece, since the server has them in no
+  /// order; then returns them sorted. A scan may return a row twice, and misses none.
   class Reader final : public RowReader {
    public:
     Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
@@ -169,6 +177,7 @@ class RedisEngine final : public Engine {
     }
 
    private:
+    /// Reads the next page into rows_, and adapts the size of pages to the size of the rows.
     Result<void> read_page() {
       Result<RedisReply> page = engine_.call(
           {"HSCAN", key_, cursor_, "COUNT", std::to_string(count_)}, limits::kBytesPerJob);
@@ -192,16 +201,18 @@ class RedisEngine final : public Engine {
       return {};
     }
 
+    /// Checks that the number of rows is what the server has.
     Result<void> finish() {
       complete_ = true;
       Result<RedisReply> size = engine_.call({"HLEN", key_});
       if (!size) return size.error();
       if (size->kind != Kind::integer) return engine_.unexpected("HLEN", *size);
       if (size->integer == static_cast<std::int64_t>(rows_.size())) return {};
-      return failure(Code::unavailable, engine_.where() + key_ + " changed while it was loaded: " +
-                                            std::to_string(rows_.size()) + " rows read, " +
-                                            std::to_string(size->integer) +
-                                            " there now; look for another writer");
+      return failure(
+          Code::unavailable,
+          "{}{} changed while it was loaded: {} rows read, {} there now; check for another "
+          "writer",
+          engine_.where(), key_, rows_.size(), size->integer);
     }
 
     RedisEngine& engine_;
@@ -209,19 +220,18 @@ class RedisEngine final : public Engine {
     std::size_t count_ = 16;
     Bytes cursor_ = "0";
     bool complete_ = false;
-    std::map<Bytes, Bytes> rows_;  // that were not handed out
+    std::map<Bytes, Bytes> rows_;  // read, and not returned yet
   };
 
   std::string jobs_key() const { return address_.prefix + ":jobs"; }
   std::string head_key(JobNumber job) const { return redis_head_key(address_.prefix, job); }
-  std::string where() const {
-    return "redis: " + address_.host + ":" + std::to_string(address_.port) + ": ";
-  }
+  std::string where() const { return format("redis: {}:{}: ", address_.host, address_.port); }
 
   Failure lost() const {
-    return failure(Code::unavailable, where() + cause_ + "; look at the server and open again");
+    return failure(Code::unavailable,
+                   where() + cause_ + "; check the server and open the engine again");
   }
-  /// Ends the connection: what was on its way has an unknown outcome.
+  /// Ends the connection: commands without a reply have an unknown outcome.
   Failure drop(const std::string& cause) {
     cause_ = cause;
     link_.reset();
@@ -232,7 +242,8 @@ class RedisEngine final : public Engine {
                 (reply.kind == Kind::error ? ": " + reply.text : std::string()));
   }
 
-  /// One command. An error reply is a failure that leaves the connection in order.
+  /// Runs one command and returns its reply. Fails on an error reply, after which the connection is
+  /// still usable.
   Result<RedisReply> call(std::initializer_list<std::string_view> arguments,
                           std::size_t bytes_max = kReplyBytes) {
     if (!link_) return lost();
@@ -245,19 +256,20 @@ class RedisEngine final : public Engine {
     if (reply->kind != Kind::error) return reply;
     if (reply->is_error("NOAUTH")) {
       return failure(Code::permission_denied,
-                     where() + reply->text + "; give it as in redis://:PASSWORD@host:port");
+                     where() + reply->text + "; use redis://:PASSWORD@host:port");
     }
     return failure(reply->is_error("NOPERM") ? Code::permission_denied : Code::unavailable,
                    where() + reply->text);
   }
 
-  /// Of an error reply no more than its first clause is passed on: behind it, Redis may repeat the
-  /// arguments.
+  /// Logs in, if the address has a password. Passes only the first clause of an error reply on,
+  /// since Redis may repeat the arguments after it.
   Result<void> log_in() {
     if (address_.password.empty()) return {};
     Bytes out;
-    if (address_.user.empty()) append_redis_command(out, {"AUTH", address_.password});
-    if (!address_.user.empty()) {
+    if (address_.user.empty()) {
+      append_redis_command(out, {"AUTH", address_.password});
+    } else {
       append_redis_command(out, {"AUTH", address_.user, address_.password});
     }
     Result<void> sent = link_->send(out);
@@ -269,10 +281,10 @@ class RedisEngine final : public Engine {
     const bool full = reply->is_error("ERR max number of clients");
     return failure(full ? Code::unavailable : Code::permission_denied,
                    where() + reply->text.substr(0, reply->text.find(',')) +
-                       (full ? "" : "; look at user and password in the URL of the engine"));
+                       (full ? "" : "; check the user and password in the URL of the engine"));
   }
 
-  /// Empty where the server does not tell.
+  /// Returns a setting of the server; empty if the server does not return it.
   std::string setting(std::string_view name) {
     Result<RedisReply> reply = call({"CONFIG", "GET", name});
     return reply && reply->is_array(2) ? reply->items[1].text : std::string();
@@ -281,18 +293,20 @@ class RedisEngine final : public Engine {
   Result<void> check_format() {
     const std::string key = address_.prefix + ":format";
     if (Result<RedisReply> made = call({"SET", key, kFormat, "NX"}); !made) return made.error();
-    Result<RedisReply> format = call({"GET", key});
-    if (!format) return format.error();
-    if (!format->is_bytes()) return unexpected("GET " + key, *format);
-    if (format->text == kFormat) return {};
-    return failure(Code::version_unsupported, where() + key + " is " + format->text.substr(0, 20) +
-                                                  ", this daemon knows format " + kFormat +
-                                                  "; start the daemon that wrote it, or choose "
-                                                  "another prefix");
+    Result<RedisReply> found = call({"GET", key});
+    if (!found) return found.error();
+    if (!found->is_bytes()) return unexpected("GET " + key, *found);
+    if (found->text == kFormat) return {};
+    return failure(
+        Code::version_unsupported,
+        "{}{} is {}, this daemon knows format {}; start the daemon that wrote it, or choose "
+        "another prefix",
+        where(), key, found->text.substr(0, 20), kFormat);
   }
 
-  /// False: the server does not know the script, and did nothing.
-  bool read_verdicts(const std::vector<const JobBatch*>& group, const JobBatch* first,
+  /// Receives the outcomes of the batches of one job; `first` is the first batch of the commit().
+  /// Returns false if the server does not know the script, and so has applied nothing.
+  bool read_outcomes(const std::vector<const JobBatch*>& group, const JobBatch* first,
                      std::vector<Outcome>& outcomes) {
     Result<RedisReply> reply = link_->receive(kReplyBytes);
     if (!reply) {
@@ -300,15 +314,15 @@ class RedisEngine final : public Engine {
       return true;
     }
     if (reply->is_error("NOSCRIPT")) return false;
-    const Bytes& verdicts = reply->text;
-    if (!reply->is_bytes() || verdicts.size() != group.size() ||
-        verdicts.find_first_not_of("df") != Bytes::npos) {
+    const Bytes& letters = reply->text;
+    if (!reply->is_bytes() || letters.size() != group.size() ||
+        letters.find_first_not_of("df") != Bytes::npos) {
       unexpected("a commit", *reply);
       return true;
     }
     for (std::size_t n = 0; n < group.size(); ++n) {
       outcomes[static_cast<std::size_t>(group[n] - first)] =
-          verdicts[n] == 'd' ? Outcome::durable : Outcome::fenced;
+          letters[n] == 'd' ? Outcome::durable : Outcome::fenced;
     }
     return true;
   }

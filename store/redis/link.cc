@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection over hiredis, which connects and parses; sending is our own, so that a closed
-// connection is an error and not a signal.
+// The connection by hiredis, which connects and parses. Sending is done here, with MSG_NOSIGNAL, so
+// that a closed connection is an error and not a signal.
 #include "store/redis/link.h"
 
 #include <hiredis/hiredis.h>
@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+
+#include "protocol/format.h"
 
 namespace c10dd::store {
 namespace {
@@ -21,7 +23,8 @@ struct Free {
   void operator()(redisContext* context) const { redisFree(context); }
 };
 
-/// hiredis' own functions, but for an array header over the bound, which allocates nothing.
+/// Returns the functions of hiredis, except that an array longer than kReplyElements is refused
+/// before anything is allocated.
 redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
   static const auto create = standard.createArray;
   static redisReplyObjectFunctions functions = [&standard] {
@@ -65,8 +68,7 @@ RedisReply copy_of(const redisReply& reply) {
 }
 
 Failure broken(int error) {
-  return failure(Code::unavailable,
-                 error == EAGAIN ? "no answer within 2 s" : std::strerror(error));
+  return failure(Code::unavailable, error == EAGAIN ? "no reply within 2 s" : std::strerror(error));
 }
 
 class HiredisLink final : public RedisLink {
@@ -90,10 +92,9 @@ class HiredisLink final : public RedisLink {
     void* reply = nullptr;
     while (redisReaderGetReply(&reader, &reply) == REDIS_OK && !reply) {
       if (reader.len > bytes_max) {
-        return failure(Code::unavailable,
-                       "a reply of more than " + std::to_string(bytes_max) + " bytes");
+        return failure(Code::unavailable, "reply longer than the limit of {} bytes", bytes_max);
       }
-      errno = 0;
+      errno = 0;  // stays 0 if the server closed the connection
       if (redisBufferRead(context_.get()) != REDIS_OK) {
         return errno != 0 ? broken(errno) : failure(Code::unavailable, context_->errstr);
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One blocking connection to a Redis server: bytes out, checked replies in. After a failure it is
-// of no more use, for what was on its way has an unknown outcome.
+// One blocking connection to a Redis server: sends bytes, receives checked replies. Do not use it
+// after a failure: commands without a reply have an unknown outcome.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@
 
 namespace c10dd::store {
 
+/// One reply; an array has its elements in `items`.
 struct RedisReply {
   enum class Kind : std::uint8_t { status, error, integer, bytes, nil, array };
 
   Kind kind = Kind::nil;
-  Bytes text;  ///< of a status, an error, or bytes
+  Bytes text;  ///< of a status, an error or bytes
   std::int64_t integer = 0;
   std::vector<RedisReply> items;
 
@@ -26,21 +27,24 @@ struct RedisReply {
     return kind == Kind::error && text.starts_with(code);
   }
   bool is_array(std::size_t size) const { return kind == Kind::array && items.size() == size; }
-  /// Whether it is bytes that are an unsigned decimal number and nothing else.
+  /// Returns whether the reply is bytes with an unsigned decimal number only, and stores the
+  /// number.
   bool number(std::uint64_t& value) const;
 };
 
+/// A connection; on one thread at a time.
 class RedisLink {
  public:
-  /// No server, no answer for 2 s: unavailable.
+  /// Connects. Fails with unavailable if there is no server or it does not answer for 2 s.
   static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port);
 
   virtual ~RedisLink() = default;
 
+  /// Sends all bytes. Blocks up to 2 s for each part that the socket takes.
   virtual Result<void> send(std::string_view bytes) = 0;
 
-  /// The next reply, error replies included. A server that stays silent for 2 s, breaks the
-  /// protocol or answers more than `bytes_max` is a failure; its announced sizes allocate nothing.
+  /// Returns the next reply, error replies included. Fails if the server is silent for 2 s, breaks
+  /// the protocol or sends more than `bytes_max`. Sizes that the server announces allocate nothing.
   virtual Result<RedisReply> receive(std::size_t bytes_max) = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A checkpoint is a state directory: rows/, whose tables are hard links on the same file system
-// and copies on another, and a high-water file.
+// Writes checkpoints. A checkpoint is a state directory: rows/, whose tables are hard links if the
+// file system is the same and else copies, and a high-water file.
 #include <rocksdb/db.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <sys/stat.h>
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "protocol/format.h"
 #include "store/rocks/open.h"
 #include "store/rocks/state_directory.h"
 
@@ -17,35 +18,38 @@ namespace c10dd::store {
 namespace {
 
 Failure refused(Code code, const std::string& path, const std::string& why) {
-  return failure(code, "checkpoint " + path + ": " + why);
+  return failure(code, "checkpoint {}: {}", path, why);
 }
 
+/// Returns whether `path` is `directory` or is in it.
 bool inside(const std::filesystem::path& path, const std::filesystem::path& directory) {
   std::error_code error;
   const auto relative = std::filesystem::relative(path, directory, error);
   return !error && !relative.empty() && *relative.begin() != "..";
 }
 
+/// Checks that a checkpoint may be written to `path`.
 Result<void> check(const std::string& path, const std::string& directory) {
   if (!path.starts_with('/') || path.find('\0') != std::string::npos || path.ends_with('/')) {
     return refused(Code::invalid_argument, path,
-                   "want the absolute path of a directory that is not there, without / at its end");
+                   "not an absolute path without a / at its end; use the path of a new directory");
   }
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) {
-    return refused(Code::invalid_argument, path, "is there already; choose another path");
+    return refused(Code::invalid_argument, path, "already exists; choose another path");
   }
   const std::string parent = std::filesystem::path(path).parent_path();
   if (::stat(parent.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return refused(Code::invalid_argument, path, parent + " is no directory; make it first");
+    return refused(Code::invalid_argument, path, parent + " is not a directory; create it first");
   }
   if (inside(path, directory)) {
     return refused(Code::invalid_argument, path,
-                   "lies in the state directory " + directory + "; choose a path outside");
+                   format("is in the state directory {}; choose a path outside it", directory));
   }
   return {};
 }
 
+/// Writes rows and mark into the directory `path`.
 Result<void> fill(rocksdb::DB& db, const HighWaterMark& mark, const std::string& path) {
   rocksdb::Checkpoint* made = nullptr;
   rocksdb::Status status = rocksdb::Checkpoint::Create(&db, &made);
@@ -68,24 +72,25 @@ Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
   if (::mkdir(draft.c_str(), 0700) != 0) {
     const bool left = errno == EEXIST;
     return refused(errno == EACCES ? Code::permission_denied : Code::unavailable, path,
-                   draft + " cannot be made: " + std::strerror(errno) +
-                       (left ? "; remove what an interrupted checkpoint has left" : ""));
+                   format("{} cannot be created: {}{}", draft, std::strerror(errno),
+                          left ? "; an interrupted checkpoint has left it: remove it" : ""));
   }
   HighWaterMark copied = mark;
-  copied.holds = HighWaterMark::Holds::always;
+  copied.holds = HighWaterMark::Holds::always;  // the copy has all rows on disk
   copied.renewal = HighWaterMark::Renewal::restored;
   Result<void> done = fill(db, copied, draft);
   if (done && ::rename(draft.c_str(), path.c_str()) != 0) {
-    done = failure(Code::unavailable, draft + " cannot be renamed: " + std::strerror(errno));
+    done = failure(Code::unavailable, "{} cannot be renamed: {}", draft, std::strerror(errno));
   }
   if (!done) {
     std::error_code ignored;
     std::filesystem::remove_all(draft, ignored);
-    return refused(done.error().code, path, done.error().detail + "; nothing is left of it");
+    return refused(done.error().code, path,
+                   done.error().detail + "; the incomplete copy was removed");
   }
   const std::string parent = std::filesystem::path(path).parent_path();
   if (!sync_directory(parent)) {
-    return refused(Code::unavailable, path, "is there, but may not survive power loss");
+    return refused(Code::unavailable, path, "was written, but may not survive power loss");
   }
   return {};
 }

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows in RocksDB, in the folder rows/ of a state directory; rocks_layout.h has the keys.
-// A commit() is one WriteBatch, rows and heads together, and one sync of the log; a claim is
-// always synced. Heads are also in memory: the directory has one owner.
-// Promised: with fsync, what was reported durable survives the death of the process and power
-// loss, if the disk tells the truth about flushes. With os it survives the process; after a
-// restart of the machine the engine opens with what is left, and says so. With none nothing is
-// logged: a clean close writes everything, any other end loses what was not written yet, and the
-// next open says so. Less than the high-water file promises is a failure to open (rocks_open.h),
-// damage a failure at open or load, never a shorter list; a torn tail of the log is cut off. After
-// any error of a commit the engine stops, for the failed batch may or may not be in the log.
-// Not promised: noticing the loss of what a crash came after by less than the 200 ms between two
-// marks, or a directory that was replaced by an older copy of itself: clients notice these.
+// Keeps rows in RocksDB, in the folder rows/ of a state directory; rocks/layout.h has the keys.
+// A commit() is one WriteBatch with rows and heads, and one sync of the log. Claims are synced,
+// too, except with durability none. The heads are also in memory, since the directory has one
+// owner.
+// Promised: with fsync, changes that were reported durable survive the death of the process and
+// power loss, if the disk really writes what it reports as flushed. With os they survive the death
+// of the process; after a restart of the machine the engine opens with what is left, and
+// rolled_back() says so. With none there is no log: a clean close writes all rows, any other end
+// loses the rows that were not written yet, and the next opening says so. The engine fails to open
+// if the state has less than the high-water file promises (rocks/open.h). Damage fails at opening
+// or loading; rows are never silently skipped. A torn tail of the log is cut off. After any error
+// of a commit the engine stops, since the failed batch may or may not be in the log.
+// Not promised: to notice the loss of changes of the last 200 ms before a crash (the time between
+// two marks), or a directory that was replaced by an older copy of itself. Clients notice both.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
@@ -21,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "protocol/format.h"
 #include "store/engines.h"
 #include "store/job_head.h"
 #include "store/rocks/layout.h"
@@ -43,7 +46,8 @@ class RocksEngine final : public Engine {
         durability_(durability),
         rollback_(std::move(rollback)) {}
 
-  /// Checks the format, reads the heads, holds them against the mark; before anything else.
+  /// Checks the format, reads the heads, and compares them with the high-water mark. To be called
+  /// first.
   Result<void> start(HighWaterFile high_water) {
     if (Result<void> known = check_format(); !known) return known;
     const Bytes begin(1, kHeadTag);
@@ -51,7 +55,7 @@ class RocksEngine final : public Engine {
         scan(begin, [this](std::string_view key, std::string_view value) -> Result<void> {
           const Result<JobHead> head = wire::decode<JobHead>(value);
           if (key.size() != kTagBytes || value.size() < kHeadBytes || !head) {
-            return damaged("the head of a job has " + std::to_string(value.size()) + " bytes");
+            return damaged(format("malformed head of a job ({} bytes)", value.size()));
           }
           heads_[job_of(key)] = *head;
           revisions_ += head->revision;
@@ -80,7 +84,7 @@ class RocksEngine final : public Engine {
       now.allow_write_stall = true;  // else it may wait for a compaction
       status = db_->Flush(now);
     }
-    if (!status.ok()) return;  // the mark on disk says how the state was left
+    if (!status.ok()) return;  // the older mark stays: its `holds` says what may be lost
     HighWaterMark last = mark();
     last.holds = HighWaterMark::Holds::always;
     writer_->close(last);
@@ -88,9 +92,8 @@ class RocksEngine final : public Engine {
 
   std::string_view name() const override { return "rocksdb"; }
   std::string_view durability() const override {
-    return durability_ == Durability::fsync ? "fsync"
-           : durability_ == Durability::os  ? "os"
-                                            : "none";
+    if (durability_ == Durability::fsync) return "fsync";
+    return durability_ == Durability::os ? "os" : "none";
   }
   bool shared() const override { return false; }
 
@@ -129,24 +132,24 @@ class RocksEngine final : public Engine {
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     if (lost_) return std::vector<Outcome>(batches.size(), Outcome::unknown);
     rocksdb::WriteBatch write;
-    std::map<JobNumber, HeadCheck> walks;
+    std::map<JobNumber, HeadCheck> checks;
     std::vector<Outcome> outcomes;
     bool changed = false;
     for (const JobBatch& batch : batches) {
       const auto found = heads_.find(batch.job);
-      BatchCheck verdict = BatchCheck::fenced;
+      BatchCheck check = BatchCheck::fenced;  // of an unknown job
       if (found != heads_.end()) {
-        verdict = walks.try_emplace(batch.job, found->second).first->second.step(batch);
+        check = checks.try_emplace(batch.job, found->second).first->second.step(batch);
       }
-      if (verdict == BatchCheck::apply) {
+      if (check == BatchCheck::apply) {
         append(batch, write);
         revisions_ += batch.to_rev - batch.from_rev;
-        changed = true;  // also without rows: its head is longer
+        changed = true;  // also without rows: the head has a new revision
       }
-      outcomes.push_back(verdict == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
     if (!changed) return outcomes;
-    for (const auto& [job, walk] : walks) {
+    for (const auto& [job, unused] : checks) {
       write.Put(tagged(kHeadTag, job), wire::encode(heads_[job]));
     }
     if (!written(write, durability_ == Durability::fsync) || !noted()) {
@@ -188,7 +191,7 @@ class RocksEngine final : public Engine {
   }
 
  private:
-  /// Of the rows as they were when the first piece was asked for.
+  /// Reads the rows as they were when the first piece was asked for.
   class Reader final : public RowReader {
    public:
     Reader(RocksEngine& engine, JobNumber job)
@@ -209,9 +212,10 @@ class RocksEngine final : public Engine {
     }
 
    private:
+    /// Returns false if the job has no rows.
     bool start() {
       const auto known = engine_.heads_.find(job_);
-      // Nothing to read in a new job: to begin sorts what the other jobs have written.
+      // An iterator sorts the rows in memory of all jobs: avoid that for a new job.
       if (known == engine_.heads_.end() || known->second.revision == 0) return false;
       rocksdb::ReadOptions how;
       how.fill_cache = false;
@@ -237,14 +241,16 @@ class RocksEngine final : public Engine {
   }
 
   Failure lost() const {
-    return failure(Code::unavailable, "rocksdb: " + directory_.path() +
-                                          ": a write failed and its outcome is unknown: " + cause_ +
-                                          "; open the engine again");
+    return failure(
+        Code::unavailable,
+        "rocksdb: {}: a write failed and its outcome is unknown: {}; open the engine again",
+        directory_.path(), cause_);
   }
 
   Failure damaged(const std::string& what) const {
-    return failure(Code::malformed, "rocksdb: " + directory_.path() + " is damaged: " + what +
-                                        "; keep all its files and restore a checkpoint");
+    return failure(Code::malformed,
+                   "rocksdb: {} is damaged: {}; keep all its files and restore a checkpoint",
+                   directory_.path(), what);
   }
 
   Result<void> check_format() {
@@ -252,7 +258,7 @@ class RocksEngine final : public Engine {
     const rocksdb::Status status = db_->Get({}, slice(kFormatKey), &text);
     if (status.IsNotFound()) {
       Result<void> empty = scan({}, [&](std::string_view, std::string_view) -> Result<void> {
-        return damaged("rows without a format");
+        return damaged("it has rows, but no format number");
       });
       if (!empty) return empty;
       rocksdb::WriteBatch write;
@@ -260,21 +266,21 @@ class RocksEngine final : public Engine {
       return written(write, true) ? Result<void>() : lost();
     }
     if (!status.ok()) return damaged(status.ToString());
-    std::uint32_t format = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), format);
+    std::uint32_t found = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
     if (error != std::errc() || end != text.data() + text.size()) {
-      return damaged("the format is no number");
+      return damaged("the format is not a number");
     }
-    if (format == kStoredFormat) return {};
-    return failure(
-        Code::version_unsupported,
-        "rocksdb: " + directory_.path() + " has format " + text + ", this daemon knows format " +
-            std::to_string(kStoredFormat) + "; " +
-            (format > kStoredFormat ? "start the newer daemon that wrote it"
-                                    : "it is of a version before the first release: choose another "
-                                      "directory"));
+    if (found == kStoredFormat) return {};
+    return failure(Code::version_unsupported,
+                   "rocksdb: {} has format {}, this daemon knows format {}; {}", directory_.path(),
+                   text, kStoredFormat,
+                   found > kStoredFormat ? "start the newer daemon that wrote it"
+                                         : "a version before the first release wrote it: choose "
+                                           "another directory");
   }
 
+  /// Returns the mark of the state as it is now, without log_number.
   HighWaterMark mark() const {
     HighWaterMark out;
     out.sequence = db_->GetLatestSequenceNumber();
@@ -288,9 +294,10 @@ class RocksEngine final : public Engine {
     return out;
   }
 
-  /// After a commit. False: nothing would guard later ones, so the engine has stopped.
+  /// Notes the mark of a commit. Returns false if marks cannot be written: then the engine has
+  /// stopped, since later commits would not be protected.
   bool noted() {
-    if (durability_ == Durability::none) return true;  // nothing is promised before the close
+    if (durability_ == Durability::none) return true;  // no change is promised before the close
     const Result<void> written = writer_->note(mark());
     if (!written) {
       lost_ = true;
@@ -299,21 +306,23 @@ class RocksEngine final : public Engine {
     return !lost_;
   }
 
+  /// Fails, or notes a rollback, if the state is before the high-water mark.
   Result<void> check_mark(const HighWaterMark& least) {
     const HighWaterMark now = mark();
     const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
       if (found >= wanted) return Result<void>();
-      return rollback_.found(std::string("rows/ has ") + what + " " + std::to_string(found) +
-                             ", the mark has " + std::to_string(wanted));
+      return rollback_.found(
+          format("in rows/ the {} is {}, the high-water mark has {}", what, found, wanted));
     };
-    Result<void> good = compare("change", now.sequence, least.sequence);
-    if (good) good = compare("a number of jobs of", now.jobs, least.jobs);
-    if (good) good = compare("a sum of revisions of", now.revisions, least.revisions);
-    if (good) good = compare("a sum of epochs of", now.epochs, least.epochs);
+    Result<void> good = compare("newest change", now.sequence, least.sequence);
+    if (good) good = compare("number of jobs", now.jobs, least.jobs);
+    if (good) good = compare("sum of revisions", now.revisions, least.revisions);
+    if (good) good = compare("sum of epochs", now.epochs, least.epochs);
     return good;
   }
 
-  /// Rows whose head was lost would turn up in the next job of their number.
+  /// Removes rows of jobs without a head, if that loss is accepted; else fails. Such rows would
+  /// appear in the next job of their number.
   Result<void> check_rows_without_head() {
     rocksdb::WriteBatch purge;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
@@ -322,7 +331,7 @@ class RocksEngine final : public Engine {
       const JobNumber job = job_of(at->key().ToStringView().substr(0, kTagBytes));
       const Bytes rows = tagged(kRowTag, job);
       if (!heads_.contains(job)) {
-        const std::string what = "job " + std::to_string(job) + " has rows and no head";
+        const std::string what = format("job {} has rows, but no head", job);
         if (Result<void> good = rollback_.found(what); !good) return good;
         purge.DeleteRange(rows, after(rows));
       }
@@ -332,7 +341,8 @@ class RocksEngine final : public Engine {
     return purge.Count() == 0 || written(purge, true) ? Result<void>() : lost();
   }
 
-  /// Visits all that starts with `prefix`, or everything, and never ends early without a failure.
+  /// Visits all keys that start with `prefix`; with an empty prefix, all keys. Fails if a key
+  /// cannot be read, or with the failure of `visit`.
   Result<void> scan(const Bytes& prefix, const Visit& visit) {
     const Bytes end = prefix.empty() ? Bytes() : after(prefix);
     const rocksdb::Slice bound = slice(end);
@@ -349,7 +359,7 @@ class RocksEngine final : public Engine {
     return {};
   }
 
-  /// Entries of a WriteBatch apply in order, range deletions too.
+  /// Appends the rows of a batch. The entries of a WriteBatch apply in order, range deletions too.
   void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
     for (const Row& row : batch.rows) {
       const Bytes key = tagged(kRowTag, batch.job, row.key);
@@ -367,10 +377,11 @@ class RocksEngine final : public Engine {
           status = write.DeleteRange(key, after(key));
           break;
       }
-      C10DD_ASSERT(status.ok());  // fails only for sizes far above the limits
+      C10DD_ASSERT(status.ok());  // RocksDB refuses only sizes far above the limits
     }
   }
 
+  /// Writes the head of a job, for a claim or a release.
   Result<void> replace(JobNumber job, const JobHead& head) {
     if (lost_) return lost();
     rocksdb::WriteBatch write;
@@ -382,7 +393,8 @@ class RocksEngine final : public Engine {
     return noted() ? Result<void>() : lost();
   }
 
-  /// False: the outcome is unknown, and the engine has stopped.
+  /// Writes a batch. Returns false if that fails: then the outcome is unknown and the engine has
+  /// stopped.
   bool written(rocksdb::WriteBatch& write, bool sync) {
     rocksdb::WriteOptions how;
     how.sync = sync;
@@ -405,20 +417,22 @@ class RocksEngine final : public Engine {
   HighWaterMark::Renewal renewal_ = HighWaterMark::Renewal::none;
   bool lost_ = false;
   std::string cause_;
-  // Last: their threads ask db_.
+  // Last members: their threads use db_.
   std::optional<MarkWriter> writer_;
   std::optional<RoomKeeper> keeper_;
 };
 
-/// Before a file is made: what is gone may come back, as with the disk that it was on.
+/// Fails if the state directory is gone that this process has used. Called before any file is
+/// created: the directory may come back, as with the disk that it is on.
 Result<void> still_there(const std::string& directory, const HighWaterMark& acknowledged) {
   const std::string file = HighWaterFile::path_in(directory);
   if (::access(file.c_str(), F_OK) == 0) return {};
-  return failure(Code::state_rolled_back,
-                 "rocksdb: " + directory + " has less than was acknowledged: " + file +
-                     " is gone, this process has acknowledged change " +
-                     std::to_string(acknowledged.sequence) +
-                     "; bring the directory back, or start the daemon again on what is there");
+  return failure(
+      Code::state_rolled_back,
+      "rocksdb: {} has less than was acknowledged: {} is gone, this process has acknowledged "
+      "change {}; mount or restore the directory, or restart the daemon to go on with what is "
+      "there",
+      directory, file, acknowledged.sequence);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slot: magic, format, length of the body, turn, body (protocol/fields.h), CRC-32 of all before;
-// the rest is zeros.
+// A slot has: magic, format, length of the body, turn, body (protocol/fields.h), CRC-32 of all
+// these; the rest is zeros.
 #include "store/rocks/high_water.h"
 
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <filesystem>
 
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "store/rocks/state_directory.h"
 
 namespace c10dd::store {
@@ -23,7 +24,7 @@ namespace {
 
 constexpr std::string_view kMagic = "c10ddhw\n";
 constexpr std::uint32_t kFormat = 1;
-constexpr std::size_t kHeaderBytes = kMagic.size() + 4 + 4 + 8;
+constexpr std::size_t kHeaderBytes = kMagic.size() + 4 + 4 + 8;  // magic, format, length, turn
 
 std::uint32_t checksum(std::string_view bytes) {
   boost::crc_32_type crc;
@@ -31,9 +32,7 @@ std::uint32_t checksum(std::string_view bytes) {
   return crc.checksum();
 }
 
-Failure damaged(const char* what) {
-  return failure(Code::malformed, std::string("the slot has ") + what);
-}
+Failure damaged(const char* what) { return failure(Code::malformed, "the slot has {}", what); }
 
 bool write_all(int file, std::string_view bytes, off_t offset) {
   while (!bytes.empty()) {
@@ -71,19 +70,21 @@ Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes) {
   header.get(format);
   header.get(length);
   header.get(slot.turn);
-  if (length > kHighWaterSlotBytes - kHeaderBytes - 4) return damaged("a length that is too long");
+  if (length > kHighWaterSlotBytes - kHeaderBytes - 4) return damaged("a length above the limit");
   std::uint32_t sum = 0;
   wire::Reader(bytes.substr(kHeaderBytes + length)).get(sum);
   if (sum != checksum(bytes.substr(0, kHeaderBytes + length))) return damaged("a wrong checksum");
+  // After the checksum: damage must not look like a newer format.
   if (format > kFormat) {
     return failure(Code::version_unsupported,
-                   "has format " + std::to_string(format) + ", this daemon knows formats up to " +
-                       std::to_string(kFormat) + "; start the newer daemon that wrote it");
+                   "has format {}, this daemon knows formats up to {}; start the newer daemon that "
+                   "wrote it",
+                   format, kFormat);
   }
   const bool read = wire::decode_into(slot.mark, bytes.substr(kHeaderBytes, length)).has_value();
   if (!read || slot.mark.holds > HighWaterMark::Holds::never ||
       slot.mark.renewal > HighWaterMark::Renewal::rolled_back) {
-    return damaged("a mark that makes no sense");
+    return damaged("an invalid mark");
   }
   return slot;
 }
@@ -104,7 +105,7 @@ Result<HighWaterFile> HighWaterFile::open(const std::string& directory) {
     const Result<HighWaterSlot> slot =
         decode_high_water_slot({bytes.data(), static_cast<std::size_t>(size)});
     if (!slot && slot.error().code == Code::version_unsupported) {
-      return failure(Code::version_unsupported, out.path_ + " " + slot.error().detail);
+      return failure(Code::version_unsupported, "{} {}", out.path_, slot.error().detail);
     }
     if (!slot || slot->turn < out.newest_.turn) continue;
     out.newest_ = *slot;
@@ -124,8 +125,8 @@ HighWaterFile::HighWaterFile(HighWaterFile&& other) noexcept
       newest_(other.newest_) {}
 
 Failure HighWaterFile::refused(const std::string& what) const {
-  return failure(errno == EACCES ? Code::permission_denied : Code::unavailable,
-                 path_ + " " + what + ": " + std::strerror(errno));
+  return failure(errno == EACCES ? Code::permission_denied : Code::unavailable, "{} {}: {}", path_,
+                 what, std::strerror(errno));
 }
 
 Result<void> HighWaterFile::write(const HighWaterMark& mark) {
@@ -135,11 +136,12 @@ Result<void> HighWaterFile::write(const HighWaterMark& mark) {
   if (!write_all(file_, encode_high_water_slot(newest_), offset) || ::fdatasync(file_) != 0) {
     return refused("cannot be written");
   }
+  // A removed or replaced file would not protect the next start.
   struct stat here {};
   struct stat open {};
   if (::stat(path_.c_str(), &here) != 0) return refused("was removed");
   if (::fstat(file_, &open) != 0 || here.st_ino != open.st_ino || here.st_dev != open.st_dev) {
-    return failure(Code::unavailable, path_ + " is another file than the one that was opened");
+    return failure(Code::unavailable, "{} is not the file that was opened any more", path_);
   }
   return {};
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file "highwater" of a state directory: what the rows beside it had reached when it was last
-// written. A log that lost its end looks like a shorter log; only a mark kept apart tells.
-// Two slots are written in turn, each with a checksum, so a torn write leaves the older one.
+// The file "highwater" of a state directory: how far the rows beside it had come when it was last
+// written. A log that lost its end looks like a shorter log; only a mark outside the log shows the
+// loss.
+// The file has two slots with checksums, which are written alternately, so that a torn write leaves
+// the older mark intact.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -13,24 +15,25 @@
 
 namespace c10dd::store {
 
-/// All numbers only grow in intact state, so a smaller one means that something was lost.
+/// How far a state has come. In an intact state these numbers only grow, so a smaller one shows a
+/// loss.
 struct HighWaterMark {
-  /// What the mark is worth when the holder of the directory ends without closing it.
+  /// When the mark is valid after its process ended without closing the engine.
   enum class Holds : std::uint8_t {
-    always,     ///< the rows were on disk before the mark
-    this_boot,  ///< they were the kernel's: they survive the process, not the machine
-    never,      ///< they were in memory: the mark counts only after a clean close
+    always,     ///< always: the rows were on disk before the mark
+    this_boot,  ///< until the machine restarts: the rows were in the kernel's cache
+    never,      ///< never: the rows were in memory, the mark is valid only after a clean close
   };
-  /// Why the state needs a new name (incarnation): clients may have seen more than it holds.
+  /// Why the state needs a new incarnation: clients may have seen more than it has.
   enum class Renewal : std::uint8_t { none, restored, rolled_back };
 
-  std::uint64_t sequence = 0;    ///< of the newest change; 0: nothing was ever acknowledged
-  std::uint64_t log_number = 0;  ///< logs below are no longer needed
+  std::uint64_t sequence = 0;    ///< of the newest change; 0: no change was ever acknowledged
+  std::uint64_t log_number = 0;  ///< logs with lower numbers are no longer needed
   std::uint64_t jobs = 0;
   std::uint64_t revisions = 0;  ///< sum over the jobs
   std::uint64_t epochs = 0;     ///< sum over the jobs
   Holds holds = Holds::always;
-  std::uint64_t boot = 0;  ///< of this_boot
+  std::uint64_t boot = 0;  ///< boot_number() of the writer, for this_boot
   Renewal renewal = Renewal::none;
 
   bool operator==(const HighWaterMark&) const = default;
@@ -38,7 +41,7 @@ struct HighWaterMark {
 BOOST_DESCRIBE_STRUCT(HighWaterMark, (),
                       (sequence, log_number, jobs, revisions, epochs, holds, boot, renewal))
 
-/// A slot of the file. The newer of two has the higher turn.
+/// A slot of the file. The newer of the two slots has the higher turn.
 struct HighWaterSlot {
   std::uint64_t turn = 0;
   HighWaterMark mark;
@@ -46,22 +49,22 @@ struct HighWaterSlot {
 
 inline constexpr std::size_t kHighWaterSlotBytes = 4096;
 
-/// Exactly kHighWaterSlotBytes.
+/// Returns the slot as exactly kHighWaterSlotBytes bytes.
 Bytes encode_high_water_slot(const HighWaterSlot& slot);
 
-/// Fails as malformed, or as version_unsupported when it is intact but of a newer format.
+/// Fails with malformed, or with version_unsupported if the slot is intact but has a newer format.
 Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes);
 
-/// The file, open. Whoever uses it holds the state directory.
+/// The open file. The user of this class must hold the lock of the state directory.
 class HighWaterFile {
  public:
   enum class Found : std::uint8_t { nothing, mark, damage };
 
-  /// Where it is in a state directory.
+  /// Returns the path of the file in a state directory.
   static std::string path_in(const std::string& directory) { return directory + "/highwater"; }
 
-  /// Reads the file of a directory, and touches nothing. Fails when it cannot be read, or has a
-  /// newer format. A file with one good slot is good; with none it is damage.
+  /// Reads the file of a directory, if there is one, and changes nothing. Fails if it cannot be
+  /// read or has a newer format. found() is `mark` if at least one slot is intact, else `damage`.
   static Result<HighWaterFile> open(const std::string& directory);
 
   ~HighWaterFile();
@@ -69,15 +72,16 @@ class HighWaterFile {
   HighWaterFile& operator=(HighWaterFile&&) = delete;
 
   Found found() const { return found_; }
-  /// The newest mark that was read or written.
+  /// Returns the newest mark that was read or written.
   const HighWaterMark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
-  /// The state has reached at least this, whatever the file says.
+  /// Raises mark() to at least what was acknowledged, whatever the file has.
   void expect(const HighWaterMark& acknowledged);
 
-  /// On disk when it returns, and still under its name. Makes a new file where there was none, or
-  /// damage: complete under its name or not there.
+  /// Writes a mark, which is on disk when it returns. Fails also if the file was replaced or
+  /// removed. Creates a new file if there was none or it was damaged; the new file appears complete
+  /// or not at all.
   Result<void> write(const HighWaterMark& mark);
 
  private:
@@ -91,7 +95,7 @@ class HighWaterFile {
   HighWaterSlot newest_;
 };
 
-/// Of this start of the machine; 0 where the kernel does not tell.
+/// Returns a number that identifies this boot of the machine; 0 if the kernel does not provide one.
 std::uint64_t boot_number();
 
 }  // namespace c10dd::store

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How rows lie in RocksDB's one column family, in byte order:
+// The keys and values in RocksDB's one column family, in byte order:
 //   "f"                kStoredFormat, in decimal
 //   "m" BE64(job)      JobHead: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
-// Pure: no RocksDB here.
+// BE64 is a number in 8 bytes, big endian, so that byte order is its order. Pure: no RocksDB here.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@ inline constexpr std::string_view kFormatKey = "f";
 inline constexpr char kHeadTag = 'm';
 inline constexpr char kRowTag = 'r';
 inline constexpr std::size_t kTagBytes = 1 + sizeof(JobNumber);
-inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);
+inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // of an encoded JobHead
 
+/// Returns the key of a head or a row, or the prefix of all rows of a job.
 inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   Bytes out(1, tag);
   out.reserve(kTagBytes + key.size());
@@ -27,13 +28,15 @@ inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   return out.append(key);
 }
 
+/// Returns the job of a key that has only a tag and a job.
 inline JobNumber job_of(std::string_view head_key) {
   JobNumber job = 0;
   for (const char byte : head_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);
   return job;
 }
 
-/// The first key after all that start with `prefix`, whose first byte is a tag and so below 0xff.
+/// Returns the first key after all keys that start with `prefix`. The first byte of `prefix` must
+/// be below 0xff, as tags are.
 inline Bytes after(Bytes prefix) {
   while (prefix.back() == '\xff') prefix.pop_back();
   ++prefix.back();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocks of 32 KiB hold fragments: masked CRC-32C of type and payload, length, type, payload. A
-// record is one fragment of type full, or first, middle ones, last; a fragment that is not the last
-// fills its block. The payload of a record begins with the number of its first change and a count.
+// A log has blocks of 32 KiB, which hold fragments: masked CRC-32C of type and payload, length,
+// type, payload. A record is one fragment of type full, or one of type first, any of type middle,
+// and one of type last; a fragment that another one continues ends its block. The payload of a
+// record begins with the number of its first change and the count of its changes.
 #include "store/rocks/log.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ enum class Type : std::uint8_t { full = 1, first = 2, middle = 3, last = 4 };
 
 template <class T>
 T number_at(std::string_view bytes, std::size_t at) {
-  T out{};  // little endian, as this machine is
+  T out{};  // RocksDB writes little endian, and this machine is little endian
   std::memcpy(&out, bytes.data() + at, sizeof out);
   return out;
 }
@@ -39,7 +40,7 @@ struct Fragment {
   }
 };
 
-/// What stands there, whether it is intact or not; nothing if it cannot be a fragment.
+/// Returns the fragment at `at`, intact or not; nothing if the bytes cannot be a fragment.
 std::optional<Fragment> fragment_at(std::string_view log, std::size_t at) {
   const std::size_t block_end = std::min(log.size(), (at / kBlock + 1) * kBlock);
   if (at + kHeader > block_end) return std::nullopt;
@@ -49,19 +50,20 @@ std::optional<Fragment> fragment_at(std::string_view log, std::size_t at) {
   return Fragment{number_at<std::uint32_t>(log, at), Type{type}, log.substr(at + 6, 1 + length)};
 }
 
-/// Where the next fragment begins, behind the one of this payload at `at`.
+/// Returns where the next fragment begins after `fragment`, which begins at `at`.
 std::size_t behind(std::size_t at, const Fragment& fragment) {
   const std::size_t end = at + kHeader + fragment.payload().size();
   const std::size_t left = kBlock - end % kBlock;
-  return left < kHeader ? end + left : end;
+  return left < kHeader ? end + left : end;  // a header never spans two blocks
 }
 
+/// Returns the number of the first change of the record that this fragment begins, if it does.
 std::optional<std::uint64_t> sequence_of(const Fragment& fragment) {
   if (!fragment.begins() || fragment.payload().size() < kBatchHeader) return std::nullopt;
   return number_at<std::uint64_t>(fragment.payload(), 0);
 }
 
-/// Whether the record that begins there is intact up to its end.
+/// Returns whether the record that begins at `at` is intact up to its end.
 bool whole(std::string_view log, std::size_t at) {
   for (bool first = true;; first = false) {
     const std::optional<Fragment> fragment = fragment_at(log, at);
@@ -71,7 +73,8 @@ bool whole(std::string_view log, std::size_t at) {
   }
 }
 
-/// Where the first record begins that is not below `missing`, or where order ends.
+/// Returns where the first record begins whose number is not below `missing`, or not above the
+/// number of the record before it; without such a record, where the last record begins.
 std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
   std::size_t at = 0;
   std::size_t begin = 0;
@@ -91,6 +94,7 @@ std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
 
 std::optional<std::uint64_t> record_behind(std::string_view log, std::uint64_t missing,
                                            std::uint64_t window) {
+  // Damage may have destroyed lengths, so every byte may begin a record.
   for (std::size_t at = end_of_read(log, missing); at < log.size(); ++at) {
     const std::optional<Fragment> fragment = fragment_at(log, at);
     if (!fragment) continue;

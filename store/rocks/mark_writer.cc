@@ -10,7 +10,7 @@
 namespace c10dd::store {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::milliseconds kPause{200};  // between two writes
 
 }  // namespace
 
@@ -70,7 +70,7 @@ class MarkWriter::Impl {
     }
   }
 
-  HighWaterFile file_;  // of the thread while it runs
+  HighWaterFile file_;  // used by the thread while it runs
   const std::function<void(HighWaterMark&)> complete_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
@@ -78,8 +78,8 @@ class MarkWriter::Impl {
   HighWaterMark noted_;
   bool changed_ = false;
   bool stopping_ = false;
-  Result<void> written_;
-  std::thread thread_;  // last: it uses all of the above
+  Result<void> written_;  // the first failure of a write is kept: no mark is written after it
+  std::thread thread_;    // last member: the thread uses the others
 };
 
 MarkWriter::MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete)

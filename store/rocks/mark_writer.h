@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps a high-water file behind the commits, on its own thread: a commit only notes its mark in
-// memory. A mark is written when it changed, and not before the last one is 200 ms old.
+// Writes the high-water marks of commits to the file, on a thread of its own: a commit only notes
+// its mark in memory. The file follows by about 200 ms: a changed mark is written when the one
+// before is at least that old.
 #pragma once
 
 #include <functional>
@@ -10,22 +11,24 @@
 
 namespace c10dd::store {
 
+/// Owns a high-water file and the thread that writes it.
 class MarkWriter {
  public:
-  /// `complete` adds what is only worth asking for when a mark is written; on the thread.
+  /// `complete` adds to a mark what is too expensive to get at each commit. It is called before a
+  /// mark is written, on the writer's thread, and by close().
   MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete);
 
-  /// Stops and writes no more: what was on disk stays true.
+  /// Stops the thread and does not write the newest mark: the mark on disk stays true.
   ~MarkWriter();
 
-  /// The caller says that the state has durably reached this. Fails when an earlier mark could
-  /// not be written: then nothing guards the state any more.
+  /// Notes that the state has durably reached this mark. Fails if an earlier mark could not be
+  /// written: then the file does not protect the state any more. Thread-safe.
   Result<void> note(const HighWaterMark& mark);
 
-  /// Thread-safe.
+  /// Returns the newest mark that was noted. Thread-safe.
   HighWaterMark noted() const;
 
-  /// Stops and writes a last mark.
+  /// Stops the thread, then writes a last mark. Fails if an earlier mark could not be written.
   Result<void> close(const HighWaterMark& mark);
 
  private:

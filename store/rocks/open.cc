@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before anything may write, the rows are opened read-only and the order of the changes in the
-// logs is followed: from the newest change that the tables hold, without a gap, to the first
-// record that is missing or damaged. That point is held against the high-water mark, and with fsync
-// nothing that was written after it may be there (rocks_log.h). Then the rows
-// are opened up to exactly there: what lies behind it was never acknowledged, or was accepted as
-// lost.
-// Beside that: tracked sizes of closed logs (RocksDB's manifest), the number of the first needed
-// log (a manifest that lost its end), checksums of all tables where that takes no time. Larger
-// state is verified block by block as load() reads it, before anything of it is served.
+// Opens the rows in two steps. A read-only probe, before anything may be written, follows the
+// changes in the logs: from the newest change in the tables, without a gap, to the first record
+// that is missing or damaged. This point must not be before the high-water mark; and with fsync, no
+// record after it may be intact (rocks/log.h). Then the rows are opened with the changes up to
+// exactly this point: later ones were never acknowledged, or their loss was accepted.
+// The probe also checks the sizes of closed logs (in RocksDB's manifest), the number of the first
+// needed log (which finds a manifest that lost its end), and the checksums of all tables, if the
+// state is small. A larger state is verified block by block as load() reads it, before anything of
+// it is served.
 #include "store/rocks/open.h"
 
 #include <rocksdb/cache.h>
@@ -32,6 +32,7 @@
 #include <optional>
 #include <utility>
 
+#include "protocol/format.h"
 #include "store/rocks/log.h"
 #include "store/rocks/room.h"
 #include "store/rocks/state_directory.h"
@@ -40,11 +41,11 @@ namespace c10dd::store {
 namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
-constexpr std::uint64_t kVerifyAtOpen = 256 * kMiB;
+constexpr std::uint64_t kVerifyAtOpen = 256 * kMiB;  // checksums of more are left to load()
 constexpr std::size_t kTableMax = 32 * kMiB;
 
-/// A log of so many bytes is allocated in advance, and written out as a table beside it: a small
-/// disk must have room for both several times.
+/// Returns the bytes of a table. A log of this size is allocated in advance, and then written to a
+/// table beside it: a small disk must have room for several of both.
 std::size_t table_bytes(const std::string& directory) {
   std::error_code failed;
   const std::uintmax_t disk = std::filesystem::space(directory, failed).capacity;
@@ -52,7 +53,7 @@ std::size_t table_bytes(const std::string& directory) {
   return static_cast<std::size_t>(std::clamp<std::uintmax_t>(disk / 32, kMiB, kTableMax));
 }
 
-/// One writer, few rows in memory: everything that RocksDB would spend on more is turned down.
+/// Returns options for one writer and few rows in memory.
 rocksdb::Options rows_options(const std::string& directory) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(4 * kMiB, 0);
@@ -61,16 +62,16 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   out.paranoid_checks = true;
   out.wal_recovery_mode = rocksdb::WALRecoveryMode::kPointInTimeRecovery;
-  out.recycle_log_file_num = 0;  // a recycled log cannot tell a torn tail from old records
+  out.recycle_log_file_num = 0;  // in a recycled log, old records may follow a torn tail
   out.track_and_verify_wals_in_manifest = true;
   const std::size_t unit = table_bytes(directory);
   out.write_buffer_size = unit;
   out.target_file_size_base = unit;
   out.max_bytes_for_level_base = 4 * unit;
-  out.max_compaction_bytes = 8 * unit;  // a compaction needs as much room beside its input
+  out.max_compaction_bytes = 8 * unit;  // a compaction needs so much room beside its input
   out.ignore_max_compaction_bytes_for_input = false;
-  // A commit never waits for a compaction, which waits for room on the disk. What that lets the
-  // upper levels grow to is kept free beside them (RoomNeed), for their compaction.
+  // A commit never waits for a compaction, since a compaction may wait for room on the disk. So the
+  // upper levels may grow; RoomNeed keeps the room free that their compaction needs.
   out.level0_slowdown_writes_trigger = std::numeric_limits<int>::max();
   out.level0_stop_writes_trigger = std::numeric_limits<int>::max();
   out.soft_pending_compaction_bytes_limit = std::numeric_limits<std::uint64_t>::max();
@@ -81,8 +82,8 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.max_file_opening_threads = 1;
   out.max_background_jobs = 2;
   out.max_manifest_file_size = 16 * kMiB;
-  // Rows are read when a job is loaded, never else: sorting them once, when the table is written
-  // out, costs about half of keeping them sorted (measured as processor time of a set).
+  // Rows are read only when a job is loaded. Sorting them once, when a table is written, takes
+  // about half the processor time of keeping them sorted (measured per set).
   out.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
   out.allow_concurrent_memtable_write = false;
   out.enable_write_thread_adaptive_yield = false;
@@ -92,15 +93,15 @@ rocksdb::Options rows_options(const std::string& directory) {
   return out;
 }
 
-/// The probe leaves no log of its own in a directory that may be evidence.
+/// A logger that writes nothing: the probe must not add files to a directory that may be evidence.
 class NoLog final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
 };
 
-/// Hands warnings on. RocksDB's own log is a file on the disk that may be full, and an unfinished
-/// line in it ends the process where assertions are compiled in.
+/// Passes warnings on. RocksDB's own logger writes a file on a disk that may be full, and a line
+/// that it cannot finish ends the process if assertions are compiled in.
 class Warnings final : public rocksdb::Logger {
  public:
   explicit Warnings(std::function<void(std::string_view)> warn)
@@ -117,7 +118,8 @@ class Warnings final : public rocksdb::Logger {
   std::function<void(std::string_view)> warn_;
 };
 
-/// Follows the changes in the logs, which are numbered one by one.
+/// Follows the changes in the logs, whose numbers are consecutive; later replays them up to a
+/// limit.
 class LogOrder final : public rocksdb::WalFilter {
  public:
   const char* Name() const override { return "c10dd.order"; }
@@ -140,53 +142,57 @@ class LogOrder final : public rocksdb::WalFilter {
     const std::string name = std::filesystem::path(file).filename();
     if (next_ == 0) begin_ = next_ = sequence;
     if (sequence != next_) {
-      gap_ = name + " begins at change " + std::to_string(sequence);
+      gap_ = format("{} begins at change {}", name, sequence);
       return WalProcessingOption::kStopReplay;
     }
-    if (file_.empty()) first_ = name + " begins at change " + std::to_string(sequence);
+    if (file_.empty()) first_ = format("{} begins at change {}", name, sequence);
     next_ += static_cast<std::uint64_t>(batch.Count());
     file_ = name;
     return WalProcessingOption::kIgnoreCurrentRecord;
   }
 
-  /// The newest change without a gap, when the tables hold all up to `base`.
+  /// Returns the newest change up to which no change is missing, if the tables have all up to
+  /// `base`.
   std::uint64_t reach(std::uint64_t base) const {
     return next_ != 0 && begin_ <= base + 1 ? std::max(base, next_ - 1) : base;
   }
-  /// Where the needed logs begin, as the list of tables has it.
+  /// Returns the number of the first needed log, as the manifest has it.
   std::uint64_t first_log() const { return first_log_; }
 
-  /// Where order ends, for people.
+  /// Describes where the changes end, for people. `oldest` is the oldest log.
   std::string end(const std::string& path, const std::string& oldest, std::uint64_t base) const {
-    const std::string change = " ends at change " + std::to_string(reach(base));
+    const std::uint64_t last = reach(base);
     if (next_ == 0) {
-      return path + change + ", no record is whole from " + path + "/" + oldest + " on";
+      return format("{0} ends at change {1}, no record is intact in {0}/{2} or later logs", path,
+                    last, oldest);
     }
     if (begin_ > base + 1) {
-      return path + change + " before its logs, the oldest that is there, " + first_ +
-             ": log files are missing";
+      return format("{} ends at change {}, but the oldest log, {}: log files are missing", path,
+                    last, first_);
     }
-    return path + "/" + file_ + change + (gap_.empty() ? "" : ", " + gap_);
+    return format("{}/{} ends at change {}{}{}", path, file_, last, gap_.empty() ? "" : ", ", gap_);
   }
 
-  /// From now on replays what the logs have up to this change, which is not 0.
+  /// From now on replays the changes of the logs up to `limit`, which must not be 0.
   void replay(std::uint64_t limit) { limit_ = limit; }
 
  private:
   std::uint64_t first_log_ = 0;
-  std::uint64_t begin_ = 0;
-  std::uint64_t next_ = 0;  ///< the number expected; 0: no record yet
-  std::uint64_t limit_ = 0;
-  std::string first_;  ///< log, for people
-  std::string file_;   ///< the last that has a change in order
-  std::string gap_;    ///< behind it, for people
+  std::uint64_t begin_ = 0;  ///< number of the first change in the logs
+  std::uint64_t next_ = 0;   ///< the expected number; 0: no record yet
+  std::uint64_t limit_ = 0;  ///< 0: only follows
+  std::string first_;        ///< name and begin of the first log, for people
+  std::string file_;         ///< the last log that continues the changes
+  std::string gap_;          ///< the record after a gap, for people
 };
 
+/// Returns the failure to open the rows. RocksDB has no codes for most system errors, so their
+/// texts tell.
 Failure refused(const std::string& directory, const rocksdb::Status& status) {
   const std::string text = status.ToString();
   const auto says = [&](int error) { return text.find(std::strerror(error)) != std::string::npos; };
-  const std::string what = "rocksdb: " + directory + " cannot be opened: " + text;
-  if (says(EACCES)) return failure(Code::permission_denied, what + "; look at owner and mode");
+  const std::string what = format("rocksdb: {} cannot be opened: {}", directory, text);
+  if (says(EACCES)) return failure(Code::permission_denied, what + "; check its owner and mode");
   for (const int error : {EMFILE, ENFILE, ENOMEM, ENOSPC}) {
     if (says(error)) return failure(Code::unavailable, what);
   }
@@ -199,7 +205,7 @@ bool has_files(const std::string& path) {
   return !error && files != std::filesystem::directory_iterator();
 }
 
-/// Empty when there is none.
+/// Returns the file name of the oldest log; empty if there is none.
 std::string oldest_log(const std::string& path) {
   std::string oldest;
   std::error_code error;
@@ -210,9 +216,9 @@ std::string oldest_log(const std::string& path) {
   return oldest;
 }
 
-/// With fsync: what shows that the change behind `reach`, which cannot be read, was on disk; for
-/// people. Empty: nothing does.
-std::string written_behind(const std::string& path, std::uint64_t first_log, std::uint64_t reach) {
+/// Looks for proof that the change after `reach`, which cannot be read, was on disk: with fsync, an
+/// intact record of a later change. Returns it as a text for people; empty if there is none.
+std::string written_after(const std::string& path, std::uint64_t first_log, std::uint64_t reach) {
   std::map<std::uint64_t, Bytes> logs;
   std::uint64_t bytes = 0;
   std::error_code error;
@@ -231,15 +237,16 @@ std::string written_behind(const std::string& path, std::uint64_t first_log, std
   for (const auto& [number, log] : logs) {
     const std::optional<std::uint64_t> later = record_behind(log, reach + 1, bytes);
     if (!later) continue;
-    return path + " ends at change " + std::to_string(reach) + ", and a log, number " +
-           std::to_string(number) + ", has change " + std::to_string(*later) +
-           " whole behind that, which was written when change " + std::to_string(reach + 1) +
-           " was on disk";
+    return format(
+        "{} ends at change {}, but log {} has the intact change {}, which was written when change "
+        "{} was "
+        "on disk",
+        path, reach, number, *later, reach + 1);
   }
   return {};
 }
 
-/// Each damaged table with what is wrong.
+/// Returns each damaged table, and what is wrong with it, for people.
 std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   std::vector<rocksdb::LiveFileMetaData> tables;
   db.GetLiveFilesMetaData(&tables);
@@ -254,7 +261,8 @@ std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   return all;
 }
 
-/// How far intact state goes, without a change to any file; fails for less than the mark.
+/// Returns the newest change up to which the state is intact, without a change to any file. Fails
+/// if it is before the mark.
 Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& mark,
                             Rollback& rollback, rocksdb::Options how, LogOrder& order) {
   const std::string path = directory + "/rows";
@@ -276,19 +284,20 @@ Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& m
   const bool less = order.first_log() < mark.log_number || reach < mark.sequence;
   const std::string oldest = oldest_log(path);
   if (less && oldest.empty()) {
-    good = rollback.found(path + " has no log file: without those from number " +
-                          std::to_string(std::max(mark.log_number, needed_log(*db))) +
-                          " on it ends at change " + std::to_string(reach) + ", the mark is at " +
-                          std::to_string(mark.sequence));
+    good = rollback.found(
+        format("{} has no log file: without those from number {} on it ends at change {}, the "
+               "high-water mark is "
+               "at {}",
+               path, std::max(mark.log_number, needed_log(*db)), reach, mark.sequence));
   } else if (order.first_log() < mark.log_number) {
-    good = rollback.found(path + "/MANIFEST-* has lost its end: it needs logs from " +
-                          std::to_string(order.first_log()) + ", the mark knows " +
-                          std::to_string(mark.log_number));
+    good = rollback.found(format(
+        "{}/MANIFEST-* has lost its end: it needs the logs from {} on, the high-water mark has {}",
+        path, order.first_log(), mark.log_number));
   } else if (reach < mark.sequence) {
-    good = rollback.found(order.end(path, oldest, base) + ", the mark is at " +
-                          std::to_string(mark.sequence));
+    good = rollback.found(
+        format("{}, the high-water mark is at {}", order.end(path, oldest, base), mark.sequence));
   } else if (mark.holds == HighWaterMark::Holds::always) {
-    const std::string later = written_behind(path, order.first_log(), reach);
+    const std::string later = written_after(path, order.first_log(), reach);
     if (!later.empty()) good = rollback.found(later);
   }
   if (!good) return good.error();
@@ -303,7 +312,7 @@ Rollback::Rollback(const HighWaterFile& high_water, std::string directory, bool 
   if (mark.holds == HighWaterMark::Holds::this_boot) promised_ = mark.boot == boot_number();
   if (mark.holds == HighWaterMark::Holds::never) {
     promised_ = false;
-    why_ = "with durability none the daemon did not stop cleanly";
+    why_ = "durability is none and the daemon did not stop cleanly";
   }
   if (mark.renewal == HighWaterMark::Renewal::restored) why_ = "it was restored from a checkpoint";
   if (mark.renewal == HighWaterMark::Renewal::rolled_back)
@@ -316,9 +325,9 @@ Result<void> Rollback::found(const std::string& what) {
     return {};
   }
   return failure(Code::state_rolled_back,
-                 "rocksdb: " + directory_ + " has less than was acknowledged: " + what +
-                     "; no row was removed: restore a checkpoint, or start once with "
-                     "--accept-rollback to go on with what is left");
+                 "rocksdb: {} has less than was acknowledged: {}; no row was removed: restore a "
+                 "checkpoint, or start once with --accept-rollback to go on with what is left",
+                 directory_, what);
 }
 
 Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
@@ -328,15 +337,15 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   const bool empty = !has_files(path);
   Result<void> good;
   if (empty && high_water.found() == Found::nothing) {
-    // Before the rows: rows without a mark are never a first start.
+    // Written before the rows exist, so that rows without a mark are never a first start.
     good = high_water.write(HighWaterMark{});
   } else if (high_water.found() != Found::mark) {
-    good = rollback.found(high_water.path() + (high_water.found() == Found::damage
-                                                   ? " is damaged in both of its slots"
-                                                   : " is missing beside " + path));
+    const bool damaged = high_water.found() == Found::damage;
+    good = rollback.found(high_water.path() + (damaged ? " is damaged in both of its slots"
+                                                       : " is missing beside " + path));
   } else if (empty && high_water.mark().sequence > 0) {
-    good = rollback.found(path + " is empty, the mark is at change " +
-                          std::to_string(high_water.mark().sequence));
+    good = rollback.found(format("{} is empty, the high-water mark is at change {}", path,
+                                 high_water.mark().sequence));
   }
   if (!good) return good.error();
 
@@ -352,12 +361,12 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
     if (!reach) return reach.error();
     order->replay(std::max<std::uint64_t>(*reach, 1));
   }
-  std::error_code ignored;  // what cannot be made, RocksDB cannot open
+  std::error_code ignored;  // a failure shows again when RocksDB opens the path
   if (empty) {
-    std::filesystem::create_directory(path, ignored);  // it would log an error
+    std::filesystem::create_directory(path, ignored);  // else RocksDB would log an error
     if (!sync_directory(directory)) {
-      return failure(Code::unavailable,
-                     "rocksdb: " + directory + " cannot be synced: " + std::strerror(errno));
+      return failure(Code::unavailable, "rocksdb: {} cannot be synced: {}", directory,
+                     std::strerror(errno));
     }
   }
   const auto need = std::make_shared<RoomNeed>(how.write_buffer_size, how.max_compaction_bytes);
@@ -365,7 +374,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);
-  // The options keep a pointer to the filter.
+  // The rows use the filter through a plain pointer, so they own it.
   OpenRows rows{{opened, [order](rocksdb::DB* db) { delete db; }}, need};
   need->look(*opened);
   return rows;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
-constexpr int kShareOfTime = 4;  // a compaction of less takes at most one part in so many
+// A compaction of fewer rows than kWorthCompacting waits for so many times the last one's duration.
+constexpr int kShareOfTime = 4;
 
 class Listener final : public rocksdb::EventListener {
  public:
@@ -40,11 +41,11 @@ std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> ne
 void RoomNeed::look(rocksdb::DB& db) {
   rocksdb::ColumnFamilyMetaData tables;
   db.GetColumnFamilyMetaData(&tables);
-  std::uint64_t upper = 0;  // may all be the input of one compaction
+  std::uint64_t upper = 0;  // the two upper levels may be the input of one compaction
   for (const rocksdb::LevelMetaData& level : tables.levels) {
     if (level.level <= 1) upper += level.size;
   }
-  // Beside that: the next table, and the next log.
+  // 2 * unit_: the next table and the next log.
   bytes_ = std::min(tables.size, std::max(upper, compaction_)) + 2 * unit_;
 }
 
@@ -52,7 +53,7 @@ RoomKeeper::RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit)
     : db_(db),
       path_(std::move(path)),
       unit_(unit),
-      erased_(kWorthCompacting),  // what an earlier process has removed
+      erased_(kWorthCompacting),  // an earlier process may have erased rows
       thread_([this] { work(); }) {}
 
 RoomKeeper::~RoomKeeper() {
@@ -100,13 +101,14 @@ void RoomKeeper::tidy() {
   const std::uint64_t free = free_bytes();
   std::uint64_t in_memory = 0;
   db_.GetIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables, &in_memory);
-  // It begins with writing the rows in memory out. A table that has no room stops the engine, what
-  // comes after it does not.
+  // A compaction first writes the rows in memory to a table. If the disk has no room for that
+  // table, the engine stops; if it has no room later, only the compaction fails. So look before it
+  // begins.
   bool done = free >= 2 * in_memory + unit_ / 2;
   if (done) {
     rocksdb::CompactRangeOptions how;
     how.exclusive_manual_compaction = false;
-    how.allow_write_stall = true;  // else it waits until others have compacted
+    how.allow_write_stall = true;  // else it may wait for other compactions
     how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
     done = db_.CompactRange(how, nullptr, nullptr).ok();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives room back to the disk: compacts what was removed. RocksDB may wait there for as long as the
-// disk has no room, so all of it is on a thread of its own, and nobody waits for that thread but
-// the end of the engine, which stops it.
+// Gives the room of removed rows back to the disk, by compactions. RocksDB may block in a
+// compaction as long as the disk has no room, so compactions run on a thread of their own. Only the
+// destructor of the engine waits for that thread, and stops it.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,16 @@ class EventListener;
 
 namespace c10dd::store {
 
-/// How much must stay free on the disk, so that compactions can let go of what was removed.
+/// How many bytes must stay free on the disk so that compactions can give room back.
 class RoomNeed {
  public:
-  /// unit: bytes of a table; compaction: of the input of one, beyond the two upper levels.
+  /// `unit`: bytes of a table. `compaction`: most input bytes of a compaction below the two upper
+  /// levels.
   RoomNeed(std::uint64_t unit, std::uint64_t compaction) : unit_(unit), compaction_(compaction) {}
 
+  /// Computes the need anew from the tables of `db`. Called on RocksDB's threads, too.
   void look(rocksdb::DB& db);
-  /// From any thread.
+  /// Returns the need in bytes. Thread-safe.
   std::uint64_t bytes() const { return bytes_; }
   std::uint64_t unit() const { return unit_; }
 
@@ -37,24 +39,25 @@ class RoomNeed {
   std::atomic<std::uint64_t> bytes_ = 0;
 };
 
-/// Looks again whenever a table was written.
+/// Returns a listener that calls look() whenever a table was written.
 std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need);
 
+/// Owns the thread that compacts.
 class RoomKeeper {
  public:
-  /// Erased rows that are worth a compaction at once.
+  /// Number of erased rows that justifies a compaction at once.
   static constexpr std::size_t kWorthCompacting = 1'000;
 
-  /// unit: bytes of a table.
+  /// `path` is a path on the disk of the rows. `unit`: bytes of a table.
   RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit);
-  /// Stops what is under way.
+  /// Stops a compaction that is running, and joins the thread.
   ~RoomKeeper();
 
-  /// So many rows were erased.
+  /// Notes that rows were erased. Thread-safe.
   void erased(std::size_t rows) { erased_ += rows; }
 
-  /// Begins a compaction, if enough was removed since the last one. False: it had no room for that
-  /// when it last tried.
+  /// Wakes the thread, which compacts if enough rows were erased since the last compaction. Does
+  /// not wait. Returns false if the last attempt failed or had no room to begin. Thread-safe.
   bool relieve();
 
  private:
@@ -69,19 +72,19 @@ class RoomKeeper {
   const std::string path_;
   const std::uint64_t unit_;
   std::atomic<std::size_t> erased_;
-  std::atomic<bool> stuck_ = false;
+  std::atomic<bool> stuck_ = false;  ///< the last attempt failed or had no room to begin
 
-  // Of the thread.
-  Clock::time_point ended_{};
-  Clock::duration took_{};
-  Clock::duration pause_{};  ///< before the next attempt, after one without room
+  // Used by the thread only.
+  Clock::time_point ended_{};  ///< end of the last compaction
+  Clock::duration took_{};     ///< its duration
+  Clock::duration pause_{};    ///< before the next attempt, if it failed
   std::uint64_t free_when_stuck_ = 0;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool asked_ = false;
   bool stopping_ = false;
-  std::thread thread_;  ///< last: it uses all of the above
+  std::thread thread_;  ///< last member: the thread uses the others
 };
 
 }  // namespace c10dd::store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds a directory by flock() on its file c10dd.lock, which contains the holder's pid for people.
-// The file stays behind: removing it would let two daemons lock two files of one name.
+// Locks a directory by flock() on its file c10dd.lock, which contains the holder's pid for people.
+// The file is never removed: else two daemons could lock two files of the same name.
 #include "store/rocks/state_directory.h"
 
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "protocol/format.h"
 #include "store/rocks/high_water.h"
 
 namespace c10dd::store {
@@ -29,18 +30,18 @@ std::string user() {
   passwd entry{};
   passwd* found = nullptr;
   ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found);
-  const std::string number = "uid " + std::to_string(uid);
-  return found ? std::string(found->pw_name) + " (" + number + ")" : number;
+  return found ? format("{} (uid {})", found->pw_name, uid) : format("uid {}", uid);
 }
 
 Failure refused(const std::string& path, const std::string& what, int error) {
-  const bool passing = error == EIO || error == ENOSPC || error == EMFILE || error == ENFILE;
-  return failure(passing ? Code::unavailable : Code::permission_denied,
-                 "state directory: " + path + " " + what + " for user " + user() + ": " +
-                     std::strerror(error) + "; look at its owner and mode");
+  const bool temporary = error == EIO || error == ENOSPC || error == EMFILE || error == ENFILE;
+  return failure(temporary ? Code::unavailable : Code::permission_denied,
+                 "state directory: {} {} for user {}: {}; check its owner and mode", path, what,
+                 user(), std::strerror(error));
 }
 
-/// Of all directories that get a name here. A parent that may not be read is left to the kernel.
+/// Syncs the directories in which a new name was created. Ignores a directory that the user may not
+/// read, or that its file system cannot sync.
 Result<void> sync_names(const std::string& path, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     if (!sync_directory(directory) && errno != EACCES && errno != EINVAL) {
@@ -51,15 +52,15 @@ Result<void> sync_names(const std::string& path, const std::vector<std::string>&
 }
 
 Result<void> create(const std::string& path) {
-  std::error_code ignored;  // what could not be created shows when the directory itself is
+  std::error_code ignored;  // a failure shows again when mkdir() creates the directory itself
   const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
   const std::filesystem::path parent = whole.parent_path();
-  std::vector<std::string> named;
+  std::vector<std::string> named;  // directories in which a name is about to be created
   for (std::filesystem::path at = whole;
        !std::filesystem::exists(at, ignored) && at != at.parent_path(); at = at.parent_path()) {
     named.push_back(at.parent_path());
   }
-  // An earlier start may have ended before it had synced the name.
+  // An earlier start may have ended before it synced the name of the directory.
   if (named.empty() && !std::filesystem::exists(HighWaterFile::path_in(whole), ignored)) {
     named.push_back(parent);
   }
@@ -71,13 +72,16 @@ Result<void> create(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return refused(path, "cannot be read", errno);
   if (!S_ISDIR(status.st_mode)) {
-    return failure(Code::permission_denied, "state directory: " + path +
-                                                " is not a directory, user " + user() +
-                                                " cannot keep files in it; choose another path");
+    return failure(
+        Code::permission_denied,
+        "state directory: {} is not a directory, user {} cannot keep files in it; choose "
+        "another path",
+        path, user());
   }
   return {};
 }
 
+/// Returns the holder's pid as text, from the lock file.
 std::string holder(int lock) {
   std::array<char, 32> text{};
   const ssize_t length = ::pread(lock, text.data(), text.size(), 0);
@@ -86,7 +90,7 @@ std::string holder(int lock) {
   return pid.empty() ? "a process that is just starting" : "pid " + pid;
 }
 
-/// Overwrites first and cuts after, so that a reader never finds the file empty.
+/// Writes the pid first and truncates after it, so that a reader never finds the file empty.
 bool write_pid(int lock) {
   const std::string text = std::to_string(::getpid()) + "\n";
   const auto size = static_cast<ssize_t>(text.size());
@@ -120,8 +124,9 @@ Result<StateDirectory> StateDirectory::open(std::string path) {
     return refused(path, "is not writable", errno);
   if (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return refused(path, "cannot be locked", errno);
-    return failure(Code::unavailable, "state directory: " + path + " is held by " + holder(lock) +
-                                          "; stop that daemon or choose another path");
+    return failure(Code::unavailable,
+                   "state directory: {} is held by {}; stop that daemon or choose another path",
+                   path, holder(lock));
   }
   if (!write_pid(lock)) return refused(path, "is not writable", errno);
   return directory;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory that belongs to one daemon at a time. The kernel releases the hold with the
-// process, so there is no stale lock after a crash; a copied or restored directory is not noticed
-// here. Locks of a network file system are as good as that file system's flock().
+// The state directory, which is locked by one daemon at a time. The kernel releases the lock when
+// the process ends, so a crash leaves no stale lock. Not noticed here: a directory that was copied
+// or restored. On a network file system the lock is as reliable as that file system's flock().
 #pragma once
 
 #include <string>
@@ -10,14 +10,16 @@
 
 namespace c10dd::store {
 
-/// The names in a directory are on disk when it returns true; else errno says why not.
+/// Syncs a directory, so that the names in it are on disk. Returns false on failure, with errno
+/// set.
 bool sync_directory(const std::string& path);
 
+/// Owns the lock of a state directory.
 class StateDirectory {
  public:
-  /// Creates the directory if need be (mode 0700; an existing mode is left alone), its name on
-  /// disk, and takes hold of it. Fails with permission_denied when it is not a directory or not
-  /// writable, and with unavailable, naming the holder's pid, when another daemon has it.
+  /// Locks a directory. Creates it if it does not exist (mode 0700; an existing mode stays), and
+  /// syncs its name to disk. Fails with permission_denied if it is not a directory or not writable,
+  /// and with unavailable, which has the holder's pid, if another daemon has locked it.
   static Result<StateDirectory> open(std::string path);
 
   ~StateDirectory();

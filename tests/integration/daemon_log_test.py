@@ -96,7 +96,7 @@ class Log(unittest.TestCase):
                 self.assertEqual(64, subprocess.run([*command, f"{folder}/copy"], timeout=60,
                                                     stderr=subprocess.DEVNULL, check=False).returncode)
                 self.line(daemon, f'event=checkpoint_refused path="{folder}/copy" code=invalid_argument',
-                          "is there already")
+                          "already exists")
 
     def test_pytorch_at_the_port(self):
         for first in (0x00, 0x03, 0x0B):

@@ -82,8 +82,8 @@ class Recovery(unittest.TestCase):
             file.seek(os.path.getsize(log) // 2)
             file.write(b"\xff\x00\xff")
         mark = self.mark()
-        self.refuses(log, f"the mark is at {mark}", "--accept-rollback")
-        self.refuses(log, f"the mark is at {mark}")
+        self.refuses(log, f"the high-water mark is at {mark}", "--accept-rollback")
+        self.refuses(log, f"the high-water mark is at {mark}")
 
         with self.daemon("--accept-rollback") as daemon:
             self.assertIn("event=state_rolled_back", daemon.errors())
@@ -240,7 +240,7 @@ class Recovery(unittest.TestCase):
             listen = "{}:{}".format(*daemon.address)
             self.assertEqual((0, f"checkpoint written to {copy}\n"), ask("copy", listen))
             self.assertEqual(
-                (64, f"c10dd: checkpoint {copy}: is there already; choose another path\n"),
+                (64, f"c10dd: checkpoint {copy}: already exists; choose another path\n"),
                 ask("copy", listen))
         code, said = ask("copy", listen)
         self.assertEqual(69, code)

@@ -188,7 +188,7 @@ TEST_F(RocksRecovery, DamageBeforeALaterCommitIsNoTornTail) {
   for (std::size_t back = 700; back < 1'300; back += 13) {
     SCOPED_TRACE(back);
     flip(log, intact.size() - back, 16);
-    refuses(Code::state_rolled_back, {home_.path() / "rows", "whole behind that"});
+    refuses(Code::state_rolled_back, {home_.path() / "rows", "has the intact change"});
     replace(log, intact);
   }
   flip(log, intact.size() - 1'000, 16);
@@ -265,7 +265,7 @@ TEST_F(RocksRecovery, AReopeningRefusesLessThanItsProcessHasAcknowledged) {
   EXPECT_TRUE(fs::is_empty(home_.path()));
   fs::remove(home_.path());
   fs::copy(older.path(), home_.path(), fs::copy_options::recursive);
-  refused("the mark is at");
+  refused("the high-water mark is at");
   fs::remove_all(home_.path());
   fs::rename(away, home_.path());
   const auto back = home_.open({.acknowledged = acknowledged});
@@ -371,7 +371,7 @@ TEST_F(RocksRecovery, ChainLost) {
   const auto engine = home_.open();
   ASSERT_FALSE(engine);
   EXPECT_EQ(engine.error().code, Code::state_rolled_back);
-  EXPECT_TRUE(contains(engine.error().detail, "jobs of 2, the mark has 3"))
+  EXPECT_TRUE(contains(engine.error().detail, "number of jobs is 2, the high-water mark has 3"))
       << engine.error().detail;
   opens_accepted();
   EXPECT_EQ(home_.acknowledged[2].size(), 10u) << "rows of the lost job came back";
