@@ -48,8 +48,12 @@ struct Failure {
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 
+/// Returns a Failure with a code and a text only.
 inline Failure failure(Code code, std::string detail) {
-  return Failure{code, std::move(detail), {}, {}, Duration{0}, false};
+  Failure out;
+  out.code = code;
+  out.detail = std::move(detail);
+  return out;
 }
 
 template <class T>

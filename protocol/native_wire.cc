@@ -136,6 +136,7 @@ EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
+    // As put(SharedBytes) does, but the bytes are sent from the buffer that all replies share.
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {

@@ -98,9 +98,11 @@ class GroupCommit::Impl {
   }
 
   void post_steps(std::function<bool(Engine&)> f) {
-    submit({{}, {}, [this, f = std::move(f)]() mutable {
-              if (f(*engine_)) post_steps(std::move(f));
-            }});
+    Item item;
+    item.function = [this, f = std::move(f)]() mutable {
+      if (f(*engine_)) post_steps(std::move(f));
+    };
+    submit(std::move(item));
   }
 
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done) {
@@ -223,11 +225,16 @@ GroupCommit::GroupCommit(std::unique_ptr<Engine> engine)
 GroupCommit::~GroupCommit() = default;
 
 void GroupCommit::submit(CommitBatch batch, OnDone on_done) {
-  impl_->submit({std::move(batch), std::move(on_done), {}});
+  Item item;
+  item.batch = std::move(batch);
+  item.on_done = std::move(on_done);
+  impl_->submit(std::move(item));
 }
 
 void GroupCommit::post(std::function<void(Engine&)> f) {
-  impl_->submit({{}, {}, [engine = &impl_->engine(), f = std::move(f)] { f(*engine); }});
+  Item item;
+  item.function = [engine = &impl_->engine(), f = std::move(f)] { f(*engine); };
+  impl_->submit(std::move(item));
 }
 
 void GroupCommit::post_steps(std::function<bool(Engine&)> f) { impl_->post_steps(std::move(f)); }

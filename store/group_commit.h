@@ -49,6 +49,7 @@ class GroupCommit {
   /// none. Thread-safe.
   Duration oldest() const;
 
+  /// Returns the engine, for its const functions.
   const Engine& engine() const;
 
  private:

@@ -69,7 +69,7 @@ class MemoryEngine final : public Engine {
   Result<Claim> claim(JobNumber job) override {
     JobHead& head = jobs_[job].head;
     ++head.epoch;
-    head.repeat_from = head.revision;
+    head.repeat_from = head.revision;  // the new owner has no commit to repeat
     return Claim{head.epoch, head.revision};
   }
 

@@ -12,7 +12,7 @@
 
 namespace c10dd::store {
 
-/// A Redis server, and how to use it.
+/// Address, key prefix and login of a Redis server.
 struct RedisAddress {
   std::string host;
   std::uint16_t port = 6379;

@@ -32,7 +32,7 @@ struct RedisReply {
   bool number(std::uint64_t& value) const;
 };
 
-/// A connection; on one thread at a time.
+/// A connection. Used by one thread at a time.
 class RedisLink {
  public:
   /// Connects. Fails with unavailable if there is no server or it does not answer for 2 s.

@@ -62,7 +62,7 @@ class RocksEngine final : public Engine {
           epochs_ += head->epoch;
           return {};
         });
-    if (read) read = check_mark(high_water.mark());
+    if (read) read = check_mark(high_water.mark());  // needs the sums over all heads
     if (read) read = check_rows_without_head();
     if (!read) return read;
     renewal_ = rollback_.why().empty() ? HighWaterMark::Renewal::none
@@ -107,7 +107,7 @@ class RocksEngine final : public Engine {
   Result<Claim> claim(JobNumber job) override {
     JobHead head = heads_[job];
     ++head.epoch;
-    head.repeat_from = head.revision;
+    head.repeat_from = head.revision;  // the new owner has no commit to repeat
     if (Result<void> raised = replace(job, head); !raised) return raised.error();
     return Claim{head.epoch, head.revision};
   }
@@ -153,6 +153,7 @@ class RocksEngine final : public Engine {
       write.Put(tagged(kHeadTag, job), wire::encode(heads_[job]));
     }
     if (!written(write, durability_ == Durability::fsync) || !noted()) {
+      // Fenced batches were not in the write, so their outcome is known.
       for (Outcome& outcome : outcomes) {
         if (outcome == Outcome::durable) outcome = Outcome::unknown;
       }
