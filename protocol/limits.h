@@ -50,9 +50,9 @@ inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
 inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
-// Budget of all connections together for unfinished frames and unread replies: one
-// kConnectionShare-th of the daemon's limit for all jobs, at least kConnectionBytesMin. A
-// connection that holds up to kSmallFrameBytes is not counted.
+// Budget of all connections together for unfinished frames and unread replies: the daemon's limit
+// for all jobs divided by kConnectionShare, at least kConnectionBytesMin. A connection that holds
+// up to kSmallFrameBytes is not counted.
 inline constexpr std::uint64_t kConnectionShare = 8;
 inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
 inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // a frame with its header
