@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection of a trainer to its job. One session on one multiplexed connection that
-// reconnects by itself and re-issues what was pending: nothing that the trainer called fails
-// because the daemon restarted. Thread-safe. Standard library only.
+// The connection of a trainer to its job: one session on one multiplexed connection. The client
+// reconnects by itself and sends pending calls again, so no call fails because the daemon
+// restarted. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -25,62 +25,66 @@ class Connection;
 std::shared_ptr<Connection> connection_of(const Client& client);
 }  // namespace client
 
-/// What has become of a client's connection.
+/// The state of a client's connection, as ClientOptions::on_connection gets it.
 struct ConnectionChange {
   bool connected = false;
-  std::string daemon;                ///< host:port
-  std::string reason;                ///< why there is none, for people; empty when connected
-  std::chrono::nanoseconds away{0};  ///< how long there was none
+  std::string daemon;  ///< address of the daemon, host:port
+  std::string reason;  ///< why there is no connection, for people; empty when connected
+  std::chrono::nanoseconds away{0};  ///< how long there was no connection so far
 };
 
 struct ClientOptions {
-  std::string run = {};    ///< incarnation of the job; empty: its permanent name space
-  std::int64_t rank = -1;  ///< reported to the daemon, so that it can name who is missing
-  std::int64_t world_size = -1;
-  std::string host = {};  ///< reported; empty: the machine's host name
-  /// How long connect() tries to reach the daemon, and calls without a time-out of their own may
-  /// be held up by its absence.
+  std::string run = {};          ///< incarnation of the job; empty: the permanent name space
+  std::int64_t rank = -1;        ///< -1: not known. The daemon names it when the rank is missing
+  std::int64_t world_size = -1;  ///< -1: not known
+  std::string host = {};         ///< reported to the daemon; empty: the machine's host name
+  /// Limits how long connect() tries to reach the daemon, and how long a call without a time-out of
+  /// its own waits for an unreachable daemon. At most 30 days.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
-  /// How long the daemon keeps the session when there is no connection: its ephemeral keys, and
-  /// what makes changes happen exactly once. 0: the daemon's default; else 1 s to 24 h, and less or
-  /// more is taken as these.
+  /// How long the daemon keeps the session, with its ephemeral keys, while the client has no
+  /// connection. Within this time each change is made exactly once. 0: the daemon's default, else 1
+  /// s to 24 h; a value outside is raised or lowered to the nearest bound, a negative one is
+  /// refused.
   std::chrono::nanoseconds session_expiry{0};
-  /// Called when there is a connection, when it is lost, and while there is none after 2 s and
-  /// again every 30 s; on a thread of the client, so it must not block, throw or call the client.
-  /// The last two, and the end of such an absence, also write one line to stderr, unless the
-  /// environment has C10DD_LOG=off.
+  /// Called when the client has connected, when it has lost the connection, and, while it has none,
+  /// after 2 s and then every 30 s. The last two cases, and the reconnect after them, also write
+  /// one line to stderr, unless the environment has C10DD_LOG=off. Called on a thread of the
+  /// client: must not block, throw or call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
 };
 
-/// What the connection has gone through.
+/// Totals of a client since it was created.
 struct ClientStats {
-  std::uint64_t connects = 0;        ///< successful, the first one included
+  std::uint64_t connects = 0;        ///< successful connects, including the first one
   std::uint64_t reissued = 0;        ///< calls sent again after a reconnect
   std::uint64_t calls = 0;           ///< calls started
-  std::uint64_t failures = 0;        ///< calls that ended in an error
-  std::chrono::nanoseconds away{0};  ///< total time without a session since the first one
-  std::uint64_t sessions_lost = 0;   ///< ended by the daemon: away for longer than session_expiry
+  std::uint64_t failures = 0;        ///< calls that ended with an error
+  std::chrono::nanoseconds away{0};  ///< total time without a session after the first connect
+  std::uint64_t sessions_lost = 0;   ///< sessions that expired (session_expiry) or were replaced
 };
 
 struct BarrierOptions {
+  /// This process's rank and the number of ranks that take part. A world size of 0 means the
+  /// client's rank and world size; then `rank` must be 0.
   std::uint32_t rank = 0;
-  std::uint32_t world_size = 0;  ///< 0: rank and world size are the client's
+  std::uint32_t world_size = 0;
+  /// Ranks wait for each other only if they give the same name and generation.
   std::uint64_t generation = 0;
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
 };
 
-/// One finished (or failed) collective, for the daemon's metrics.
+/// One finished or failed collective, for the daemon's metrics.
 struct CollectiveSample {
   std::string_view process_group;  ///< kind: dp, tp, pp, ...
   std::string_view collective;     ///< all_reduce, ...
-  std::string_view backend;
+  std::string_view backend;        ///< gloo, ...
   std::chrono::nanoseconds duration{0};
-  std::uint64_t payload_bytes = 0;
-  std::uint64_t bus_bytes = 0;
+  std::uint64_t payload_bytes = 0;  ///< bytes of the tensors
+  std::uint64_t bus_bytes = 0;      ///< payload times the bus factor of nccl-tests
   bool succeeded = true;
 };
 
-/// Totals of one kind of collective in this process.
+/// Totals of one kind of collective in this process, as counted by Client::record().
 struct CollectiveCount {
   std::string process_group;
   std::string collective;
@@ -90,60 +94,73 @@ struct CollectiveCount {
   std::uint64_t payload_bytes = 0;
 };
 
+/// A session of one process in one job. Calls that need the daemon block and throw c10dd::Error or
+/// a subclass; while the daemon is unreachable they wait for it, then throw TimedOut. In a process
+/// that was forked from the client's they throw Forked. Thread-safe.
 class Client : public std::enable_shared_from_this<Client> {
  public:
-  /// url: c10dd://host:port/job. Throws InvalidArgument for a bad URL, TimedOut when no daemon
-  /// answers in time, Error with the daemon's reason when it refuses.
+  /// Opens a session. `url` is c10dd://host:port/job. Blocks up to ClientOptions::timeout. Throws
+  /// InvalidArgument for an invalid URL or option, TimedOut if no daemon replies in time, and Error
+  /// with the daemon's reason if the daemon refuses.
   static std::shared_ptr<Client> connect(const std::string& url, ClientOptions options = {});
 
-  /// From C10DD_URL (or C10DD_ADDR and C10DD_JOB), C10DD_RUN, and rank and world size of the
-  /// launcher: C10DD_RANK and C10DD_WORLD_SIZE, RANK and WORLD_SIZE, or those of Slurm, MPI or
-  /// Kubernetes (client/internal/launch_environment.h). Throws InvalidArgument naming the variable
-  /// that is wrong.
+  /// Connects as the environment says: to C10DD_URL (or C10DD_ADDR and C10DD_JOB), with C10DD_RUN
+  /// and the rank and world size of the launcher, which are C10DD_RANK and C10DD_WORLD_SIZE, RANK
+  /// and WORLD_SIZE, or those of Slurm, MPI or Kubernetes (client/internal/launch_environment.h).
+  /// Throws as connect() does, and InvalidArgument naming the variable that is missing or invalid.
   static std::shared_ptr<Client> from_environment();
 
-  /// Sends the last report and goodbye within a short time, then closes.
+  /// Sends the last report and ends the session, then closes the connection. Blocks up to 1 s for
+  /// each of the two requests. Pending and later calls of its stores throw Error with Code::closed.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
+  /// Returns the store of the job; all calls return the same one. Does not block.
   std::shared_ptr<JobStore> store();
 
-  /// Joins a group: blocks until a generation has formed that has this process. Throws TimedOut
-  /// saying who is here and who is missing, InvalidArgument, or Error when the members disagree on
-  /// the group's options. The membership keeps the connection.
+  /// Joins a group. Blocks until a generation has formed that includes this process, at most
+  /// RendezvousOptions::timeout. Throws TimedOut naming the members that are present and those that
+  /// are missing, InvalidArgument for invalid options, and Error if the members give different
+  /// options for the group. The membership keeps the client alive.
   std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
 
-  /// Returns when all ranks of the group have called it as often as this one, or throws with the
-  /// same reason for all of them: the first time-out ends it for everybody. Counts the calls per
-  /// (name, generation).
+  /// Blocks until all ranks have called barrier() with this name and generation as often as this
+  /// one has. All ranks get the same outcome: the first time-out makes the barrier fail for all of
+  /// them. Throws TimedOut, whose missing() names the ranks that did not arrive, InvalidArgument if
+  /// the rank or world size is not known, and Error if the ranks give different world sizes.
   void barrier(const std::string& name, const BarrierOptions& options = {});
 
-  /// A barrier that carries data: what to bring and what comes back is decided by the shape.
-  ///   all        bring 1 part, get all world_size parts by rank
-  ///   to_root    bring 1 part; the root gets all, the others nothing
-  ///   from_root  the root brings world_size parts or 1, the others none; each gets 1
-  ///   transpose  bring world_size parts, get the part that each rank meant for this one
+  /// Exchanges data at a barrier. The shape decides which parts this rank gives and gets:
+  ///   all        gives 1 part, gets the parts of all ranks, by rank
+  ///   to_root    gives 1 part; the root gets the parts of all ranks, the other ranks get none
+  ///   from_root  the root gives 1 part for all ranks, or one part per rank; each rank gets 1
+  ///   transpose  gives one part per rank, gets the parts that the ranks gave for this one
+  /// Blocks and throws as barrier() does; throws Error with Code::too_large if the parts of this
+  /// rank exceed 16 MiB together.
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options = {});
 
-  /// Counts a collective; costs a short lock. Reported to the daemon once a second and at the end.
+  /// Counts a collective. The totals are reported to the daemon once a second and when the client
+  /// is destroyed. Takes a short lock, does not wait for the daemon. Does nothing in a forked
+  /// process.
   void record(const CollectiveSample& sample);
+  /// Returns the totals that record() has counted so far.
   std::vector<CollectiveCount> recorded() const;
 
-  /// Sends what was recorded now; returns when the daemon has it.
+  /// Reports the totals now. Blocks until the daemon has them, at most ClientOptions::timeout.
   void flush_report();
 
   const std::string& job() const;
-  /// The incarnation of the job; empty: its permanent name space.
+  /// Returns the incarnation of the job; empty: the permanent name space.
   const std::string& run() const;
-  /// What the launcher, or ClientOptions, have said of this process. Throw InvalidArgument when
-  /// they have not.
+  /// Return the rank and the world size that the launcher or ClientOptions gave this process. Throw
+  /// InvalidArgument if either is not known.
   std::uint32_t rank() const;
   std::uint32_t world_size() const;
-  /// Of this process, as the daemon was told.
+  /// Returns the host name that was reported to the daemon.
   const std::string& host() const;
-  /// host:port of the daemon.
+  /// Returns the address in the URL, host:port.
   const std::string& address() const;
   ClientStats stats() const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the SDK throws. One type per reaction that a caller may want; everything else is Error.
-// Standard library only.
+// The exceptions of the SDK: one type for each reaction that a caller may want; all other errors
+// are an Error with their code. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -14,30 +14,37 @@
 
 namespace c10dd {
 
-/// A rank that was waited for, or that a group has lost.
+/// A rank that did not arrive in time, or that a group has lost.
 struct Missing {
   Rank rank = 0;
-  std::string host;  ///< empty when the rank never connected
-  /// never_connected, not_arrived, disconnected, elsewhere, silent, dead, or absent: it has
-  /// arrived, but has no connection now.
+  std::string host;  ///< empty if the rank never connected
+  /// One of
+  ///   never_connected  no process has connected as this rank
+  ///   not_arrived      connected, but has not called this barrier or exchange
+  ///   disconnected     has no connection now
+  ///   elsewhere        waits at another barrier, or in another generation
+  ///   silent           connected, but its heartbeats have stopped
+  ///   dead             its process has ended, or its group has lost it
+  ///   absent           has arrived, but has no connection now
   std::string cause;
-  std::string doing;  ///< where it is instead, its phase and step, or how it ended; may be empty
-  std::chrono::nanoseconds silent_for{0};  ///< since its last sign of life
-  std::uint64_t pid = 0;                   ///< 0 when the rank never connected
+  std::string doing;  ///< where it waits instead, its phase and step, or how it ended; may be empty
+  std::chrono::nanoseconds silent_for{0};  ///< time since its last sign of life
+  std::uint64_t pid = 0;                   ///< 0 if the rank never connected
 };
 
-/// Base of all errors of the SDK. what() is one sentence for people.
+/// Base of all exceptions of the SDK. what() is one sentence for people.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& detail) : std::runtime_error(detail), code_(code) {}
+  /// Returns the reason for programs; its name is name_of(code()).
   Code code() const { return code_; }
 
  private:
   Code code_;
 };
 
-/// A time-out passed. For barriers, exchanges, rendezvous and collectives missing() has the ranks
-/// that did not arrive, as far as they are known.
+/// A time-out has passed. After a barrier, exchange, rendezvous or collective, missing() has the
+/// ranks that did not arrive, as far as they are known.
 class TimedOut : public Error {
  public:
   TimedOut(const std::string& detail, std::vector<Missing> missing)
@@ -48,59 +55,64 @@ class TimedOut : public Error {
   std::vector<Missing> missing_;
 };
 
+/// A key, queue item, group or notice does not exist. Nothing was changed.
 class NotFound : public Error {
  public:
   explicit NotFound(const std::string& detail) : Error(Code::not_found, detail) {}
 };
 
+/// The caller passed an invalid value; the text names it. Nothing was changed.
 class InvalidArgument : public Error {
  public:
   explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
 };
 
-/// The daemon holds less than this client has seen: start the job again under a new run.
+/// The daemon's state is older than what this client has seen, or is another state. This client
+/// cannot continue: start the job again under a new run.
 class StateRolledBack : public Error {
  public:
   explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
 };
 
-/// The session ended before the answer came (the daemon was out of reach for longer than
-/// ClientOptions::session_expiry): whether the change was made is not known. Look before you
-/// repeat it.
+/// The session ended before the reply arrived, because the daemon was unreachable for longer than
+/// ClientOptions::session_expiry. The change may or may not have been made: read the state before
+/// you repeat it. The client continues in a new session.
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}
 };
 
-/// This process lost its connection for so long that one that was started again has taken its rank
-/// at a barrier or exchange. The client does nothing more: end the process.
+/// This process was without a connection for so long that a restarted process has taken its rank at
+/// a barrier or exchange. The client makes no more calls. End the process.
 class SessionReplaced : public Error {
  public:
   explicit SessionReplaced(const std::string& detail) : Error(Code::session_replaced, detail) {}
 };
 
-/// The changes that a watch asked for are no longer kept; the text says from where they are. List
-/// again, then watch from the list's revision + 1.
+/// The daemon no longer keeps the changes that a watch asked for; the text has the oldest revision
+/// that it keeps. List the keys again, then watch from the list's revision + 1.
 class Compacted : public Error {
  public:
   explicit Compacted(const std::string& detail) : Error(Code::compacted, detail) {}
 };
 
-/// There is no room on the disk under the store. Nothing was changed; removing still works.
+/// The disk of the daemon or of the file store has no room. Nothing was changed; removing keys
+/// still works.
 class DiskFull : public Error {
  public:
   explicit DiskFull(const std::string& detail) : Error(Code::disk_full, detail) {}
 };
 
-/// A limit of the job or the daemon; the text has both numbers. Nothing was changed.
+/// A limit of the job or the daemon would be exceeded; the text has the value and the limit.
+/// Nothing was changed.
 class QuotaExceeded : public Error {
  public:
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// Somebody who is needed cannot be reached: a peer of a process group without a membership was
-/// lost (missing() has it), or no address of this machine leads to the daemon. The daemon's own
-/// absence is waited for, and ends as TimedOut.
+/// A peer cannot be reached: a process group without a membership has lost a rank (missing() has
+/// it), or no address of this machine leads to the daemon. An unreachable daemon does not throw
+/// this: calls wait for it and throw TimedOut.
 class Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& detail, std::vector<Missing> missing = {})
@@ -111,8 +123,9 @@ class Unavailable : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The operation was given up by abort() or cancel(), or because its group failed. When members of
-/// a generation were lost, missing() has them.
+/// The operation was ended by abort() or cancel(), or because its group or generation has ended. If
+/// members of the generation were lost, missing() has them. With a membership, call
+/// Membership::next().
 class Aborted : public Error {
  public:
   explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})
@@ -127,15 +140,15 @@ class Aborted : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The object belongs to the process from which this one was forked: connect, join or open again
-/// here. What the parent has is not touched.
+/// The object belongs to the process from which this one was forked, and stays usable there. In
+/// this process, connect, join or open again.
 class Forked : public Error {
  public:
   explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
 };
 
-/// The group has a newer generation than the one that the operation was bound to: join it, as after
-/// every Aborted of a membership.
+/// The group has a newer generation than the one that the operation is bound to. Call
+/// Membership::next(), as after every Aborted of a membership.
 class StaleGeneration : public Aborted {
  public:
   explicit StaleGeneration(const std::string& detail) : Aborted(Code::stale_generation, detail) {}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of a job, kept by the daemon: everything that a Store has, and what only a daemon can
-// do: keys that vanish by themselves, revisions, transactions, watches. Standard library only.
-// A revision counts the changes of the job; no two changes have the same.
+// The store of a job, kept by the daemon: a Store that also has keys with a time to live, ephemeral
+// keys, revisions, transactions and watches. Standard library only.
+// A revision numbers a change of the job: revisions grow, and no two changes share one.
 #pragma once
 
 #include <c10dd/store.h>
@@ -9,36 +9,42 @@
 namespace c10dd {
 
 struct SetOptions {
-  /// The key is removed after so long; 0: never. 10 ms to 365 days.
+  /// Time after which the key is removed, 10 ms to 365 days; 0: never.
   std::chrono::nanoseconds ttl{0};
-  /// The key is removed when this client is closed, or was out of reach for longer than its
-  /// ClientOptions::session_expiry. Set it again when ClientStats::sessions_lost has risen.
+  /// Removes the key when this client is closed, or has been without a connection for longer than
+  /// its ClientOptions::session_expiry. Set the key again when ClientStats::sessions_lost has
+  /// grown.
   bool ephemeral = false;
 };
 
+/// A value with the revision that wrote it.
 struct Entry {
   std::string value;
-  std::uint64_t revision = 0;  ///< of the change that wrote it
+  std::uint64_t revision = 0;
 };
 
 struct KeyList {
   std::vector<std::string> keys;  ///< in byte order
-  /// A watch from revision + 1 misses nothing. Of more than 65,536 keys the later ones are as they
-  /// were a little after it.
+  /// Revision of the list: a watch from revision + 1 misses no change. Keys after the first 65,536
+  /// are read a little later than at this revision.
   std::uint64_t revision = 0;
 };
 
-/// Changes that are made together or not at all, and what must hold for that:
+/// A builder of conditions and actions for JobStore::transact(). The actions are applied as one
+/// change if all conditions hold, else none of them is:
 ///   Transaction().if_absent("leader").set("leader", name, {.ephemeral = true}).add("terms", 1)
-/// At most 1,024 of each, and 16 adds.
+/// At most 1,024 conditions, 1,024 actions and 16 adds. Not thread-safe.
 class Transaction {
  public:
+  /// Conditions: the key exists, is absent, or has this value.
   Transaction& if_exists(std::string key);
   Transaction& if_absent(std::string key);
   Transaction& if_value(std::string key, std::string value);
-  /// The key was last written by this revision; 0: it is absent.
+  /// Condition: the key was last written by this revision; 0: the key is absent.
   Transaction& if_revision(std::string key, std::uint64_t revision);
 
+  /// Actions, applied in the order of these calls; each works as the method of Store with its name
+  /// (push: as queue_push).
   Transaction& set(std::string key, std::string value, SetOptions options = {});
   Transaction& remove(std::string key);
   Transaction& add(std::string key, std::int64_t delta);
@@ -68,40 +74,44 @@ class Transaction {
 
 struct TransactionResult {
   bool applied = false;
-  std::size_t failed = 0;      ///< unless applied: the first condition that does not hold, from 0
-  std::uint64_t revision = 0;  ///< of the change; unless applied, of the job
-  std::vector<std::int64_t> sums;  ///< of its adds, in order
+  std::size_t failed = 0;      ///< if not applied: index of the first condition that does not hold
+  std::uint64_t revision = 0;  ///< of the change; if not applied: the newest of the job
+  std::vector<std::int64_t> sums;  ///< results of the adds, in their order
 };
 
+/// One change of one key.
 struct KeyChange {
   std::uint64_t revision = 0;
-  bool removed = false;  ///< by remove, at the end of its ttl, or with its session
+  bool removed = false;  ///< by a remove, at the end of its ttl, or because its session ended
   std::string key;
-  std::string value;
+  std::string value;  ///< the new value; empty if removed
 };
 
 struct WatchBatch {
-  std::vector<KeyChange> changes;  ///< in order; empty when the time was over
-  /// A later watch can go on from here. If a change of many keys did not fit into one batch, it
-  /// gets those again that are in this one.
+  std::vector<KeyChange> changes;  ///< in order; empty if the time-out has passed
+  /// Revision from which a new watch continues. A change of many keys may be split over several
+  /// batches: then a new watch from here repeats the keys that are in this batch. The same KeyWatch
+  /// repeats nothing.
   std::uint64_t next = 0;
 };
 
-/// The changes of a key or of all keys with a prefix, in order, none missing and none twice, also
-/// across a lost connection, a restart of the daemon and a lost session.
+/// A reader of the changes of a key, or of all keys with a prefix: every change exactly once and in
+/// order, also across lost connections, restarts of the daemon and lost sessions. Copies share one
+/// position.
 class KeyWatch {
  public:
   using Timeout = Store::Timeout;
 
-  /// The changes since the last call; waits for one. Throws Compacted when this reader was so slow
-  /// that some are no longer kept, TimedOut when the daemon is out of reach: call it again. One
-  /// thread at a time.
+  /// Returns the changes since the last call. Blocks up to `timeout` for the first one; an empty
+  /// batch means that there was none. Throws Compacted if this reader was so slow that the daemon
+  /// no longer keeps some of the changes, TimedOut if the daemon is unreachable (call it again),
+  /// and Aborted after cancel(). Not thread-safe: one caller at a time.
   WatchBatch next(Timeout timeout);
 
-  /// From any thread: a next() that waits, and all later ones, throw Aborted.
+  /// Makes a next() that is blocked, and all later ones, throw Aborted. Thread-safe.
   void cancel();
 
-  /// The revision from which the next call asks.
+  /// Returns the revision from which the next call of next() reads. Thread-safe.
   std::uint64_t from() const;
 
   class State;
@@ -111,30 +121,36 @@ class KeyWatch {
   std::shared_ptr<State> state_;
 };
 
+/// A Store with the operations that only a daemon has. Thread-safe. Its calls throw Error with
+/// Code::closed when the client is gone, and Forked in a process that was forked from the client's.
 class JobStore : public Store {
  public:
   using Store::set;
 
-  /// As set; returns the revision of the change. Without options the key stays until it is removed,
-  /// whatever was said of it before.
+  /// Sets a key and returns the revision of the change. The options replace those that the key had:
+  /// with default options the key stays until it is removed.
   virtual std::uint64_t set(const std::string& key, std::string_view value,
                             const SetOptions& options) = 0;
 
-  /// As get, with the revision that wrote the value.
+  /// Returns the value of a key with the revision that wrote it. Waits and throws as get() does.
   virtual Entry entry(const std::string& key, Timeout timeout) = 0;
 
-  /// As list, with the revision at which these were the keys: list, then watch from there.
+  /// Returns all keys with a prefix, with the revision of the list, so that a watch can continue
+  /// from it.
   virtual KeyList list_keys(const std::string& prefix) = 0;
 
-  /// All actions in order, as one change, if all conditions hold; else none. Exactly once. Throws
-  /// when an action cannot be done (a limit, an add on text); then none is.
+  /// Applies all actions in order, as one change, if all conditions hold; applies none of them if
+  /// one does not. Exactly once, as add() is. Throws if an action is not possible (a limit, an add
+  /// to a value that is not an integer); then none is applied.
   virtual TransactionResult transact(const Transaction& transaction) = 0;
 
-  /// From a revision on, or from now on with 0: what changes after watch() has returned is seen.
+  /// Watches one key from a revision on. With `from` 0 it asks the daemon for the present revision:
+  /// every change after watch() has returned is seen. Blocks only with `from` 0.
   virtual KeyWatch watch(const std::string& key, std::uint64_t from = 0) = 0;
-  /// Likewise all keys with a prefix; "" is every key.
+  /// Watches all keys with a prefix, otherwise as watch() does; "" means every key.
   virtual KeyWatch watch_prefix(const std::string& prefix, std::uint64_t from = 0) = 0;
 
+  /// Waits up to default_timeout().
   Entry entry(const std::string& key) { return entry(key, default_timeout()); }
 };
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store that a trainer sees, shaped like PyTorch's c10d Store. Implementations: the daemon's
-// (client/job_store.h), file (the processes of one machine), hash (one process), prefix (a view of
-// another store).
-// All methods are thread-safe and block; all throw c10dd::Error and its subclasses.
+// The store that a trainer sees, shaped like PyTorch's c10d Store. Implementations: of the daemon
+// (job_store.h), of a file (for the processes of one machine), in memory (for one process), and a
+// prefix view of another store. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -16,76 +15,88 @@
 
 namespace c10dd {
 
+/// Keys with values, and queues. Keys and values are bytes: a key has 1 to 8,192 bytes, a value up
+/// to 8 MiB, a call up to 131,072 keys and 16 MiB. A call beyond a limit changes nothing and throws
+/// InvalidArgument, or Error with Code::too_large; the text has the size and the limit.
+///
+/// All methods may block and throw c10dd::Error or a subclass. With a daemon, a call without a
+/// time-out waits up to ClientOptions::timeout while the daemon is unreachable, then throws
+/// TimedOut. Time-outs are at most 30 days. Thread-safe, except for set_default_timeout().
 class Store {
  public:
   using Timeout = std::chrono::nanoseconds;
 
   virtual ~Store() = default;
 
-  /// Stores a value; as durable as the store when it returns. Keys: 1 to 8 KiB, values: up to 8
-  /// MiB.
+  /// Stores a value. When it returns, the change is as durable as the store is.
   virtual void set(const std::string& key, std::string_view value) = 0;
 
-  /// The value of a key; waits for the key. TimedOut when it does not appear; with a time-out of
-  /// 0 a missing key is NotFound.
+  /// Returns the value of a key; waits for the key up to `timeout`. Throws TimedOut if the key does
+  /// not appear; with a time-out of 0, NotFound.
   virtual std::string get(const std::string& key, Timeout timeout) = 0;
 
-  /// Waits until all keys exist; a queue that has an item counts as a key. TimedOut names the
-  /// missing ones.
+  /// Waits up to `timeout` until all keys exist; a queue that has an item counts as a key. Throws
+  /// TimedOut naming the missing keys.
   virtual void wait(const std::vector<std::string>& keys, Timeout timeout) = 0;
 
-  /// Whether all keys exist now; a queue that has an item counts as a key.
+  /// Returns whether all keys exist now; a queue that has an item counts as a key.
   virtual bool check(const std::vector<std::string>& keys) = 0;
 
-  /// Adds to a counter (a missing key counts as 0) and returns the sum. Exactly once, whatever
-  /// happens to the connection or the daemon.
+  /// Adds to a counter and returns the sum; a missing key counts as 0. Exactly once, whatever
+  /// happens to the connection or the daemon. Throws Error with Code::wrong_type if the value is
+  /// not a decimal integer, with Code::out_of_range if the sum exceeds 64 bits; the value is
+  /// unchanged.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
-  /// Adds bytes to the end of a value (a missing key counts as empty) and returns how many it has
-  /// then. Exactly once, like add.
+  /// Adds bytes to the end of a value and returns its new length in bytes; a missing key counts as
+  /// empty. Exactly once, as add() is.
   virtual std::uint64_t append(const std::string& key, std::string_view value) = 0;
 
-  /// Stores desired if the value equals expected (a missing key equals ""). Returns the value
-  /// afterwards, or expected when the key is missing and expected is not empty, as c10d does.
+  /// Stores `desired` if the value equals `expected`; a missing key equals "". Returns the value
+  /// afterwards, or `expected` if the key is missing and `expected` is not empty, as c10d does.
   virtual std::string compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired) = 0;
 
-  /// Removes a key; whether it existed.
+  /// Removes a key; returns whether it existed.
   virtual bool remove(const std::string& key) = 0;
 
-  /// Removes every key with a prefix in one change and returns how many; "" is every key. Queues
-  /// stay.
+  /// Removes all keys with a prefix in one change and returns their number; "" means every key.
+  /// Queues are not removed.
   virtual std::uint64_t remove_prefix(const std::string& prefix) = 0;
 
-  /// The values of many keys at one moment; waits for all of them like get.
+  /// Returns the values of many keys, all read at the same moment. Waits for all of them, and
+  /// throws, as get() does.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                              Timeout timeout) = 0;
 
-  /// Sets many keys in one atomic change.
+  /// Sets many keys in one atomic change. Throws InvalidArgument if there are not as many values as
+  /// keys.
   virtual void multi_set(const std::vector<std::string>& keys,
                          const std::vector<std::string>& values) = 0;
 
-  /// All keys with a prefix, in byte order.
+  /// Returns all keys with a prefix, in byte order.
   virtual std::vector<std::string> list(const std::string& prefix) = 0;
 
-  /// How many keys have a prefix.
+  /// Returns the number of keys with a prefix.
   virtual std::uint64_t count(const std::string& prefix) = 0;
 
-  /// Puts an item at the end of a queue and returns the queue's length. Queues have names of their
-  /// own: a key of the same name is something else, and list and count show only keys.
+  /// Adds an item to the end of a queue and returns the length of the queue. Queues and keys have
+  /// separate names: a key may have the name of a queue, and list() and count() see keys only.
   virtual std::uint64_t queue_push(const std::string& key, std::string_view value) = 0;
 
-  /// Takes the oldest item of a queue; waits for one. TimedOut when there is none; with a time-out
-  /// of 0 an empty queue is NotFound. A call that throws has taken nothing. Each item goes to one
-  /// caller (from a daemon to another one, too, if the first was cut off at that moment and for
-  /// longer than ClientOptions::session_expiry). From a daemon that was away while a pop timed out,
-  /// an item may come after later ones.
+  /// Removes the oldest item of a queue and returns it; waits for an item up to `timeout`. Throws
+  /// TimedOut if none arrives; with a time-out of 0, NotFound. A call that throws removes nothing.
+  /// Each item is delivered to one caller, with one exception: a daemon delivers it again if the
+  /// caller's connection was lost during the pop and stayed lost for longer than
+  /// ClientOptions::session_expiry. If a pop timed out while the daemon was unreachable, its item
+  /// may be delivered after later ones.
   virtual std::string queue_pop(const std::string& key, Timeout timeout) = 0;
 
-  /// How many items a queue has.
+  /// Returns the number of items in a queue.
   virtual std::uint64_t queue_length(const std::string& key) = 0;
 
-  /// The time-out of the forms below, which take none.
+  /// The time-out of the overloads below that take none: 300 s, with a daemon
+  /// ClientOptions::timeout. Set it before other threads use the store.
   Timeout default_timeout() const { return default_timeout_; }
   void set_default_timeout(Timeout timeout) { default_timeout_ = timeout; }
   std::string get(const std::string& key) { return get(key, default_timeout_); }
@@ -99,26 +110,33 @@ class Store {
   Timeout default_timeout_ = std::chrono::seconds(300);
 };
 
-/// A store inside this process; shared by its threads.
+/// Creates a store in the memory of this process, for its threads.
 std::shared_ptr<Store> make_hash_store();
 
-/// A store in a file, shared by the processes that open it. What was stored survives all of them,
-/// also one that is killed in the middle of a call, but not a power loss. The file grows as the
-/// store does and is put in order from time to time; each process keeps all of it in memory.
-/// With a world size the last of so many stores to be closed removes the file; without one, or
-/// when a process was killed, it stays, and who opens it next finds what was in it: use a path of
-/// its own for every run. The folder must be writable. On NFS, flock must work between the
-/// machines (Linux does so, unless mounted with nolock or local_lock); changes are noticed by
-/// polling, so that waits are slower there.
-/// Throws InvalidArgument when the path is no file store, Error when it cannot be used (permission,
-/// damage, made by a newer version), DiskFull when a change did not fit and so was not made.
+/// Opens a store in a file, creating the file if it does not exist. All processes that open the
+/// file share the store. Changes survive these processes, also one that is killed in the middle of
+/// a call, but not a power loss. The file is compacted from time to time; each process keeps the
+/// whole store in memory.
+///
+/// With a world size, the file is removed when that many stores on it have been closed. Without
+/// one, or after a process was killed, the file stays, and the next process to open it finds the
+/// old content: use a separate path for each run. The folder must be writable. On NFS, flock must
+/// work between the machines (on Linux it does, unless mounted with nolock or local_lock). Changes
+/// are noticed by polling, so waits are slower there.
+///
+/// Blocks up to 30 s while another process holds the lock of the file. Throws InvalidArgument if
+/// the path is not a file store, Error if the file cannot be used (permission, damage, written by a
+/// newer version), TimedOut if the lock stays taken. A change that does not fit on the disk throws
+/// DiskFull and is not made.
 std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size = 0);
 
-/// The store that a URL names: c10dd://host:port/job (a client of its own, closed with the store),
-/// file:///path, or hash: (a new one). Throws as these do, and InvalidArgument for any other URL.
+/// Opens the store that a URL names: c10dd://host:port/job (with a client of its own, which is
+/// closed with the store), file:///path, or hash: (a new store). Blocks and throws as
+/// Client::connect() and make_file_store() do; throws InvalidArgument for any other URL.
 std::shared_ptr<Store> open_store(const std::string& url);
 
-/// A view of another store in which every key gets `prefix` and a slash in front.
+/// Returns a view of another store in which every key and queue name is preceded by `prefix` and a
+/// slash. The view keeps the other store alive, and takes over its default time-out once.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace c10dd
