@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The public face: puts connection, store, barriers and recorder together.
+// Client: builds the public API from the connection, the store, the barriers and the recorder.
 #include "client/client.h"
 
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include "client/internal/throw_failure.h"
 #include "client/internal/url.h"
 #include "client/stores/daemon_store.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 using client::expect;
 
-constexpr Duration kFarewell = std::chrono::seconds(1);  // for each of the two last requests
+constexpr Duration kCloseLimit = std::chrono::seconds(1);  // for each of the two last requests
 
 std::uint64_t random_number() {
   static thread_local std::random_device device;
@@ -72,6 +73,7 @@ class Client::Impl {
         connection(std::make_shared<client::Connection>(
             core_options(url, options),
             [counts = recorder](bool again) -> std::optional<Request> {
+              // In a new session the daemon may not have the earlier totals: report them again.
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
             },
@@ -88,22 +90,23 @@ class Client::Impl {
     return *known;
   }
 
-  /// Fills in rank and world size where they are not given.
+  /// Fills in the client's rank and world size if the options give none; throws InvalidArgument if
+  /// they are not known.
   template <class Options>
   void seat_in(const char* what, const std::string& name, Options& options) const {
     const Result<client::SeatInBarrier> found = client::seat_in_barrier(
-        seat, what + (" \"" + name + "\""), options.rank, options.world_size);
+        seat, format("{} \"{}\"", what, name), options.rank, options.world_size);
     if (!found) client::throw_failure(found.error());
     options.rank = found->rank;
     options.world_size = found->world_size;
   }
 
-  /// The last report and goodbye, as far as they get within a short time.
+  /// Sends the last report and goodbye, each within kCloseLimit, and ends the connection.
   void close() {
     std::vector<Request> last_calls;
     if (!recorder->counts().empty()) last_calls.emplace_back(recorder->report());
     last_calls.emplace_back(Goodbye{});
-    connection->close(std::move(last_calls), kFarewell);
+    connection->close(std::move(last_calls), kCloseLimit);
   }
 
   const std::string job;
@@ -128,8 +131,9 @@ Client::Client(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions options) {
   if (options.session_expiry < Duration::zero()) {
     client::throw_failure(
-        failure(Code::invalid_argument, "session_expiry of " + human(options.session_expiry) +
-                                            ": give 0 for the daemon's default, or 1 s to 24 h"));
+        failure(Code::invalid_argument,
+                "session_expiry of {}: give 0 for the daemon's default, or 1 s to 24 h",
+                human(options.session_expiry)));
   }
   const Result<client::Url> parsed = client::parse_url(url);
   if (!parsed) client::throw_failure(parsed.error());
@@ -147,7 +151,8 @@ std::shared_ptr<Client> Client::from_environment() {
 }
 
 Client::~Client() {
-  if (impl_->home.forked()) return;  // the session belongs to another process
+  // The session belongs to the parent process, which still uses it.
+  if (impl_->home.forked()) return;
   impl_->close();
 }
 
@@ -155,9 +160,9 @@ std::shared_ptr<JobStore> Client::store() { return impl_->store; }
 
 std::shared_ptr<Membership> Client::rendezvous(const RendezvousOptions& options) {
   impl_->require_home();
-  RendezvousOptions claiming = options;
-  claiming.rank = client::requested_rank(impl_->seat, options.rank, options.min, options.max);
-  return client::join_group(shared_from_this(), impl_->connection, claiming);
+  RendezvousOptions ranked = options;
+  ranked.rank = client::requested_rank(impl_->seat, options.rank, options.min, options.max);
+  return client::join_group(shared_from_this(), impl_->connection, ranked);
 }
 
 void Client::barrier(const std::string& name, const BarrierOptions& options) {

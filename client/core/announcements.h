@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When it is said that there is no session with the daemon, and that there is one again. Each
-// change is said once; a person is told after 2 s without a session, again every 30 s, and when it
-// is over. Pure.
+// Decides when to announce that the client has no session with the daemon, and that it has one
+// again. The program is notified of every change. People are notified, by a line on stderr, after
+// 2 s without a session, then every 30 s, and when such an absence ends. Pure.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace c10dd::client {
 
 struct Announcement {
   bool connected = false;
-  bool to_people = false;  ///< not only to the program
-  Duration away{0};        ///< how long there was no session
+  bool to_people = false;  ///< print it, too; else only the program is notified
+  Duration away{0};        ///< how long there has been no session
 };
 
 class Announcements {
@@ -25,28 +25,28 @@ class Announcements {
 
   explicit Announcements(TimePoint now) : since_(now), due_(now + kFirst) {}
 
-  /// What is to be said now. To be asked after every step, and at due().
+  /// Returns what to announce now. Call it after every step, and at due().
   std::optional<Announcement> next(bool connected, TimePoint now) {
     if (connected != std::exchange(connected_, connected)) {
-      if (connected) return Announcement{true, std::exchange(told_people_, false), now - since_};
+      if (connected) return Announcement{true, std::exchange(printed_, false), now - since_};
       since_ = now;
       due_ = now + kFirst;
       return Announcement{};
     }
     if (connected || now < due_) return std::nullopt;
     due_ = now + kAgain;
-    told_people_ = true;
+    printed_ = true;
     return Announcement{false, true, now - since_};
   }
 
   bool connected() const { return connected_; }
 
-  /// When next() has something to say although nothing changes.
+  /// Returns when next() will announce something even if nothing changes.
   std::optional<TimePoint> due() const { return connected_ ? std::nullopt : std::optional(due_); }
 
  private:
   bool connected_ = false;
-  bool told_people_ = false;
+  bool printed_ = false;
   TimePoint since_;
   TimePoint due_;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// When to try again: at once after a loss, then with full jitter up to a doubling bound, so that
-// ten thousand clients of a restarted daemon do not come back in step. Equal seeds, equal delays.
+// Delays between attempts to connect: almost none after a loss, then random up to a bound that
+// doubles, so that ten thousand clients of a restarted daemon do not reconnect at the same moment.
+// Equal seeds give equal delays. Pure.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace c10dd::client {
 
-/// The output function of splitmix64.
+/// Mixes the bits of a number: the output function of splitmix64.
 constexpr std::uint64_t mixed(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -20,24 +21,25 @@ constexpr std::uint64_t mixed(std::uint64_t z) {
 
 class Backoff {
  public:
-  static constexpr Duration kFirst = std::chrono::milliseconds(20);
-  static constexpr Duration kBase = std::chrono::milliseconds(50);
+  static constexpr Duration kFirst = std::chrono::milliseconds(20);  // bound of the first delay
+  static constexpr Duration kBase = std::chrono::milliseconds(50);   // of the second, then doubled
   static constexpr Duration kCap = std::chrono::seconds(1);
 
   explicit Backoff(std::uint64_t seed) : state_(seed) {}
 
-  /// How long to wait before the next attempt: uniform from 0 to a bound that grows with each.
+  /// Returns how long to wait before the next attempt: uniform from 0 to a bound that grows with
+  /// each call.
   Duration next() {
     const Duration bound = attempts_ == 0 ? kFirst : std::min(kCap, kBase * (1 << (attempts_ - 1)));
     attempts_ = std::min(attempts_ + 1, 8U);
     return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
   }
 
-  /// The peer works: the next loss is a first one.
+  /// Starts again with the first bound; called when the daemon has replied.
   void reset() { attempts_ = 0; }
 
  private:
-  /// splitmix64: its state is its seed, and every seed is good.
+  /// splitmix64: its state is one number, and any number is a good seed.
   std::uint64_t random() { return mixed(state_ += 0x9E3779B97F4A7C15); }
 
   std::uint64_t state_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bookkeeping of calls; every index is ordered, so equal inputs give equal frames.
+// Every index is ordered, so equal inputs give equal frames.
 #include "client/core/calls.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace c10dd::client {
 namespace {
 
-/// The time-out field of a request, or nullptr if its operation has none.
+/// Returns the time-out field of a request, or nullptr if its operation has none.
 Duration* timeout_of(Request& request) {
   return std::visit(
       [](auto& r) -> Duration* {
@@ -21,7 +21,8 @@ Duration* timeout_of(Request& request) {
 
 bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
-constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};  // numbered calls are sent before
+// Place of calls without a sequence: after all calls that have one.
+constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};
 
 }  // namespace
 
@@ -62,7 +63,7 @@ const Call* Calls::find_sequence(std::uint64_t sequence) const {
 std::uint64_t Calls::acked_below() const { return held_.empty() ? next_ : *held_.begin(); }
 
 const Call* Calls::send_next(std::size_t window, TimePoint now) {
-  renew_blocked_pops(window);
+  requeue_blocked_pop(window);
   if (queued_.empty() || calls_.size() - queued_.size() >= window) return nullptr;
   Call& call = calls_.at(queued_.begin()->second);
   if ((call.sequence != 0 ? call.sequence : next_) >= acked_below() + window) return nullptr;
@@ -75,20 +76,21 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   }
   call.on_wire = true;
   if (call.waits) {
-    // Overdue is still a wait, not a look: a time-out of 0 would be answered with not_found.
+    // At least 1 ns: with a time-out of 0 the daemon would reply not_found instead of timed_out.
     *timeout_of(call.request) = std::max<Duration>(call.due - now, Duration(1));
   }
   return &call;
 }
 
-/// A pop may block for hours, and the daemon must remember its sequence as long as it does. Half a
-/// window later, when others want to be sent, it takes its place at the end of the queue again.
-void Calls::renew_blocked_pops(std::size_t window) {
+/// Moves the oldest blocked pop to the end of the queue once it is half a window behind and other
+/// calls wait to be sent: the daemon must remember its sequence, so a pop that blocks for hours
+/// would fill the window.
+void Calls::requeue_blocked_pop(std::size_t window) {
   if (held_.empty() || queued_.empty() || queued_.begin()->first.first != kUnnumbered) return;
   const std::uint64_t oldest = *held_.begin();
   if (next_ - oldest < std::max<std::size_t>(window / 2, 1)) return;
   const auto it = by_sequence_.find(oldest);
-  if (it == by_sequence_.end()) return;  // its cancel has no answer yet
+  if (it == by_sequence_.end()) return;  // its Cancel has no reply yet
   Call& call = calls_.at(it->second);
   if (!is_pop(call) || !call.waits) return;
   by_sequence_.erase(it);
@@ -114,7 +116,8 @@ bool Calls::cancelled(std::uint64_t sequence) {
 }
 
 void Calls::connection_lost() {
-  // A blocked wait went with its connection; an item that a pop got did not.
+  // The daemon has ended the blocked waits of the connection, so their Cancels are not needed. An
+  // item that it delivered to a pop stays delivered: that Cancel must be sent again.
   std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
   for (auto& [sequence, on_wire] : cancels_) on_wire = false;
   for (const auto& [sequence, id] : by_sequence_) {
@@ -130,7 +133,7 @@ std::vector<Call> Calls::session_lost() {
   for (const auto& [sequence, id] : std::exchange(by_sequence_, {})) {
     Call& call = calls_.at(id);
     if (info_of(call.request).dedup == Dedup::reply) {
-      unknown.push_back(take(id));
+      unknown.push_back(take(id));  // it may have been applied
     } else {
       call.sequence = 0;
       call.sent_before = true;
@@ -157,6 +160,7 @@ Call Calls::take(std::uint64_t id) {
 Call Calls::give_up(std::uint64_t id) {
   Call call = take(id);
   const bool pop = is_pop(call) && call.sequence != 0;
+  // The daemon must remember the pop until its Cancel has a reply, so that the item returns.
   if (pop) held_.insert(call.sequence);
   if (pop || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
   return call;

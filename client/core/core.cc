@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a session: away, dialling, greeting, open, and round again; over is final.
+// States of the connection: away -> dialling -> hello_sent -> open -> away; closed is final.
 #include "client/core/core.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/core/foreign.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -14,24 +15,24 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // then calls wait in their queue
-constexpr std::size_t kInputKeptBytes = 1024 * 1024;
-constexpr Duration kBeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
-constexpr Duration kBeatMax = std::chrono::hours(1);
+constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // above, calls wait in their queue
+constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger buffer is not kept
+constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
+constexpr Duration kHeartbeatMax = std::chrono::hours(1);
 constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
 constexpr Duration kTtlMax = std::chrono::hours(24);
 constexpr std::size_t kSupersessionsMax = 3;  // within kSupersessionSpan
 constexpr Duration kSupersessionSpan = std::chrono::seconds(10);
 constexpr std::size_t kRedirectsMax = 16;
-constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without an answer
+constexpr Duration kProbeAfter = std::chrono::milliseconds(1200);  // a hello without a reply
 std::string_view text_probe() { return kTextProbe; }
 constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
-/// Whether a refused hello would be refused again, however often it is sent. Who has been let in
-/// before waits for its place: a crowd that comes back may find those of its own dead connections
-/// taken.
-bool is_final(Code code, bool was_in) {
+/// Returns whether a hello refused with this code would be refused again. A full quota is not final
+/// for a client that had a session before: when many clients reconnect, the quota may still be
+/// taken by their own dead connections.
+bool is_final(Code code, bool had_session) {
   switch (code) {
     case Code::malformed:
     case Code::unknown_op:
@@ -43,13 +44,13 @@ bool is_final(Code code, bool was_in) {
     case Code::unsupported:
       return true;
     case Code::quota_exceeded:
-      return !was_in;
+      return !had_session;
     default:
       return false;
   }
 }
 
-/// What a daemon says of others is not believed blindly: it is dialled, and stands in texts.
+/// Returns the addresses of a not_owner reply that are safe to connect to and to print.
 std::vector<std::string> usable(const std::vector<std::string>& addresses) {
   std::vector<std::string> good;
   for (const std::string& address : addresses) {
@@ -62,7 +63,7 @@ std::vector<std::string> usable(const std::vector<std::string>& addresses) {
   return good;
 }
 
-/// The session after this one: as random as its id and the seed are.
+/// Returns the id of the next session, as random as the last id and the seed are.
 SessionId next_session(const SessionId& last, std::uint64_t seed) {
   return {mixed(last.high ^ mixed(seed)), mixed(last.low + mixed(~seed))};
 }
@@ -93,7 +94,7 @@ void Core::dialling() {
 }
 
 void Core::connected(TimePoint now) {
-  if (state_ != State::dialling) return;  // finished meanwhile
+  if (state_ != State::dialling) return;  // finish() came first
   state_ = State::hello_sent;
   hello_sent_at_ = now;
   output_.assign(native::kMagic);
@@ -105,23 +106,25 @@ void Core::connected(TimePoint now) {
 }
 
 void Core::send_heartbeats(Duration limit, TimePoint now) {
-  heartbeat_limit_ = std::min(heartbeat_limit_, std::clamp<Duration>(limit, kBeatMin, kBeatMax));
-  beat_ = std::min(welcome_beat_, heartbeat_limit_);
-  next_beat_ = std::min(next_beat_, now + beat_);
+  heartbeat_limit_ =
+      std::min(heartbeat_limit_, std::clamp<Duration>(limit, kHeartbeatMin, kHeartbeatMax));
+  heartbeat_interval_ = std::min(welcome_interval_, heartbeat_limit_);
+  next_heartbeat_ = std::min(next_heartbeat_, now + heartbeat_interval_);
 }
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (refused) {
+    // No daemon runs there that could declare this client lost, and another server may start there.
     last_confirmed_ = now;
     foreign_.clear();
     probes_ = 0;
   }
-  if (state_ == State::hello_sent) ignored(input_);
+  if (state_ == State::hello_sent) hello_ignored(input_);
   if (wants_socket()) lose(why, now);
 }
 
-/// The hello was answered by something else than a daemon, or by nothing.
-void Core::ignored(std::string_view first_bytes) {
+/// Notes that the server did not reply to the hello as a daemon does, and what it sent instead.
+void Core::hello_ignored(std::string_view first_bytes) {
   hello_ignored_ = true;
   recognise(first_bytes);
 }
@@ -132,7 +135,7 @@ void Core::recognise(std::string_view first_bytes) {
   }
 }
 
-// ---- who is it, if no daemon -------------------------------------------------------------------
+// ---- a server that is not a daemon -------------------------------------------------------------
 
 std::optional<TimePoint> Core::probe_at() const {
   if (stats_.connects > 0 || !foreign_.empty() || probes_ == std::size(kProbes)) return {};
@@ -149,7 +152,7 @@ std::string_view Core::probe(TimePoint now) const {
 void Core::probed(std::string_view first_bytes) {
   ++probes_;
   recognise(first_bytes);
-  if (first_bytes.find("c10dd") != first_bytes.npos) probes_ = std::size(kProbes);  // only slow
+  if (first_bytes.find("c10dd") != first_bytes.npos) probes_ = std::size(kProbes);  // a slow daemon
 }
 
 void Core::received(std::string_view bytes, TimePoint now) {
@@ -162,14 +165,15 @@ void Core::received(std::string_view bytes, TimePoint now) {
   while (state_ == State::hello_sent || state_ == State::open) {
     const auto cut = native::cut_reply(rest, limits::kFrameBytes);
     if (!cut) {
-      if (state_ == State::hello_sent) ignored(rest);
-      return lose("it sent bytes that are no answer: " + cut.error().detail, now);
+      if (state_ == State::hello_sent) hello_ignored(rest);
+      return lose("it sent a malformed reply: " + cut.error().detail, now);
     }
     if (!*cut) break;
     rest.remove_prefix((*cut)->size);
     on_reply(**cut, now);
   }
   if (state_ == State::away || state_ == State::closed) return;
+  // Keep the incomplete frame, without a copy where it is in the buffer already.
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -198,7 +202,7 @@ void Core::written(std::size_t bytes, TimePoint now) {
 }
 
 void Core::tick(TimePoint now) {
-  for (const Call& call : calls_.give_up_expired(now)) complete(call.id, given_up(call, now));
+  for (const Call& call : calls_.give_up_expired(now)) complete(call.id, timed_out(call, now));
   if (state_ == State::hello_sent && now >= hello_sent_at_ + kHelloPatience) {
     return lose("it did not answer the hello within " + human(kHelloPatience), now);
   }
@@ -206,16 +210,17 @@ void Core::tick(TimePoint now) {
   if (unheard_since_ && now >= *unheard_since_ + ttl_) {
     return lose("nothing heard from it for " + human(ttl_), now);
   }
-  if (now >= next_beat_) send_heartbeat(now);
+  if (now >= next_heartbeat_) send_heartbeat(now);
   send(now);
 }
 
-/// A request is a sign of life, too, so the next heartbeat is left out. Not two in turn, as the
-/// request may wait for hours; and not after an answer, which the heartbeat acknowledges.
+/// Sends the heartbeat that is due, or skips it after a request, which is a sign of life, too.
+/// Skips no two in a row, because a request may block for hours without a reply; and none after a
+/// reply, because the heartbeat acknowledges it.
 void Core::send_heartbeat(TimePoint now) {
-  next_beat_ = now + beat_;
-  left_out_ = std::exchange(asked_, false) && !left_out_;
-  if (left_out_) return;
+  next_heartbeat_ = now + heartbeat_interval_;
+  skipped_ = std::exchange(request_sent_, false) && !skipped_;
+  if (skipped_) return;
   if (!unheard_since_) unheard_since_ = now;
   if (!heartbeat_sent_) heartbeat_sent_ = now;
   frame(0, Ping{});
@@ -240,18 +245,18 @@ void Core::give_up(std::uint64_t call, const Failure& reason, TimePoint now) {
   send(now);
 }
 
-// ---- answers -----------------------------------------------------------------------------------
+// ---- replies -----------------------------------------------------------------------------------
 
 void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint now) {
   const native::ReplyHeader& header = frame.header;
-  if (header.kind == native::ReplyHeader::Kind::event) return;  // of a newer daemon
+  if (header.kind == native::ReplyHeader::Kind::event) return;  // only newer daemons send events
   Reply reply = ReplyBody(Done{});
   const Result<void> decoded = native::decode_reply(header.op, header.kind, frame.body, reply);
-  if (!decoded) return lose("it sent bytes that are no answer: " + decoded.error().detail, now);
+  if (!decoded) return lose("it sent a malformed reply: " + decoded.error().detail, now);
   if (header.sequence == 0) {
     if (!reply || header.op == Hello::op.code) return on_hello_reply(std::move(reply), now);
     note(header.stamp);
-    backoff_.reset();  // a heartbeat came back
+    backoff_.reset();  // the reply to a heartbeat
     if (heartbeat_sent_) last_confirmed_ = *std::exchange(heartbeat_sent_, {});
     return;
   }
@@ -259,20 +264,21 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   if (reply) note(header.stamp);
   if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return backoff_.reset();
   const Call* call = calls_.find_sequence(header.sequence);
-  if (call == nullptr || !call->on_wire) return;  // given up before
+  if (call == nullptr || !call->on_wire) return;  // nobody waits for it any more
   if (header.op != info_of(call->request).code) {
-    return lose("it sent bytes that are no answer: operation " + std::to_string(header.op) +
-                    " instead of " + std::to_string(info_of(call->request).code),
+    return lose(format("it sent a malformed reply: operation {} instead of {}", header.op,
+                       info_of(call->request).code),
                 now);
   }
   backoff_.reset();
-  asked_ = false;
+  request_sent_ = false;
   const std::uint64_t id = call->id;
   calls_.take(id);
   complete(id, std::move(reply));
 }
 
-/// A frame with sequence 0 that is no heartbeat: the hello's answer, or the end of the session.
+/// Handles a frame with sequence 0 that is not a heartbeat: the reply to the hello, or a failure
+/// that ends the session.
 void Core::on_hello_reply(Reply reply, TimePoint now) {
   if (!reply) {
     if (ends_connection(reply.error(), now)) return;
@@ -291,15 +297,16 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   state_ = State::open;
   job_ = welcome.job;
   opened_ = welcome.opened;
-  welcome_beat_ = std::clamp<Duration>(welcome.heartbeat_interval, kBeatMin, kBeatMax);
-  beat_ = std::min(welcome_beat_, heartbeat_limit_);
-  ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * beat_, kTtlMax);
+  welcome_interval_ =
+      std::clamp<Duration>(welcome.heartbeat_interval, kHeartbeatMin, kHeartbeatMax);
+  heartbeat_interval_ = std::min(welcome_interval_, heartbeat_limit_);
+  ttl_ = std::clamp<Duration>(welcome.session_ttl, 2 * heartbeat_interval_, kTtlMax);
   window_ = std::clamp<std::size_t>(welcome.window, 1, limits::kSessionWindow);
-  next_beat_ = now + beat_;
+  next_heartbeat_ = now + heartbeat_interval_;
   last_confirmed_ = hello_sent_at_;
 }
 
-/// Deals with a failure that is about the connection or the session, not about one request.
+/// Handles a failure of the connection or the session. Returns false for a failure of one request.
 bool Core::ends_connection(const Failure& reason, TimePoint now) {
   switch (reason.code) {
     case Code::not_owner:
@@ -307,7 +314,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // when it serves again, everybody's time starts in full
+      last_confirmed_ = now;  // when it serves again, the time to live of each client starts anew
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -328,7 +335,8 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
   }
 }
 
-/// Once is our own older connection; again and again is another process with our session.
+/// Reconnects after the session was opened on another connection. Once, that is an older connection
+/// of this client; repeatedly, another process uses the same session: then the pending calls fail.
 void Core::superseded(const Failure& reason, TimePoint now) {
   std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
   supersessions_.push_back(now);
@@ -339,20 +347,19 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   lose("the session was opened on another connection: " + reason.detail, now);
 }
 
-/// Writes without an answer, when the session has ended.
+/// Ends the writes that have no reply with outcome_unknown, because the session has ended.
 void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
-                              std::string(info_of(call.request).name) +
-                                  ": the session ended before the answer came (" + reason.detail +
-                                  "); whether it was applied is not known: look before you "
-                                  "repeat it"));
+                              "{}: the session ended before the reply arrived ({}); whether it was "
+                              "applied is not known: read the state before you repeat it",
+                              info_of(call.request).name, reason.detail));
   }
   ++stats_.sessions_lost;
 }
 
-/// What it had done stays, and items delivered to it went back; only its writes without an answer
-/// are in doubt. What this client has seen of the job it keeps, whatever its session.
+/// Continues in a new session. Changes of the old one stay, and items that were delivered to it
+/// have returned to their queues. `seen_` stays, too: it is about the job, not about the session.
 void Core::session_lost(const Failure& reason, TimePoint now) {
   leave_in_doubt(reason);
   options_.hello.session = next_session(options_.hello.session, options_.seed);
@@ -368,6 +375,8 @@ void Core::note(const Stamp& stamp) {
 
 // ---- the connection ----------------------------------------------------------------------------
 
+/// Ends the connection and chooses when and where to connect next: at the same address if it had a
+/// session there, else at the next one.
 void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   if (state_ == State::open) {
     absent_since_ = now;
@@ -389,6 +398,8 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   calls_.connection_lost();
 }
 
+/// Puts as many cancels and calls into the output as it and the window take; cancels first, because
+/// they let the window move.
 void Core::send(TimePoint now) {
   while (state_ == State::open && output().size() < kOutputSoftBytes) {
     if (const auto sequence = calls_.cancel_next()) {
@@ -399,20 +410,19 @@ void Core::send(TimePoint now) {
     if (call == nullptr) return;
     const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
+      // The daemon would close the connection: take the frame back and fail this call only.
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
       const Call refused = calls_.take(call->id);
-      complete(refused.id, failure(Code::too_large, std::string(info_of(refused.request).name) +
-                                                        ": request of " + std::to_string(size) +
-                                                        " bytes, limit " +
-                                                        std::to_string(limits::kFrameBytes)));
+      complete(refused.id, failure(Code::too_large, "{}: request of {} bytes, limit {}",
+                                   info_of(refused.request).name, size, limits::kFrameBytes));
       continue;
     }
-    asked_ = true;
+    request_sent_ = true;
     if (call->sent_before) ++stats_.reissued;
   }
 }
 
-/// Appends a frame to the output; the size of its body.
+/// Appends a frame to the output. Returns the size of its body in bytes.
 std::size_t Core::frame(std::uint64_t sequence, const Request& request) {
   native::RequestHeader header;
   header.channel = kChannel;
@@ -437,7 +447,7 @@ std::optional<TimePoint> Core::next_deadline() const {
   const auto sooner = [&](TimePoint at) { next = next ? std::min(*next, at) : at; };
   if (state_ == State::away) sooner(dial_at_);
   if (state_ == State::hello_sent) sooner(hello_sent_at_ + kHelloPatience);
-  if (state_ == State::open) sooner(next_beat_);
+  if (state_ == State::open) sooner(next_heartbeat_);
   if (state_ == State::open && unheard_since_) sooner(*unheard_since_ + ttl_);
   return next;
 }
@@ -461,26 +471,24 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 }
 
 std::string Core::absence(TimePoint now) const {
-  return "the daemon at " + address() + " has not been reachable for " +
-         human(now - absent_since_) + " (" +
-         (foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; look at the port") +
-         ")";
+  const std::string why =
+      foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port";
+  return format("the daemon at {} has not been reachable for {} ({})", address(),
+                human(now - absent_since_), why);
 }
 
-Failure Core::given_up(const Call& call, TimePoint now) const {
+Failure Core::timed_out(const Call& call, TimePoint now) const {
   const OpInfo& op = info_of(call.request);
-  std::string text = std::string(op.name) + " timed out after " + human(call.limit) + ": ";
-  if (!open()) {
-    text += absence(now);
-  } else {
-    text += "the daemon at " + address() + " is connected but has not answered";
-  }
+  std::string text = format("{} timed out after {}: ", op.name, human(call.limit));
+  text +=
+      open() ? "the daemon at " + address() + " is connected but has not replied" : absence(now);
   if (op.dedup == Dedup::reply && (call.on_wire || call.sent_before)) {
     text += "; whether it was applied is not known";
   }
-  if (op.dedup == Dedup::delivery)
-    text += "; an item that it may have taken goes back to its queue";
-  return failure(Code::timed_out, text + "; look at the daemon and the network");
+  if (op.dedup == Dedup::delivery) {
+    text += "; an item that was delivered to it returns to its queue";
+  }
+  return failure(Code::timed_out, text + "; check the daemon and the network");
 }
 
 CoreStats Core::stats(TimePoint now) const {

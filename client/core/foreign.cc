@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -17,13 +18,14 @@ struct Banner {
   std::string_view protocol;
 };
 
-// Redis answers requests that it does not understand with an error, or that it wants a password.
+// Redis replies to an unknown request with -ERR, with -NOAUTH if it requires a password, and with
+// -DENIED to remote clients in its protected mode. 15 03 is an alert of TLS, 16 03 a handshake.
 constexpr Banner kBanners[] = {
     {"HTTP/", "HTTP"}, {"-ERR", "Redis"},       {"-NOAUTH", "Redis"}, {"-DENIED", "Redis"},
     {"SSH-", "SSH"},   {"220 ", "SMTP or FTP"}, {"\x15\x03", "TLS"},  {"\x16\x03", "TLS"},
 };
 
-/// A ClientHello of TLS 1.2 without extensions, which servers answer with their own or an alert.
+/// A ClientHello of TLS 1.2 without extensions. Servers reply with a ServerHello or an alert.
 constexpr unsigned char kClientHello[54] = {
     0x16, 0x03, 0x01, 0x00, 0x31,  // record: handshake, 49 bytes
     0x01, 0x00, 0x00, 0x2d,        // client hello, 45 bytes
@@ -52,10 +54,9 @@ std::string foreign_protocol(std::string_view first_bytes) {
   if (known == std::end(kBanners)) return "";
   if (first_bytes.find("c10dd") != first_bytes.npos) return "";
   if (known->protocol == "TLS") return "TLS";
-  // Servers of HTTPS say so in plain HTTP.
+  // Some HTTPS servers reply to plain HTTP with an HTTP error that names HTTPS.
   const bool https = first_bytes.find("HTTPS") != first_bytes.npos;
-  return std::string(https ? "TLS" : known->protocol) + " (" +
-         quoted(printable(line, kQuotedBytes)) + ")";
+  return format("{} ({})", https ? "TLS" : known->protocol, quoted(printable(line, kQuotedBytes)));
 }
 
 }  // namespace c10dd::client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end when it is no c10dd: known by the first bytes that it says, also to the
-// probes that make a silent one speak. Pure.
+// Recognises a server that is not a c10dd daemon by the first bytes that it sends. Some servers
+// send nothing until they get a request that they know: the probes are such requests. Pure.
 #pragma once
 
 #include <string>
@@ -8,14 +8,15 @@
 
 namespace c10dd::client {
 
-/// Sent to a server that does not answer the hello: HTTP and Redis both answer it, at once.
+/// The first probe, for a server that does not reply to the hello: HTTP and Redis reply at once.
 inline constexpr std::string_view kTextProbe = "GET / HTTP/1.0\r\n\r\n";
 
-/// The beginning of a TLS conversation; sent when the text was not answered, either.
+/// Returns the second probe, sent if the first got no reply: the start of a TLS handshake.
 std::string_view tls_probe();
 
-/// "HTTP ("HTTP/1.0 404 Not Found")", "Redis (...)", "TLS", ...; empty for bytes of no protocol
-/// that is known here, and of a c10dd daemon that has answered the text.
+/// Returns the protocol of a server, for people: "HTTP ("HTTP/1.0 404 Not Found")", "Redis (...)",
+/// "TLS", ... Empty for an unknown protocol, and for the reply of a c10dd daemon to the first
+/// probe.
 std::string foreign_protocol(std::string_view first_bytes);
 
 }  // namespace c10dd::client

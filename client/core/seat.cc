@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/core/seat.h"
 
+#include "protocol/format.h"
+
 namespace c10dd::client {
 
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
@@ -8,17 +10,17 @@ Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what) {
     return SeatInBarrier{static_cast<Rank>(seat.rank), static_cast<std::uint32_t>(seat.world_size)};
   }
   return failure(Code::invalid_argument,
-                 what + ": this client has no " + (seat.rank < 0 ? "rank" : "world size") +
-                     "; connect with Client::from_environment() under a launcher, or set rank and "
-                     "world_size in ClientOptions or in this call");
+                 "{}: this client has no {}; connect with Client::from_environment() under a "
+                 "launcher, or set rank and world_size in ClientOptions or in this call",
+                 what, seat.rank < 0 ? "rank" : "world size");
 }
 
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size) {
   if (asked_size > 0) return SeatInBarrier{asked, asked_size};
   if (asked == 0) return known_seat(seat, what);
-  return failure(Code::invalid_argument, what + ": rank " + std::to_string(asked) +
-                                             " without a world size; give both or neither");
+  return failure(Code::invalid_argument, "{}: rank {} without a world size; give both or neither",
+                 what, asked);
 }
 
 std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says on stderr, and to the program, what has become of the connection.
+// Announces changes of the connection: on stderr, and to the program.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,8 @@
 
 namespace c10dd::client {
 
-/// `daemon`: host:port. C10DD_LOG=off in the environment keeps stderr silent.
+/// Returns the function that announces, for a Connection. `daemon` is host:port. It writes nothing
+/// to stderr if the environment has C10DD_LOG=off.
 Connection::Announce announcer(std::string daemon, const Environment& environment,
                                std::function<void(const ConnectionChange&)> on_connection);
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrives, and fetches what is longer than one chunk.
+// Sends the arrival of this rank, then fetches the rest of a reply that is longer than one chunk.
 #include "client/internal/barrier_calls.h"
 
 #include <algorithm>
 
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd::client {
 
@@ -15,8 +16,8 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
   reader.get(parts);
   if (reader.ok() && reader.at_end()) return parts;
   return failure(Code::malformed,
-                 "the answer of the exchange is no list of parts: " + std::to_string(bytes.size()) +
-                     " bytes, wrong at byte " + std::to_string(reader.offset()));
+                 "malformed list of parts in the reply to an exchange: {} bytes, error at byte {}",
+                 bytes.size(), reader.offset());
 }
 
 std::uint64_t BarrierCalls::sequence_of(const Series& series) {
@@ -30,8 +31,8 @@ void BarrierCalls::passed(const Series& series, std::uint64_t sequence) {
   next = std::max(next, sequence + 1);
 }
 
-Reply BarrierCalls::meet(const Series& series, std::uint64_t sequence, Request request,
-                         Duration timeout) {
+Reply BarrierCalls::arrive(const Series& series, std::uint64_t sequence, Request request,
+                           Duration timeout) {
   Reply reply = connection_->call(std::move(request), timeout);
   if (!reply && reply.error().recorded) passed(series, sequence);
   return reply;
@@ -49,7 +50,7 @@ void BarrierCalls::barrier(const std::string& name, const BarrierOptions& option
   request.group = std::move(bound.group);
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
-  expect<Done>(meet(series, sequence, std::move(request), options.timeout));
+  expect<Done>(arrive(series, sequence, std::move(request), options.timeout));
   passed(series, sequence);
 }
 
@@ -71,8 +72,9 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {
-    return expect<Exchanged>(meet(series, sequence, std::move(what), options.timeout));
+    return expect<Exchanged>(arrive(series, sequence, std::move(what), options.timeout));
   };
+  // Later chunks are asked for without the parts, which the daemon has by then.
   Exchange rest = request;
   rest.parts.clear();
   Exchanged chunk = fetch(std::move(request));
@@ -81,11 +83,9 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
     rest.offset = bytes.size();
     chunk = fetch(rest);
     if (chunk.chunk.length == 0 || chunk.offset != rest.offset) {
-      throw_failure(failure(Code::malformed, "exchange \"" + name + "\": asked for byte " +
-                                                 std::to_string(rest.offset) + " of " +
-                                                 std::to_string(chunk.total) + ", got " +
-                                                 std::to_string(chunk.chunk.length) +
-                                                 " bytes from " + std::to_string(chunk.offset)));
+      throw_failure(failure(Code::malformed,
+                            "exchange \"{}\": asked for byte {} of {}, got {} bytes from {}", name,
+                            rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
     }
     bytes += chunk.chunk.view();
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers and exchanges of one client: counts them, so that every rank means the same one, and
-// puts the chunks of an answer together.
+// The barriers and exchanges of one client: counts them, so that all ranks give the same sequence
+// to the same barrier, and joins the chunks of a reply.
 #pragma once
 
 #include <map>
@@ -16,23 +16,25 @@
 
 namespace c10dd::client {
 
-/// The parts in the answer of an exchange: a count, then each with its length. malformed when the
-/// bytes are not exactly that.
+/// Decodes the parts in the reply to an exchange: their count, then each part with its length.
+/// Fails with malformed if the bytes are anything else.
 Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 
-/// The group whose generation a barrier is bound to, and who of it meets.
+/// The group whose generation a barrier is bound to.
 struct Bound {
-  std::string group = {};
-  std::vector<Rank> participants = {};
+  std::string group = {};               ///< empty: not bound
+  std::vector<Rank> participants = {};  ///< ranks that take part, ascending; empty: all
 };
 
+/// Owns the counters of the barriers. Thread-safe.
 class BarrierCalls {
  public:
   explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Both throw. A barrier that has an outcome, good or bad, is over for everybody: the next call
-  /// means the next one. Only when this client gave up without one, the next call is for the same.
+  /// Block until the outcome, at most the time-out of the options, and throw its failure. After an
+  /// outcome, success or failure, the next call means the next barrier. If the call ended without
+  /// an outcome, because the daemon was unreachable, the next call means the same barrier.
   void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options, Bound bound = {});
@@ -41,13 +43,15 @@ class BarrierCalls {
   /// Operation code, name, generation, rank.
   using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
 
+  /// Returns the sequence of the next barrier.
   std::uint64_t sequence_of(const Series& series);
+  /// Notes that the barrier with this sequence has its outcome.
   void passed(const Series& series, std::uint64_t sequence);
-  Reply meet(const Series& series, std::uint64_t sequence, Request request, Duration timeout);
+  Reply arrive(const Series& series, std::uint64_t sequence, Request request, Duration timeout);
 
   std::shared_ptr<Connection> connection_;
   std::mutex mutex_;
-  std::map<Series, std::uint64_t> next_;
+  std::map<Series, std::uint64_t> next_;  // sequence
 };
 
 }  // namespace c10dd::client

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real time and real I/O around Core. Everything is under one mutex, which is never held while
-// anything blocks; the socket is opened, read and closed by the thread alone.
+// Real time and real I/O around Core. One mutex guards everything and is never held during a call
+// that blocks. Only the thread opens, reads and closes the socket.
 #include "client/internal/connection.h"
 
 #include <poll.h>
@@ -17,18 +17,19 @@
 
 #include "client/internal/fork_guard.h"
 #include "client/internal/socket.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::client {
 namespace {
 
-constexpr Duration kDialPatience = std::chrono::milliseconds(2500);
+constexpr Duration kDialPatience = std::chrono::milliseconds(2500);  // for each address of a name
 constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
-constexpr Duration kPeriod = std::chrono::seconds(1);
+constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
 constexpr std::size_t kReadBytes = 256 * 1024;
 
-/// Time that also counts while the machine is suspended.
+/// Returns a steady time that goes on while the machine is suspended.
 TimePoint boot_time() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -40,7 +41,7 @@ Failure closed_failure() { return failure(Code::closed, "the client was closed")
 }  // namespace
 
 struct Connection::State {
-  /// A caller that waits; lives on its stack.
+  /// A caller that waits; lives on the stack of its thread.
   struct Slot {
     std::condition_variable answered;
     std::optional<Reply> reply;
@@ -66,8 +67,8 @@ struct Connection::State {
   void make_connection(Lock& lock);
   void wait_for_events(Lock& lock);
   void post_periodic(TimePoint now);
-  void say_what_is_due(Lock& lock, TimePoint now);
-  void probe_server(Lock& lock, std::string_view words);
+  void announce_if_due(Lock& lock, TimePoint now);
+  void probe_server(Lock& lock, std::string_view probe);
   Reply call(Lock& lock, Request request, Duration limit, std::uint64_t* running = nullptr);
   void run();
 
@@ -79,13 +80,13 @@ struct Connection::State {
   Descriptor wake_fd;
   Descriptor socket;
   std::map<std::uint64_t, Slot*> slots;
-  std::condition_variable changed;  // open or over
-  bool closing = false;             // no more calls from outside
-  bool stop = false;                // the thread ends
-  bool waits_for_room = false;      // the thread polls for output
+  std::condition_variable changed;  // core.open() or core.over()
+  bool closing = false;             // refuse calls from outside
+  bool stop = false;                // end the thread
+  bool waits_for_room = false;      // the thread polls for room to write
   TimePoint next_period;
-  std::optional<std::uint64_t> posted;  // the periodic request that has no answer yet
-  std::uint64_t posted_in = 0;          // which session it went to
+  std::optional<std::uint64_t> posted;  // the periodic request that has no reply yet
+  std::uint64_t posted_in = 0;          // the connect after which it was sent
   Bytes buffer = Bytes(kReadBytes, '\0');
   const HomeProcess home;
   std::thread thread;
@@ -93,7 +94,7 @@ struct Connection::State {
 
 void Connection::State::wake() {
   const std::uint64_t one = 1;
-  // It fails only when the counter is full, and then it is readable already.
+  // The write fails only if the counter is full; then the descriptor is readable anyway.
   static_cast<void>(!write(wake_fd.get(), &one, sizeof one));
 }
 
@@ -102,7 +103,7 @@ void Connection::State::drain_wake() {
   static_cast<void>(!read(wake_fd.get(), &count, sizeof count));
 }
 
-/// Hands answers to their callers.
+/// Hands replies to their callers.
 void Connection::State::settle() {
   for (Completion& done : core.take_completions()) {
     if (posted == done.call) posted.reset();
@@ -115,13 +116,13 @@ void Connection::State::settle() {
   if (core.open() || core.over()) changed.notify_all();
 }
 
-/// Writes what the socket takes now; the thread sees to the rest.
+/// Writes what the socket takes now. The thread writes the rest when the socket has room.
 void Connection::State::flush() {
   while (socket && core.wants_socket() && !core.output().empty()) {
     const std::string_view out = core.output();
     const ssize_t n = send(socket.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) return;  // the thread reads the same error
+    if (n < 0 && errno != EAGAIN) return;  // the thread gets the same error when it reads
     core.written(n < 0 ? 0 : static_cast<std::size_t>(n), boot_time());
     if (n < 0) break;
   }
@@ -144,11 +145,12 @@ void Connection::State::read_some(Lock& lock) {
 
 void Connection::State::make_connection(Lock& lock) {
   const std::string address = core.address();
-  // People hear in time that there is no daemon, also if its machine swallows what is sent to it.
-  const Duration to_say = announcements.due().value_or(TimePoint::max()) - boot_time();
-  const Duration patience = std::clamp(to_say, kDialPatienceMin, kDialPatience);
+  // The attempt ends before an announcement is due, so that a machine that drops all packets does
+  // not delay it.
+  const Duration until_due = announcements.due().value_or(TimePoint::max()) - boot_time();
+  const Duration patience = std::clamp(until_due, kDialPatienceMin, kDialPatience);
   core.dialling();
-  drain_wake();  // from here on it means stop
+  drain_wake();  // from here on a wake interrupts the attempt
   if (stop) return;
   lock.unlock();
   Result<Descriptor> made = dial(address, wake_fd.get(), patience);
@@ -191,21 +193,22 @@ void Connection::State::post_periodic(TimePoint now) {
   posted_in = session;
 }
 
-void Connection::State::say_what_is_due(Lock& lock, TimePoint now) {
+void Connection::State::announce_if_due(Lock& lock, TimePoint now) {
   const bool over = core.over().has_value();
   if (closing || (over && !announcements.connected())) return;
   const auto due = announcements.next(core.open(), now);
   if (!due || !announce) return;
-  const std::string absence = core.open() ? "" : over ? core.over()->detail : core.absence(now);
+  std::string absence;
+  if (!core.open()) absence = over ? core.over()->detail : core.absence(now);
   lock.unlock();
   announce(*due, absence);
   lock.lock();
 }
 
-void Connection::State::probe_server(Lock& lock, std::string_view words) {
+void Connection::State::probe_server(Lock& lock, std::string_view probe) {
   const std::string address = core.address();
   lock.unlock();
-  const std::string reply = first_words(address, words, wake_fd.get(), kProbePatience);
+  const std::string reply = first_words(address, probe, wake_fd.get(), kProbePatience);
   lock.lock();
   core.probed(reply);
 }
@@ -219,10 +222,10 @@ void Connection::State::run() {
     if (!core.wants_socket()) socket = Descriptor();
     flush();
     settle();
-    say_what_is_due(lock, now);
+    announce_if_due(lock, now);
     const std::optional<TimePoint> dial_at = core.dial_at();
-    if (const std::string_view words = core.probe(now); !words.empty()) {
-      probe_server(lock, words);
+    if (const std::string_view probe = core.probe(now); !probe.empty()) {
+      probe_server(lock, probe);
     } else if (dial_at && *dial_at <= now) {
       make_connection(lock);
     } else {
@@ -232,7 +235,7 @@ void Connection::State::run() {
   socket = Descriptor();
 }
 
-/// Notes the call's number in `running`.
+/// Blocks until the reply to the request. Stores the id of the call in `running`.
 Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
@@ -241,7 +244,7 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
   flush();
   settle();
   while (!slot.reply) {
-    // Keeps its own deadline: the thread may be inside a slow look-up of a name.
+    // The caller watches its own deadline: the thread may be inside a slow look-up of a name.
     const std::optional<TimePoint> deadline = core.deadline_of(id);
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();
@@ -267,7 +270,8 @@ Connection::Connection(CoreOptions options, Periodic each_second, Announce annou
 
 Connection::~Connection() {
   if (state_->forked()) {
-    // The thread and whoever held the mutex do not exist here: nothing of it may be destroyed.
+    // In a forked process the thread does not exist, and the mutex may be locked for ever:
+    // destroying either is not possible.
     static_cast<void>(state_.release());
     return;
   }
@@ -301,9 +305,8 @@ Result<void> Connection::wait_open(Duration patience) {
   s.changed.wait_for(lock, patience, settled);
   if (s.core.open()) return {};
   if (s.core.over()) return *s.core.over();
-  return failure(Code::timed_out, "no session within " + human(patience) + ": " +
-                                      s.core.absence(boot_time()) +
-                                      "; look at the daemon and the URL");
+  return failure(Code::timed_out, "no session within {}: {}; check the daemon and the URL",
+                 human(patience), s.core.absence(boot_time()));
 }
 
 Reply Connection::call(Request request, Duration limit, Recall* recall) {

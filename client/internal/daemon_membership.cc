@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A membership has two threads: one follows the group, one looks whether the daemon may have given
-// this process up. Both tell the listeners.
+// A membership has two threads. One watches the status of the group. The other checks how long ago
+// the daemon has replied, and fences this process. Both notify the listeners.
 #include "client/internal/daemon_membership.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "client/internal/fork_guard.h"
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -21,9 +22,10 @@ namespace {
 constexpr Duration kStatusWatch = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
-constexpr Duration kFarewell = std::chrono::seconds(1);
-constexpr int kBeatsOfTtl = 5;  // heartbeats in a ttl; a member fences itself when the last is due
-constexpr Duration kWatch = limits::kMemberTtlMin * 4 / 5;  // another group may shorten the ttl
+constexpr Duration kLeaveLimit = std::chrono::seconds(1);  // of the destructor
+constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself when the last one is due
+// Longest pause between two checks: another group of this process may shorten the ttl meanwhile.
+constexpr Duration kCheckMax = limits::kMemberTtlMin * 4 / 5;
 
 GroupState state_of(const GroupStatus& status) {
   GroupState state;
@@ -72,11 +74,11 @@ class DaemonMembership final : public Membership,
         options.ttl > Duration::zero()
             ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
             : Duration(limits::kSessionTtl);
-    connection_->send_heartbeats(ttl / kBeatsOfTtl);
+    connection_->send_heartbeats(ttl / kHeartbeatsPerTtl);
     next(options.step);
     try {
-      follower_ = std::thread([this] { follow(); });
-      watchdog_ = std::thread([this] { watch_over(); });
+      watcher_ = std::thread([this] { watch_status(); });
+      watchdog_ = std::thread([this] { fence_when_silent(); });
     } catch (...) {
       shut();
       throw;
@@ -93,7 +95,7 @@ class DaemonMembership final : public Membership,
 
   bool on_own_thread() const {
     const std::thread::id self = std::this_thread::get_id();
-    return self == follower_.get_id() || self == watchdog_.get_id();
+    return self == watcher_.get_id() || self == watchdog_.get_id();
   }
 
   std::vector<Member> members() override;
@@ -126,14 +128,14 @@ class DaemonMembership final : public Membership,
 
   void barrier(const std::string& name, Duration timeout,
                std::vector<std::uint32_t> participants) override {
-    const Participant self = participant_among(participants, "barrier \"" + name + "\"");
+    const Participant self = participant_among(participants, format("barrier \"{}\"", name));
     barriers_.barrier(name, {self.rank, self.size, self.generation, timeout},
                       {group(), std::move(participants)});
   }
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     ExchangeOptions options,
                                     std::vector<std::uint32_t> participants) override {
-    const Participant self = participant_among(participants, "exchange \"" + name + "\"");
+    const Participant self = participant_among(participants, format("exchange \"{}\"", name));
     options.rank = self.rank;
     options.world_size = self.size;
     options.generation = self.generation;
@@ -144,9 +146,10 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client>& client() const override { return client_; }
 
  private:
+  /// This process in a bound barrier.
   struct Participant {
-    std::uint32_t rank;
-    std::uint32_t size;
+    std::uint32_t rank;  ///< among the participants
+    std::uint32_t size;  ///< number of participants
     std::uint64_t generation;
   };
   using Listener = std::function<void(const GroupState&)>;
@@ -159,10 +162,10 @@ class DaemonMembership final : public Membership,
     return {join_.group, generation, kind, detail.substr(0, limits::kReasonBytes)};
   }
   void end(Leave::Kind kind, const std::string& detail, std::uint64_t generation = 0);
-  void follow();
-  void watch_over();
-  void take(const GroupStatus& status);
-  void tell();
+  void watch_status();
+  void fence_when_silent();
+  void update(const GroupStatus& status);
+  void notify_listeners();
 
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Connection> connection_;
@@ -170,24 +173,26 @@ class DaemonMembership final : public Membership,
   Join join_;  ///< its round and step belong to next()
   const HomeProcess home_;
 
-  std::mutex joining_;            // one next() at a time
-  std::recursive_mutex telling_;  // listeners are told one state after the other
-  mutable std::mutex mutex_;      // of all that follows; never held while something blocks
+  std::mutex joining_;  // one next() at a time
+  // One notification at a time. Recursive, because a listener may destroy its handle. Taken before
+  // mutex_.
+  std::recursive_mutex notifying_;
+  mutable std::mutex mutex_;  // guards the fields below; never held during a call that blocks
   Generation now_;
   GroupState state_;
-  std::uint64_t seen_ = 0;  // number of the newest news
+  std::uint64_t seen_ = 0;  // number of the newest status
   std::vector<Member> members_;
-  std::uint64_t members_of_ = 0;  // the generation that members_ is of
+  std::uint64_t members_of_ = 0;  // the round that members_ is of
   std::vector<std::weak_ptr<Listener>> listeners_;
   bool left_ = false;
   bool stop_ = false;
   Recall watching_;
   std::condition_variable stopped_;
-  std::thread follower_;
+  std::thread watcher_;
   std::thread watchdog_;
 };
 
-/// Ends the threads, and the membership if it has not ended.
+/// Ends the threads, and leaves the group unless this process has left.
 void DaemonMembership::shut() {
   {
     const std::lock_guard lock(mutex_);
@@ -195,10 +200,10 @@ void DaemonMembership::shut() {
   }
   stopped_.notify_all();
   connection_->recall(watching_, failure(Code::closed, "the membership has ended"));
-  for (std::thread* thread : {&follower_, &watchdog_}) {
+  for (std::thread* thread : {&watcher_, &watchdog_}) {
     if (thread->joinable()) thread->join();
   }
-  if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kFarewell));
+  if (!left_) static_cast<void>(connection_->call(leaving(Leave::Kind::leave, ""), kLeaveLimit));
 }
 
 // ---- joining and leaving -----------------------------------------------------------------------
@@ -212,15 +217,17 @@ Generation DaemonMembership::next(std::uint64_t step) {
     join_.round = now_.round;
   }
   const Reply reply = connection_->call(join_, kCallLimit);
-  // Away from the daemon it cannot be taken back: the place would be dealt when the client is back.
-  const bool left_behind = !reply && !connection_->open();
-  if (left_behind) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
+  // A join that failed without a connection is still with the daemon, which may give this process a
+  // place when the client reconnects: withdraw it then.
+  const bool withdraw = !reply && !connection_->open();
+  if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
   {
     const std::lock_guard lock(mutex_);
     now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
             joined.digest, joined.failures,   joined.reason};
     left_ = false;
+    // The watch may have delivered a newer status already; it stays.
     if (joined.status > seen_) {
       seen_ = joined.status;
       state_ = {};
@@ -230,7 +237,7 @@ Generation DaemonMembership::next(std::uint64_t step) {
     }
     state_.fenced = false;
   }
-  tell();
+  notify_listeners();
   return generation();
 }
 
@@ -239,7 +246,7 @@ void DaemonMembership::end(Leave::Kind kind, const std::string& detail, std::uin
   bool before = false;
   {
     const std::lock_guard lock(mutex_);
-    before = std::exchange(left_, true);  // from now on silence is no reason to fence
+    before = std::exchange(left_, true);  // a process that leaves is not fenced any more
   }
   const Reply reply = connection_->call(leaving(kind, detail, generation), kCallLimit);
   if (!reply) {
@@ -255,8 +262,8 @@ DaemonMembership::Participant DaemonMembership::participant_among(
   if (participants.empty()) return {now.rank, now.size, now.number};
   const auto own = std::ranges::find(participants, now.rank);
   if (own == participants.end()) {
-    throw InvalidArgument(what + ": this is rank " + std::to_string(now.rank) +
-                          ", which is not among the participants " + fold(participants));
+    throw InvalidArgument(format("{}: this is rank {}, which is not among the participants {}",
+                                 what, now.rank, fold(participants)));
   }
   return {static_cast<std::uint32_t>(own - participants.begin()),
           static_cast<std::uint32_t>(participants.size()), now.number};
@@ -281,7 +288,9 @@ std::vector<Member> DaemonMembership::members() {
                      std::move(m.domain), std::move(m.labels), m.step, m.previous_rank});
     }
     if (!reader.ok() || page.count == 0) {
-      throw_failure(failure(Code::malformed, "the daemon's member list is damaged"));
+      throw_failure(failure(Code::malformed,
+                            "malformed member list in a reply: {} members of {}, error at byte {}",
+                            page.count, now.size, reader.offset()));
     }
   }
   const std::lock_guard lock(mutex_);
@@ -290,12 +299,12 @@ std::vector<Member> DaemonMembership::members() {
   return all;
 }
 
-// ---- news --------------------------------------------------------------------------------------
+// ---- status ------------------------------------------------------------------------------------
 
 std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
   require_home();
   auto kept = std::make_shared<Listener>(std::move(listener));
-  const std::lock_guard one(telling_);
+  const std::lock_guard one(notifying_);
   GroupState state;
   {
     const std::lock_guard lock(mutex_);
@@ -303,72 +312,74 @@ std::shared_ptr<void> DaemonMembership::on_change(Listener listener) {
     state = state_;
   }
   (*kept)(state);
-  // Whoever lets go waits until the listener has returned.
+  // Destroying the handle waits until a running call of the listener has returned.
   return {kept.get(), [kept, weak = weak_from_this()](void*) mutable {
             const auto self = weak.lock();
             if (!self || self->home_.forked()) return;
-            const std::lock_guard last(self->telling_);
+            const std::lock_guard last(self->notifying_);
             kept.reset();
           }};
 }
 
-void DaemonMembership::tell() {
-  const std::lock_guard one(telling_);
-  std::vector<std::shared_ptr<Listener>> told;
+void DaemonMembership::notify_listeners() {
+  const std::lock_guard one(notifying_);
+  std::vector<std::shared_ptr<Listener>> notified;
   GroupState state;
   {
     const std::lock_guard lock(mutex_);
     std::erase_if(listeners_, [](const auto& listener) { return listener.expired(); });
-    for (const auto& listener : listeners_) told.push_back(listener.lock());
+    for (const auto& listener : listeners_) notified.push_back(listener.lock());
     state = state_;
   }
-  for (const auto& listener : told) {
+  for (const auto& listener : notified) {
     if (listener) (*listener)(state);
   }
 }
 
-void DaemonMembership::take(const GroupStatus& status) {
+void DaemonMembership::update(const GroupStatus& status) {
   {
     const std::lock_guard lock(mutex_);
     if (status.number <= seen_) return;
     seen_ = status.number;
-    const bool fenced = state_.fenced;
+    const bool fenced = state_.fenced;  // only next() ends a fence
     state_ = state_of(status);
     state_.fenced = fenced;
   }
-  tell();
+  notify_listeners();
 }
 
-void DaemonMembership::follow() {
+void DaemonMembership::watch_status() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const WatchGroup watch{group(), seen_, kStatusWatch};
     lock.unlock();
     const Reply reply = connection_->call(watch, kStatusWatch, &watching_);
-    if (reply) take(std::get<GroupStatus>(*reply));
+    if (reply) update(std::get<GroupStatus>(*reply));
     lock.lock();
     if (!reply) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }
 
-/// Before the daemon gives this process up, it gives itself up: two would act as one rank else.
-void DaemonMembership::watch_over() {
+/// Fences this process before the daemon can declare it lost: else a replacement and this process
+/// could act as the same rank.
+void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // With the lock: a next() that has just been answered must not be taken for unanswered.
+    // Read under the lock: else a next() that returns meanwhile could be fenced by an older
+    // silence.
     const Duration since = connection_->unvouched();
-    // The daemon holds all groups of a session to the shortest ttl among them.
-    const Duration fence_after = connection_->heartbeat_limit() * (kBeatsOfTtl - 1);
+    // The daemon uses the shortest ttl of the groups of a session for all of them.
+    const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
-      stopped_.wait_for(lock, std::min(left, kWatch), [this] { return stop_; });
+      stopped_.wait_for(lock, std::min(left, kCheckMax), [this] { return stop_; });
       continue;
     }
     state_.fenced = true;
-    state_.reason =
-        "the daemon has not answered for " + human(since) + ": it may have given this process up";
+    state_.reason = format(
+        "the daemon has not replied for {}: it may have declared this process lost", human(since));
     lock.unlock();
-    tell();
+    notify_listeners();
     lock.lock();
   }
 }
@@ -378,7 +389,8 @@ void DaemonMembership::watch_over() {
 std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options) {
-  // A listener may hold the last reference, on a thread that the destructor would join.
+  // A listener may drop the last reference on a thread that the destructor joins: then another
+  // thread runs the destructor.
   const auto end = [home = HomeProcess()](DaemonMembership* membership) {
     if (home.forked()) return;
     if (!membership->on_own_thread()) {

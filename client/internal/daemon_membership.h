@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Client::rendezvous: see client/membership.h.
+// The implementation of Client::rendezvous() and of Membership, see client/membership.h.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace c10dd::client {
 
-/// Blocks until there is a place. Throws.
+/// Joins the group. Blocks until this process has a place in a generation; throws as
+/// Client::rendezvous() does.
 std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options);

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts forks; a process id would do, but for ids that are used again, and costs a system call.
+// Counts forks. Comparing process ids would cost a system call, and ids are used again.
 #include "client/internal/fork_guard.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <string>
 
 #include "client/errors.h"
 #include "protocol/error.h"
+#include "protocol/format.h"
 
 namespace c10dd::client {
 namespace {
 
 std::atomic<std::uint64_t> forks{0};
 
+/// Returns a number that each fork after the first call raises in the child.
 std::uint64_t watched_forks() {
   static const int registered =
       pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });
@@ -31,8 +32,9 @@ bool HomeProcess::forked() const { return forks.load(std::memory_order_relaxed) 
 
 void HomeProcess::require(const char* what, const char* remedy) const {
   if (!forked()) return;
-  throw Forked("this " + std::string(what) + " belongs to process " + std::to_string(pid_) +
-               ", from which this one was forked; " + remedy + " after fork");
+  throw Forked(
+      format("this {} belongs to process {}, from which this one was forked; {} after fork", what,
+             pid_, remedy));
 }
 
 }  // namespace c10dd::client

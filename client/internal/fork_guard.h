@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects with threads and locks belong to the process that made them. In one that was forked from
-// it they neither work nor can be destroyed: its threads are not there, its locks may be held for
-// ever. So calls throw Forked there, and destructors are not run.
+// Objects with threads and locks belong to the process that made them. In a process that was forked
+// from it they do not work and cannot be destroyed: their threads do not exist there, and their
+// locks may be held for ever. So their calls throw Forked there, and their destructors are not run.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,16 @@
 
 namespace c10dd::client {
 
-/// The process in which it was made. Copies are of the same one.
+/// The process that made this object; copies name the same process. Thread-safe.
 class HomeProcess {
  public:
   HomeProcess();
 
-  /// Whether this is another process, forked from that one. Costs no system call.
+  /// Returns whether the present process was forked from that one. Makes no system call.
   bool forked() const;
 
-  /// Throws Forked elsewhere. `what`: "client"; `remedy`: "connect again".
+  /// Throws Forked in a forked process. The text has `what` ("client") and `remedy` ("connect
+  /// again").
   void require(const char* what, const char* remedy) const;
 
  private:
@@ -27,7 +28,8 @@ class HomeProcess {
   pid_t pid_;
 };
 
-/// Owns an object where it was made; elsewhere the object is left as it is.
+/// Returns an owner of the object that destroys it only in the present process; in a forked process
+/// the object is not touched.
 template <class T>
 std::shared_ptr<T> owned_by_this_process(T* object) {
   return std::shared_ptr<T>(object, [home = HomeProcess()](T* owned) {

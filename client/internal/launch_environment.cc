@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -16,14 +17,15 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 120;
 
+/// When a source is used.
 enum class When : std::uint8_t {
-  by_hand,    ///< half of it is an error
-  whole,      ///< half of it is no source
-  shell,      ///< likewise, and not in an interactive shell nor above an MPI launcher
-  size_apart  ///< likewise; the size is found elsewhere
+  by_hand,    ///< if rank and size are set; only one of them is an error
+  whole,      ///< if rank and size are set
+  shell,      ///< as `whole`, but not in an interactive shell nor above an MPI launcher
+  size_apart  ///< as `whole`, with the size from one of kSizesApart
 };
 
-/// A line of the table. nullptr: the launcher has no such variable.
+/// The variables of one launcher; nullptr: it has no such variable.
 struct Source {
   const char* name;
   When when;
@@ -55,10 +57,10 @@ std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQu
 
 std::string what_to_do(const Source& source) {
   if (source.when == When::by_hand && std::string_view(source.name) == "c10dd") {
-    return "; correct it, or unset C10DD_RANK and C10DD_WORLD_SIZE to believe the launcher";
+    return "; correct it, or unset C10DD_RANK and C10DD_WORLD_SIZE to use those of the launcher";
   }
-  return "; correct it where " + std::string(source.name) +
-         " was started, or set C10DD_RANK and C10DD_WORLD_SIZE instead";
+  return format("; correct it where {} was started, or set C10DD_RANK and C10DD_WORLD_SIZE instead",
+                source.name);
 }
 
 class Reader {
@@ -68,13 +70,13 @@ class Reader {
   Result<LaunchEnvironment> read();
 
  private:
-  /// Empty when it is not set.
+  /// Returns the value of a variable; empty if it is not set.
   std::string_view get(const char* name) const {
     const char* text = name == nullptr ? nullptr : environment_(name);
     return text == nullptr ? std::string_view() : std::string_view(text);
   }
   void use(const char* name) {
-    const std::string pair = std::string(name) + "=" + printable(get(name), kQuotedBytes);
+    const std::string pair = format("{}={}", name, printable(get(name), kQuotedBytes));
     if (std::find(found_.used.begin(), found_.used.end(), pair) == found_.used.end()) {
       found_.used.push_back(pair);
     }
@@ -95,7 +97,7 @@ class Reader {
   LaunchEnvironment found_;
 };
 
-/// -1 when it is not set.
+/// Returns the value of a variable as a number; -1 if it is not set.
 Result<std::int64_t> Reader::number(const Source& source, const char* name, std::int64_t least,
                                     std::int64_t most) {
   const std::string_view text = get(name);
@@ -107,9 +109,8 @@ Result<std::int64_t> Reader::number(const Source& source, const char* name, std:
     use(name);
     return value;
   }
-  return failure(Code::invalid_argument, std::string(name) + " is " + in_quotes(text) +
-                                             ": expected a number from " + std::to_string(least) +
-                                             " to " + std::to_string(most) + what_to_do(source));
+  return failure(Code::invalid_argument, "{} is {}: not an integer from {} to {}{}", name,
+                 in_quotes(text), least, most, what_to_do(source));
 }
 
 const char* Reader::size_of(const Source& source) const {
@@ -127,8 +128,9 @@ bool Reader::present(const Source& source) const {
   return shell != "bash" && shell != "interactive" && !overruled_by_mpi();
 }
 
-/// Under mpirun in an allocation all ranks of a node have the SLURM_PROCID of the one Slurm task
-/// that mpirun runs in. Where MPI was started by srun itself, both say the same.
+/// Returns whether an MPI launcher has another rank or size than Slurm. Under mpirun in an
+/// allocation all ranks of a node have the SLURM_PROCID of the one Slurm task that mpirun runs in.
+/// If srun itself started the MPI ranks, both give the same values.
 bool Reader::overruled_by_mpi() const {
   return std::any_of(kSources.begin(), kSources.end(), [this](const Source& mpi) {
     if (mpi.when != When::whole || !present(mpi)) return false;
@@ -136,7 +138,8 @@ bool Reader::overruled_by_mpi() const {
   });
 }
 
-/// A rank without a size was forgotten by somebody; a size alone is checked and kept.
+/// Fails if a source that people set by hand has a rank without a size. Checks and keeps a size
+/// without a rank.
 Result<void> Reader::check_half(const Source& source) {
   if (source.when != When::by_hand) return {};
   const Result<std::int64_t> rank = number(source, source.rank, 0, limits::kWorldSize - 1);
@@ -144,10 +147,10 @@ Result<void> Reader::check_half(const Source& source) {
   const Result<std::int64_t> size = number(source, source.size, 1, limits::kWorldSize);
   if (!size) return size.error();
   if (*rank >= 0) {
-    return failure(Code::invalid_argument,
-                   std::string(source.rank) + " is " + std::to_string(*rank) + ", but " +
-                       source.size + " is not set; set it to the number of ranks, at most " +
-                       std::to_string(limits::kWorldSize) + ", or unset " + source.rank);
+    return failure(
+        Code::invalid_argument,
+        "{} is {}, but {} is not set; set it to the number of ranks, at most {}, or unset {}",
+        source.rank, *rank, source.size, limits::kWorldSize, source.rank);
   }
   if (found_.world_size < 0) found_.world_size = *size;
   return {};
@@ -191,22 +194,20 @@ Result<void> Reader::check_agreement(const Source& source) const {
       {source.local_rank, found_.local_rank, source.local_size, found_.local_world_size, false,
        "local ranks go from 0 to the local world size - 1"},
       {source.local_rank, found_.local_rank, size, found_.world_size, false,
-       "a node has no more ranks than the world"},
+       "a node cannot have more ranks than the world"},
       {source.local_size, found_.local_world_size, size, found_.world_size, true,
-       "a node has no more ranks than the world"},
+       "a node cannot have more ranks than the world"},
   };
   for (const Below& rule : rules) {
     if (rule.value < 0 || rule.limit < 0) continue;
     if (rule.value < rule.limit || (rule.inclusive && rule.value == rule.limit)) continue;
-    return failure(Code::invalid_argument, std::string(rule.small) + " is " +
-                                               std::to_string(rule.value) + ", but " + rule.big +
-                                               " is " + std::to_string(rule.limit) + "; " +
-                                               rule.rule + what_to_do(source));
+    return failure(Code::invalid_argument, "{} is {}, but {} is {}; {}{}", rule.small, rule.value,
+                   rule.big, rule.limit, rule.rule, what_to_do(source));
   }
   return {};
 }
 
-/// Of every other source, what differs from the answer.
+/// Lists the variables of the other sources that differ from what was found.
 void Reader::list_overruled(const Source* winner) {
   if (winner == nullptr) return;
   for (const Source& source : kSources) {
@@ -216,7 +217,7 @@ void Reader::list_overruled(const Source* winner) {
                                                          {source.size, found_.world_size}};
     for (const auto& [name, value] : said) {
       if (get(name).empty() || get(name) == std::to_string(value)) continue;
-      found_.overruled.push_back(std::string(name) + "=" + printable(get(name), kQuotedBytes));
+      found_.overruled.push_back(format("{}={}", name, printable(get(name), kQuotedBytes)));
     }
   }
 }
@@ -235,7 +236,7 @@ void Reader::name_job() {
   if (!slurm.empty()) return taken("slurm-" + slurm, {"SLURM_JOB_ID"});
   if (job.empty() || get("JOB_COMPLETION_INDEX").empty()) return;
   if (get(space).empty()) return taken("k8s-" + job, {"JOB_NAME"});
-  taken("k8s-" + std::string(get(space)) + "-" + job, {space, "JOB_NAME"});
+  taken(format("k8s-{}-{}", get(space), job), {space, "JOB_NAME"});
 }
 
 void Reader::name_run() {
@@ -245,7 +246,7 @@ void Reader::name_run() {
   }
   const auto add = [&](bool applies, const char* prefix, const char* name) {
     if (!applies || get(name).empty()) return;
-    found_.run += (found_.run.empty() ? "" : ".") + std::string(prefix) + std::string(get(name));
+    found_.run += format("{}{}{}", found_.run.empty() ? "" : ".", prefix, get(name));
     use(name);
   };
   add(true, "requeue-", "SLURM_RESTART_COUNT");
@@ -270,9 +271,8 @@ Result<LaunchEnvironment> Reader::read() {
   name_run();
   for (const char* name : {"C10DD_JOB", "C10DD_RUN"}) {
     if (get(name).size() <= limits::kNameBytes) continue;
-    return failure(Code::invalid_argument, std::string(name) + " has " +
-                                               std::to_string(get(name).size()) + " bytes, limit " +
-                                               std::to_string(limits::kNameBytes) + "; shorten it");
+    return failure(Code::invalid_argument, "{} has {} bytes, limit {}; shorten it", name,
+                   get(name).size(), limits::kNameBytes);
   }
   return found_;
 }
@@ -290,9 +290,8 @@ Environment process_environment() {
 }
 
 std::string LaunchEnvironment::summary() const {
-  std::string text = source.empty() ? "no launcher gives a rank"
-                                    : "rank " + std::to_string(rank) + " of " +
-                                          std::to_string(world_size) + " from " + source;
+  std::string text = "no launcher gives a rank";
+  if (!source.empty()) text = format("rank {} of {} from {}", rank, world_size, source);
   if (!used.empty()) text += " (" + joined(used) + ")";
   if (!overruled.empty()) text += "; overruled: " + joined(overruled);
   return text;

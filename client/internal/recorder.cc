@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Totals per kind of collective; buckets are those of the metric catalogue.
+// Keeps totals per kind of collective. The buckets are those of the metric catalogue.
 #include "client/internal/recorder.h"
 
 #include <algorithm>
@@ -12,13 +12,14 @@ namespace c10dd::client {
 CollectiveTotals& Recorder::totals_of(const CollectiveSample& sample) {
   Kind kind(sample.process_group, sample.collective, sample.backend);
   if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
-  if (totals_.size() + 1 >= limits::kSeriesPerReport) {
+  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the last series is for the rest
     kind = {"other", "other", "other"};
     if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
   }
   auto totals = std::make_unique<CollectiveTotals>();
   std::tie(totals->process_group, totals->collective, totals->backend) = kind;
   totals->buckets.resize(metric::kCollectiveBuckets);
+  // The key refers to the strings of the totals, not to those of the sample.
   const Kind own(totals->process_group, totals->collective, totals->backend);
   return *totals_.emplace(own, std::move(totals)).first->second;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts collectives of this process, as cumulative totals: a lost or repeated report changes
-// nothing. Thread-safe; a sample costs a short lock and no allocation after the first of its kind.
+// Counts the collectives of this process as cumulative totals, so that a lost or repeated report
+// does no harm.
 #pragma once
 
 #include <map>
@@ -15,21 +15,23 @@
 
 namespace c10dd::client {
 
+/// Owns the totals. Thread-safe.
 class Recorder {
  public:
-  /// Beyond limits::kSeriesPerReport kinds the rest is counted together, as "other".
+  /// Counts one collective. From limits::kSeriesPerReport kinds on, further kinds are counted
+  /// together as "other". Takes a short lock; allocates only for the first sample of a kind.
   void record(const CollectiveSample& sample);
 
   std::vector<CollectiveCount> counts() const;
 
-  /// Everything so far, under the next number.
+  /// Returns all totals so far, with the next report number.
   Report report();
 
-  /// Whether something was recorded since the last report().
+  /// Returns whether something was recorded since the last report().
   bool changed() const;
 
  private:
-  /// Group, collective and backend, as they stand in the totals.
+  /// Process group, collective and backend; refers to the strings of the totals.
   using Kind = std::tuple<std::string_view, std::string_view, std::string_view>;
 
   CollectiveTotals& totals_of(const CollectiveSample& sample);

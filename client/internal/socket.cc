@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves and connects. A dead peer that is not noticed by heartbeats is noticed by the kernel:
-// keepalive probes and a bound on unacknowledged data.
+// The kernel closes connections to a dead peer, too, if the heartbeats do not notice: by keepalive
+// probes and a limit on the age of unacknowledged data.
 #include "client/internal/socket.h"
 
 #include <netdb.h>
@@ -16,6 +16,8 @@
 #include <memory>
 #include <system_error>
 
+#include "protocol/format.h"
+
 namespace c10dd::client {
 namespace {
 
@@ -28,16 +30,17 @@ Result<Addresses> resolve(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {  // AI_ADDRCONFIG knows no loopback: a machine may have nothing else
+  if (error != 0) {  // AI_ADDRCONFIG ignores the loopback, and a machine may have nothing else
     hints.ai_flags = AI_NUMERICSERV;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   }
   if (error == 0) return Addresses(found, &freeaddrinfo);
   const std::string text = error == EAI_SYSTEM ? error_text(errno) : gai_strerror(error);
-  return failure(Code::unavailable, "host name " + host + " cannot be resolved: " + text);
+  return failure(Code::unavailable, "host name {} cannot be resolved: {}", host, text);
 }
 
-/// The error number of the attempt, 0 for a connection.
+/// Connects the socket. Returns 0, or the error number: ETIMEDOUT after `patience`, EINTR if
+/// `interrupt` became readable.
 int connect_to(const Descriptor& socket, const addrinfo& to, int interrupt, Duration patience) {
   if (connect(socket.get(), to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -54,7 +57,7 @@ int connect_to(const Descriptor& socket, const addrinfo& to, int interrupt, Dura
 
 void set_options(const Descriptor& socket) {
   const auto set = [&](int level, int name, int value) {
-    // Each is a refinement; a kernel without it still carries the connection.
+    // An option that the kernel does not have is ignored: the connection works without it.
     static_cast<void>(setsockopt(socket.get(), level, name, &value, sizeof value));
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
@@ -63,7 +66,8 @@ void set_options(const Descriptor& socket) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-  // What the socket takes is what the peer takes: progress of a large value is a sign of life.
+  // Keeps the socket's buffer small: then bytes that it takes show that the peer reads, which Core
+  // counts as a sign of life during a large request.
   set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
 }
 
@@ -102,20 +106,21 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     error = connect_to(socket, *to, interrupt, patience);
     if (error == 0) return socket;
     if (error == EINTR) break;
-    const bool none_here = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
+    const bool no_route = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
     refused = refused || error == ECONNREFUSED;
-    silent = silent || (error != ECONNREFUSED && !none_here);
+    silent = silent || (error != ECONNREFUSED && !no_route);
   }
-  // Not found: nobody listens at any address. Behind one that is silent there may be a daemon.
-  const bool nobody = refused && !silent && error != EINTR;
-  return failure(nobody ? Code::not_found : Code::unavailable, "connect: " + error_text(error));
+  // not_found only if no process listens at any address: at a silent address there may be a daemon.
+  const bool none_listens = refused && !silent && error != EINTR;
+  return failure(none_listens ? Code::not_found : Code::unavailable,
+                 "connect: " + error_text(error));
 }
 
-std::string first_words(const std::string& address, std::string_view words, int interrupt,
+std::string first_words(const std::string& address, std::string_view probe, int interrupt,
                         Duration patience) {
   const Result<Descriptor> socket = dial(address, interrupt, patience);
   if (!socket) return "";
-  if (send(socket->get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return "";
+  if (send(socket->get(), probe.data(), probe.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return "";
   pollfd polled[] = {{socket->get(), POLLIN, 0}, {interrupt, POLLIN, 0}};
   const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
   if (poll(polled, 2, static_cast<int>(ms)) <= 0) return "";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain TCP for the client's connection: making it, with a way to be interrupted.
+// Makes the TCP connections of the client. An attempt can be interrupted.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace c10dd::client {
 
-/// A descriptor that is closed with its owner.
+/// Owns a file descriptor and closes it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -29,17 +29,19 @@ class Descriptor {
   int fd_ = -1;
 };
 
-/// A non-blocking connection to host:port ([host]:port for IPv6): all addresses of the name are
-/// tried in turn, each for at most `patience`. Returns early when `interrupt` becomes readable.
-/// not_found: the machine is there and nobody listens.
+/// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket. Tries all
+/// addresses of the name in turn, each for at most `patience`, and stops when `interrupt` becomes
+/// readable. Fails with not_found if the machine refused the connection, because no process listens
+/// there, and with unavailable otherwise. Blocks, also while the name is resolved.
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
-/// What the server at the address says to `words`, its first packet only; empty: nothing within
-/// `patience`, which the connection and the answer have each.
-std::string first_words(const std::string& address, std::string_view words, int interrupt,
+/// Sends `probe` to the server at the address on a connection of its own, and returns the first
+/// bytes of its reply, at most 512; empty if there is none. Blocks up to `patience` to connect, and
+/// again for the reply.
+std::string first_words(const std::string& address, std::string_view probe, int interrupt,
                         Duration patience);
 
-/// The text of an errno, as error texts are written here.
+/// Returns the text of an errno, starting in lower case.
 std::string error_text(int number);
 
 }  // namespace c10dd::client

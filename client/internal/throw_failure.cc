@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which failure becomes which exception.
 #include "client/internal/throw_failure.h"
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 namespace c10dd::client {
 namespace {
 
+// By MissingRank::Cause.
 constexpr const char* kCauses[] = {"never_connected", "not_arrived", "disconnected", "elsewhere",
                                    "silent",          "dead",        "absent"};
 
@@ -65,7 +65,8 @@ void throw_failure(const Failure& reason) {
       throw DiskFull(reason.detail);
     case Code::quota_exceeded:
       throw QuotaExceeded(reason.detail);
-    // A caller can do nothing about these but report them. A new code has to be put on one side.
+    // A caller can only report these, so they are plain Errors. There is no default: the compiler
+    // asks for a decision about each new code.
     case Code::ok:
     case Code::malformed:
     case Code::unknown_op:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From results to exceptions: the one place where the SDK throws what the daemon answered.
+// Turns failures into the exceptions of client/errors.h.
 #pragma once
 
 #include <utility>
@@ -10,14 +10,14 @@
 
 namespace c10dd::client {
 
-/// Between the ranks of a Failure and those that exceptions carry.
+/// Convert between the missing ranks of a Failure and those of an exception.
 std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks);
 std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing);
 
-/// Throws the type of client/errors.h that fits the code.
+/// Throws the exception of client/errors.h that belongs to the code.
 [[noreturn]] void throw_failure(const Failure& reason);
 
-/// The body of an answer, or its failure thrown.
+/// Returns the body of a reply, or throws its failure.
 template <class Body>
 Body expect(Reply reply) {
   if (!reply) throw_failure(reply.error());

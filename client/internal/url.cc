@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses by hand: five rules, each with its own error.
 #include "client/internal/url.h"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -25,8 +25,8 @@ std::optional<Number> parse_number(std::string_view text) {
 }
 
 Failure bad_url(std::string_view text, const std::string& what) {
-  return failure(Code::invalid_argument, "bad URL \"" + printable(text, kQuotedBytes) +
-                                             "\": " + what + "; expected c10dd://host:port/job");
+  return failure(Code::invalid_argument, "invalid URL \"{}\": {}; expected c10dd://host:port/job",
+                 printable(text, kQuotedBytes), what);
 }
 
 Result<void> parse_authority(std::string_view text, std::string_view authority, Url& url) {
@@ -37,7 +37,7 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
     url.host = authority.substr(1, close - 1);
     port = authority.substr(close + 1);
     if (!port.empty() && port.front() != ':') {
-      return bad_url(text, "after the host's bracket comes neither a port nor a slash");
+      return bad_url(text, "the host's closing bracket is followed by neither a port nor a slash");
     }
   } else {
     const std::size_t colon = authority.find(':');
@@ -50,20 +50,21 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
   if (url.host.empty()) return bad_url(text, "the host is empty");
   if (url.host.find_first_of("@?#[] ") != std::string::npos ||
       printable(url.host, url.host.size()) != url.host) {
-    return bad_url(text, "the host \"" + printable(url.host, kQuotedBytes) +
-                             "\" has a character that no host has");
+    return bad_url(text, format("the host \"{}\" has a character that is not valid in a host name",
+                                printable(url.host, kQuotedBytes)));
   }
   if (port.empty()) return {};
   const auto number = parse_number<std::uint16_t>(port.substr(1));
   if (!number || *number == 0) {
-    return bad_url(text, "the port \"" + printable(port.substr(1), kQuotedBytes) +
-                             "\" is not a number from 1 to 65535");
+    return bad_url(text, format("the port \"{}\" is not an integer from 1 to 65535",
+                                printable(port.substr(1), kQuotedBytes)));
   }
   url.port = *number;
   return {};
 }
 
-/// job: what the launcher calls it; may be empty.
+/// Returns the URL that the environment gives. `job` is the launcher's name of the job; may be
+/// empty.
 Result<std::string> read_url(const Environment& environment, const std::string& job) {
   const auto get = [&](const char* name) {
     const char* text = environment(name);
@@ -71,7 +72,7 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
   };
   const auto checked = [](const char* name, const std::string& url) -> Result<std::string> {
     if (const Result<Url> good = parse_url(url); !good) {
-      return failure(Code::invalid_argument, std::string(name) + ": " + good.error().detail);
+      return failure(Code::invalid_argument, "{}: {}", name, good.error().detail);
     }
     return url;
   };
@@ -79,12 +80,13 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
   const std::string address = get("C10DD_ADDR");
   if (address.empty()) {
     return failure(Code::invalid_argument,
-                   "C10DD_URL is not set, and C10DD_ADDR is not either; set C10DD_URL to "
+                   "C10DD_URL is not set, and neither is C10DD_ADDR; set C10DD_URL to "
                    "c10dd://host:port/job");
   }
   if (job.empty()) {
     return failure(Code::invalid_argument,
-                   "C10DD_JOB is not set, and no launcher names the job; with C10DD_ADDR it does");
+                   "C10DD_JOB is not set, and the launcher names no job; set C10DD_JOB beside "
+                   "C10DD_ADDR, or C10DD_URL to c10dd://host:port/job");
   }
   return checked(
       get("C10DD_JOB").empty() ? "C10DD_ADDR and the launcher's job" : "C10DD_ADDR and C10DD_JOB",
@@ -111,8 +113,8 @@ Result<Url> parse_url(std::string_view text) {
   }
   url.job = rest.substr(slash + 1);
   if (url.job.size() > limits::kNameBytes) {
-    return bad_url(text, "the job's name has " + std::to_string(url.job.size()) + " bytes, limit " +
-                             std::to_string(limits::kNameBytes));
+    return bad_url(
+        text, format("the job's name has {} bytes, limit {}", url.job.size(), limits::kNameBytes));
   }
   if (url.job.find_first_of("/?#") != std::string::npos ||
       printable(url.job, url.job.size()) != url.job) {
@@ -132,7 +134,8 @@ Result<Launch> read_environment(const Environment& environment) {
   if (!url) return url.error();
   Launch launch;
   launch.url = std::move(*url);
-  // Who names the job names the run, or means that there is none.
+  // The launcher's run belongs to the launcher's job: a job that was named by hand gets no run from
+  // it.
   const bool named_by_hand = is_set("C10DD_URL") || is_set("C10DD_JOB");
   if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
   launch.options.rank = found->rank;

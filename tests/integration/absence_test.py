@@ -66,7 +66,7 @@ class AbsenceTest(unittest.TestCase):
         self.addCleanup(daemon.stop)
         port = int(daemon.command[2].rsplit(":", 1)[1])
         with Program(port) as program:
-            took = self.wait_for(program, "(connect: connection refused); trying on")
+            took = self.wait_for(program, "(connect: connection refused); still trying")
             self.assertGreaterEqual(took, 1.9)
             self.assertRegex(program.text(), rf"c10dd: the daemon at 127\.0\.0\.1:{port} has not "
                              r"been reachable for [\d.]+ s \(")
@@ -81,7 +81,7 @@ class AbsenceTest(unittest.TestCase):
 
     def test_http_is_named(self):
         with Program(self.serve()) as program:
-            self.wait_for(program, "the server there speaks HTTP (\"HTTP/1.0 200 OK\"); look at "
+            self.wait_for(program, "the server there speaks HTTP (\"HTTP/1.0 200 OK\"); check "
                           "the port")
 
     def test_redis_is_named(self):

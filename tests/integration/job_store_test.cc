@@ -315,7 +315,7 @@ TEST_F(JobStoreRelay, ALostSessionLeavesOnlyTheSentWriteInDoubt) {
     in_doubt.get();
     ADD_FAILURE() << "nobody can know";
   } catch (const OutcomeUnknown& e) {
-    EXPECT_NE(std::string(e.what()).find("look before you repeat it"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("read the state before you repeat it"), std::string::npos)
         << e.what();
   }
   EXPECT_EQ(waiting.get(), "here");

@@ -47,7 +47,7 @@ TEST(ClientSession, ThatExpiredLeavesOnlySentWritesInDoubt) {
   EXPECT_EQ(text.find("add: the session ended before the answer came (away for 11 min, limit 10"),
             0u)
       << text;
-  EXPECT_NE(text.find("look before you repeat it"), std::string::npos) << text;
+  EXPECT_NE(text.find("read the state before you repeat it"), std::string::npos) << text;
   EXPECT_EQ(w.core.stats(w.now).sessions_lost, 1u);
 
   w.dial();

@@ -64,10 +64,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadUrl{"BareIpv6", "c10dd://::1/j", "brackets"},
         BadUrl{"OpenBracket", "c10dd://[::1/j", "closing bracket"},
         BadUrl{"AfterBracket", "c10dd://[::1]x/j", "neither a port"},
-        BadUrl{"User", "c10dd://me@h/j", "character that no host has"},
-        BadUrl{"BracketInHost", "c10dd://[[]/j", "character that no host has"},
-        BadUrl{"LateBracket", "c10dd://h]:1/j", "character that no host has"},
-        BadUrl{"ControlInHost", std::string("c10dd://h\0i:1/j", 15), "character that no host has"}),
+        BadUrl{"User", "c10dd://me@h/j", "character that is not valid in a host"},
+        BadUrl{"BracketInHost", "c10dd://[[]/j", "character that is not valid in a host"},
+        BadUrl{"LateBracket", "c10dd://h]:1/j", "character that is not valid in a host"},
+        BadUrl{"ControlInHost", std::string("c10dd://h\0i:1/j", 15),
+               "character that is not valid in a host"}),
     [](const auto& bad) { return bad.param.name; });
 
 class ClientEnvironment : public testing::Test {
@@ -125,7 +126,7 @@ TEST_F(ClientEnvironment, ErrorsNameTheVariable) {
   variables_ = {{"C10DD_ADDR", "h:5"}};
   expect_error("C10DD_JOB is not set");
   variables_ = {{"C10DD_URL", "h:5/j"}};
-  expect_error("C10DD_URL: bad URL");
+  expect_error("C10DD_URL: invalid URL");
   variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"RANK", "first"}};
   expect_error("RANK is \"first\"");
   variables_ = {{"C10DD_URL", "c10dd://h/j"}, {"C10DD_RANK", "-1"}};

@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadOptions{"TwoJobs",
                    {"--job", "a", "--daemon", "c10dd://h:1/b", "true"},
                    {"--job is \"a\"", "\"b\""}},
-        BadOptions{"Port", {"--daemon", "h:0", "true"}, {"--daemon: bad URL", "port \"0\""}},
+        BadOptions{"Port", {"--daemon", "h:0", "true"}, {"--daemon: invalid URL", "port \"0\""}},
         BadOptions{"Duration", {"--grace", "soon", "true"}, {"--grace is \"soon\"", "500ms"}},
         BadOptions{"NegativeDuration", {"--last-call", "-1s", "true"}, {"--last-call is \"-1s\""}},
         BadOptions{"EndlessDuration", {"--join-timeout", "1e9h", "true"}, {"at most"}},
