@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request per operation; the daemon decides everything.
+// Sends one request for each operation; the daemon decides and checks everything.
 #include "client/stores/daemon_store.h"
 
 #include <iterator>
@@ -95,7 +95,7 @@ class DaemonStore final : public JobStore {
                           const std::string& desired) override {
     Compared compared = ask(CompareSet{key, expected, desired});
     if (compared.swapped) return desired;
-    if (!compared.exists) return expected;
+    if (!compared.exists) return expected;  // as c10d does
     return std::move(compared.current);
   }
   bool remove(const std::string& key) override { return ask(Remove{key}).existed; }
@@ -116,6 +116,7 @@ class DaemonStore final : public JobStore {
   KeyList list_keys(const std::string& prefix) override {
     KeyPage page = ask(List{prefix, {}, 0});
     KeyList list{std::move(page.keys), page.revision};
+    // Later pages start after the last key. The list has the revision of its first page.
     while (page.more && !list.keys.empty()) {
       page = ask(List{prefix, list.keys.back(), 0});
       std::move(page.keys.begin(), page.keys.end(), std::back_inserter(list.keys));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of a job, kept by the daemon.
+// The implementation of JobStore: the store of a job, kept by the daemon.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace c10dd::client {
 
-/// `limit`: how long an operation without a time-out of its own may be held up.
+/// Returns the store that uses this connection. `limit` is the time-out of operations that have
+/// none of their own, and the default time-out of the others.
 std::shared_ptr<JobStore> make_daemon_store(std::shared_ptr<Connection> connection, Duration limit);
 
 }  // namespace c10dd::client

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record's header has a check sum of its own: a length that was damaged is not taken for a
+// The header of a record has its own check sum, so that a damaged length does not look like a
 // record whose end is missing.
 #include "client/stores/file_format.h"
 
@@ -7,6 +7,7 @@
 #include <boost/crc.hpp>
 
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd::client {
 namespace {
@@ -17,6 +18,8 @@ std::uint32_t crc(std::string_view bytes) {
   return sum.checksum();
 }
 
+/// Returns the check sum of a record's header. It covers the offset, so that a record at a wrong
+/// place is damage.
 std::uint32_t head_crc(std::string_view head, std::uint64_t offset) {
   Bytes bytes(head);
   wire::Writer(bytes).put(offset);
@@ -36,7 +39,7 @@ Bytes encode_header(std::uint64_t id) {
 
 Result<std::uint64_t> decode_header(std::string_view bytes) {
   if (bytes.size() < kFileHeaderBytes || !bytes.starts_with(kFileMagic)) {
-    return failure(Code::invalid_argument, "it is no file store");
+    return failure(Code::invalid_argument, "not a file store");
   }
   std::uint32_t version = 0;
   std::uint64_t id = 0;
@@ -47,8 +50,8 @@ Result<std::uint64_t> decode_header(std::string_view bytes) {
   in.get(sum);
   if (version > kFileVersion) {
     return failure(Code::version_unsupported,
-                   "a newer version made it: format " + std::to_string(version) +
-                       ", this one reads up to " + std::to_string(kFileVersion));
+                   "written by a newer version: format {}, this one reads up to {}", version,
+                   kFileVersion);
   }
   if (sum != crc(bytes.substr(0, kFileHeaderBytes - sizeof sum))) {
     return failure(Code::malformed, "damaged at byte 0: the header's check sum is wrong");
@@ -70,8 +73,7 @@ Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offse
 
 Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
   const auto damaged = [&](const char* what) {
-    return failure(Code::malformed,
-                   "damaged at byte " + std::to_string(offset) + ": " + what + " is wrong");
+    return failure(Code::malformed, "damaged at byte {}: {} is wrong", offset, what);
   };
   Record record;
   record.size = kRecordHeaderBytes;
@@ -84,8 +86,8 @@ Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
   head.get(body_sum);
   head.get(head_sum);
   if (head_sum != head_crc(bytes.substr(0, 8), offset)) {
-    // A machine that lost its power may have made the file longer without writing into it. That
-    // is nothing but zeros up to its end.
+    // After a power loss the file may be longer than what was written. The rest is zeros then: an
+    // unfinished record, not damage.
     if (bytes.find_first_not_of('\0') == std::string_view::npos) {
       record.size = bytes.size() + 1;
       return record;

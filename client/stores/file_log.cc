@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// System calls of the file store. A failed write is cut off again; one that a killed process left
-// unfinished is cut off by the next writer.
+// The system calls of the file store. A write that fails is cut off again at once. A record that a
+// killed process left unfinished is cut off by the next writer.
 #include "client/stores/file_log.h"
 
 #include <fcntl.h>
@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::client {
@@ -51,10 +52,10 @@ Code code_of(int error) {
 
 std::uint64_t new_id() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // 0 is no file
+  return (std::uint64_t{device()} << 32) | device() | 1;  // 0 means that no file was read
 }
 
-/// Up to so many bytes; fewer only at the end of the file. nothing: see errno.
+/// Reads `bytes` bytes, fewer only at the end of the file. Returns nothing on an error, see errno.
 std::optional<Bytes> read_at(int file, std::uint64_t offset, std::size_t bytes) {
   Bytes out(bytes, '\0');
   std::size_t got = 0;
@@ -69,7 +70,7 @@ std::optional<Bytes> read_at(int file, std::uint64_t offset, std::size_t bytes) 
   return out;
 }
 
-/// 0, or the error.
+/// Writes all bytes. Returns 0, or the errno.
 int write_at(int file, std::uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -84,18 +85,18 @@ int write_at(int file, std::uint64_t offset, std::string_view bytes) {
 }  // namespace
 
 Failure FileLog::named(Failure reason) const {
-  reason.detail = "file store " + printable(path_, kPathTextBytes) + ": " + reason.detail;
+  reason.detail = format("file store {}: {}", printable(path_, kPathTextBytes), reason.detail);
   return reason;
 }
 
 Failure FileLog::failed(const std::string& what, int error) const {
-  return named(failure(code_of(error), what + ": " + error_text(error)));
+  return named(failure(code_of(error), "{}: {}", what, error_text(error)));
 }
 
 // ---- turns -------------------------------------------------------------------------------------
 
 FileLog::Turn::~Turn() {
-  // Closing would do, were it not for a child that was forked meanwhile.
+  // Closing is not enough: a child that was forked meanwhile shares the open file, and so the lock.
   if (file_) flock(file_.get(), LOCK_UN);
 }
 
@@ -105,11 +106,11 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
   while (flock(file, how) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) {
-      return failed("cannot lock it; its file system must have flock", errno);
+      return failed("cannot lock it (its file system must support flock)", errno);
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return named(failure(Code::timed_out,
-                           "another process holds its lock and does not let go; look at those "
+                           "another process holds its lock for too long; check the processes "
                            "that have it open"));
     }
     std::this_thread::sleep_for(pause);
@@ -118,7 +119,8 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
   return {};
 }
 
-/// The file that has the path while we have its lock.
+/// Opens and locks the file. Another process may replace the file between the two steps: then tries
+/// again, until the path still leads to the file that is locked.
 Result<FileLog::Turn> FileLog::lock(int flags, Lock lock, Deadline deadline) const {
   for (;;) {
     Turn turn;
@@ -126,17 +128,17 @@ Result<FileLog::Turn> FileLog::lock(int flags, Lock lock, Deadline deadline) con
     if (!turn.file_) return failed("cannot open it", errno);
     struct stat opened {};
     struct stat named_now {};
-    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot look at it", errno);
+    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot read its status", errno);
     if (!S_ISREG(opened.st_mode)) {
-      return named(failure(Code::invalid_argument, "it is no regular file"));
+      return named(failure(Code::invalid_argument, "not a regular file"));
     }
     const Result<void> locked = take_lock(turn.file_.get(), lock, deadline);
     if (!locked) return locked.error();
-    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot look at it", errno);
+    if (fstat(turn.file_.get(), &opened) != 0) return failed("cannot read its status", errno);
     turn.size_ = static_cast<std::uint64_t>(opened.st_size);
-    const bool still = stat(path_.c_str(), &named_now) == 0 && named_now.st_ino == opened.st_ino &&
-                       named_now.st_dev == opened.st_dev;
-    if (still) return turn;
+    const bool same = stat(path_.c_str(), &named_now) == 0 && named_now.st_ino == opened.st_ino &&
+                      named_now.st_dev == opened.st_dev;
+    if (same) return turn;
   }
 }
 
@@ -153,7 +155,8 @@ Result<FileLog::Turn> FileLog::turn(Lock how, Deadline deadline) {
   Result<Turn> turn = lock(0, how, deadline);
   if (!turn) {
     Failure reason = turn.error();
-    if (reason.code == Code::invalid_argument) reason.code = Code::unavailable;  // it was there
+    // open() has accepted the path: something has happened to the file since.
+    if (reason.code == Code::invalid_argument) reason.code = Code::unavailable;
     return reason;
   }
   if (Result<void> good = read_header(*turn); !good) return good.error();
@@ -164,13 +167,13 @@ Result<FileLog> FileLog::open(const std::string& path, Deadline deadline) {
   FileLog log(path);
   Result<Turn> turn = log.lock(O_CREAT, Lock::exclusive, deadline);
   if (!turn) return turn.error();
-  // A link is followed now: what takes the file's place must take it where the file is.
+  // A symbolic link is resolved now: compact() must replace the file, not the link.
   std::error_code unresolved;
   const std::filesystem::path real = std::filesystem::canonical(path, unresolved);
   if (!unresolved) log.path_ = real.string();
   const std::optional<Bytes> head = read_at(turn->file_.get(), 0, kFileHeaderBytes);
   if (!head) return log.failed("cannot read it", errno);
-  // Empty, or whoever made it was stopped while he did.
+  // The file is new, or the process that created it was killed while it wrote the header.
   const std::string_view begun = std::string_view(*head).substr(0, kFileMagic.size());
   if (head->size() < kFileHeaderBytes && kFileMagic.starts_with(begun)) {
     std::uint64_t size = 0;
@@ -187,7 +190,7 @@ Result<FileLog> FileLog::open(const std::string& path, Deadline deadline) {
 bool FileLog::changed() const {
   const Descriptor file(::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY));
   struct stat now {};
-  if (!file || fstat(file.get(), &now) != 0) return true;  // a turn says what is wrong
+  if (!file || fstat(file.get(), &now) != 0) return true;  // turn() reports the error
   const std::optional<Bytes> head = read_at(file.get(), 0, kFileHeaderBytes);
   const Result<std::uint64_t> id = decode_header(head.value_or(Bytes()));
   return !id || *id != id_ || static_cast<std::uint64_t>(now.st_size) != seen_;
@@ -206,8 +209,7 @@ Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
     return false;
   }
   if (size < end_) {
-    return named(failure(Code::malformed, "damaged: it had " + std::to_string(end_) +
-                                              " bytes and has only " + std::to_string(size)));
+    return named(failure(Code::malformed, "damaged: it had {} bytes and now has {}", end_, size));
   }
   for (std::size_t chunk = kChunkBytes; end_ < size;) {
     const std::size_t wanted = std::min<std::uint64_t>(size - end_, chunk);
@@ -223,7 +225,8 @@ Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
       end_ += record->size;
       rest.remove_prefix(record->size);
     }
-    if (wanted == size - end_ && !rest.empty()) break;  // the end of the last one is missing
+    if (wanted == size - end_ && !rest.empty()) break;  // the end of the last record is missing
+    // A record that is longer than the chunk is read again with a larger chunk.
     chunk = rest.size() < bytes->size() ? kChunkBytes : std::max(2 * chunk, record->size);
   }
   seen_ = size;
@@ -238,16 +241,16 @@ Result<void> FileLog::append(const Turn& turn, const std::vector<LocalChange>& c
   const Bytes record = encode_record(changes, end_);
   if (const int error = write_at(file, end_, record); error != 0) {
     static_cast<void>(!ftruncate(file, static_cast<off_t>(end_)));
-    return failed("cannot add " + std::to_string(record.size()) + " bytes to its " +
-                      std::to_string(end_) + ", so nothing was changed",
-                  error);
+    return failed(
+        format("cannot add {} bytes to its {}, so nothing was changed", record.size(), end_),
+        error);
   }
   end_ += record.size();
   seen_ = end_;
   return {};
 }
 
-/// Writes a whole file; `size` is how long it gets.
+/// Writes a whole file with this state. Sets `size` to its length in bytes.
 Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t id,
                                 std::uint64_t& size) const {
   Bytes out = encode_header(id);
@@ -279,12 +282,13 @@ Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t
 }
 
 void FileLog::compact(const Turn& turn, const LocalState& state) {
+  // Only if more than half of the file is garbage; after a failure, again at twice the length.
   if (end_ <= std::max<std::uint64_t>({kCompactBytes, 2 * state.bytes(), compact_above_})) return;
   compact_above_ = 2 * end_;
   struct stat old {};
   if (fstat(turn.file_.get(), &old) != 0) return;
   const std::string made = path_ + ".new";
-  unlink(made.c_str());  // of somebody who was killed here
+  unlink(made.c_str());  // left by a process that was killed here
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const Descriptor file(::open(made.c_str(), flags, old.st_mode & 0777));
   if (!file) return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a file store, and its lock: processes append records under an exclusive lock and
-// read what is new under a shared one. The file is opened for every turn, so that a new file in its
-// place is noticed and a fork shares no lock. Not thread-safe.
+// The file of a file store, and its lock. Processes append records under an exclusive lock, and
+// read new records under a shared lock. The file is opened for each lock, so that a file that has
+// replaced it is noticed, and a forked process shares no lock.
 #pragma once
 
 #include <chrono>
@@ -13,15 +13,18 @@
 
 namespace c10dd::client {
 
+/// One process's position in the file. Not thread-safe.
 class FileLog {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
   enum class Lock { shared, exclusive };
 
-  /// Creates the file unless it is there.
+  /// Opens the file; creates it if it does not exist. Blocks until `deadline` while other processes
+  /// hold the lock, then fails with timed_out. Fails with invalid_argument if the path is not a
+  /// file store.
   static Result<FileLog> open(const std::string& path, Deadline deadline);
 
-  /// The file under a lock, until this is destroyed.
+  /// Holds the file open and locked until it is destroyed.
   class Turn {
    public:
     Turn(Turn&&) = default;
@@ -34,25 +37,28 @@ class FileLog {
     std::uint64_t id_ = 0;
     std::uint64_t size_ = 0;
   };
-  /// timed_out when others have it until the deadline.
+  /// Locks the file. Blocks until `deadline` while other processes hold the lock, then fails with
+  /// timed_out.
   Result<Turn> turn(Lock lock, Deadline deadline);
 
-  /// Whether there is something that was not read yet; without a lock.
+  /// Returns whether the file may have changes that read() has not seen. Takes no lock.
   bool changed() const;
 
-  /// Brings the state up to date; whether anything was new. An unfinished record at the end does
-  /// not count: who wrote it is dead.
+  /// Applies the new records to the state. Returns whether the file had changed. Ignores an
+  /// unfinished record at the end: its writer was killed, because only the holder of the lock
+  /// writes.
   Result<bool> read(const Turn& turn, LocalState& state);
 
-  /// Adds a record after all that was read, under an exclusive lock. If it fails, nothing of it
-  /// counts.
+  /// Appends a record after the last one that was read. Needs an exclusive lock. If it fails, no
+  /// change is made.
   Result<void> append(const Turn& turn, const std::vector<LocalChange>& changes);
 
-  /// Puts a file in place that has only the state, when most of the present one is garbage. Then
-  /// the turn is over. A failure is harmless: the file stays as it is.
+  /// Replaces the file by one that has only the state, if most of the present file is garbage.
+  /// Needs an exclusive lock; do not use `turn` afterwards. After a failure the file stays as it
+  /// is.
   void compact(const Turn& turn, const LocalState& state);
 
-  /// Takes the file away, under an exclusive lock.
+  /// Removes the file. Needs an exclusive lock.
   void remove();
 
  private:
@@ -66,10 +72,10 @@ class FileLog {
   Failure failed(const std::string& what, int error) const;
 
   std::string path_;
-  std::uint64_t id_ = 0;             // of the file that was read
-  std::uint64_t end_ = 0;            // of the last whole record
-  std::uint64_t seen_ = 0;           // size of the file then, with what does not count
-  std::uint64_t compact_above_ = 0;  // do not try again before
+  std::uint64_t id_ = 0;             // of the file that was read; 0: none
+  std::uint64_t end_ = 0;            // offset of the end of the last whole record
+  std::uint64_t seen_ = 0;           // size of the file then, with an unfinished record
+  std::uint64_t compact_above_ = 0;  // after a failure: try again when end_ is larger
 };
 
 }  // namespace c10dd::client

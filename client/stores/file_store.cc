@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store whose state is a log in a file; every process plays the log into its own memory. Waits
-// look at the file's length, ever more seldom.
+// A store whose state is a log in a file; each process applies the log to its own copy in memory. A
+// wait polls the length of the file, with pauses that grow to kLongestPause.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,9 +23,10 @@ using Clock = std::chrono::steady_clock;
 constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
-constexpr Duration kGrace = std::chrono::seconds(1);  // to get the lock after a wait's own time
+constexpr Duration kGrace =
+    std::chrono::seconds(1);  // to get the lock after the time-out of a wait
 
-/// The result, or its failure thrown.
+/// Returns the value of a result, or throws its failure.
 template <class T>
 T checked(Result<T> result) {
   if (!result) client::throw_failure(result.error());
@@ -35,19 +36,19 @@ void checked(const Result<void>& result) {
   if (!result) client::throw_failure(result.error());
 }
 
-/// A lock that is not waited for for ever. std::timed_mutex would be one, but the thread sanitizer
-/// of GCC 12 does not know it.
+/// A lock with a deadline, among the threads of this process. Not std::timed_mutex, because the
+/// thread sanitizer of GCC 12 does not know it.
 class TurnOfThreads {
  public:
-  /// Throws when another thread does not let go.
+  /// Blocks until `until`, then throws TimedOut.
   TurnOfThreads(std::mutex& mutex, std::condition_variable& free, bool& taken,
                 Clock::time_point until)
       : mutex_(mutex), free_(free), taken_(taken) {
     std::unique_lock lock(mutex_);
     if (!free_.wait_until(lock, until, [&] { return !taken_; })) {
       client::throw_failure(failure(Code::timed_out,
-                                    "another thread of this process waits for the file store's "
-                                    "lock and does not get it"));
+                                    "file store: another thread of this process waits for the "
+                                    "lock of the file; check the processes that have it open"));
     }
     taken_ = true;
   }
@@ -73,15 +74,18 @@ class FileStore final : public client::LocalStore {
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
-    } catch (const Error&) {  // then the file stays, as after a kill
+    } catch (const Error&) {  // the file stays, as after a kill
     }
   }
 
  private:
+  /// Tries once, then again whenever the state has changed, until the attempt is done or the
+  /// time-out has passed.
   bool run(Access access, Timeout timeout, const Attempt& attempt) override {
     const Clock::time_point now = Clock::now();
     const Timeout bounded = std::clamp<Timeout>(timeout, Timeout::zero(), limits::kTimeoutMax);
     const Clock::time_point end = now + bounded;
+    // How long to wait for the lock.
     const Clock::time_point patience =
         bounded > Timeout::zero() ? end + kGrace
                                   : now + std::min<Timeout>(default_timeout(), limits::kTimeoutMax);
@@ -100,6 +104,8 @@ class FileStore final : public client::LocalStore {
     }
   }
 
+  /// Makes the attempt on the newest state, under the lock of the file, and its changes. Returns
+  /// whether it was done.
   bool try_once(Access access, Clock::time_point patience, const Attempt& attempt) {
     const auto lock = access == Access::look ? FileLog::Lock::shared : FileLog::Lock::exclusive;
     const FileLog::Turn turn = checked(log_.turn(lock, patience));
@@ -114,7 +120,7 @@ class FileStore final : public client::LocalStore {
     return true;
   }
 
-  /// Says that this one is closed; the last one takes the file away.
+  /// Records that this store is closed. The last one of the world removes the file.
   void leave() {
     const FileLog::Turn turn = checked(log_.turn(FileLog::Lock::exclusive, Clock::now() + kGrace));
     checked(log_.read(turn, state_));
@@ -124,10 +130,10 @@ class FileStore final : public client::LocalStore {
 
   std::mutex mutex_;
   std::condition_variable free_;
-  bool taken_ = false;  // what follows belongs to the thread that took it
+  bool taken_ = false;  // by the thread that may use the fields below
   FileLog log_;
   client::LocalState state_;
-  std::uint64_t version_ = 1;  // counts the changes of the state; no attempt has seen the first
+  std::uint64_t version_ = 1;  // counts the changes of state_; 0 means that no attempt was made
   const std::uint32_t world_size_;
   const pid_t owner_;
 };

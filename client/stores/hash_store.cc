@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store inside one process. Waiters look again after every change, which suits the few threads
-// of a process.
+// A store in the memory of one process. Every change wakes all waiters, which is cheap enough for
+// the threads of one process.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>

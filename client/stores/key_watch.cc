@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watch is a waiting request that says from where: whatever is lost on the way, asking again
-// gives the same changes, so nothing is kept here but the place.
+// A watch is a request that blocks until there are changes from a given revision on. The same
+// request gets the same changes again, so a lost reply does no harm and only the position is kept
+// here.
 #include "client/stores/key_watch.h"
 
 #include "client/internal/throw_failure.h"

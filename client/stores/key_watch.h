@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of a watch: where it stands, and a way to call it back.
+// The implementation of KeyWatch: its position, and a way to cancel it.
 #pragma once
 
 #include <atomic>
@@ -12,9 +12,10 @@ namespace c10dd {
 
 class KeyWatch::State {
  public:
-  /// from 0 asks the daemon for the present revision; throws when that fails.
+  /// If watch.from is 0, asks the daemon for the present revision: blocks up to `limit`, throws.
   State(std::shared_ptr<client::Connection> connection, Duration limit, Watch watch);
 
+  /// One caller at a time; cancel() and from() are thread-safe.
   WatchBatch next(Timeout timeout);
   void cancel();
   std::uint64_t from() const { return from_; }
@@ -26,7 +27,7 @@ class KeyWatch::State {
   const Duration limit_;
   const Watch watch_;
   std::atomic<std::uint64_t> from_;
-  std::uint32_t skip_ = 0;
+  std::uint32_t skip_ = 0;  // changes of revision from_ that were returned already
   client::Recall recall_;
 };
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations, each as an attempt: what to look at and what to change.
+// The operations, each as an attempt that reads the state and lists its changes.
 #include "client/stores/local_store.h"
 
 #include <charconv>
 
 #include "client/internal/throw_failure.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -14,8 +15,8 @@ namespace {
 
 using Kind = LocalChange::Kind;
 
-constexpr std::size_t kOverhead = 32;      // of a key or item in a record
-constexpr std::size_t kKeyTextBytes = 80;  // of a key in an error
+constexpr std::size_t kOverhead = 32;      // bytes of a key or item in a record, besides its own
+constexpr std::size_t kKeyTextBytes = 80;  // longest part of a key in an error text
 constexpr Store::Timeout kNow = Store::Timeout::zero();
 
 std::size_t cost(const std::string& key, std::size_t value_bytes) {
@@ -27,24 +28,21 @@ void check_key(const std::string& key) {
     throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));
   }
   if (key.size() > limits::kKeyBytes) {
-    throw_failure(failure(Code::too_large, "key too long: " + std::to_string(key.size()) +
-                                               " bytes, limit " +
-                                               std::to_string(limits::kKeyBytes)));
+    throw_failure(failure(Code::too_large, "key too long: {} bytes, limit {}", key.size(),
+                          limits::kKeyBytes));
   }
 }
 
 void check_value(std::size_t bytes) {
   if (bytes <= limits::kValueBytes) return;
-  throw_failure(failure(Code::too_large, "value too large: " + std::to_string(bytes) +
-                                             " bytes, limit " +
-                                             std::to_string(limits::kValueBytes)));
+  throw_failure(
+      failure(Code::too_large, "value too large: {} bytes, limit {}", bytes, limits::kValueBytes));
 }
 
 void check_count(const char* op, std::size_t keys) {
   if (keys <= limits::kKeysPerRequest) return;
-  throw_failure(failure(Code::too_large, std::string(op) + ": " + std::to_string(keys) +
-                                             " keys, limit " +
-                                             std::to_string(limits::kKeysPerRequest)));
+  throw_failure(
+      failure(Code::too_large, "{}: {} keys, limit {}", op, keys, limits::kKeysPerRequest));
 }
 
 void check_keys(const char* op, const std::vector<std::string>& keys) {
@@ -61,9 +59,8 @@ std::int64_t sum_of(const std::string& key, const std::string& text, std::int64_
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(value, delta, &sum)) {
-    throw_failure(failure(Code::out_of_range, "add: " + std::to_string(value) + " + " +
-                                                  std::to_string(delta) +
-                                                  " overflows 64 bits; the value is unchanged"));
+    throw_failure(failure(Code::out_of_range,
+                          "add: {} + {} overflows 64 bits; the value is unchanged", value, delta));
   }
   return sum;
 }
@@ -248,21 +245,19 @@ std::vector<std::string> LocalStore::multi_get(const std::vector<std::string>& k
 void LocalStore::multi_set(const std::vector<std::string>& keys,
                            const std::vector<std::string>& values) {
   if (keys.size() != values.size() || keys.size() > limits::kKeysPerRequest) {
-    throw_failure(
-        failure(Code::invalid_argument, "multi_set: " + std::to_string(keys.size()) + " keys and " +
-                                            std::to_string(values.size()) + " values, limit " +
-                                            std::to_string(limits::kKeysPerRequest) + " of each"));
+    throw_failure(failure(Code::invalid_argument,
+                          "multi_set: {} keys and {} values, limit {} of each", keys.size(),
+                          values.size(), limits::kKeysPerRequest));
   }
-  std::size_t bytes = 8;  // of the request, were it sent to a daemon
+  std::size_t bytes = 8;  // of the request to a daemon, which has this limit
   for (std::size_t i = 0; i < keys.size(); ++i) {
     check_key(keys[i]);
     check_value(values[i].size());
     bytes += keys[i].size() + values[i].size() + 8;
   }
   if (bytes > limits::kFrameBytes) {
-    throw_failure(failure(Code::too_large, "multi_set: request of " + std::to_string(bytes) +
-                                               " bytes, limit " +
-                                               std::to_string(limits::kFrameBytes)));
+    throw_failure(failure(Code::too_large, "multi_set: request of {} bytes, limit {}", bytes,
+                          limits::kFrameBytes));
   }
   run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -312,7 +307,7 @@ std::string LocalStore::queue_pop(const std::string& key, Timeout timeout) {
   const std::string name = printable(key, kKeyTextBytes);
   if (timeout <= kNow) throw_failure(failure(Code::not_found, "queue is empty: " + name));
   throw_failure(
-      failure(Code::timed_out, "timed out after " + human(timeout) + ": queue is empty: " + name));
+      failure(Code::timed_out, "timed out after {}: queue is empty: {}", human(timeout), name));
 }
 
 std::uint64_t LocalStore::queue_length(const std::string& key) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the stores without a daemon share: keys and queues in memory, with the limits and errors of
-// the daemon's: what works on them works there. A store on top of it says how attempts see the
-// newest state, how changes are kept, and how a wait learns of them.
+// The common part of the stores without a daemon: keys and queues in memory, with the limits and
+// errors of the daemon's store, so that a program that works with one works with the other. A
+// derived store decides how an attempt gets the newest state, how changes are stored, and how waits
+// notice them.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -17,6 +18,7 @@
 
 namespace c10dd::client {
 
+/// One change of the state. `key` is the prefix for remove_prefix; leave has no key.
 struct LocalChange {
   enum class Kind : std::uint8_t { set, append, remove, remove_prefix, push, pop, leave };
 
@@ -27,20 +29,21 @@ struct LocalChange {
 BOOST_DESCRIBE_ENUM(LocalChange::Kind, set, append, remove, remove_prefix, push, pop, leave)
 BOOST_DESCRIBE_STRUCT(LocalChange, (), (kind, key, value))
 
+/// Keys and queues. Not thread-safe.
 class LocalState {
  public:
   using Keys = std::map<std::string, std::string>;
-  using Queues = std::map<std::string, std::deque<std::string>>;  // none is empty
+  using Queues = std::map<std::string, std::deque<std::string>>;  // has no empty queues
 
   void apply(const LocalChange& change);
 
   const Keys& keys() const { return keys_; }
   const Queues& queues() const { return queues_; }
-  /// Whether it is a key, or a queue with an item.
+  /// Returns whether there is a key, or a queue with an item, of this name.
   bool exists(const std::string& key) const { return keys_.contains(key) || queues_.contains(key); }
-  /// How many stores were closed that said so.
+  /// Returns how many stores have recorded that they were closed.
   std::uint32_t leaves() const { return leaves_; }
-  /// Roughly what a list of its keys and items would take.
+  /// Returns about how many bytes a file with these keys and items has.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -50,6 +53,7 @@ class LocalState {
   std::size_t bytes_ = 0;
 };
 
+/// Implements the operations of Store on top of run(). As thread-safe as run() is.
 class LocalStore : public Store {
  public:
   void set(const std::string& key, std::string_view value) override;
@@ -74,13 +78,14 @@ class LocalStore : public Store {
 
  protected:
   using Changes = std::vector<LocalChange>;
-  /// Looks at the state; true when it is done. What it changes is then put into the list.
+  /// Reads the state and returns whether the operation is done; if so, it has put its changes into
+  /// the list.
   using Attempt = std::function<bool(const LocalState&, Changes&)>;
-  enum class Access { look, change };
+  enum class Access { look, change };  ///< an attempt with `look` makes no changes
 
-  /// Makes the attempt with the newest state, and again after each change, until it is done or the
-  /// time is over; whether it was done. Its changes are made together or not at all, before anybody
-  /// else sees the state. One with Access::look has none.
+  /// Makes the attempt on the newest state, and again after each change of it, until the attempt is
+  /// done or `timeout` has passed. Returns whether it was done. Its changes are made together or
+  /// not at all, and no other caller sees or changes the state between the attempt and its changes.
   virtual bool run(Access access, Timeout timeout, const Attempt& attempt) = 0;
 };
 

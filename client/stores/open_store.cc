@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a URL to the store that it names.
+// Opens the store that a URL names.
 #include "client/client.h"
 #include "client/internal/throw_failure.h"
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd {
@@ -9,7 +10,7 @@ namespace {
 
 constexpr std::size_t kUrlTextBytes = 200;
 
-/// Keeps the client as long as its store is used.
+/// Keeps the client alive while its store is used.
 struct Owned {
   std::shared_ptr<Client> client;
   std::shared_ptr<Store> store;
@@ -28,8 +29,9 @@ std::shared_ptr<Store> open_store(const std::string& url) {
     return {owned, owned->store.get()};
   }
   client::throw_failure(
-      failure(Code::invalid_argument, "no store has the URL \"" + printable(url, kUrlTextBytes) +
-                                          "\"; give c10dd://host:port/job, file:///path or hash:"));
+      failure(Code::invalid_argument,
+              "unknown store URL \"{}\": use c10dd://host:port/job, file:///path or hash:",
+              printable(url, kUrlTextBytes)));
 }
 
 }  // namespace c10dd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decorator: every key of its users has a prefix in the store below.
+// A view of another store: each key and queue name gets a prefix there.
 #include "client/internal/throw_failure.h"
 #include "client/store.h"
 
@@ -25,6 +25,7 @@ class PrefixStore final : public Store {
   bool check(const std::vector<std::string>& keys) override {
     std::vector<std::string> names;
     names.reserve(keys.size());
+    // Not inner(): check() of an empty key is false, not an error.
     for (const std::string& key : keys) names.push_back(prefix_ + key);
     return below_->check(names);
   }
@@ -69,7 +70,8 @@ class PrefixStore final : public Store {
   }
 
  private:
-  /// The name below. With the prefix an empty key would no longer be refused there.
+  /// Returns the name in the store below. Refuses an empty key, which that store would accept with
+  /// the prefix.
   std::string inner(const std::string& key) const {
     if (!key.empty()) return prefix_ + key;
     client::throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));
@@ -89,7 +91,7 @@ class PrefixStore final : public Store {
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (store == nullptr) {
-    client::throw_failure(failure(Code::invalid_argument, "prefix store without a store below"));
+    client::throw_failure(failure(Code::invalid_argument, "prefix store: the store below is null"));
   }
   return std::make_shared<PrefixStore>(std::move(prefix), std::move(store));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder of transactions; the daemon checks what it is given.
+// The builder of transactions. It checks nothing: the daemon does.
 #include "client/job_store.h"
 
 namespace c10dd {

@@ -162,7 +162,7 @@ TEST_F(FileStore, EveryDamagedByteIsFoundAndNamed) {
 TEST_F(FileStore, RefusesWhatIsNoFileStore) {
   write(path_, "a text of somebody else, longer than a header\n");
   EXPECT_EQ(refusal(path_).first, Code::invalid_argument);
-  EXPECT_NE(refusal(path_).second.find("no file store"), std::string::npos)
+  EXPECT_NE(refusal(path_).second.find("not a file store"), std::string::npos)
       << refusal(path_).second;
   write(path_, "short");
   EXPECT_EQ(refusal(path_).first, Code::invalid_argument);
