@@ -114,7 +114,7 @@ void Core::send_heartbeats(Duration limit, TimePoint now) {
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (refused) {
-    // No daemon runs there that could declare this client lost, and another server may start there.
+    // No daemon runs there, so none can declare this client lost.
     last_confirmed_ = now;
     foreign_.clear();
     probes_ = 0;
@@ -358,8 +358,8 @@ void Core::leave_in_doubt(const Failure& reason) {
   ++stats_.sessions_lost;
 }
 
-/// Continues in a new session. Changes of the old one stay, and items that were delivered to it
-/// have returned to their queues. `seen_` stays, too: it is about the job, not about the session.
+/// Continues in a new session. Changes of the old one stay, its delivered items have returned to
+/// their queues. `seen_` stays: it is about the job.
 void Core::session_lost(const Failure& reason, TimePoint now) {
   leave_in_doubt(reason);
   options_.hello.session = next_session(options_.hello.session, options_.seed);
@@ -398,8 +398,7 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   calls_.connection_lost();
 }
 
-/// Puts as many cancels and calls into the output as it and the window take; cancels first, because
-/// they let the window move.
+/// Fills the output with cancels, which let the window move, then with calls.
 void Core::send(TimePoint now) {
   while (state_ == State::open && output().size() < kOutputSoftBytes) {
     if (const auto sequence = calls_.cancel_next()) {
@@ -471,10 +470,9 @@ std::uint64_t Core::sequence_of(std::uint64_t call) const {
 }
 
 std::string Core::absence(TimePoint now) const {
-  const std::string why =
-      foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port";
-  return format("the daemon at {} has not been reachable for {} ({})", address(),
-                human(now - absent_since_), why);
+  return format(
+      "the daemon at {} has not been reachable for {} ({})", address(), human(now - absent_since_),
+      foreign_.empty() ? why_ : "the server there speaks " + foreign_ + "; check the port");
 }
 
 Failure Core::timed_out(const Call& call, TimePoint now) const {

@@ -34,6 +34,8 @@ void BarrierCalls::passed(const Series& series, std::uint64_t sequence) {
 Reply BarrierCalls::arrive(const Series& series, std::uint64_t sequence, Request request,
                            Duration timeout) {
   Reply reply = connection_->call(std::move(request), timeout);
+  // A recorded failure is the outcome of this barrier for all ranks; any other failure is no
+  // outcome.
   if (!reply && reply.error().recorded) passed(series, sequence);
   return reply;
 }
@@ -91,7 +93,8 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   }
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
-  passed(series, sequence);
+  passed(series,
+         sequence);  // not before: after a failure above, the next call asks for the same exchange
   return std::move(*list);
 }
 

@@ -169,6 +169,8 @@ void Connection::State::wait_for_events(Lock& lock) {
   if (core.open()) until = std::min(until, next_period);
   for (const auto& due : {announcements.due(), core.probe_at()})
     until = std::min(until, due.value_or(until));
+  // ppoll does not count the time of a suspend: with short waits a deadline is late by kPeriod at
+  // most.
   const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
   const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
   waits_for_room = socket && !core.output().empty();
@@ -179,13 +181,14 @@ void Connection::State::wait_for_events(Lock& lock) {
   lock.lock();
   waits_for_room = false;
   if (polled[0].revents != 0) drain_wake();
+  // Only this thread closes the socket, so it is still the one that was polled.
   if (polled[1].revents & (POLLIN | POLLERR | POLLHUP)) read_some(lock);
 }
 
 void Connection::State::post_periodic(TimePoint now) {
   if (!core.open() || closing || now < next_period) return;
   next_period = now + kPeriod;
-  if (posted) return;
+  if (posted) return;  // at most one report waits for its reply
   const std::uint64_t session = core.stats(now).connects;
   if (auto request = each_second(session != posted_in)) {
     posted = core.call(std::move(*request), kPeriod * 60, now);
@@ -255,7 +258,7 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
     const bool had_socket = core.wants_socket();
     core.tick(now);
     settle();
-    if (had_socket && !core.wants_socket()) wake();
+    if (had_socket && !core.wants_socket()) wake();  // the thread closes it
   }
   return std::move(*slot.reply);
 }
@@ -284,6 +287,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
   {
     State::Lock lock(s.mutex);
     if (std::exchange(s.closing, true)) return;
+    // Pending calls end first, so that they do not delay the last calls.
     s.core.give_up(closed_failure());
     s.settle();
     if (s.core.stats(boot_time()).connects == 0) last_calls.clear();
@@ -294,7 +298,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
     s.stop = true;
     s.wake();
   }
-  s.thread.join();
+  s.thread.join();  // without the mutex, which the thread needs to end
 }
 
 Result<void> Connection::wait_open(Duration patience) {

@@ -74,13 +74,14 @@ class DaemonMembership final : public Membership,
         options.ttl > Duration::zero()
             ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
             : Duration(limits::kSessionTtl);
+    // Before the join: from the join on the daemon expects a sign of life within the ttl.
     connection_->send_heartbeats(ttl / kHeartbeatsPerTtl);
     next(options.step);
     try {
       watcher_ = std::thread([this] { watch_status(); });
       watchdog_ = std::thread([this] { fence_when_silent(); });
     } catch (...) {
-      shut();
+      shut();  // the destructor does not run: join the first thread, leave the group
       throw;
     }
   }
@@ -199,6 +200,7 @@ void DaemonMembership::shut() {
     stop_ = true;
   }
   stopped_.notify_all();
+  // Ends the watch, which would block for up to kStatusWatch.
   connection_->recall(watching_, failure(Code::closed, "the membership has ended"));
   for (std::thread* thread : {&watcher_, &watchdog_}) {
     if (thread->joinable()) thread->join();
@@ -276,6 +278,7 @@ std::vector<Member> DaemonMembership::members() {
     const std::lock_guard lock(mutex_);
     if (members_of_ == now.round) return members_;
   }
+  // The list comes in pages. Another thread may read it at the same time: both get the same list.
   std::vector<Member> all;
   while (all.size() < now.size) {
     const ReadMembers read{group(), now.number, static_cast<Rank>(all.size())};
@@ -356,6 +359,8 @@ void DaemonMembership::watch_status() {
     const Reply reply = connection_->call(watch, kStatusWatch, &watching_);
     if (reply) update(std::get<GroupStatus>(*reply));
     lock.lock();
+    // A failed watch (the daemon is unreachable for its time-out, or refuses) is repeated after a
+    // pause.
     if (!reply) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }

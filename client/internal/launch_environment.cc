@@ -167,7 +167,7 @@ Result<void> Reader::take(const Source& source) {
                           {source.local_rank, 0, found_.local_rank},
                           {source.local_size, 1, found_.local_world_size},
                           {source.node_rank, 0, found_.node_rank}};
-  found_.used.clear();
+  found_.used.clear();  // of a size that was found without a rank
   found_.source = source.name;
   for (const Field& field : fields) {
     const auto most = static_cast<std::int64_t>(limits::kWorldSize) - 1 + field.least;
@@ -232,6 +232,7 @@ void Reader::name_job() {
   const std::string job(get("JOB_NAME"));
   const char* space = get("POD_NAMESPACE").empty() ? "NAMESPACE" : "POD_NAMESPACE";
   if (const std::string own(get("C10DD_JOB")); !own.empty()) return taken(own, {"C10DD_JOB"});
+  // torchrun calls a job "none" unless it is given an id.
   if (!torch.empty() && torch != "none") return taken(torch, {"TORCHELASTIC_RUN_ID"});
   if (!slurm.empty()) return taken("slurm-" + slurm, {"SLURM_JOB_ID"});
   if (job.empty() || get("JOB_COMPLETION_INDEX").empty()) return;

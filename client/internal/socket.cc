@@ -105,7 +105,7 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     set_options(socket);
     error = connect_to(socket, *to, interrupt, patience);
     if (error == 0) return socket;
-    if (error == EINTR) break;
+    if (error == EINTR) break;  // interrupted: try no further address
     const bool no_route = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENETUNREACH;
     refused = refused || error == ECONNREFUSED;
     silent = silent || (error != ECONNREFUSED && !no_route);

@@ -200,7 +200,7 @@ bool FileLog::changed() const {
 
 Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
   const std::uint64_t size = turn.size_;
-  if (turn.id_ != id_) {
+  if (turn.id_ != id_) {  // another process has compacted the file: read it from the start
     state = LocalState();
     id_ = turn.id_;
     end_ = kFileHeaderBytes;
@@ -294,6 +294,7 @@ void FileLog::compact(const Turn& turn, const LocalState& state) {
   if (!file) return;
   const std::uint64_t id = new_id();
   std::uint64_t size = 0;
+  // fdatasync before rename: else a power loss could leave an empty file at the path.
   const bool good = fchmod(file.get(), old.st_mode & 0777) == 0 &&
                     write_new(file.get(), state, id, size).has_value() &&
                     fdatasync(file.get()) == 0 && rename(made.c_str(), path_.c_str()) == 0;

@@ -71,6 +71,7 @@ class FileStore final : public client::LocalStore {
       : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
 
   ~FileStore() override {
+    // A forked child is not one of the world's processes.
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
@@ -93,6 +94,7 @@ class FileStore final : public client::LocalStore {
     for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       {
         const TurnOfThreads turn(mutex_, free_, taken_, patience);
+        // Skips the attempt if neither this process nor another one has changed the store since.
         if ((tried != version_ || log_.changed()) && try_once(access, patience, attempt)) {
           return true;
         }
@@ -114,6 +116,7 @@ class FileStore final : public client::LocalStore {
     if (!attempt(state_, changes)) return false;
     if (changes.empty()) return true;
     checked(log_.append(turn, changes));
+    // Not applied by read(): append() has moved the log's position past this record.
     for (const client::LocalChange& change : changes) state_.apply(change);
     ++version_;
     log_.compact(turn, state_);

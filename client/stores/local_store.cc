@@ -173,7 +173,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
-    check_value(bytes);
+    check_value(bytes);  // throws out of run(), before anything has changed
     changes.push_back({Kind::append, key, Bytes(value)});
     return true;
   });
@@ -184,7 +184,7 @@ std::string LocalStore::compare_set(const std::string& key, const std::string& e
                                     const std::string& desired) {
   check_key(key);
   check_value(desired.size());
-  std::string after = desired;
+  std::string after = desired;  // unless the attempt finds another value
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     const bool exists = it != state.keys().end();

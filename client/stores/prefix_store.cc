@@ -25,7 +25,6 @@ class PrefixStore final : public Store {
   bool check(const std::vector<std::string>& keys) override {
     std::vector<std::string> names;
     names.reserve(keys.size());
-    // Not inner(): check() of an empty key is false, not an error.
     for (const std::string& key : keys) names.push_back(prefix_ + key);
     return below_->check(names);
   }
