@@ -76,7 +76,7 @@ class StateRolledBack : public Error {
 
 /// The session ended before the reply arrived, because the daemon was unreachable for longer than
 /// ClientOptions::session_expiry. The change may or may not have been made: read the state before
-/// you repeat it. The client continues in a new session.
+/// you repeat it. The client continues in a new session, unless its calls throw SessionReplaced.
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}
