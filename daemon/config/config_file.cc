@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file by toml++.
+// Reads the configuration file with toml++.
 #include "daemon/config/config_file.h"
 
 #include <toml++/toml.h>
@@ -11,6 +11,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::daemon {
@@ -18,18 +19,19 @@ namespace {
 
 constexpr std::size_t kFileBytes = 1024 * 1024;
 
-Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
-
+/// Returns the bytes of the file. Fails if it cannot be read or has more than kFileBytes.
 Result<std::string> read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kFileBytes + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file && !file.eof()) {
-    return bad("config " + path + ": cannot be read: " + std::strerror(errno));
+    return failure(Code::invalid_argument, "config {}: cannot be read: {}", path,
+                   std::strerror(errno));
   }
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kFileBytes) {
-    return bad("config " + path + ": is longer than " + std::to_string(kFileBytes) + " bytes");
+    return failure(Code::invalid_argument, "config {}: longer than the limit of {} bytes", path,
+                   kFileBytes);
   }
   return text;
 }
@@ -60,8 +62,9 @@ Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
   const Result<std::string> text = read(path);
   if (!text) return text.error();
   const auto where = [&](const toml::source_region& region) {
-    return "config " + path + ":" + std::to_string(region.begin.line);
+    return format("config {}:{}", path, region.begin.line);
   };
+  // toml++ returns the keys sorted by name.
   std::vector<std::pair<toml::source_index, ConfigEntry>> by_line;
   try {
     const toml::table table = toml::parse(*text, path);
@@ -72,8 +75,8 @@ Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
       by_line.emplace_back(key.source().begin.line, std::move(entry));
     }
   } catch (const toml::parse_error& error) {
-    return bad(where(error.source()) +
-               ": not TOML: " + printable(std::string(error.description()), 200));
+    return failure(Code::invalid_argument, "{}: not TOML: {}", where(error.source()),
+                   printable(std::string(error.description()), 200));
   }
   std::stable_sort(by_line.begin(), by_line.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The TOML file as lines of key and value. What the keys mean is known to options.cc only.
+// Reads the TOML file as a list of keys and values. Only options.cc knows what the keys mean.
 #pragma once
 
 #include <string>
@@ -15,14 +15,15 @@ struct ConfigEntry {
   std::string where;  ///< "config FILE:LINE"
   std::string key;
   Form form = Form::other;
-  std::string type;  ///< as TOML calls it
-  std::string text;  ///< of text without quotes; empty for other
+  std::string type;  ///< the name of the TOML type, e.g. "integer"
+  std::string text;  ///< the value, a string without its quotes; empty for Form::other
 };
 
-/// The entries in the order of their lines; a failure names file and line.
+/// Returns the entries in the order of their lines. A failure names the file and, if the text is
+/// not TOML, the line.
 Result<std::vector<ConfigEntry>> read_config(const std::string& path);
 
-/// Text as a TOML string.
+/// Returns `text` as a TOML string with quotes and escapes.
 std::string toml_string(const std::string& text);
 
 }  // namespace c10dd::daemon

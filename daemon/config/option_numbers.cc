@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers from text and back.
+// Reads and prints numbers with from_chars and to_chars, which ignore the locale.
 #include "daemon/config/option_numbers.h"
 
 #include <array>
@@ -8,17 +8,16 @@
 #include <string_view>
 #include <utility>
 
+#include "protocol/format.h"
+
 namespace c10dd::daemon {
 namespace {
 
 constexpr std::pair<std::string_view, int> kUnits[] = {
     {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"", 0}};
-constexpr int kSizeBits = 53;  // what a TOML or JSON number holds exactly
+constexpr int kSizeBits = 53;  // a TOML or JSON number holds integers of so many bits exactly
 
-Failure refused(const std::string& text, const std::string& why) {
-  return failure(Code::invalid_argument, '"' + text + "\" " + why);
-}
-
+/// Returns nothing if any byte of the text is not part of the number.
 template <class Number>
 std::optional<Number> parse(std::string_view text) {
   Number value{};
@@ -42,8 +41,8 @@ Result<void> set_count(std::size_t& value, const std::string& text, std::size_t 
                        std::size_t most) {
   const auto parsed = parse<std::size_t>(text);
   if (!parsed || *parsed < least || *parsed > most) {
-    return refused(
-        text, "is no whole number from " + std::to_string(least) + " to " + std::to_string(most));
+    return failure(Code::invalid_argument, "\"{}\" is not an integer from {} to {}", text, least,
+                   most);
   }
   value = *parsed;
   return {};
@@ -52,8 +51,10 @@ Result<void> set_count(std::size_t& value, const std::string& text, std::size_t 
 Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& text, double least,
                          double most) {
   const auto seconds = parse<double>(text);
-  if (!seconds || !(*seconds >= least && *seconds <= most)) {
-    return refused(text, "is no number of seconds from " + text_of(least) + " to " + text_of(most));
+  if (!seconds || !(*seconds >= least && *seconds <= most)) {  // NaN is refused too
+    return failure(Code::invalid_argument,
+                   "\"{}\" is not a number of seconds from {} to {}, for example 30 or 2.5", text,
+                   text_of(least), text_of(most));
   }
   value = std::chrono::milliseconds(std::llround(*seconds * 1000));
   return {};
@@ -68,11 +69,13 @@ Result<void> set_size(std::uint64_t& value, const std::string& text) {
     if (!text.ends_with(unit)) continue;
     const auto number =
         parse<std::uint64_t>(std::string_view(text).substr(0, text.size() - unit.size()));
-    if (!number || *number >> (kSizeBits - shift) != 0) break;
+    if (!number || *number >> (kSizeBits - shift) != 0) break;  // the product would be too large
     value = *number << shift;
     return {};
   }
-  return refused(text, "is no number of bytes; want it as in 1048576, 512KiB, 64MiB or 4GiB");
+  return failure(Code::invalid_argument,
+                 "\"{}\" is not a size below {}; use for example 1048576, 512KiB, 64MiB or 4GiB",
+                 text, size_text(std::uint64_t{1} << kSizeBits));
 }
 
 std::string size_text(std::uint64_t value) {
@@ -89,9 +92,11 @@ Result<void> set_auto_size(std::optional<std::uint64_t>& value, const std::strin
     return {};
   }
   std::uint64_t size = 0;
-  Result<void> done = set_size(size, text);
-  if (done) value = size;
-  return done;
+  if (const Result<void> done = set_size(size, text); !done) {
+    return failure(Code::invalid_argument, done.error().detail + ", or auto");
+  }
+  value = size;
+  return {};
 }
 
 std::string auto_size_text(std::optional<std::uint64_t> value) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings that are numbers: counts, seconds, sizes. A refusal names the text and what is allowed.
-// What is printed of a value sets that value again.
+// Option values that are numbers: counts, seconds, sizes. Each set_*() fails with a message that
+// names the text and what is allowed. Each *_text() returns a text that sets the same value again.
 #pragma once
 
 #include <chrono>
@@ -12,20 +12,20 @@
 
 namespace c10dd::daemon {
 
-/// A whole number from `least` to `most`.
+/// Stores an integer from `least` to `most`.
 Result<void> set_count(std::size_t& value, const std::string& text, std::size_t least,
                        std::size_t most);
 
-/// Seconds from `least` to `most`, fractions allowed.
+/// Stores a number of seconds from `least` to `most`, fractions allowed, rounded to milliseconds.
 Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& text, double least,
                          double most);
 std::string seconds_text(std::chrono::nanoseconds value);
 
-/// Bytes, as in 1048576, 512KiB, 64MiB, 4GiB or 1TiB.
+/// Stores a number of bytes below 8192TiB: 1048576, 512KiB, 64MiB, 4GiB or 1TiB, for example.
 Result<void> set_size(std::uint64_t& value, const std::string& text);
 std::string size_text(std::uint64_t value);
 
-/// The same, or "auto" for none.
+/// Stores a size as set_size() does, or no value for "auto".
 Result<void> set_auto_size(std::optional<std::uint64_t>& value, const std::string& text);
 std::string auto_size_text(std::optional<std::uint64_t> value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of settings.
+// The forms of option values that are not numbers.
 #include "daemon/config/option_values.h"
 
 #include <arpa/inet.h>
@@ -13,6 +13,8 @@
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "protocol/format.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -47,7 +49,7 @@ std::string lower(std::string_view text) {
   return small;
 }
 
-/// The parts between commas; none of an empty text.
+/// Returns the parts between commas; an empty vector for an empty text.
 std::vector<std::string> names_of(std::string_view list) {
   std::vector<std::string> names;
   while (!list.empty()) {
@@ -66,12 +68,16 @@ std::string list_of(const ProtocolSet& protocols, std::string_view between) {
   return list;
 }
 
-std::string no_protocols() {
+Failure invalid_protocols(const std::string& text) {
   const ProtocolSet all = ProtocolSet::all();
-  return "is no list of protocols; want " + list_of(all, ", ") + " or " + list_of(all, ",");
+  return failure(Code::invalid_argument,
+                 "invalid list of protocols \"{}\"; use one or more of {} without repeats, for "
+                 "example {}",
+                 text, list_of(all, ", "), list_of(all, ","));
 }
 
-/// Of "name:port", "[::1]:port" or a bare name or address, in small letters and without brackets.
+/// Returns the host of "name:port", "[::1]:port" or a bare name or address: in lower case, without
+/// brackets and port.
 std::string without_port(std::string_view host) {
   if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
   return lower(host.substr(0, host.find(':')));
@@ -94,14 +100,14 @@ std::optional<std::string> home() {
 }  // namespace
 
 Result<void> set_listen(Options& options, const std::string& text) {
-  const std::string example = "want HOST:PORT, as in 127.0.0.1:29500 or [::1]:29500";
+  const std::string example = "use HOST:PORT, for example 127.0.0.1:29500 or [::1]:29500";
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return refused(text, "has no port; " + example);
   std::string host = text.substr(0, colon);
   const std::string digits = text.substr(colon + 1);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
-    if (!is_ipv6(host)) return refused(text, "has no IPv6 address in its brackets; " + example);
+    if (!is_ipv6(host)) return refused(text, "has no valid IPv6 address in brackets; " + example);
   } else if (host.find(':') != std::string::npos) {
     return refused(text, "has more than one colon; put an IPv6 address in brackets; " + example);
   } else if (!is_name(host)) {
@@ -111,7 +117,9 @@ Result<void> set_listen(Options& options, const std::string& text) {
   const char* end = digits.data() + digits.size();
   const auto [parsed_to, error] = std::from_chars(digits.data(), end, port);
   if (digits.empty() || parsed_to != end || error != std::errc()) {
-    return refused(text, "has port \"" + digits + "\"; a port is 0 to 65535, 0 for any free one");
+    return refused(text,
+                   "has port \"" + digits +
+                       "\", which is not an integer from 0 to 65535; use 0 for any free port");
   }
   options.listen = text;
   options.listen_host = host;
@@ -139,8 +147,9 @@ Result<void> set_engine(Options& options, const std::string& text) {
     return text.starts_with(scheme) && text.size() > scheme.size();
   };
   if (text != "memory:" && !follows("rocksdb:") && !follows("redis://")) {
-    return refused(store::without_password(text),
-                   "is no engine; want memory:, rocksdb:/path or redis://host:port");
+    return failure(Code::invalid_argument,
+                   "invalid engine \"{}\"; use memory:, rocksdb:/path or redis://host:port",
+                   store::without_password(text));
   }
   options.engine = text;
   return {};
@@ -152,9 +161,11 @@ Result<void> set_durability(Options& options, const std::string& text) {
     options.durability = durability;
     return {};
   }
-  return refused(text,
-                 "is no durability; want fsync (survives power loss), os (survives the death of "
-                 "the process) or none (survives SIGTERM only)");
+  return failure(
+      Code::invalid_argument,
+      "unknown durability \"{}\"; use fsync (survives power loss), os (survives a crash of "
+      "the daemon) or none (survives SIGTERM only)",
+      text);
 }
 
 std::string durability_text(const Options& options) {
@@ -170,7 +181,7 @@ Result<void> set_log_level(Options& options, const std::string& text) {
     for (const std::string_view level : kLogLevels) {
       known.append(known.empty() ? "" : ", ").append(level);
     }
-    return refused(text, "is no log level; want one of " + known);
+    return failure(Code::invalid_argument, "unknown log level \"{}\"; use one of {}", text, known);
   }
   options.log_level = text;
   return {};
@@ -183,11 +194,11 @@ Result<void> set_protocols(Options& options, const std::string& text) {
     const auto known = std::find_if(std::begin(kProtocols), std::end(kProtocols),
                                     [&](const ProtocolName& entry) { return entry.name == name; });
     const bool good = known != std::end(kProtocols) && !spoken.has(known->protocol);
-    if (!good) return refused(text, no_protocols());
+    if (!good) return invalid_protocols(text);
     spoken.add(known->protocol);
     ++count;
   }
-  if (count == 0 || text.ends_with(',')) return refused(text, no_protocols());
+  if (count == 0 || text.ends_with(',')) return invalid_protocols(text);
   options.protocols = spoken;
   return {};
 }
@@ -195,7 +206,10 @@ Result<void> set_protocols(Options& options, const std::string& text) {
 Result<void> set_http_hosts(Options& options, const std::string& text) {
   for (const std::string& name : names_of(text)) {
     if (is_name(name) || is_ipv6(name)) continue;
-    return refused(text, "is no list of host names; want names without port, as in head,head.lan");
+    return failure(Code::invalid_argument,
+                   "invalid host name \"{}\" in \"{}\"; use names or addresses without ports, "
+                   "separated by commas, for example head,head.lan",
+                   name, text);
   }
   options.http_hosts = text;
   return {};
@@ -220,9 +234,10 @@ Result<std::string> default_engine() {
   const auto base = environment("XDG_STATE_HOME");
   if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
   if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
-  return failure(Code::invalid_argument, "there is no state directory: user " +
-                                             std::to_string(::geteuid()) +
-                                             " has no home; set it, as in rocksdb:/path");
+  return failure(Code::invalid_argument,
+                 "no default, since user {} has no home directory; set it, for example to "
+                 "rocksdb:/path",
+                 ::geteuid());
 }
 
 }  // namespace c10dd::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the text of a setting to its value, one function per form. A refusal says what is wrong
-// with the text and what is allowed; where the text came from is known to options.cc only.
+// Reads the text of an option and stores its value, one function per form of value. A failure says
+// what is wrong with the text and what is allowed; options.cc adds where the text came from.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace c10dd::daemon {
 
-/// Also fills in listen_host and listen_port.
+/// Sets listen, listen_host and listen_port.
 Result<void> set_listen(Options& options, const std::string& text);
 Result<void> set_allow_insecure_listen(Options& options, const std::string& text);
 Result<void> set_engine(Options& options, const std::string& text);
@@ -22,15 +22,17 @@ Result<void> set_http_hosts(Options& options, const std::string& text);
 std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
 
-/// Whether HTTP requests for this Host, a name or address with or without port, are answered: where
-/// only this machine can connect, a page of another site that has its name point here is not.
+/// Returns whether HTTP requests with this Host are served. `host` is a name or an address, with or
+/// without a port. A listener on loopback serves only loopback names and those in http_hosts, since
+/// a web page of another site could point its own name at this machine (DNS rebinding).
 bool replies_to(const Options& options, std::string_view host);
 
-/// Whether only this machine can connect, as far as the text tells: a name other than localhost
-/// counts as reachable.
+/// Returns whether only this machine can connect to `host`. Names are not resolved: every name
+/// except localhost counts as reachable from other machines.
 bool is_loopback(const std::string& host);
 
-/// rocksdb: in the state directory: what systemd gives, the system's for root, else the user's.
+/// Returns a rocksdb: URL of the state directory: the one from systemd ($STATE_DIRECTORY), else
+/// /var/lib/c10dd for root, else one in the user's home. Fails if the user has no home.
 Result<std::string> default_engine();
 
 }  // namespace c10dd::daemon

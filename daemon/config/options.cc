@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layers that set an option: defaults, file, variables, flags. A wrong value is an error in
-// every layer, also where a later layer would have replaced it.
+// Applies the layers that set an option: defaults, file, variables, flags. An invalid value is an
+// error in every layer, even if a later layer would replace it.
 #include "daemon/config/options.h"
 
 #include <CLI/CLI.hpp>
@@ -16,6 +16,7 @@
 #include "daemon/config/option_values.h"
 #include "daemon/config/version.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/nearest.h"
 #include "protocol/utf8.h"
 
@@ -41,34 +42,38 @@ std::string toml_of(const Option& option, const std::string& text) {
   return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
 }
 
-/// An engine that cannot be told is missed only when nobody names one.
+/// The engine stays empty if it has no default: that is an error only if no layer sets it.
 Options default_options() {
   Options options;
   if (const auto engine = default_engine()) options.engine = *engine;
   return options;
 }
 
-Failure bad(std::string detail) { return failure(Code::invalid_argument, std::move(detail)); }
-
-/// What to look at after a word that is none of these.
+/// Returns what to write instead of an unknown word: the nearest of `known`, and all of them.
 std::string hint(std::string_view word, const std::vector<std::string>& known) {
   std::string list;
   for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
   const std::string meant = nearest(word, known);
-  return meant.empty() ? "known are " + list : "did you mean \"" + meant + "\"? known are " + list;
+  return (meant.empty() ? "" : "did you mean \"" + meant + "\"? ") + ("use one of " + list);
 }
 
-/// The options as far as they are read, and who set each.
+std::string default_text(const Option& option, const Options& defaults) {
+  const std::string text = printable(option.get(defaults), 256);
+  return text.empty() ? "no default" : "default " + text;
+}
+
+/// The options as far as they have been read, and where each value came from.
 struct Layers {
   Options options;
-  std::vector<std::string> source = std::vector<std::string>(kCount);
+  std::vector<std::string> source = std::vector<std::string>(kCount);  ///< empty: the default
 
   Result<void> set(std::size_t at, const std::string& text, const std::string& from) {
     if (!is_utf8(text)) {
-      return bad(from + ": \"" + printable(store::without_password(text), 80) + "\" is not UTF-8");
+      return failure(Code::invalid_argument, "{}: \"{}\" is not UTF-8", from,
+                     printable(store::without_password(text), 80));
     }
     Result<void> done = kOptions[at].set(options, text);
-    if (!done) return bad(from + ": " + done.error().detail);
+    if (!done) return failure(Code::invalid_argument, "{}: {}", from, done.error().detail);
     source[at] = from;
     return {};
   }
@@ -82,14 +87,15 @@ Result<void> apply_file(Layers& layers, const std::string& path) {
   for (const ConfigEntry& entry : *entries) {
     const auto found = std::find(names.begin(), names.end(), entry.key);
     if (found == names.end()) {
-      return bad(entry.where + ": unknown key \"" + printable(entry.key, 80) + "\"; " +
-                 hint(entry.key, names));
+      return failure(Code::invalid_argument, "{}: unknown key \"{}\"; {}", entry.where,
+                     printable(entry.key, 80), hint(entry.key, names));
     }
     const auto at = static_cast<std::size_t>(found - names.begin());
     const std::string from = entry.where + ": " + entry.key;
     if (entry.form != kOptions[at].form) {
-      return bad(from + ": has type " + entry.type + "; want it as in " + entry.key + " = " +
-                 toml_of(kOptions[at], kOptions[at].get(default_options())));
+      return failure(Code::invalid_argument, "{}: wrong type {}; use for example {} = {}", from,
+                     entry.type, entry.key,
+                     toml_of(kOptions[at], kOptions[at].get(default_options())));
     }
     if (Result<void> done = layers.set(at, entry.text, from); !done) return done;
   }
@@ -97,8 +103,10 @@ Result<void> apply_file(Layers& layers, const std::string& path) {
 }
 
 struct CommandLine {
-  CLI::App app{"Keeps what the ranks of training jobs agree on: keys, barriers, exchanges.",
-               "c10dd"};
+  CLI::App app{
+      "Coordination daemon for distributed training: keys, queues, barriers, exchanges and\n"
+      "groups for the ranks of training jobs.",
+      "c10dd"};
   std::vector<CLI::Option*> flags = std::vector<CLI::Option*>(kCount);
   CLI::Option* config = nullptr;
   CLI::Option* print_config = nullptr;
@@ -106,23 +114,27 @@ struct CommandLine {
   CLI::Option* checkpoint = nullptr;
 
   CommandLine() {
-    app.allow_extras();
-    app.set_help_flag("-h,--help", "print this");
-    app.set_version_flag("--version", std::string("c10dd ") + kVersion, "print the version");
+    app.allow_extras();  // unknown() reports them, with the nearest known name
+    app.set_help_flag("-h,--help", "print this help and exit");
+    app.set_version_flag("--version", std::string("c10dd ") + kVersion,
+                         "print the version and exit");
     config = app.add_option("--config")
                  ->type_name("FILE")
-                 ->description("TOML file with any of the options below\n" + variable_of("config"));
-    print_config =
-        app.add_flag("--print-config")->description("print the options in force as such a file");
+                 ->description(
+                     "read a TOML file with any of the options from --listen on, for\n"
+                     "example log_level = \"debug\" for --log-level debug\n" +
+                     variable_of("config"));
+    print_config = app.add_flag("--print-config")
+                       ->description("print the options in force as such a file and exit");
     accept_rollback = app.add_flag("--accept-rollback")
                           ->description(
-                              "start once on state that has lost acknowledged changes;\n"
-                              "all sessions from before end");
+                              "start once on state that has lost acknowledged changes; all\n"
+                              "sessions that were open before end");
     checkpoint = app.add_option("--checkpoint")
                      ->type_name("DIR")
                      ->description(
-                         "ask the daemon that runs at the address of --listen to write a\n"
-                         "copy of its state to this new directory, and end");
+                         "ask the daemon that serves on the address of --listen to write a\n"
+                         "copy of its state to DIR, which must not exist, and exit");
     const Options defaults = default_options();
     for (std::size_t i = 0; i < kCount; ++i) {
       const Option& option = kOptions[i];
@@ -130,20 +142,37 @@ struct CommandLine {
       flags[i] = option.value.empty() ? app.add_flag(name) : app.add_option(name);
       if (!option.value.empty()) flags[i]->type_name(std::string(option.value));
       const std::string sentence(option.sentence);
-      flags[i]->take_last()->description(sentence + (sentence.empty() ? "" : "\n") +
-                                         variable_of(option.name) + ", default " +
-                                         printable(option.get(defaults), 256));
+      flags[i]->take_last()->description(
+          format("{}\n{}, {}", sentence, variable_of(option.name), default_text(option, defaults)));
     }
-    app.footer("A flag beats its variable, which beats the file. An empty variable is not set.");
+    app.footer(
+        "The last line of an option names its environment variable. A flag overrides its "
+        "variable,\n"
+        "which overrides the file. An empty variable counts as not set.");
   }
 
+  /// Returns the error for a word that is neither an option nor the value of one.
   Failure unknown(const std::string& word) const {
-    if (!word.starts_with("-"))
-      return bad("unexpected argument \"" + printable(store::without_password(word), 80) + '"');
+    if (!word.starts_with("-")) {
+      return failure(Code::invalid_argument,
+                     "unexpected argument \"{}\"; c10dd takes only options, see --help",
+                     printable(store::without_password(word), 80));
+    }
     std::vector<std::string> names;
     for (const CLI::Option* option : app.get_options()) names.push_back(option->get_name());
     const std::string flag = word.substr(0, word.find('='));
-    return bad("unknown option \"" + printable(flag, 80) + "\"; " + hint(flag, names));
+    return failure(Code::invalid_argument, "unknown option \"{}\"; {}", printable(flag, 80),
+                   hint(flag, names));
+  }
+
+  /// Returns the text of an error of the parser. Rewords the most frequent one, an option without
+  /// its value, which the parser reports as "--listen: 1 required HOST:PORT missing".
+  std::string text_of(const CLI::ParseError& error) const {
+    const std::string text = error.what();
+    const std::string name = text.substr(0, text.find(':'));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    if (option == nullptr || !text.ends_with(" missing")) return text;
+    return format("{}: no value given; use {} {}", name, name, option->get_type_name());
   }
 };
 
@@ -152,7 +181,8 @@ std::optional<std::string> variable(std::string_view name) {
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-/// Variables that are nearly an option's: what is meant for others, as C10DD_URL, is not.
+/// Warns of each C10DD_* variable whose name differs from an option's by few letters. Others, for
+/// example C10DD_URL, are meant for clients.
 void warn_of_misspelt_variables() {
   const std::string prefix = variable_of("");
   std::vector<std::string> known = {"CONFIG"};
@@ -164,8 +194,8 @@ void warn_of_misspelt_variables() {
     const std::string name(text.substr(prefix.size(), text.find('=') - prefix.size()));
     const std::string meant = nearest(name, known);
     if (meant.empty() || meant == name) continue;
-    std::cerr << "c10dd: variable " << prefix << printable(name, 80)
-              << " is not known and not used; did you mean " << prefix << meant << "?\n";
+    std::cerr << "c10dd: ignored unknown variable " << prefix << printable(name, 80)
+              << "; did you mean " << prefix << meant << "?\n";
   }
 }
 
@@ -184,15 +214,16 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
   Options& options = layers.options;
   if (done && options.engine.empty()) {
     Result<std::string> engine = default_engine();
-    if (!engine) return bad("--engine: " + engine.error().detail);
+    if (!engine) return failure(Code::invalid_argument, "--engine: " + engine.error().detail);
     done = set_engine(options, *engine);
   }
+  // Checked when all layers are read: a later one may set allow_insecure_listen.
   if (done && !options.allow_insecure_listen && !is_loopback(options.listen_host)) {
-    return bad(layers.source[0] + ": " + options.listen_host +
-               " can be reached from other machines, and there is no authentication and no TLS "
-               "yet: whoever reaches the port reads and changes every job; listen on 127.0.0.1, "
-               "or accept that with " +
-               flag_of("allow_insecure_listen"));
+    return failure(Code::invalid_argument,
+                   "{}: {} can be reached from other machines, and there is no authentication and "
+                   "no TLS yet: whoever can connect to the port can read and change every job; "
+                   "listen on 127.0.0.1, or accept the risk with {}",
+                   layers.source[0], options.listen_host, flag_of("allow_insecure_listen"));
   }
   return done;
 }
@@ -203,8 +234,8 @@ void print(const Options& options) {
   for (const Option& option : kOptions) {
     std::cout << "\n# ";
     for (const char c : option.sentence) std::cout << (c == '\n' ? "\n# " : std::string(1, c));
-    std::cout << "\n# " << flag_of(option.name) << ", " << variable_of(option.name) << ", default "
-              << printable(option.get(defaults), 256) << "\n"
+    std::cout << "\n# " << flag_of(option.name) << ", " << variable_of(option.name) << ", "
+              << default_text(option, defaults) << "\n"
               << option.name << " = " << toml_of(option, option.get(options)) << "\n";
   }
 }
@@ -225,7 +256,7 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     std::cout << version.what() << "\n";
     return {true, 0, {}, {}};
   } catch (const CLI::ParseError& bad_line) {
-    error = bad_line.what();
+    error = line.text_of(bad_line);
   }
   if (!error.empty()) {
     std::cerr << "c10dd: " << error << "\n";

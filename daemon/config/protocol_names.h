@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire protocols by name: what --protocols takes, and what metrics are labelled with. How one
-// is recognised and served is in daemon/net/protocols.h. To add one: its number and its line here,
-// its session, a line in Server::spoken_protocols().
+// The names of the wire protocols, as in --protocols and in the labels of metrics. How a protocol
+// is recognised and served is in daemon/net/protocols.h. To add a protocol: add its number and its
+// entry here, write its session, and add it in Server::protocols().
 #pragma once
 
 #include <array>
@@ -13,13 +13,14 @@
 
 namespace c10dd::daemon {
 
-/// Numbers count from 0 in the order of kProtocols; unknown is the last, and no protocol.
+/// Numbers count from 0 in the order of kProtocols. `unknown` comes last and is not a protocol: it
+/// stands for connections whose protocol was not recognised.
 enum class Protocol : std::uint8_t { native, http, unknown };
 
 struct ProtocolName {
   Protocol protocol;
   std::string_view name;
-  bool carries_ops;  ///< its requests are those of protocol/ops.h, and counted as such
+  bool carries_ops;  ///< its requests are those of protocol/ops.h and are counted by op
 };
 
 inline constexpr ProtocolName kProtocols[] = {
@@ -30,7 +31,7 @@ inline constexpr std::size_t kProtocolCount = std::size(kProtocols);
 
 constexpr std::size_t index_of(Protocol protocol) { return static_cast<std::size_t>(protocol); }
 
-static_assert(index_of(Protocol::unknown) == kProtocolCount, "each protocol has a line");
+static_assert(index_of(Protocol::unknown) == kProtocolCount, "each protocol has an entry");
 static_assert(
     [] {
       for (std::size_t i = 0; i < kProtocolCount; ++i) {
@@ -38,14 +39,14 @@ static_assert(
       }
       return true;
     }(),
-    "the lines stand in the order of the numbers");
+    "the entries are in the order of the numbers");
 
-/// Returns the label; "unknown" of what is none of the list.
+/// Returns the name of a protocol for labels, "unknown" for Protocol::unknown.
 constexpr std::string_view name_of(Protocol protocol) {
   return protocol == Protocol::unknown ? "unknown" : kProtocols[index_of(protocol)].name;
 }
 
-/// Some of the protocols.
+/// A set of protocols.
 class ProtocolSet {
  public:
   constexpr ProtocolSet() = default;
@@ -59,6 +60,7 @@ class ProtocolSet {
     return set;
   }
 
+  /// `protocol` must not be Protocol::unknown.
   constexpr void add(Protocol protocol) { has_[index_of(protocol)] = true; }
   constexpr bool has(Protocol protocol) const {
     return protocol != Protocol::unknown && has_[index_of(protocol)];

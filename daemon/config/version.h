@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version of this program, from the build.
+// The version of the daemon, defined by the build.
 #pragma once
 
 #ifndef C10DD_VERSION

@@ -79,7 +79,7 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "known are listen, allow_insecure_listen, protocols, http_hosts, engine, durability, shards, "
+    "use one of listen, allow_insecure_listen, protocols, http_hosts, engine, durability, shards, "
     "log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
@@ -135,8 +135,7 @@ TEST_F(OptionsTest, VariableThatIsNearlyAnOptionIsWarnedOf) {
   const Ran ran = run({});
   ::unsetenv("C10DD_ENGIN");
   EXPECT_FALSE(ran.parsed.exit);
-  EXPECT_EQ(ran.error,
-            "c10dd: variable C10DD_ENGIN is not known and not used; did you mean C10DD_ENGINE?\n");
+  EXPECT_EQ(ran.error, "c10dd: ignored unknown variable C10DD_ENGIN; did you mean C10DD_ENGINE?\n");
   for (const char* others :
        {"C10DD_URL", "C10DD_JOB", "C10DD_RUN", "C10DD_LOG", "C10DD_ADDR", "C10DD_WORLD_SIZE",
         "C10DD_LOCAL_RANK", "C10DD_NODE_RANK", "C10DD_GENERATION", "C10DD_BACKEND_PATH"}) {
@@ -160,8 +159,8 @@ TEST_F(OptionsTest, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) 
   options = accepted({"--listen", "0.0.0.0:1", "--allow-insecure-listen"});
   EXPECT_TRUE(replies_to(options, "any.example"));
   EXPECT_EQ(refused({"--http-hosts", "a b"}),
-            "c10dd: --http-hosts: \"a b\" is no list of host names; want names without port, as in "
-            "head,head.lan\n");
+            "c10dd: --http-hosts: invalid host name \"a b\" in \"a b\"; use names or addresses "
+            "without ports, separated by commas, for example head,head.lan\n");
 }
 
 TEST_F(OptionsTest, EveryOptionHasASentence) {
@@ -183,13 +182,13 @@ TEST_F(OptionsTest, ListenTakesNamesAndBothKindsOfAddress) {
 }
 
 TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
-  const std::string want = "; want HOST:PORT, as in 127.0.0.1:29500 or [::1]:29500\n";
-  const std::string port = "\"; a port is 0 to 65535, 0 for any free one\n";
+  const std::string want = "; use HOST:PORT, for example 127.0.0.1:29500 or [::1]:29500\n";
+  const std::string port = "\", which is not an integer from 0 to 65535; use 0 for any free port\n";
   EXPECT_EQ(refused({"--listen", "x"}), "c10dd: --listen: \"x\" has no port" + want);
   EXPECT_EQ(refused({"--listen", ":1"}), "c10dd: --listen: \":1\" has no valid host" + want);
   EXPECT_EQ(refused({"--listen", "a b:1"}), "c10dd: --listen: \"a b:1\" has no valid host" + want);
   EXPECT_EQ(refused({"--listen", "[::x]:1"}),
-            "c10dd: --listen: \"[::x]:1\" has no IPv6 address in its brackets" + want);
+            "c10dd: --listen: \"[::x]:1\" has no valid IPv6 address in brackets" + want);
   EXPECT_EQ(
       refused({"--listen", "::1:5"}),
       "c10dd: --listen: \"::1:5\" has more than one colon; put an IPv6 address in brackets" + want);
@@ -202,8 +201,8 @@ TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
 TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
   const std::string end =
       " can be reached from other machines, and there is no authentication and no TLS yet: "
-      "whoever reaches the port reads and changes every job; listen on 127.0.0.1, or accept that "
-      "with --allow-insecure-listen\n";
+      "whoever can connect to the port can read and change every job; listen on 127.0.0.1, or "
+      "accept the risk with --allow-insecure-listen\n";
   EXPECT_EQ(refused({"--listen", "0.0.0.0:1"}), "c10dd: --listen: 0.0.0.0" + end);
   EXPECT_EQ(refused({"--listen", "[::]:1"}), "c10dd: --listen: ::" + end);
   EXPECT_EQ(refused({"--listen", "node-7:1"}), "c10dd: --listen: node-7" + end);
@@ -219,27 +218,29 @@ TEST_F(OptionsTest, AddressesThatOthersReachNeedTheLoudOption) {
 
 TEST_F(OptionsTest, WrongValuesNameTheirSourceAndWhatIsAllowed) {
   EXPECT_EQ(refused({"--engine", "rocks:/x"}),
-            "c10dd: --engine: \"rocks:/x\" is no engine; want memory:, rocksdb:/path or "
+            "c10dd: --engine: invalid engine \"rocks:/x\"; use memory:, rocksdb:/path or "
             "redis://host:port\n");
   for (const std::string bad : {"memory:x", "rocksdb:", "redis://", "redis:x", ""}) {
     EXPECT_NE(refused({"--engine", bad}).find("c10dd: --engine: "), std::string::npos) << bad;
   }
   EXPECT_EQ(refused({"--durability", "some"}),
-            "c10dd: --durability: \"some\" is no durability; want fsync (survives power loss), os "
-            "(survives the death of the process) or none (survives SIGTERM only)\n");
+            "c10dd: --durability: unknown durability \"some\"; use fsync (survives power loss), os "
+            "(survives a crash of the daemon) or none (survives SIGTERM only)\n");
   EXPECT_EQ(refused({"--log-level", "loud"}),
-            "c10dd: --log-level: \"loud\" is no log level; want one of trace, debug, info, warn, "
+            "c10dd: --log-level: unknown log level \"loud\"; use one of trace, debug, info, warn, "
             "error\n");
   for (const std::string bad : {"nan", "inf", "-1", "3600.1", "5s", "1e", " 1"}) {
     EXPECT_EQ(refused({"--drain-timeout=" + bad}),
-              "c10dd: --drain-timeout: \"" + bad + "\" is no number of seconds from 0 to 3600\n");
+              "c10dd: --drain-timeout: \"" + bad +
+                  "\" is not a number of seconds from 0 to 3600, for example 30 or 2.5\n");
   }
   EXPECT_EQ(refused({"--allow-insecure-listen=maybe"}),
             "c10dd: --allow-insecure-listen: \"maybe\" is neither true nor false\n");
   EXPECT_EQ(refused({"--listen", "\xff:1"}), "c10dd: --listen: \"?:1\" is not UTF-8\n");
   ::setenv("C10DD_DRAIN_TIMEOUT", "x", 1);
   EXPECT_EQ(refused({"--drain-timeout", "1"}),
-            "c10dd: C10DD_DRAIN_TIMEOUT: \"x\" is no number of seconds from 0 to 3600\n")
+            "c10dd: C10DD_DRAIN_TIMEOUT: \"x\" is not a number of seconds from 0 to 3600, for "
+            "example 30 or 2.5\n")
       << "also where a flag would have replaced it";
 }
 
@@ -257,15 +258,20 @@ TEST_F(OptionsTest, CountsSecondsAndSizes) {
   EXPECT_EQ(accepted({"--disk-reserve", "1000"}).disk_reserve, 1000u);
   for (const std::string bad : {"-1", "65", "1.5", "two"}) {
     EXPECT_EQ(refused({"--shards=" + bad}),
-              "c10dd: --shards: \"" + bad + "\" is no whole number from 0 to 64\n");
+              "c10dd: --shards: \"" + bad + "\" is not an integer from 0 to 64\n");
   }
   for (const std::string bad : {"1MB", "-1", "1.5GiB", "GiB", "8192TiB", "9007199254740992"}) {
     EXPECT_EQ(refused({"--max-bytes=" + bad}),
               "c10dd: --max-bytes: \"" + bad +
-                  "\" is no number of bytes; want it as in 1048576, 512KiB, 64MiB or 4GiB\n");
+                  "\" is not a size below 8192TiB; use for example 1048576, 512KiB, 64MiB or 4GiB, "
+                  "or auto\n");
   }
+  EXPECT_EQ(refused({"--disk-minimum", "5%"}),
+            "c10dd: --disk-minimum: \"5%\" is not a size below 8192TiB; use for example 1048576, "
+            "512KiB, 64MiB or 4GiB\n");
   EXPECT_EQ(refused({"--session-expiry", "0.5"}),
-            "c10dd: --session-expiry: \"0.5\" is no number of seconds from 1 to 86400\n");
+            "c10dd: --session-expiry: \"0.5\" is not a number of seconds from 1 to 86400, for "
+            "example 30 or 2.5\n");
 }
 
 TEST_F(OptionsTest, ProtocolsAreAList) {
@@ -274,24 +280,25 @@ TEST_F(OptionsTest, ProtocolsAreAList) {
   EXPECT_EQ(spoken("native"), ProtocolSet({Protocol::native}));
   EXPECT_EQ(spoken("http"), ProtocolSet({Protocol::http}));
   EXPECT_EQ(spoken("http,native"), ProtocolSet::all());
-  EXPECT_NE(run({"--help"}).out.find("what is spoken there: native, http or both\n"),
+  EXPECT_NE(run({"--help"}).out.find("wire protocols to serve: native, http or both\n"),
             std::string::npos);
   EXPECT_EQ(protocols_text(accepted({"--protocols", "http,native"})), "native,http");
   for (const char* list : {"native,", ",http", "native,native", "native, http", "Native"}) {
-    EXPECT_NE(refused({"--protocols", list}).find("is no list of protocols"), std::string::npos);
+    EXPECT_NE(refused({"--protocols", list}).find("invalid list of protocols"), std::string::npos);
   }
   EXPECT_EQ(refused({"--protocols", "gopher"}),
-            "c10dd: --protocols: \"gopher\" is no list of protocols; want native, http or "
-            "native,http\n");
+            "c10dd: --protocols: invalid list of protocols \"gopher\"; use one or more of native, "
+            "http without repeats, for example native,http\n");
 }
 
 TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {
-  EXPECT_EQ(refused({"--lisen=1"}).substr(0, 68),
-            "c10dd: unknown option \"--lisen\"; did you mean \"--listen\"? known are ");
-  EXPECT_EQ(refused({"--frobnicate"}).substr(0, 48),
-            "c10dd: unknown option \"--frobnicate\"; known are ");
-  EXPECT_EQ(refused({"serve"}), "c10dd: unexpected argument \"serve\"\n");
-  EXPECT_EQ(refused({"--listen"}), "c10dd: --listen: 1 required HOST:PORT missing\n");
+  EXPECT_EQ(refused({"--lisen=1"}).substr(0, 69),
+            "c10dd: unknown option \"--lisen\"; did you mean \"--listen\"? use one of ");
+  EXPECT_EQ(refused({"--frobnicate"}).substr(0, 49),
+            "c10dd: unknown option \"--frobnicate\"; use one of ");
+  EXPECT_EQ(refused({"serve"}),
+            "c10dd: unexpected argument \"serve\"; c10dd takes only options, see --help\n");
+  EXPECT_EQ(refused({"--listen"}), "c10dd: --listen: no value given; use --listen HOST:PORT\n");
 }
 
 TEST_F(OptionsTest, WrongFilesNameTheirLine) {
@@ -302,16 +309,16 @@ TEST_F(OptionsTest, WrongFilesNameTheirLine) {
   EXPECT_EQ(refused_file("[server]\nlisten = \"127.0.0.1:1\"\n"),
             std::string("c10dd: config DIR/c10dd.toml:1: unknown key \"server\"; ") + kKnownKeys);
   EXPECT_EQ(refused_file("log_level = \"info\"\n\nlisten = 1\n"),
-            "c10dd: config DIR/c10dd.toml:3: listen: has type integer; want it as in listen = "
+            "c10dd: config DIR/c10dd.toml:3: listen: wrong type integer; use for example listen = "
             "\"127.0.0.1:29500\"\n");
   EXPECT_EQ(refused_file("drain_timeout = \"5\"\n"),
-            "c10dd: config DIR/c10dd.toml:1: drain_timeout: has type string; want it as in "
+            "c10dd: config DIR/c10dd.toml:1: drain_timeout: wrong type string; use for example "
             "drain_timeout = 5\n");
   EXPECT_EQ(refused_file("allow_insecure_listen = [true]\n"),
-            "c10dd: config DIR/c10dd.toml:1: allow_insecure_listen: has type array; want it as in "
-            "allow_insecure_listen = false\n");
+            "c10dd: config DIR/c10dd.toml:1: allow_insecure_listen: wrong type array; use for "
+            "example allow_insecure_listen = false\n");
   EXPECT_EQ(refused_file("\nlog_level = \"loud\"\n"),
-            "c10dd: config DIR/c10dd.toml:2: log_level: \"loud\" is no log level; want one of "
+            "c10dd: config DIR/c10dd.toml:2: log_level: unknown log level \"loud\"; use one of "
             "trace, debug, info, warn, error\n");
   EXPECT_EQ(refused_file("\n\nlisten = \n").substr(0, 44),
             "c10dd: config DIR/c10dd.toml:3: not TOML: Er");
@@ -324,7 +331,7 @@ TEST_F(OptionsTest, UnreadableFilesAreErrors) {
             "c10dd: config /nonexistent.toml: cannot be read: No such file or directory\n");
   EXPECT_EQ(refused({"--config", "/"}), "c10dd: config /: cannot be read: Is a directory\n");
   EXPECT_EQ(refused({"--config", "/dev/zero"}),
-            "c10dd: config /dev/zero: is longer than 1048576 bytes\n");
+            "c10dd: config /dev/zero: longer than the limit of 1048576 bytes\n");
 }
 
 TEST_F(OptionsTest, PrintedConfigurationLoadsAsItself) {
@@ -384,7 +391,7 @@ TEST_F(OptionsTest, HelpShowsVariableAndDefaultOfEachOption) {
         "C10DD_ALLOW_INSECURE_LISTEN, default false", "C10DD_ENGINE, default rocksdb:/srv/state",
         "C10DD_DURABILITY, default fsync", "C10DD_LOG_LEVEL, default info",
         "C10DD_DRAIN_TIMEOUT, default 5", "--config FILE", "C10DD_CONFIG", "--print-config",
-        "There is no authentication and no TLS yet"}) {
+        "no authentication and no TLS yet: whoever can connect"}) {
     EXPECT_NE(help.out.find(line), std::string::npos) << line << " in\n" << help.out;
   }
   EXPECT_EQ(run({"--version"}).out, std::string("c10dd ") + C10DD_VERSION + "\n");
