@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One POST over HTTP, blocking: a checkpoint takes as long as it takes.
+// Sends one blocking POST over HTTP. No timeout: the time depends on the size of the state.
 #include "daemon/http/checkpoint_request.h"
 #include "protocol/exit_codes.h"
 
@@ -52,6 +52,7 @@ int request_checkpoint(const Options& options, const std::string& path) {
   const auto* detail = failed ? nullptr : reason.find_pointer("/error/detail", failed);
   std::fprintf(stderr, "c10dd: %s\n",
                detail && detail->is_string() ? detail->get_string().c_str() : reply.body().c_str());
+  // Other 5xx are temporary, for example while the daemon starts or drains.
   const bool final = reply.result_int() < 500 || reply.result() == http::status::not_implemented;
   return final ? exit_code::kUsage : exit_code::kTryAgain;
 }

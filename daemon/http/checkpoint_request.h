@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10dd --checkpoint: this program as a client of the daemon that runs.
+// Implements c10dd --checkpoint: this process is a client of a running daemon.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace c10dd::daemon {
 
-/// Asks the daemon at the address of these options to write its state to `path`, waits for its
-/// word and prints it. The exit code: 0 written, 64 refused, 69 no daemon answers, 75 try again.
+/// Asks the daemon at options.listen to write a copy of its state to `path`, waits for the reply
+/// and prints it. Returns the exit code: 0 written, 64 refused, 69 no daemon answers, 75 try again.
+/// Blocks without a timeout.
 int request_checkpoint(const Options& options, const std::string& path);
 
 }  // namespace c10dd::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One HTTP connection: a request, its answer, the next one. Every wait for the client has a
-// deadline, so that nobody holds a connection by saying nothing.
+// Serves one HTTP connection: reads a request, sends its reply, reads the next. Every wait for the
+// client has a deadline, so that a silent client does not hold its connection forever.
 #include "daemon/http/http_session.h"
 
 #include <array>
@@ -18,6 +18,7 @@
 #include "daemon/http/routes.h"
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/shared_budget.h"
+#include "protocol/format.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -25,20 +26,20 @@ namespace {
 using asio::experimental::awaitable_operators::operator||;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// What a verdict of the budget can still reach of a connection.
+/// Passes decisions of the budget to the connection, which may have ended before them.
 struct Reach final : BudgetSink {
   explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
 
   asio::any_io_executor budget_executor() override { return executor; }
-  void read_on() override {}  // requests are small: they never wait
+  void read_on() override {}  // HTTP requests are small and never wait for the budget
   void close_for_room(const Failure&) override {
     closed = true;
     if (stream) stream->cancel();
   }
 
-  Stream* stream;  ///< null when the connection is over
+  Stream* stream;  ///< null after the end of the connection
   asio::any_io_executor executor;
-  bool closed = false;
+  bool closed = false;  ///< by the budget
 };
 
 struct Connection {
@@ -82,7 +83,8 @@ asio::awaitable<void> refuse(Connection& connection, const HttpReply& reply) {
   if (sent == Wait::done) co_await connection.stream.finish();
 }
 
-/// Reads until the reader has a request or a refusal. A reason when the connection is over.
+/// Reads until the reader has a request or a refusal. Returns an empty text, or the reason for
+/// which the connection has to end.
 asio::awaitable<std::string_view> read_request(Connection& connection, HttpReader& reader) {
   const SteadyTime begin = std::chrono::steady_clock::now();
   std::optional<SteadyTime> deadline;
@@ -101,14 +103,14 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
     const auto waited =
         std::chrono::duration_cast<std::chrono::seconds>(connection.patience.request);
     const HttpReply reply =
-        http_error(408, Code::timed_out,
-                   "request: not complete after " + std::to_string(waited.count()) + " s");
+        http_error(408, Code::timed_out, format("request: incomplete after {} s", waited.count()));
     co_await refuse(connection, reply);
     co_return name_of(reply.code);
   }
 }
 
-asio::awaitable<HttpReply> respond(Connection& connection, const HttpRequest& request) {
+/// Obtains the data that the route needs, then lets the route make the reply.
+asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest& request) {
   Operations& operations = connection.operations;
   ServerFacts facts = operations.facts();
   facts.local = connection.stream.is_local();
@@ -136,7 +138,7 @@ asio::awaitable<HttpReply> respond(Connection& connection, const HttpRequest& re
   co_return handle(request, facts);
 }
 
-/// Why it ended.
+/// Serves requests until the connection has to end. Returns the reason, a label of the metrics.
 asio::awaitable<std::string_view> converse(Connection& connection) {
   while (true) {
     HttpReader reader;
@@ -147,7 +149,7 @@ asio::awaitable<std::string_view> converse(Connection& connection) {
       co_return name_of(refusal->code);
     }
     const HttpRequest& request = *reader.request();
-    const HttpReply reply = co_await respond(connection, request);
+    const HttpReply reply = co_await make_reply(connection, request);
     const bool keep = request.keep_alive && !connection.context.draining;
     const std::string bytes = encode(reply, keep, request.method == "HEAD");
     connection.share.set_replies(bytes.size());
@@ -175,7 +177,7 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
   } catch (const std::exception&) {
-    // For want of memory, for one. The connection goes, the daemon stays.
+    // For example out of memory: only this connection ends, with the reason "internal".
   }
   reach->stream = nullptr;
   stream->close();

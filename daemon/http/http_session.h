@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP on one connection: the routes of routes.h, answered with what Operations say.
+// Serves HTTP on one connection: the routes of routes.h, with data from Operations.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,14 +13,15 @@
 
 namespace c10dd::daemon {
 
-/// How long a client is waited for.
+/// The timeouts of a connection.
 struct HttpPatience {
-  std::chrono::milliseconds request = std::chrono::seconds(10);  ///< from first byte to last
+  std::chrono::milliseconds request = std::chrono::seconds(10);  ///< to receive one request
   std::chrono::milliseconds idle = std::chrono::seconds(60);     ///< between two requests
-  std::chrono::milliseconds write = std::chrono::seconds(30);    ///< of one answer
+  std::chrono::milliseconds write = std::chrono::seconds(30);    ///< to send one reply
 };
 
-/// The entry in the list of protocols.
+/// Returns the entry of HTTP in the list of protocols. `context` and `operations` must outlive all
+/// connections.
 WireProtocol http_protocol(const SessionContext& context, Operations& operations,
                            const HttpPatience& patience = {});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP by Beast, and what Beast leaves open: one framing of the body, and one Host.
+// Parses HTTP with Beast, and checks what Beast does not: that the body has only one framing and
+// the request only one Host.
 #include "daemon/http/http_wire.h"
 
 #include <boost/asio/buffer.hpp>
@@ -15,6 +16,7 @@
 #include <boost/json/value.hpp>
 #include <sstream>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -31,30 +33,31 @@ HttpReply malformed(std::string_view why) {
 }
 
 HttpReply header_too_large(bool of_chunk) {
-  const std::string what = of_chunk ? "the header of a chunk, or the trailer," : "the header";
-  return http_error(431, Code::too_large,
-                    "request: " + what + " is longer than " +
-                        std::to_string(limits::kHttpHeaderBytes) + " bytes");
+  return http_error(
+      431, Code::too_large,
+      format("request: {} longer than the limit of {} bytes",
+             of_chunk ? "header of a chunk, or trailer," : "header", limits::kHttpHeaderBytes));
 }
 
 HttpReply refusal_of(const boost::system::error_code& error) {
   if (error == http::error::body_limit) {
     return http_error(
         413, Code::too_large,
-        "request: the body is longer than " + std::to_string(limits::kHttpBodyBytes) + " bytes");
+        format("request: body longer than the limit of {} bytes", limits::kHttpBodyBytes));
   }
   if (error == http::error::bad_version) {
-    return http_error(505, Code::version_unsupported, "request: neither HTTP/1.1 nor HTTP/1.0");
+    return http_error(505, Code::version_unsupported,
+                      "request: unsupported version of HTTP; use HTTP/1.1 or HTTP/1.0");
   }
   return malformed(error.message());
 }
 
-/// Why readers might disagree on the end of this request; empty when they cannot.
+/// Returns why two readers might place the end of this request differently; empty if they cannot.
 std::string_view ambiguity(const http::request<http::string_body>& request) {
   const auto lengths = request.count(http::field::content_length);
   const auto codings = request.count(http::field::transfer_encoding);
   if (lengths > 1) return "more than one content-length";
-  if (lengths > 0 && codings > 0) return "content-length and transfer-encoding";
+  if (lengths > 0 && codings > 0) return "both content-length and transfer-encoding";
   if (lengths > 0 && request[http::field::content_length].find(',') != std::string_view::npos) {
     return "more than one content-length";
   }
@@ -66,12 +69,12 @@ std::string_view ambiguity(const http::request<http::string_body>& request) {
     }
   }
   const auto hosts = request.count(http::field::host);
-  if (hosts > 1) return "more than one host";
-  if (hosts == 0 && request.version() >= 11) return "no host";
+  if (hosts > 1) return "more than one host field";
+  if (hosts == 0 && request.version() >= 11) return "no host field";
   return {};
 }
 
-/// Of a target in absolute form, which beats the field.
+/// Returns the host of a target in absolute form, which overrides the Host field.
 std::optional<std::string> host_of(std::string_view target) {
   constexpr std::string_view kScheme = "http://";
   if (!target.starts_with(kScheme)) return std::nullopt;
@@ -83,13 +86,13 @@ std::optional<std::string> host_of(std::string_view target) {
 
 struct HttpReader::Impl {
   Impl() {
-    parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() counts better, and first
+    parser.header_limit(2 * limits::kHttpHeaderBytes);  // the limit of put() is reached first
     parser.body_limit(limits::kHttpBodyBytes);
-    parser.eager(false);  // it stops behind the header
+    parser.eager(false);  // stop after the header
   }
 
-  /// Before the body is read: Beast adds the fields behind the last chunk to those of the header,
-  /// where they say nothing about this request.
+  /// Checks and copies the header. Called before the body is read, since Beast adds the trailer
+  /// fields, which must not count as header fields, to those of the header.
   void take_header() {
     checked = true;
     parser.eager(true);
@@ -109,13 +112,13 @@ struct HttpReader::Impl {
     request->body = std::move(parser.get().body());
   }
 
-  /// The bytes that the parser may have before it, of the header or of a chunk's.
+  /// Returns how many bytes of the header, or of the header of a chunk, the parser may still get.
   std::size_t room() const { return limits::kHttpHeaderBytes - (checked ? 0 : header_bytes); }
 
   http::request_parser<http::string_body> parser;
   bool begun = false;
-  bool checked = false;
-  std::size_t header_bytes = 0;  ///< taken so far
+  bool checked = false;          ///< the header is complete and was checked
+  std::size_t header_bytes = 0;  ///< consumed so far
   bool expects_continue = false;
   HttpRequest header;
   std::optional<HttpRequest> request;
@@ -131,10 +134,10 @@ std::size_t HttpReader::put(std::string_view bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && !in.request && !in.refusal) {
     in.begun = true;
-    // Beast's own limit holds for the first line and for the fields, not for both together, and
-    // neither for the line before a chunk nor for what comes behind the last one.
+    // The limit is enforced here, by room(): Beast's own one applies to the first line and to the
+    // fields separately, and not at all to chunk headers and the trailer.
     std::string_view rest = bytes.substr(taken);
-    // Beast 1.81 asserts that a last chunk which is the first one comes whole.
+    // Beast 1.81 fails an assertion if the last chunk is also the first and arrives in parts.
     if (in.checked && in.parser.chunked() && rest.size() < kLastChunk.size()) break;
     const bool full = rest.size() >= in.room();
     if (full) rest = rest.substr(0, in.room());
@@ -146,6 +149,8 @@ std::size_t HttpReader::put(std::string_view bytes) {
     } else if (!in.checked) {
       in.header_bytes += n;
     }
+    // If the parser wants more and consumed some of a cut piece, it gets the next bytes in a new
+    // turn.
     if (error == http::error::need_more && !(full && n > 0)) {
       if (full) in.refusal = header_too_large(in.checked);
       break;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP/1.1 and 1.0 between bytes and messages; pure. Strict where leniency lets two readers
-// disagree on where a request ends: then it is refused, and the connection is not to be used on.
+// Converts between bytes and HTTP/1.1 or 1.0 messages. Pure. A request whose end two readers could
+// place differently (request smuggling) is refused, and its connection must not be used any more.
 #pragma once
 
 #include <memory>
@@ -18,16 +18,16 @@ struct HttpRequest {
   bool keep_alive = false;
   std::string content_type = {};
   std::string body = {};
-  std::string host = {};  ///< of an absolute target, else the field
-  bool has_host = false;  ///< HTTP/1.0 needs none
+  std::string host = {};  ///< the host of an absolute target, else the Host field
+  bool has_host = false;  ///< false is possible in HTTP/1.0 only
 };
 
 struct HttpReply {
   int status = 200;
   std::string content_type;
   std::string body;
-  std::string allow = {};  ///< of 405: the methods that there are
-  Code code = Code::ok;    ///< of an error
+  std::string allow = {};  ///< the Allow field of a 405: the methods of the route
+  Code code = Code::ok;    ///< the code of an error reply
 };
 
 /// Reads one request.
@@ -37,15 +37,18 @@ class HttpReader {
   ~HttpReader();
   HttpReader(HttpReader&&) noexcept;
 
-  /// Takes bytes from the front; how many. Stops behind a whole request.
+  /// Consumes bytes from the front and returns how many. Stops after a complete request. The caller
+  /// keeps the rest and passes it again with what is received next.
   std::size_t put(std::string_view bytes);
 
+  /// Returns whether the first byte of a request was consumed.
   bool begun() const;
-  /// The whole request, once it is read.
+  /// Returns the request once it is complete.
   const std::optional<HttpRequest>& request() const;
-  /// Why it is no request, once that is known: 400, 413, 431 or 505, and never a second one.
+  /// Returns the error reply (400, 413, 431 or 505) once the bytes are known not to be a valid
+  /// request. It does not change afterwards.
   const std::optional<HttpReply>& refusal() const;
-  /// The client waits for a word before it sends the body; true once.
+  /// Returns true once if the client has sent "Expect: 100-continue" and waits to send the body.
   bool take_expects_continue();
 
  private:
@@ -55,10 +58,11 @@ class HttpReader {
 
 inline constexpr std::string_view kHttpContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/// {"error": {"code", "detail"}}
+/// Returns a reply with the body {"error": {"code": ..., "detail": ...}}.
 HttpReply http_error(int status, Code code, std::string_view detail);
 
-/// head: the answer to HEAD, which tells the length of the body and leaves it out.
+/// Returns the bytes of a reply. head: for a HEAD request, with the length of the body and without
+/// the body.
 std::string encode(const HttpReply& reply, bool keep_alive, bool head);
 
 }  // namespace c10dd::daemon

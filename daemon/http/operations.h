@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the routes show and ask of the daemon.
+// The interface through which HTTP routes query and control the daemon.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -12,24 +12,24 @@
 
 namespace c10dd::daemon {
 
-/// Called on the loop that accepts connections, and answers there.
+/// Called on the loop that accepts connections; coroutines resume on that loop.
 class Operations {
  public:
   virtual ~Operations() = default;
 
-  /// What is at hand, and the same for every client.
+  /// Returns the facts that are known without waiting and are the same for every client.
   virtual ServerFacts facts() const = 0;
 
-  /// The text of /metrics, from a fresh snapshot.
+  /// Returns the text of /metrics with current values.
   virtual boost::asio::awaitable<std::string> metrics_text() = 0;
 
-  /// All jobs that are loaded.
+  /// Returns the reports of all loaded jobs.
   virtual boost::asio::awaitable<std::vector<core::JobReport>> job_reports() = 0;
 
-  /// Writes a copy of the state.
+  /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;
 
-  /// Removes a job, see EngineHost::remove.
+  /// Removes a job as EngineHost::remove() does.
   virtual boost::asio::awaitable<Result<void>> remove_job(const std::string& job) = 0;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of routes; a query is ignored. What changes something is a POST of JSON or a DELETE,
-// which a page of another site cannot make a browser send, from this machine.
+// The table of routes. The query of a target is ignored. A route that changes something takes only
+// a POST of JSON or a DELETE, which a web page of another site can not make a browser send, and
+// only from this machine.
 #include "daemon/http/routes.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <charconv>
 #include <iterator>
 
+#include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/limits.h"
 #include "protocol/ops.h"
@@ -65,7 +67,7 @@ HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
 HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "a checkpoint is written for clients on the daemon's own machine only");
+                      "checkpoint: allowed only for clients on the daemon's machine");
   }
   const Result<std::string> path = checkpoint_path(request);
   const Result<void> done = path ? facts.checkpoint : path.error();
@@ -80,7 +82,7 @@ HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
 HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
-                      "a job is removed for clients on the daemon's own machine only");
+                      "removal of a job: allowed only for clients on the daemon's machine");
   }
   const Result<std::string> job = job_to_remove(request);
   const Result<void> done = job ? facts.removed : job.error();
@@ -99,19 +101,19 @@ struct Route {
   HttpReply (*respond)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
   const char* methods = "GET, HEAD";
-  std::string_view rest = {};  ///< what follows the path, if anything does
+  std::string_view rest = {};  ///< placeholder for the variable end of the path; may be empty
 };
 
 constexpr std::string_view kJobs = "/v1/jobs/";
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
-    {"/livez", "200 while the process answers", livez},
-    {"/readyz", "200 when requests are served, else 503 and why not", readyz},
-    {"/metrics", "for Prometheus, text format 0.0.4", metrics, Need::metrics},
-    {"/v1/version", "what is running, JSON", version},
-    {"/v1/jobs", "what is loaded, JSON", jobs, Need::jobs},
-    {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: a copy of the state", checkpoint,
+    {"/livez", "200 while the daemon runs", livez},
+    {"/readyz", "200 if requests are served, else 503 with the reason", readyz},
+    {"/metrics", "metrics for Prometheus, text format 0.0.4", metrics, Need::metrics},
+    {"/v1/version", "version and engine of the daemon, JSON", version},
+    {"/v1/jobs", "the loaded jobs, JSON", jobs, Need::jobs},
+    {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: writes a copy of the state", checkpoint,
      Need::checkpoint, "POST"},
     {kJobs, "DELETE: removes a job with its runs and rows; 409 while a session is connected",
      remove_job, Need::removal, "DELETE", "{job}"},
@@ -127,7 +129,7 @@ HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
   return {200, kText, text};
 }
 
-/// The path of a target in origin form or, from a proxy, in absolute form.
+/// Returns the path of a target in origin form or, if a proxy sent it, in absolute form.
 std::string_view path_of(std::string_view target) {
   target = target.substr(0, target.find_first_of("?#"));
   if (target.starts_with("http://")) {
@@ -168,24 +170,23 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts) {
 }
 
 Result<std::string> checkpoint_path(const HttpRequest& request) {
-  const std::string want = "; want {\"path\": \"/absolute/path\"}";
+  const std::string example = "; send for example {\"path\": \"/absolute/path\"}";
   if (!is_json(request.content_type)) {
-    return failure(Code::invalid_argument,
-                   "checkpoint: the content-type is not " + std::string(kJson) + want);
+    return failure(Code::invalid_argument, "checkpoint: content-type is not {}{}", kJson, example);
   }
   boost::system::error_code bad;
   const boost::json::value body = boost::json::parse(request.body, bad);
   const boost::json::object* fields = bad ? nullptr : body.if_object();
   const boost::json::value* path = fields ? fields->if_contains("path") : nullptr;
   if (!path || !path->is_string() || fields->size() != 1) {
-    return failure(Code::invalid_argument, "checkpoint: " +
-                                               (bad ? "the body is no JSON: " + bad.message()
-                                                    : std::string("the body has another form")) +
-                                               want);
+    return failure(Code::invalid_argument, "checkpoint: {}{}",
+                   bad ? "body is not JSON: " + bad.message()
+                       : "body is not an object with the only member path, a string",
+                   example);
   }
   std::string text(path->as_string());
   if (text.empty() || text.front() != '/' || text.find('\0') != std::string::npos) {
-    return failure(Code::invalid_argument, "checkpoint: the path is not absolute" + want);
+    return failure(Code::invalid_argument, "checkpoint: path is not absolute" + example);
   }
   return text;
 }
@@ -199,7 +200,7 @@ Result<std::string> job_to_remove(const HttpRequest& request) {
     const bool encoded = path[i] == '%';
     if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
       return failure(Code::invalid_argument,
-                     "job: the name is not percent-encoded; want /v1/jobs/NAME");
+                     "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
     }
     job += encoded ? static_cast<char>(byte) : path[i];
     if (encoded) i += 2;
@@ -209,23 +210,22 @@ Result<std::string> job_to_remove(const HttpRequest& request) {
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.host_known) {
-    return http_error(
-        403, Code::permission_denied,
-        "host \"" + printable(request.host, 128) +
-            "\" is no name of this loopback listener; ask for localhost or 127.0.0.1, "
-            "or allow the name with --http-hosts");
+    return http_error(403, Code::permission_denied,
+                      format("unknown host \"{}\" for a listener on loopback; use localhost or "
+                             "127.0.0.1, or allow the name with --http-hosts",
+                             printable(request.host, 128)));
   }
   const Route* route = find_route(request);
   if (!route) {
     return http_error(
         404, Code::not_found,
-        "no route " + request.target.substr(0, 128) + "; look at / for those there are");
+        format("unknown route {}; GET / lists all routes", request.target.substr(0, 128)));
   }
   if (!fits(*route, request)) {
     HttpReply refused =
         http_error(405, Code::unsupported,
-                   request.method.substr(0, 32) + " on " + std::string(route->path) +
-                       ": allowed are " + route->methods);
+                   format("{} is not allowed on {}; use {}", request.method.substr(0, 32),
+                          route->path, route->methods));
     refused.allow = route->methods;
     return refused;
   }

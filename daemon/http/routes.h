@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the HTTP side answers to whom: a pure function of the request and what the daemon says of
-// itself. To add a route: a line in routes.cc.
+// The HTTP routes. A reply is a pure function of the request and of facts about the daemon. To add
+// a route: add a line to the table in routes.cc.
 #pragma once
 
 #include <chrono>
@@ -16,29 +16,32 @@ struct ServerFacts {
   std::string version;
   std::string engine;
   std::string durability;
-  std::string not_ready;  ///< why requests are not served; empty when they are
-  std::string note;       ///< what to know though they are served; empty when there is nothing
+  std::string not_ready;  ///< why requests are not served; empty if they are
+  std::string note;       ///< a restriction under which they are served; may be empty
   std::chrono::duration<double> uptime{0};
   bool local = false;      ///< the client is on this machine
-  bool host_known = true;  ///< the request is for a name that is answered to
+  bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
-  // What some routes need, see need_of().
+  // Set only for the routes that need them, see need_of().
   std::string metrics;
   std::vector<core::JobReport> jobs;
   Result<void> checkpoint;
   Result<void> removed;
 };
 
-/// What is worth making only for the route that answers with it.
+/// A fact that is expensive, or an operation with an effect: done only for the route that needs it.
 enum class Need { nothing, metrics, jobs, checkpoint, removal };
+
+/// Returns what has to be done before handle(); nothing for a request that handle() will refuse.
 Need need_of(const HttpRequest& request, const ServerFacts& facts);
 
-/// Where the checkpoint goes that a request asks for.
+/// Returns the directory in the body of a checkpoint request. Fails if it is not an absolute path.
 Result<std::string> checkpoint_path(const HttpRequest& request);
 
-/// The job that a request asks to remove; its name is percent-encoded.
+/// Returns the percent-decoded name of the job in the target of a DELETE request.
 Result<std::string> job_to_remove(const HttpRequest& request);
 
+/// Returns the reply to a request. `facts` must hold what need_of() asked for.
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 
 }  // namespace c10dd::daemon

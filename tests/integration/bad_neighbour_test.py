@@ -322,7 +322,7 @@ class Http(unittest.TestCase):
                 for body in (b"", b"[]", b'{"path": 5}', b'{"path": "relative"}', b"{", b'{"x": "/"}'):
                     status, answer = self.post(daemon, "/v1/checkpoint", body)
                     self.assertEqual(400, status, body)
-                    self.assertIn("want", answer)
+                    self.assertIn("send for example", answer)
                 self.assertEqual(400, self.post(daemon, "/v1/checkpoint", b'{"path": "/x"}',
                                                 "text/plain")[0])
                 self.assertGreaterEqual(self.post(daemon, "/v1/checkpoint",
