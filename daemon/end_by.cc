@@ -13,7 +13,7 @@ namespace c10dd::daemon {
 void EndBy::set(Time end) {
   try {
     thread_ = std::thread([this, end] { wait(end); });
-  } catch (const std::system_error&) {  // no thread is to be had: the kernel ends it, a bit later
+  } catch (const std::system_error&) {  // no thread available: SIGALRM ends the process instead
     const auto left = end - std::chrono::steady_clock::now();
     ::alarm(1 + static_cast<unsigned>(std::chrono::ceil<std::chrono::seconds>(left).count()));
   }
@@ -32,10 +32,10 @@ void EndBy::wait(Time end) {
   std::unique_lock lock(mutex_);
   if (cancelled_now_.wait_until(lock, end, [this] { return cancelled_; })) return;
   std::signal(SIGALRM, SIG_DFL);
-  ::alarm(1);  // should nobody read the log
+  ::alarm(1);  // the log line below blocks if its reader hangs too
   spdlog::critical(
-      "event=stopped_unfinished reason=\"the drain time-out is over, and the engine is "
-      "not closed: a write hangs\"");
+      "event=stopped_unfinished reason=\"drain timeout exceeded before the engine was closed: a "
+      "write hangs\"");
   ::_exit(exit_code::kTryAgain);
 }
 

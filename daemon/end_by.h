@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process at a time, whatever its other threads wait for: a disk that hangs must not hold
-// a daemon that was told to stop. What was acknowledged is in the engine's log.
+// Ends the process at a given time even if its other threads are blocked: a disk that hangs must
+// not keep a daemon from stopping. With durability fsync or os nothing acknowledged is lost then,
+// since it is in the engine's log.
 #pragma once
 
 #include <chrono>
@@ -10,6 +11,7 @@
 
 namespace c10dd::daemon {
 
+/// A deadline of the process, kept by a thread of its own.
 class EndBy {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -19,9 +21,9 @@ class EndBy {
   EndBy(const EndBy&) = delete;
   EndBy& operator=(const EndBy&) = delete;
 
-  /// Once.
+  /// Sets the deadline. To be called at most once. At `end` the process exits with kTryAgain (75).
   void set(Time end);
-  /// The process ends by itself.
+  /// Cancels the deadline, since the process ends by itself. Joins the thread.
   void cancel();
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The entry: options, log, serve; or a request to the daemon that runs.
+// main() of c10dd: reads the options, sets up the log and serves, or sends a request to a running
+// daemon (--checkpoint).
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -14,8 +15,8 @@
 
 namespace {
 
-/// Until the server has its own way to end: nothing was acknowledged, so nothing is lost. A
-/// process that was told to end before it could serve has done what it was told.
+/// Handles SIGTERM and SIGINT until the server handles them: nothing was acknowledged yet, so
+/// nothing is lost. The exit code is 0, since the process ended as requested.
 void end_at_once(int) { ::_exit(0); }
 
 void take_early_signals() {
@@ -23,7 +24,8 @@ void take_early_signals() {
   std::signal(SIGINT, end_at_once);
 }
 
-// Before the constructors of the libraries, which take milliseconds. A sanitizer has to be first.
+// Runs before the constructors of the libraries, which take milliseconds; but a sanitizer must be
+// initialised before any other code runs.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else
@@ -37,7 +39,8 @@ int main(int argc, char** argv) {
     c10dd::daemon::ParsedOptions parsed = c10dd::daemon::parse_options(argc, argv);
     if (parsed.exit) return parsed.exit_code;
     if (!parsed.checkpoint.empty()) {
-      std::signal(SIGTERM, SIG_DFL);  // it has not done what it was asked for
+      // A request that is interrupted was not fulfilled and must not end with exit code 0.
+      std::signal(SIGTERM, SIG_DFL);
       std::signal(SIGINT, SIG_DFL);
       return c10dd::daemon::request_checkpoint(parsed.options, parsed.checkpoint);
     }

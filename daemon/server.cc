@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Start, turn, drain. code_to_exit_with() has what the process ends with; deploy/README.md says
-// what to do.
+// Starts, runs and drains the daemon. code_to_exit_with() chooses the exit code; deploy/README.md
+// tells the operator what to do about each.
 #include "daemon/server.h"
 
 #include <spdlog/spdlog.h>
@@ -24,15 +24,15 @@
 namespace c10dd::daemon {
 namespace {
 
-/// Of the drain time-out: what is kept for closing the engine.
+/// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
-/// What refused at start.
+/// The part of the daemon that failed to start: listener, engine with files, engine on a server.
 enum class Part : std::uint8_t { address, directory, server };
 
 int code_to_exit_with(Code code, Part part) {
   switch (code) {
-    case Code::unavailable:  // a server is elsewhere; else another process holds it, for now
+    case Code::unavailable:  // the server is unreachable, or another process uses the resource
       return part == Part::server ? exit_code::kUnreachable : exit_code::kTryAgain;
     case Code::permission_denied:
       return part == Part::directory ? exit_code::kCannotCreate : exit_code::kNoPermission;
@@ -58,13 +58,13 @@ std::size_t shard_count(std::size_t wanted) {
   return std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, limits::kShards);
 }
 
-/// Three quarters of what the machine has.
+/// Returns three quarters of the machine's memory, in bytes.
 std::uint64_t most_of_the_memory() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
 }
 
-/// Tells systemd, where it asked for that: one datagram to $NOTIFY_SOCKET.
+/// Reports a state to systemd as sd_notify() does: one datagram to $NOTIFY_SOCKET, if it is set.
 void notify(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
@@ -89,6 +89,7 @@ Server::Server(Options options)
       budget_(std::make_unique<SharedBudget>(loop_, growth_.max_bytes())) {}
 Server::~Server() { close(); }
 
+/// Starts everything except the listener.
 Result<void> Server::start() {
   store::OpenOptions how = open_options(options_);
   how.accept_rollback = options_.accept_rollback;
@@ -117,17 +118,18 @@ Result<void> Server::start() {
   return {};
 }
 
-/// The list of all wire protocols, in the order of their names.
+/// Returns the entries of all wire protocols.
 Protocols Server::protocols() {
   return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_)});
 }
 
 int Server::run() {
+  // A closed socket, a file over its size limit and a closed terminal must not end the daemon.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
-  // The address first: two daemons of one configuration then disagree about the port, which is
-  // what the operator sees; nothing is answered before the loop turns.
+  // The port is bound before the engine is opened, so that a second daemon with the same options
+  // fails with the error that operators know. No connection is served before the loop runs.
   listener_ = std::make_unique<Listener>(loop_, options_);
   const Result<void> bound = listener_->open(options_.listen_host, options_.listen_port);
   if (!bound) return refuse(bound.error(), Part::address);
@@ -158,7 +160,8 @@ int Server::run() {
   return 0;
 }
 
-/// No loop turns any more. The engine's threads post to the loops, so it is closed before they go.
+/// Stops all loops and closes the engine. The engine is closed before the loops are destroyed,
+/// since its threads post to them.
 void Server::close() {
   if (shards_) shards_->stop();
   if (host_) host_->close();
@@ -166,7 +169,8 @@ void Server::close() {
   shards_.reset();
 }
 
-/// Takes nothing new, lets held answers leave, then stops. A second signal stops at once.
+/// Refuses new connections and requests, sends the replies that are due, then stops. A second
+/// signal stops at once.
 void Server::drain() {
   draining_ = true;
   notify("STOPPING=1");
@@ -182,6 +186,7 @@ void Server::drain() {
   stop_when_finished(now + options_.drain_timeout - closing);
 }
 
+/// Stops when no shard has unfinished work, or at `deadline`; asks the shards every 10 ms.
 void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) {
   const auto then = [this, deadline](const std::vector<std::size_t>& unfinished) {
     if (drain_.finished(unfinished) || std::chrono::steady_clock::now() >= deadline) {

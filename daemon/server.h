@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as a whole: the first loop with listener and HTTP, the shards, signals, and the order
-// of start and end.
+// The daemon as a whole: the first loop with the listener and HTTP, the shards, the signals, and
+// the order of start and stop.
 #pragma once
 
 #include <atomic>
@@ -23,16 +23,17 @@
 
 namespace c10dd::daemon {
 
+/// Owns all parts of the daemon. Its functions run on the main thread, which turns the first loop.
 class Server {
  public:
   explicit Server(Options options);
   ~Server();
 
-  /// Serves until SIGTERM or SIGINT, then drains. The exit code, as listed in deploy/README.md.
+  /// Serves until SIGTERM or SIGINT, then drains. Returns the exit code, see deploy/README.md.
   int run();
 
  private:
-  Result<void> start();  ///< all but the listener
+  Result<void> start();
   Protocols protocols();
   void drain();
   void close();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Questions to all shards and to the engine, with their answers back on the first loop.
+// Sends requests to all shards and to the engine, and collects the results on the first loop.
 #include "daemon/server_operations.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace {
 
 const auto kProcessStarted = std::chrono::steady_clock::now();
 
-/// Every field is a count: none is named here, so none can be left out.
+/// Adds all fields. Every field is a std::size_t, so they are added as an array and a new field
+/// cannot be forgotten.
 void add(core::JobStats& sum, const core::JobStats& stats) {
   using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
   Counts total = std::bit_cast<Counts>(sum);
@@ -73,7 +74,8 @@ asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
   co_return std::move(*all);
 }
 
-/// What the host answers by a callback on this loop.
+/// Calls `ask` and waits until the callback that `ask` gets was called. Returns its argument. The
+/// callback must be called on this loop.
 asio::awaitable<Result<void>> ServerOperations::reply_of(
     std::function<void(std::function<void(Result<void>)>)> ask) {
   const auto result = std::make_shared<Result<void>>();
@@ -97,7 +99,7 @@ asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& jo
 
 asio::awaitable<std::string> ServerOperations::metrics_text() {
   const std::vector<core::JobReport> reports = co_await job_reports();
-  std::map<std::string, core::JobStats> by_name;  // the runs of a job add up
+  std::map<std::string, core::JobStats> by_name;  // the sum over all runs of a job
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
   of_.metrics.jobs(reports.size());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What HTTP shows and asks of the daemon, gathered from its parts. On the first loop.
+// Implements what the HTTP routes query and control, by asking the parts of the daemon. Runs on the
+// first loop.
 #pragma once
 
 #include <atomic>
@@ -30,15 +31,14 @@ class ServerOperations final : public Operations {
 
   ServerFacts facts() const override;
 
-  /// Renders on a thread of its own. At most one rendering at a time; a second request waits for
-  /// the first.
+  /// Renders on a thread of its own, one text at a time: a second request waits for the first.
   asio::awaitable<std::string> metrics_text() override;
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
 
-  /// After the loops have ended: ends the thread.
+  /// Ends the thread. To be called after the loops have stopped.
   void close() { renderer_.join(); }
 
  private:

@@ -29,7 +29,7 @@ class Operations {
   /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;
 
-  /// Removes a job as EngineHost::remove() does.
+  /// Removes a job as core::DirectoryHost::remove() does.
   virtual boost::asio::awaitable<Result<void>> remove_job(const std::string& job) = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who shares series with whom, and sums over those who do.
+// Assigns jobs to series, and keeps the sums of jobs that share series.
 #include "daemon/metrics/job_metrics.h"
 
 #include <chrono>
@@ -27,6 +27,7 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       buses_(registry, metric::kCollectiveBus),
       failures_(registry, metric::kCollectiveFailures) {}
 
+/// Returns the series of a label value. A new label beyond the limit gets the series of kOther.
 JobMetrics::Series& JobMetrics::series_of(std::string label) {
   const std::size_t named = series_.size() - series_.count(kOther);
   if (!series_.contains(label) && named >= limits::kJobsInMetrics) label = kOther;
@@ -55,10 +56,11 @@ JobMetrics::Job& JobMetrics::job(const std::string& train_job) {
   return jobs_.emplace(train_job, Job{&series, {}, 0}).first->second;
 }
 
+/// Replaces the job's part of the sums of its series.
 void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   Series& series = *job.series;
   const auto update = [&](std::size_t core::JobStats::*field, Gauge& gauge) {
-    series.sum.*field += stats.*field - job.last.*field;
+    series.sum.*field += stats.*field - job.last.*field;  // unsigned: the wrap-arounds cancel out
     gauge.Set(number(series.sum.*field));
   };
   update(&core::JobStats::keys, *series.keys);
@@ -78,6 +80,7 @@ void JobMetrics::stats(const std::string& train_job, const core::JobStats& stats
   if (found != jobs_.end()) replace(found->second, stats);
 }
 
+/// Returns the series of a collective. Their number is bounded too, since clients choose the names.
 JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveTotals& of) {
   std::tuple key(of.process_group, of.collective, of.backend);
   const auto found = series.collectives.find(key);
@@ -137,7 +140,7 @@ void JobMetrics::remove(const std::string& train_job) {
   replace(found->second, {});
   Series& series = *found->second.series;
   jobs_.erase(found);
-  if (--series.jobs > 0) return;
+  if (--series.jobs > 0) return;  // other jobs share the series
   keys_.remove(series.keys);
   bytes_.remove(series.bytes);
   waiters_.remove(series.waiters);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of training jobs: bounded in number, gone with their job. Under the lock of Metrics.
-// Jobs whose names print alike and jobs beyond limits::kJobsInMetrics share series, which then are
-// sums.
+// The metric series of training jobs. Their number is bounded, and they are removed with their job.
+// Jobs whose names print alike share series, which then hold sums; so do all jobs beyond
+// limits::kJobsInMetrics. Not thread-safe: Metrics calls it under its lock.
 #pragma once
 
 #include <map>
@@ -20,13 +20,14 @@ class JobMetrics {
  public:
   explicit JobMetrics(prometheus::Registry& registry);
 
-  /// A run of the job is served; as many calls of remove() take the series away again.
+  /// Counts a run of the job and creates the job's series with the first one.
   void add(const std::string& train_job);
-  /// Of jobs that were added; others are ignored.
+  /// Sets the gauges of a job. Ignored if the job has no series.
   void stats(const std::string& train_job, const core::JobStats& stats);
-  /// What is counted by job: released barriers, generations, collectives. As stats(): of an idle
-  /// job, whose series have ended, members may still be given up.
+  /// Counts released barriers, generations and collectives of a job. Ignored if the job has no
+  /// series: an idle job, whose series were removed, may still lose members.
   void event(const std::string& train_job, const core::Event& event);
+  /// Subtracts a run of the job and removes the job's series with the last one.
   void remove(const std::string& train_job);
 
  private:
@@ -50,12 +51,12 @@ class JobMetrics {
     Gauge* missing;
     Counter* formed;
     Counter* ended;
-    Histogram* spread = nullptr;  ///< made by the first release: most jobs have no barriers
+    Histogram* spread = nullptr;  ///< created by the first release: most jobs have no barriers
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {
     Series* series;
-    core::JobStats last;
+    core::JobStats last;  ///< its part of series->sum
     std::size_t runs = 0;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A line of the catalogue as a family of prometheus-cpp. Label names come from the catalogue, and
-// every label value passes printable() here, so no text of a client can spoil a scrape.
+// An entry of the metric catalogue as a family of prometheus-cpp. Label names come from the
+// catalogue. Every label value passes printable(), so that no text of a client can break a scrape.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -29,7 +29,7 @@ using prometheus::Histogram;
 using Bounds = Histogram::BucketBoundaries;
 using LabelValues = std::initializer_list<std::string_view>;
 
-/// The label value under which too many of something are counted together.
+/// The label value of the series that counts everything beyond a limit on series.
 inline constexpr std::string_view kOther = "other";
 
 template <std::size_t N>
@@ -37,14 +37,16 @@ Bounds bounds_of(const std::array<double, N>& bounds) {
   return {bounds.begin(), bounds.end()};
 }
 
+/// A family of series. Thread-safe as prometheus::Family is.
 template <class Metric>
 class Family {
  public:
-  /// bounds: of a histogram only.
+  /// bounds: for a histogram only.
   Family(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
       : info_(info), bounds_(std::move(bounds)), family_(add(registry, info)) {}
 
-  /// The series with these label values, in the order of the catalogue; made when it is new.
+  /// Returns the series with these label values, given in the order of the catalogue. Creates it if
+  /// it does not exist.
   Metric* with(LabelValues values) {
     prometheus::Labels labels;
     std::string_view names = info_.labels;
@@ -84,14 +86,15 @@ class Family {
   prometheus::Family<Metric>& family_;
 };
 
-/// A family whose series are never removed and have a number: after its first use a series costs
-/// one look into an array. Thread-safe: who is late to make a series gets the one that is there.
+/// A family whose series are numbered and never removed: after its first use a series costs one
+/// array access. Thread-safe: threads that create the same series at once get the same one.
 template <class Metric, std::size_t N = 1>
 class Table {
  public:
   Table(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
       : family_(registry, info, std::move(bounds)) {}
 
+  /// Returns the series of this number. `values` must be the same in every call for a number.
   Metric& at(std::size_t number, LabelValues values) {
     Metric* series = series_[number].load(std::memory_order_acquire);
     if (!series) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of the daemon itself. Those that are known to come exist from the start with the value
-// 0, so that a rate sees their first event.
+// The metric series of the daemon itself. Series that are known in advance exist from the start
+// with the value 0, so that rate() in PromQL sees their first event.
 #include "daemon/metrics/metrics.h"
 
 #include <prometheus/text_serializer.h>
@@ -19,12 +19,13 @@ namespace {
 
 constexpr std::size_t kOps = 256;
 constexpr std::size_t kCodeCount = std::size(kCodes);
-constexpr std::size_t kProtocolLabels = kProtocolCount + 1;  // and unknown
+constexpr std::size_t kProtocolLabels = kProtocolCount + 1;  // with Protocol::unknown
 
 std::size_t index_of(Code code) { return static_cast<std::size_t>(describe(code).code); }
 
 double seconds(Duration time) { return std::chrono::duration<double>(time).count(); }
 
+/// Returns a family of one series without labels, for a value that is read at the time of a scrape.
 prometheus::MetricFamily single(const metric::Info& info, double value) {
   prometheus::MetricFamily family;
   family.name = std::string(info.name);
@@ -180,7 +181,7 @@ void Metrics::connection_opened(Protocol protocol) {
 }
 
 void Metrics::connection_closed(Protocol protocol, std::string_view reason) {
-  // What was closed before it was recognised was not opened.
+  // A connection of unknown protocol was never reported to connection_opened().
   if (protocol != Protocol::unknown) impl_->connections(protocol).Decrement();
   impl_->closed(protocol, reason).Increment();
 }

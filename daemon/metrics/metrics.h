@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The catalogue bound to prometheus-cpp. Every call may be made from any thread.
+// Records the metrics of the catalogue (protocol/metric_catalog.h) with prometheus-cpp.
+// Thread-safe.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ struct MetricsInfo {
   std::string durability;
 };
 
-/// Counts by metric::kRequestBounds, and above.
+/// The counts of the buckets of metric::kRequestBounds, then of the values above all bounds.
 using RequestBuckets = std::array<std::uint64_t, metric::kRequestBounds.size() + 1>;
 
 class Metrics {
@@ -32,36 +33,37 @@ class Metrics {
   void ready(bool ready);
   void engine_up(bool up);
 
-  /// Of the disk that the state is on; full: growth is refused.
+  /// free: bytes on the disk of the state. full: growth is refused.
   void disk(std::uint64_t free, bool full);
 
-  /// What core::ConnectionBudget counts.
+  /// held: bytes that core::ConnectionBudget counts.
   void connection_bytes(std::uint64_t held);
   void connection_opened(Protocol protocol);
-  /// reason: a closed set of words, e.g. "peer", "malformed", "slow_consumer", "drain".
+  /// reason: one of a small fixed set, e.g. "peer", "malformed", "slow_consumer", "drain".
   void connection_closed(Protocol protocol, std::string_view reason);
   void protocol_error(Protocol protocol, Code code);
 
   void requests(Protocol protocol, const OpInfo& op, std::uint64_t count);
-  /// Answers left: how many took how long, and all together.
+  /// Adds replies that were sent: their number by duration, and the sum of their durations.
   void took(const OpInfo& op, const RequestBuckets& buckets, double seconds);
   void failed(const OpInfo& op, Code code);
 
   void committed(std::size_t rows, Duration took);
   void commit_failed(store::Outcome outcome);
-  /// Of the oldest that has not ended.
+  /// age: of the oldest commit that has not ended.
   void commit_age(Duration age);
 
-  /// What a job's effects tell. train_job is a name from a client: it is sanitised here.
+  /// Counts an event of a job. train_job: a name from a client, sanitised here.
   void event(const std::string& train_job, const core::Event& event);
-  /// Of jobs that are loaded; others are ignored.
+  /// Sets the gauges of a job. Ignored if no run of it is loaded.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
   void jobs(std::size_t loaded);
-  /// A run of the job is served from now on; its series go with its last run.
+  /// Called when a run of the job is loaded.
   void job_loaded(const std::string& train_job);
+  /// Called when a run of the job is no longer loaded. Removes the job's series with its last run.
   void remove_job(const std::string& train_job);
 
-  /// Text format 0.0.4.
+  /// Returns all metrics in the text format 0.0.4 of Prometheus.
   std::string render() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what stays readable under ProcSubset=pid: /proc/self and the process's own limits.
+// Reads only what stays readable under systemd's ProcSubset=pid: /proc/self and getrlimit().
 #include "daemon/metrics/process_usage.h"
 
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ double open_descriptors() {
        at.increment(failed)) {
     ++count;
   }
-  return count > 0 ? count - 1 : 0;  // one of them was this reading
+  return count > 0 ? count - 1 : 0;  // without the descriptor of the iterator
 }
 
 }  // namespace

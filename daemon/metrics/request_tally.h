@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one shard counts per request, without sharing a cache line with other shards; brought to the
-// metrics when somebody reads them. Of one loop.
+// Counts the requests of one shard without touching memory that other shards write. flush() adds
+// the counts to the metrics. Not thread-safe: belongs to the loop of its shard.
 #pragma once
 
 #include <array>
@@ -19,13 +19,14 @@ class RequestTally {
     ++ops_[op.code].requests[index_of(protocol)];
   }
 
-  /// An answer left; took: decoded to released. Blocking operations are timed by their events.
+  /// Counts a reply that was sent. took: from the decoding of the request to the release of the
+  /// reply. Ignored for blocking operations, which core::WaitEnded times.
   void answered(const OpInfo& op, Code outcome, Duration took) {
     if (op.kind != OpKind::wait) observe(ops_[op.code], took);
     if (outcome != Code::ok) metrics_.failed(op, outcome);
   }
 
-  /// Hands over what was counted since the last time.
+  /// Adds the counts since the last call to the metrics.
   void flush() {
     for_each_op([this]<class Op>(std::type_identity<Op>) {
       Counts& counts = ops_[Op::op.code];
