@@ -16,7 +16,8 @@
 namespace c10dd::run {
 namespace {
 
-/// Connecting a datagram socket sends nothing, but chooses the address.
+/// Returns the local address from which packets to `to` are sent; empty if there is no route. A
+/// datagram socket is connected for it, which sends nothing.
 std::string local_address(const addrinfo& to) {
   const client::Descriptor socket(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket || connect(socket.get(), to.ai_addr, to.ai_addrlen) != 0) return {};

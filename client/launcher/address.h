@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where other machines reach this one.
+// Finds the addresses at which other machines can reach this one.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace c10dd::run {
 
+/// Returns the name of this machine, "localhost" if it is unknown.
 std::string host_name();
 
-/// The address of this machine on its way to the daemon. With more than one node a loopback address
-/// would mislead the others: then it is the host's name.
+/// Returns the local address of a connection to the daemon. alone: the job has one node. If it is
+/// not alone, a loopback address is of no use to the others: then returns the host name.
 std::string address_towards(const client::Url& daemon, bool alone);
 
-/// A TCP port that nobody has at this moment. Throws std::system_error.
+/// Returns a TCP port that is free at this moment; it is not reserved. Throws std::system_error.
 std::string free_port();
 
 }  // namespace c10dd::run

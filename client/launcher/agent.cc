@@ -11,6 +11,7 @@
 #include "client/launcher/plan.h"
 #include "client/launcher/shared_flags.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -18,11 +19,13 @@ namespace c10dd::run {
 namespace {
 
 constexpr const char* kGroup = "c10drun";
-/// When a node dies, the workers of the others fail before the daemon knows of it (250 ms after its
-/// connection closed). So long a failure waits for such news before it is counted as one.
+/// When a node dies, workers of other nodes fail before the daemon declares the node lost (250 ms
+/// after its connection closed). A failed worker counts as a failure only if no node was declared
+/// lost within this time.
 constexpr Duration kSettle = std::chrono::milliseconds(600);
-constexpr Duration kPatience = std::chrono::seconds(5);
-constexpr Duration kNewsDelay = std::chrono::seconds(1);  // of what this agent has done itself
+constexpr Duration kJoinNoteDelay = std::chrono::seconds(5);
+/// How long to wait for the status that shows a failure which this agent has reported.
+constexpr Duration kStatusDelay = std::chrono::seconds(1);
 
 std::string random_name() {
   std::random_device device;
@@ -31,7 +34,7 @@ std::string random_name() {
   return text.str();
 }
 
-/// When, for people, and something that nobody else has.
+/// Returns a unique name that begins with the current time.
 std::string name_launch() {
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
@@ -41,16 +44,14 @@ std::string name_launch() {
   return text + random_name();
 }
 
-/// What the nodes tell each other once they know their ranks.
+/// What the agents exchange at the start of each generation. Port and nonce are those of node 0.
 struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
   std::int64_t base = -1;  ///< failures before this launch; -1: this agent is new
   std::string launch;      ///< may be empty
 
-  std::string encode() const {
-    return port + " " + nonce + " " + std::to_string(base) + " " + launch;
-  }
+  std::string encode() const { return format("{} {} {} {}", port, nonce, base, launch); }
   static LaunchFacts decode(const std::string& text) {
     LaunchFacts facts;
     std::istringstream(text) >> facts.port >> facts.nonce >> facts.base >> facts.launch;
@@ -85,13 +86,13 @@ Agent::Agent(Options options, std::string program, std::map<std::string, std::st
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
     struct sigaction now {};
     const bool ignored =
-        sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;  // nohup
+        sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;  // as under nohup
     if (!ignored) signals_.add(number);
   }
 }
 
 int Agent::run() {
-  hear_signals();
+  receive_signals();
   try {
     return go();
   } catch (const Stopped&) {
@@ -111,7 +112,7 @@ int Agent::go() {
   for (;;) {
     const Outcome outcome = work();
     if (outcome == Outcome::done) return finish();
-    if (outcome == Outcome::failed || !meet_again()) return give_up();
+    if (outcome == Outcome::failed || !rejoin()) return end_failed();
   }
 }
 
@@ -125,11 +126,12 @@ void Agent::connect() {
     client_ = call([url, own] { return Client::connect(url, own); });
   } catch (const TimedOut& late) {
     throw Fatal(exit_code::kUnreachable,
-                "no daemon at " + address + ": " + late.what() +
-                    "; start one with: c10dd --listen HOST:PORT --engine memory:, "
-                    "name it with --daemon HOST:PORT, or use --standalone");
+                format("no daemon at {}: {}; start one with: c10dd --listen HOST:PORT --engine "
+                       "memory:, name it with --daemon HOST:PORT, or use --standalone",
+                       address, late.what()));
   } catch (const Error& error) {
-    throw Fatal(exit_code::kUnreachable, "the daemon at " + address + " refuses: " + error.what());
+    throw Fatal(exit_code::kUnreachable,
+                format("the daemon at {} refused the connection: {}", address, error.what()));
   }
 }
 
@@ -148,31 +150,33 @@ void Agent::rendezvous() {
   join.labels = member_labels(options_, options_.local_address);
   if (options_.max_nodes > 1) {
     const bool range = options_.min_nodes < options_.max_nodes;
-    note("job " + options_.daemon.job + ": waiting for " +
-         (range ? std::to_string(options_.min_nodes) + " to " : "") +
-         plural(options_.max_nodes, "node") + " at " + options_.daemon.address());
+    note(format("job {}: waiting for {}{} at {}", options_.daemon.job,
+                range ? std::to_string(options_.min_nodes) + " to " : "",
+                plural(options_.max_nodes, "node"), options_.daemon.address()));
   }
-  const auto patience = std::make_shared<boost::asio::steady_timer>(loop_, kPatience);
+  const auto patience = std::make_shared<boost::asio::steady_timer>(loop_, kJoinNoteDelay);
   patience->async_wait([this, patience](const boost::system::error_code& cancelled) {
     if (cancelled || options_.max_nodes > 1) return;
-    note("job " + options_.daemon.job + ": no place yet; is another launch using this name?");
+    note(format("job {}: still waiting to join; does another launch use this name?",
+                options_.daemon.job));
   });
   try {
-    const auto meet = [client = client_, join, flags = shared_flags(options_)] {
+    const auto enter = [client = client_, join, flags = shared_flags(options_)] {
       publish(*client->store(), flags);
       return client->rendezvous(join);
     };
-    membership_ = call(meet);
+    membership_ = call(enter);
     patience->cancel();
   } catch (const Error& error) {
     if (error.code() == Code::size_mismatch) refuse_disagreement();
     throw Fatal(code_of(error), error.what());
   }
   generation_ = membership_->generation();
-  follow();
+  watch_group();
 }
 
-/// Names the flag and the node, if a node is there that says otherwise.
+/// Throws Fatal with the flag and the node if another node was given another value. Otherwise
+/// returns, and the caller reports the daemon's error.
 void Agent::refuse_disagreement() {
   const auto look = [client = client_, flags = shared_flags(options_)] {
     return disagreement(*client->store(), flags);
@@ -180,12 +184,14 @@ void Agent::refuse_disagreement() {
   std::string text;
   try {
     text = call(look);
-  } catch (const Error&) {  // the refusal itself says more
+  } catch (const Error&) {  // the caller's error is the one to report
   }
-  if (!text.empty()) throw Fatal(exit_code::kUsage, text + "; give all nodes of the job the same");
+  if (text.empty()) return;
+  throw Fatal(exit_code::kUsage, text + "; give all nodes of the job the same value");
 }
 
-/// The list, the port and the nonce; false when the generation ended meanwhile.
+/// Makes the plan of the generation: exchanges LaunchFacts with the other agents. Returns false if
+/// the generation ended meanwhile.
 bool Agent::prepare() {
   LaunchFacts own;
   if (generation_.rank == 0) own.port = free_port();
@@ -193,34 +199,37 @@ bool Agent::prepare() {
   if (base_) own.base = *base_;
   own.launch = !base_ && generation_.rank == 0 ? name_launch() : plan_.launch;
   try {
-    const auto meet = [membership = membership_, text = own.encode()] {
+    const auto exchange = [membership = membership_, text = own.encode()] {
       std::vector<Member> members = membership->members();
       return std::pair(std::move(members), membership->exchange("c10drun/greeting", {text}));
     };
-    const auto met = call(meet, [this] { return over(); });
-    if (!met) return false;
-    plan_ = make_plan(generation_, met->first);
-    const LaunchFacts first = LaunchFacts::decode(met->second.at(0));
+    const auto exchanged = call(exchange, [this] { return over(); });
+    if (!exchanged) return false;
+    const auto& [members, texts] = *exchanged;
+    plan_ = make_plan(generation_, members);
+    const LaunchFacts first = LaunchFacts::decode(texts.at(0));
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
-    for (const std::string& text : met->second) {
+    // Agents that took part in the launch before know its name and base; new agents adopt them.
+    for (const std::string& text : texts) {
       const LaunchFacts facts = LaunchFacts::decode(text);
       if (facts.base < 0) continue;
       base_ = static_cast<std::uint32_t>(facts.base);
       plan_.launch = facts.launch;
     }
-    if (!base_) base_ = generation_.failures;  // none of them was here before: a new launch
+    if (!base_) base_ = generation_.failures;  // all agents are new: a new launch
     plan_.restarts = generation_.failures - std::min(generation_.failures, *base_);
     return true;
   } catch (const Error& error) {
     if (!over()) {
-      note("generation " + std::to_string(generation_.number) + ": " + of_nodes(error.what()));
+      note(format("generation {}: {}", generation_.number, of_nodes(error.what())));
     }
     return false;
   }
 }
 
+/// Runs the workers of one generation.
 Agent::Outcome Agent::work() {
   others_stopped_ = 0;
   if (!prepare()) return after_end();
@@ -229,17 +238,15 @@ Agent::Outcome Agent::work() {
     return Outcome::failed;
   }
   const std::uint32_t last = plan_.first_rank + plan_.local_size - 1;
-  const std::string ranks = (last == plan_.first_rank ? "rank " : "ranks ") +
-                            std::to_string(plan_.first_rank) +
-                            (last == plan_.first_rank ? "" : "-" + std::to_string(last));
-  note("generation " + std::to_string(plan_.generation) + ": node " +
-       std::to_string(plan_.node_rank) + " of " + std::to_string(plan_.nodes) + ", " + ranks +
-       " of " + std::to_string(plan_.world_size) + ", master " + plan_.master_address + ":" +
-       plan_.master_port + ", run " + worker_run(options_.run, plan_) + ", " +
-       plural(plan_.restarts, "restart") + " of " + std::to_string(options_.max_restarts));
+  const std::string ranks = last == plan_.first_rank
+                                ? format("rank {}", plan_.first_rank)
+                                : format("ranks {}-{}", plan_.first_rank, last);
+  note(format("generation {}: node {} of {}, {} of {}, master {}:{}, run {}, {} of {}",
+              plan_.generation, plan_.node_rank, plan_.nodes, ranks, plan_.world_size,
+              plan_.master_address, plan_.master_port, worker_run(options_.run, plan_),
+              plural(plan_.restarts, "restart"), options_.max_restarts));
   if (!options_.log_dir.empty()) {
-    note("logs in " + options_.log_dir + "/" + plan_.launch + "/" +
-         std::to_string(plan_.generation));
+    note(format("logs in {}/{}/{}", options_.log_dir, plan_.launch, plan_.generation));
   }
   crew_ = std::make_unique<Crew>(home_, options_, plan_);
   crew_->start();
@@ -248,12 +255,14 @@ Agent::Outcome Agent::work() {
   if (crew_->running() == 0 && !over()) {
     if (wait_for_others()) return Outcome::done;
   } else if (!over()) {
-    note(plural(state_.waiting, "node") + " came; all start again with them");
+    note(plural(state_.waiting, "node") + " joined; restarting all workers");
   }
   stop_crew(SIGTERM);
   return after_end();
 }
 
+/// Stops the workers and reports the failed one to the group, unless its failure is the consequence
+/// of a node that was lost or drains.
 Agent::Outcome Agent::report_failure() {
   const FailureReport report = make_failure_report(*crew_->failure(), host_name());
   note(report.head);
@@ -261,40 +270,43 @@ Agent::Outcome Agent::report_failure() {
   const std::size_t stopped = crew_->stopped();
   if (generation_.size > 1) wait(kSettle, [this] { return over(); });
   if (over() || others_drain()) {
-    note("that is taken for a consequence, not for a failure");
+    note("not counted as a failure: the generation has already ended, or another node is draining");
   } else {
     others_stopped_ = stopped;
-    // Not waited for: if the daemon is away, the workers must end nevertheless.
+    // In the background: the workers must be stopped even if the daemon is unreachable.
     background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }
   stop_crew(SIGTERM);
-  wait(kNewsDelay, [this] { return over(); });
+  wait(kStatusDelay, [this] { return over(); });
   return after_end();
 }
 
-/// What the end of a generation means, with the eyes of all agents.
+/// Decides from the status of the group, so that all agents decide alike, whether the launch has
+/// failed or goes on with the next generation.
 Agent::Outcome Agent::after_end() {
   if (!over()) return Outcome::again;
-  const std::optional<FailureReport> report = verdict_of_news();
+  const std::optional<FailureReport> report = reported_failure();
   if (!state_.reason.empty()) {
-    note("generation " + std::to_string(generation_.number) +
-         " has ended: " + (report ? report->text() : of_nodes(state_.reason)));
+    note(format("generation {} has ended: {}", generation_.number,
+                report ? report->text() : of_nodes(state_.reason)));
   }
-  if (state_.fenced) note("the daemon was not heard for too long; this node may be given up");
+  if (state_.fenced) {
+    note("no contact with the daemon for too long; it may have declared this node lost");
+  }
   if (report) report_ = report;
   return report && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
 
-/// False when the others end the job meanwhile.
-bool Agent::meet_again() {
-  const auto ended = [this] { return verdict_of_news() && too_many(generation_.failures + 1); };
-  constexpr int kTries = 3;  // it may have been given up while it was away
+/// Joins the next generation. Returns false if the launch failed meanwhile.
+bool Agent::rejoin() {
+  const auto ended = [this] { return reported_failure() && too_many(generation_.failures + 1); };
+  constexpr int kTries = 3;  // the daemon may have declared this node lost while it was unreachable
   for (int tried = 1;; ++tried) {
     try {
       const auto next = call([membership = membership_] { return membership->next(); }, ended);
       if (!next) {
-        report_ = verdict_of_news();
+        report_ = reported_failure();
         return false;
       }
       generation_ = *next;
@@ -308,14 +320,15 @@ bool Agent::meet_again() {
   }
 }
 
-/// Whether the workers of all nodes have ended well; false when the generation ended before.
+/// Returns whether the workers of all nodes have exited with 0; false if the generation ended
+/// before.
 bool Agent::wait_for_others() {
-  if (generation_.size > 1) note("all workers of this node have finished; waiting for the others");
-  const auto meet = [membership = membership_] {
+  if (generation_.size > 1) note("all workers of this node have finished; waiting for other nodes");
+  const auto enter = [membership = membership_] {
     membership->barrier("c10drun/done", limits::kTimeoutMax);
   };
   try {
-    return call(meet, [this] { return over(); }).has_value();
+    return call(enter, [this] { return over(); }).has_value();
   } catch (const Error& error) {
     if (!over()) note(of_nodes(error.what()));
     return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of one node: meets the others in the group "c10drun", runs this node's workers in each
-// generation, and decides with the others when to start again and when to stop. One thread with a
-// loop; calls that block run beside it.
+// The agent of one node: joins the group "c10drun" with the agents of the other nodes, runs this
+// node's workers in each generation, and decides with the others when to restart and when to stop.
+// All state belongs to one thread with a loop; blocking calls run on threads of their own.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -24,11 +24,11 @@ namespace c10dd::run {
 
 class Agent {
  public:
-  /// scratch: a folder that is removed with the launcher.
+  /// scratch: a temporary folder; the warden removes it.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
-  /// Before the other members: the end of a daemon runs the loop, which has work that uses them.
-  /// And the client before the daemon, for it says goodbye.
+  /// Destroys these members before all others: the end of the daemon runs the loop, whose handlers
+  /// use the others. The client goes before the daemon, since it says goodbye to it.
   ~Agent() {
     watching_.reset();
     crew_.reset();
@@ -38,10 +38,12 @@ class Agent {
   }
   Agent(const Agent&) = delete;
 
-  /// The exit code of the launcher. Throws Fatal.
+  /// Runs the launch to its end and returns the exit code of the launcher. Throws Fatal.
   int run();
-  /// Whether it may be destroyed; if not, a call still uses it and the process must just end.
+  /// Returns whether this may be destroyed. If not, a blocking call still uses it, and the process
+  /// must end without destroying it.
   bool idle() const { return background_.idle(); }
+  /// Kills the workers and ends the daemon of --standalone.
   void end_processes() {
     crew_.reset();
     daemon_.reset();
@@ -50,9 +52,9 @@ class Agent {
  private:
   enum class Outcome { done, again, failed };
   using Condition = std::function<bool()>;
-  struct Stopped {};  ///< thrown out of whatever waits when this node has to leave
+  struct Stopped {};  ///< thrown by every wait when this node has to leave
 
-  // ---- agent.cc: the course of a launch
+  // ---- agent.cc: the steps of a launch
   int go();
   void connect();
   void rendezvous();
@@ -61,35 +63,36 @@ class Agent {
   bool prepare();
   Outcome report_failure();
   Outcome after_end();
-  bool meet_again();
+  bool rejoin();
   bool wait_for_others();
   int finish();
-  int give_up();
+  int end_failed();
   int leave_by_request();
   void say_goodbye(const std::function<void()>& last_call);
 
-  // ---- agent_wait.cc: what it knows, and waiting
-  void hear_signals();
-  void follow();
+  // ---- agent_wait.cc: signals, the status of the group, waiting
+  void receive_signals();
+  void watch_group();
   void take_state(const GroupState& state);
   bool over() const;
   bool newcomers() const;
   bool others_drain() const;
-  std::optional<FailureReport> verdict_of_news() const;
+  std::optional<FailureReport> reported_failure() const;
   bool too_many(std::uint32_t failures) const;
   void wait(const Condition& until);
   bool wait(Duration limit, const Condition& until);
-  void look_around() const;
+  void throw_if_stopped() const;
   void stop_crew(int signal);
   void note(const std::string& text) { console_.note(text); }
 
-  /// A call that blocks; nothing if `give_up` was true first. Throws Stopped, and what it throws.
+  /// Runs a blocking call on another thread and returns its value, or nothing if `stop_waiting` was
+  /// true first. Throws Stopped, Fatal, and what the call throws.
   template <class Call>
-  auto call(Call blocking, const Condition& give_up) {
-    look_around();
+  auto call(Call blocking, const Condition& stop_waiting) {
+    throw_if_stopped();
     auto value = background_.run(std::move(blocking),
-                                 [&] { return signal_ != 0 || daemon_ended() || give_up(); });
-    if (!value) look_around();
+                                 [&] { return signal_ != 0 || daemon_ended() || stop_waiting(); });
+    if (!value) throw_if_stopped();
     return value;
   }
   template <class Call>
@@ -115,15 +118,15 @@ class Agent {
   Generation generation_;
   GroupState state_;
   std::optional<std::uint32_t> base_;    ///< failures of the group before this launch
-  std::optional<FailureReport> report_;  ///< the newest
-  std::size_t others_stopped_ = 0;       ///< here, because of it
+  std::optional<FailureReport> report_;  ///< the newest of any node
+  std::size_t others_stopped_ = 0;       ///< workers of this node that were stopped because of it
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 
-  int signal_ = 0;  ///< the first; SIGTERM for a notice
-  int signals_heard_ = 0;
-  bool leaving_ = false;               ///< because of it
-  std::optional<DrainNotice> notice_;  ///< that names this node
+  int signal_ = 0;  ///< the first signal, or SIGTERM for a drain notice; 0: none so far
+  int signals_received_ = 0;
+  bool leaving_ = false;               ///< the node is leaving because of signal_
+  std::optional<DrainNotice> notice_;  ///< the drain notice that names this node
 };
 
 }  // namespace c10dd::run

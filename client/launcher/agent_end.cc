@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the agent ends: with the job's success, with its failure, or because it was told to.
+// The three ends of an agent: the job has succeeded, the job has failed, or a signal or a drain
+// notice asked this node to leave.
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 
 #include "client/launcher/address.h"
 #include "client/launcher/agent.h"
+#include "protocol/format.h"
 
 namespace c10dd::run {
 namespace {
 
-constexpr Duration kFarewell = std::chrono::seconds(5);
+constexpr Duration kGoodbyeTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-/// Waits a little for the daemon to have it; without, the end of the connection says less.
+/// Makes the last call to the daemon. Waits for it at most kGoodbyeTimeout, or until a second
+/// signal: without the call, the other nodes learn less, since they see only that the connection
+/// has ended.
 void Agent::say_goodbye(const std::function<void()>& last_call) {
-  const auto deadline = std::chrono::steady_clock::now() + kFarewell;
-  const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kFarewell);
+  const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
+  const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kGoodbyeTimeout);
   timer->async_wait([timer](const boost::system::error_code&) {});  // wakes the loop
   try {
     background_.run(last_call, [&] {
-      return std::chrono::steady_clock::now() >= deadline || signals_heard_ > 1;
+      return std::chrono::steady_clock::now() >= deadline || signals_received_ > 1;
     });
   } catch (const Error& error) {
     note(error.what());
@@ -29,12 +33,14 @@ void Agent::say_goodbye(const std::function<void()>& last_call) {
   timer->cancel();
 }
 
+/// Ends with success.
 int Agent::finish() {
   say_goodbye([m = membership_] { m->finish(); });
   return 0;
 }
 
-int Agent::give_up() {
+/// Ends with the job's failure, and returns the exit code of the worker that failed first.
+int Agent::end_failed() {
   std::string text = "the job has failed";
   if (plan_.restarts > 0) text += " after " + plural(plan_.restarts, "restart");
   text += ": " + (report_ ? report_->text() : of_nodes(generation_.reason));
@@ -42,29 +48,31 @@ int Agent::give_up() {
     text += "\n    " + line;
   }
   if (others_stopped_ > 0) {
-    text += "\n  " + plural(others_stopped_, "other worker") + " of this node " +
-            (others_stopped_ == 1 ? "was" : "were") + " stopped";
+    text += format("\n  {} of this node {} stopped", plural(others_stopped_, "other worker"),
+                   others_stopped_ == 1 ? "was" : "were");
   }
   note(text);
   say_goodbye([m = membership_] { m->leave("the job has failed too often"); });
   return report_ ? report_->exit_code : 1;
 }
 
+/// Stops the workers and leaves the group after a signal or a drain notice.
 int Agent::leave_by_request() {
   leaving_ = true;
   const std::string why =
       notice_ ? "drained: " + notice_->reason : "drained by " + signal_name(signal_);
   if (membership_ && notice_) {
     background_.send([m = membership_, number = notice_->number] { m->acknowledge(number); });
+    // The workers are killed one second before the deadline of the notice.
     const Duration left = notice_->left - std::chrono::seconds(1);
     if (notice_->left > Duration::zero()) {
       options_.grace = std::clamp<Duration>(left, Duration::zero(), options_.grace);
     }
   } else if (membership_ && generation_.size > 1) {
-    // So that workers of other nodes that fail for want of ours are no failure.
+    // Workers of other nodes that fail because ours are gone are then not counted as failures.
     DrainNotice own;
     own.ranks = {generation_.rank};
-    own.left = options_.grace + 2 * kFarewell;
+    own.left = options_.grace + 2 * kGoodbyeTimeout;
     own.reason = why + " on " + host_name();
     background_.send([m = membership_, own] { m->notify(own); });
   }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent hears of signals and of the group, and how it waits: always on the loop.
+// Signals, the status of the group, and waiting. Everything here runs on the loop's thread.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>
 
 #include "client/launcher/agent.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::run {
@@ -19,19 +20,20 @@ bool names(const DrainNotice& notice, std::uint32_t rank) {
 
 }  // namespace
 
-void Agent::hear_signals() {
+void Agent::receive_signals() {
   signals_.async_wait([this](const boost::system::error_code& error, int number) {
     if (error) return;
-    ++signals_heard_;
+    ++signals_received_;
     note("received " + signal_name(number) +
-         (signals_heard_ > 1 ? " again; killing the workers" : "; stopping the workers"));
+         (signals_received_ > 1 ? " again; killing the workers" : "; stopping the workers"));
     if (signal_ == 0) signal_ = number;
-    hear_signals();
+    receive_signals();
   });
 }
 
-/// News come on a thread of the membership.
-void Agent::follow() {
+/// Watches the status of the group. The callback runs on a thread of the membership and posts to
+/// the loop.
+void Agent::watch_group() {
   watching_ = membership_->on_change([this](const GroupState& state) {
     boost::asio::post(loop_, [this, state] { take_state(state); });
   });
@@ -48,8 +50,8 @@ void Agent::take_state(const GroupState& state) {
   }
 }
 
-/// Whether the generation can no longer be worked in. Older news are of no matter: a place in a
-/// generation may be known before its news.
+/// Returns whether the workers of the generation must stop. A status of an older generation is
+/// ignored: the agent may learn its new generation before the status of it.
 bool Agent::over() const {
   if (state_.fenced || state_.generation > generation_.number) return true;
   return state_.generation == generation_.number &&
@@ -69,7 +71,7 @@ bool Agent::others_drain() const {
                      });
 }
 
-std::optional<FailureReport> Agent::verdict_of_news() const {
+std::optional<FailureReport> Agent::reported_failure() const {
   if (state_.generation != generation_.number || !over()) return std::nullopt;
   return read_verdict(state_.reason);
 }
@@ -78,34 +80,35 @@ bool Agent::too_many(std::uint32_t failures) const {
   return failures - std::min(failures, base_.value_or(0)) > options_.max_restarts;
 }
 
-void Agent::look_around() const {
+void Agent::throw_if_stopped() const {
   if (signal_ != 0 && !leaving_) throw Stopped{};
   if (daemon_ended())
     throw Fatal(exit_code::kUnreachable, "the daemon of --standalone: " + daemon_->end());
 }
 
 void Agent::wait(const Condition& until) {
-  for (look_around(); !until(); look_around()) loop_.run_one();
+  for (throw_if_stopped(); !until(); throw_if_stopped()) loop_.run_one();
 }
 
-/// Whether it holds in the end.
+/// Waits at most `limit`. Returns whether the condition holds in the end.
 bool Agent::wait(Duration limit, const Condition& until) {
   const auto deadline = Clock::now() + limit;
-  for (look_around(); !until() && Clock::now() < deadline; look_around()) {
+  for (throw_if_stopped(); !until() && Clock::now() < deadline; throw_if_stopped()) {
     loop_.run_one_until(deadline);
   }
   return until();
 }
 
-/// Returns when no worker is left.
+/// Signals the workers, kills those that still run after the grace or at a second signal, and
+/// returns when all have ended.
 void Agent::stop_crew(int signal) {
   if (!crew_) return;
   if (!crew_->stopping()) crew_->pass_on(signal);
   const auto none_left = [this] { return crew_->running() == 0; };
-  const bool in_time = wait(options_.grace, [&] { return none_left() || signals_heard_ > 1; });
+  const bool in_time = wait(options_.grace, [&] { return none_left() || signals_received_ > 1; });
   if (!in_time) {
-    note(plural(crew_->running(), "worker") + " did not stop within " + human(options_.grace) +
-         " and " + (crew_->running() == 1 ? "is" : "are") + " killed");
+    note(format("{} did not stop within {} and {} killed", plural(crew_->running(), "worker"),
+                human(options_.grace), crew_->running() == 1 ? "is" : "are"));
   }
   if (!none_left()) crew_->kill();
   wait(none_left);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that block, on a thread of their own, while the loop of this thread goes on: signals are
-// taken and output flows also during a rendezvous of ten minutes.
+// Runs blocking calls on threads of their own while the loop of this thread goes on, so that
+// signals and output are handled even during a rendezvous of ten minutes.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -23,24 +23,25 @@ class Background {
   using Value = std::conditional_t<std::is_void_v<std::invoke_result_t<Call&>>, Nothing,
                                    std::invoke_result_t<Call&>>;
 
-  /// What the call returned; what it threw is thrown. Nothing if give_up() was true first: the call
-  /// then goes on, and its outcome is dropped. `call` must own what it uses.
-  template <class Call, class GiveUp>
-  std::optional<Value<Call>> run(Call call, const GiveUp& give_up) {
+  /// Runs a call and returns its value, or throws what it threw. Returns nothing if stop_waiting()
+  /// was true first: the call then goes on, and its outcome is dropped. `call` must own what it
+  /// uses.
+  template <class Call, class StopWaiting>
+  std::optional<Value<Call>> run(Call call, const StopWaiting& stop_waiting) {
     const auto outcome = start(std::move(call));
-    while (!outcome->done && !give_up()) loop_.run_one();
+    while (!outcome->done && !stop_waiting()) loop_.run_one();
     if (!outcome->done) return std::nullopt;
     if (outcome->error) std::rethrow_exception(outcome->error);
     return std::move(outcome->value);
   }
 
-  /// Nobody waits for it.
+  /// Runs a call without waiting for it; its outcome is dropped. `call` must own what it uses.
   template <class Call>
   void send(Call call) {
     start(std::move(call));
   }
 
-  /// Whether all calls have ended; if not, the loop and this must not be destroyed.
+  /// Returns whether all calls have ended. If not, the loop and this must not be destroyed.
   bool idle() const { return open_ == 0; }
 
  private:
@@ -77,7 +78,7 @@ class Background {
   }
 
   boost::asio::io_context& loop_;
-  int open_ = 0;  // touched on the loop's thread only
+  int open_ = 0;  // calls that have not ended; used on the loop's thread only
 };
 
 }  // namespace c10dd::run

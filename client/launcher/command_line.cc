@@ -6,6 +6,7 @@
 
 #include "client/launcher/options.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/nearest.h"
 #include "protocol/utf8.h"
 
@@ -17,7 +18,7 @@ constexpr std::string_view kList = " c10drun --help lists the options";
 
 [[noreturn]] void refuse(const std::string& text) { throw Fatal(exit_code::kUsage, text); }
 
-/// An option as it was written: --name, --name=value, -n or -nvalue.
+/// An option as the user wrote it: --name, --name=value, -n or -nvalue.
 struct Written {
   std::string name;
   std::optional<std::string> value;
@@ -45,17 +46,17 @@ const Entry* find(const std::vector<Entry>& table, std::string_view name) {
     known.insert(known.end(), option.names.begin(), option.names.end());
   }
   const std::string meant = nearest(name, known);
-  refuse("unknown option \"" + printable(name, kQuotedBytes) + "\"" +
-         (meant.empty() ? ";" : "; did you mean \"" + meant + "\"?") + std::string(kList));
+  refuse(format("unknown option \"{}\"{}{}", printable(name, kQuotedBytes),
+                meant.empty() ? ";" : "; did you mean \"" + meant + "\"?", kList));
 }
 
-void reply(const TorchrunFlag& flag, const Written& written) {
-  for (const std::string_view value : flag.granted) {
+/// Ignores a flag of torchrun if its value has no effect here. Throws Fatal otherwise.
+void check(const TorchrunFlag& flag, const Written& written) {
+  for (const std::string_view value : flag.accepted) {
     if (value == "*" || value == written.value) return;
   }
-  refuse(written.name +
-         (written.value ? " " + printable(*written.value, kQuotedBytes) : std::string()) +
-         " is an option of torchrun: " + std::string(flag.instead));
+  refuse(format("{}{} is an option of torchrun: {}", written.name,
+                written.value ? " " + printable(*written.value, kQuotedBytes) : "", flag.instead));
 }
 
 }  // namespace
@@ -66,16 +67,19 @@ void CommandLine::take(const std::string& word, Words& words) {
   const TorchrunFlag* torchrun = option == nullptr ? find(torchrun_flags(), written.name) : nullptr;
   if (option == nullptr && torchrun == nullptr) refuse_unknown(written.name);
   const bool wants_value = option == nullptr ? torchrun->has_value : !option->value.empty();
-  if (!wants_value && written.value) refuse(written.name + " takes no value, but has " + word);
+  if (!wants_value && written.value) {
+    refuse(format("{} takes no value, but was given as {}", written.name,
+                  printable(word, kQuotedBytes)));
+  }
   if (wants_value && !written.value) {
     if (at_ == arguments_.size()) {
-      refuse(written.name + " needs a value" +
-             (option == nullptr ? "" : ": " + written.name + " " + std::string(option->value)) +
-             ";" + std::string(kList));
+      refuse(format("{} needs a value{};{}", written.name,
+                    option == nullptr ? "" : format(": {} {}", written.name, option->value),
+                    kList));
     }
     written.value = arguments_[at_++];
   }
-  if (option == nullptr) return reply(*torchrun, written);
+  if (option == nullptr) return check(*torchrun, written);
   if (const auto* flag = std::get_if<bool Words::*>(&option->word)) {
     words.** flag = true;
   } else if (const auto* text = std::get_if<std::string Words::*>(&option->word)) {
@@ -87,12 +91,12 @@ void CommandLine::take(const std::string& word, Words& words) {
 
 Words CommandLine::parse() {
   Words words;
-  while (at_ < arguments_.size() && !marked_) {
+  while (at_ < arguments_.size() && !separator_) {
     const std::string& word = arguments_[at_];
     if (!word.starts_with('-') || word == "-") break;
     ++at_;
-    marked_ = word == "--";
-    if (!marked_) take(word, words);
+    separator_ = word == "--";
+    if (!separator_) take(word, words);
   }
   return words;
 }

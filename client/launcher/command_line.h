@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits the command line into the words of our options and the program. Pure.
+// Splits the command line into the words of c10drun's options and the program. Pure.
 #pragma once
 
 #include <string>
@@ -14,20 +14,21 @@ class CommandLine {
  public:
   explicit CommandLine(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
-  /// Up to the program or `--`; the last of several counts. Throws Fatal for a word that is no
-  /// option, saying which was meant, or what to do instead of a flag of torchrun.
+  /// Reads the options up to the program or `--`. If an option is repeated, the last one counts.
+  /// Throws Fatal for an unknown option with the nearest known one, and for an unsupported flag of
+  /// torchrun with what to use instead.
   Words parse();
-  /// The program and its arguments.
+  /// Returns the program and its arguments. To be called after parse().
   std::vector<std::string> rest() const;
-  /// Whether `--` ended the options.
-  bool marked() const { return marked_; }
+  /// Returns whether `--` ended the options.
+  bool has_separator() const { return separator_; }
 
  private:
   void take(const std::string& word, Words& words);
 
   std::vector<std::string> arguments_;
   std::size_t at_ = 0;
-  bool marked_ = false;
+  bool separator_ = false;
 };
 
 }  // namespace c10dd::run

@@ -12,6 +12,7 @@
 #include "client/launcher/error_file.h"
 #include "client/launcher/worker.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 
 namespace c10dd::run {
 namespace {
@@ -19,12 +20,18 @@ namespace {
 void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw Fatal(exit_code::kCannotCreate, "folder " + path + ": " + error.message());
+  if (error) {
+    throw Fatal(exit_code::kCannotCreate,
+                format("cannot create folder {}: {}", path, error.message()));
+  }
 }
 
 client::Descriptor open_log(const std::string& path) {
   client::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-  if (!file) throw Fatal(exit_code::kCannotCreate, path + ": " + client::error_text(errno));
+  if (!file) {
+    throw Fatal(exit_code::kCannotCreate,
+                format("cannot create log file {}: {}", path, client::error_text(errno)));
+  }
   return file;
 }
 
@@ -63,8 +70,9 @@ void Crew::start() {
 }
 
 std::string Crew::folder(std::uint32_t rank) const {
-  return (options_.log_dir.empty() ? home_.scratch : options_.log_dir + "/" + plan_.launch) + "/" +
-         std::to_string(plan_.generation) + "/" + std::to_string(rank);
+  const std::string base =
+      options_.log_dir.empty() ? home_.scratch : options_.log_dir + "/" + plan_.launch;
+  return format("{}/{}/{}", base, plan_.generation, rank);
 }
 
 void Crew::ended(const Worker& worker) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers of one generation on this node: started, listened to, signalled, reaped. Runs on the
-// launcher's loop; nothing blocks but standard output.
+// The workers of one generation on this node: starts them, reads their output, signals and reaps
+// them. Runs on the launcher's loop; only writes to standard output block.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -19,24 +19,24 @@
 
 namespace c10dd::run {
 
-/// A worker that ended, with what it said last.
+/// A worker that failed, with its last output.
 struct FailedWorker {
   std::uint32_t rank = 0;
   pid_t pid = 0;
   Exit exit;
-  LastLines last;         ///< of standard error, or of standard output if that is empty
-  std::string message{};  ///< what it says in its error file; may be empty
+  LastLines last;         ///< of standard error, or of standard output if standard error is empty
+  std::string message{};  ///< from its error file; may be empty
 };
 
-/// Where things of a crew go.
+/// What the crews of all generations share.
 struct CrewHome {
   boost::asio::io_context& loop;
   Warden& warden;
   Console& console;
   std::string program;
-  std::map<std::string, std::string> inherited;  ///< environment
-  std::string scratch;                           ///< a folder for error files
-  Console silence{false, false};                 ///< for workers whose lines are not printed
+  std::map<std::string, std::string> inherited;  ///< environment of the launcher
+  std::string scratch;                           ///< temporary folder, for error files
+  Console silence{false, false};                 ///< of workers whose output is not printed
 };
 
 class Worker;
@@ -44,23 +44,24 @@ class Worker;
 class Crew {
  public:
   Crew(CrewHome& home, const Options& options, const Plan& plan);
-  /// Kills who is left.
+  /// Kills the workers that still run.
   ~Crew();
   Crew(const Crew&) = delete;
   Crew& operator=(const Crew&) = delete;
 
-  /// Throws std::system_error when the machine has no room for a process, Fatal for a log file that
-  /// cannot be made.
+  /// Starts the workers. Throws std::system_error if the machine can not start a process, and Fatal
+  /// if a log file can not be created.
   void start();
 
   std::size_t running() const { return running_; }
-  /// The first that ended badly before stop() or pass_on().
+  /// Returns the first worker that failed before pass_on() was called.
   const std::optional<FailedWorker>& failure() const { return failure_; }
-  /// How many were running when stop() or pass_on() was called first.
+  /// Returns how many workers were running when pass_on() was first called.
   std::size_t stopped() const { return stopped_; }
   bool stopping() const { return stopping_; }
 
-  /// To every process group. From now on nobody's end is a failure.
+  /// Sends a signal to the process groups of all workers. From now on the end of a worker does not
+  /// count as a failure.
   void pass_on(int signal);
   void stop() { pass_on(SIGTERM); }
   void kill() { pass_on(SIGKILL); }

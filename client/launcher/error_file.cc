@@ -14,8 +14,9 @@ namespace {
 
 namespace json = boost::json;
 
-/// Nothing if it is no file, or one that is too long.
+/// Returns an empty text if this is not a regular file or has more than kErrorFileBytes.
 std::string read_file(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO must not block.
   const client::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat what {};
   if (!file || fstat(file.get(), &what) != 0 || !S_ISREG(what.st_mode)) return {};

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker wrote into TORCHELASTIC_ERROR_FILE before it ended: torch.distributed.elastic's
-// @record writes {"message": {"message": "RuntimeError: ...", "extraInfo": {...}}}, other programs
-// {"message": "..."}.
+// Reads the error that a worker wrote into TORCHELASTIC_ERROR_FILE before it ended: @record of
+// torch.distributed.elastic writes {"message": {"message": "RuntimeError: ...", "extraInfo":
+// {...}}}, other programs write {"message": "..."}.
 #pragma once
 
 #include <string>
 
 namespace c10dd::run {
 
-/// At most so much of a file is looked at.
+/// A longer file is ignored.
 inline constexpr std::size_t kErrorFileBytes = 1024 * 1024;
 
-/// The message, as it is; empty when there is no file, or none that says one. Never waits.
+/// Returns the message unchanged; empty if there is no file or no message in it. Does not block.
 std::string read_error_file(const std::string& path);
 
 }  // namespace c10dd::run

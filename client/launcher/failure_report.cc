@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <charconv>
 
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
 namespace {
 
 constexpr std::size_t kHeadBytes = 512;
-constexpr std::string_view kMark = " has failed: exit code ";
+
+// The texts around the fields of a group's reason. The daemon writes the member and " has failed:
+// ", the agent of the failed worker the rest.
+constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";
 constexpr std::string_view kMember = "rank ";
@@ -21,16 +25,18 @@ bool take_number(std::string_view& rest, std::string_view& number) {
   return !number.empty();
 }
 
-/// Takes what is before `mark`, and the mark.
-bool take_until(std::string_view& rest, std::string_view mark, std::string_view& before) {
-  const std::size_t at = rest.find(mark);
+/// Takes what is before `end`, and `end` itself. Takes nothing and returns false if `end` is
+/// missing.
+bool take_until(std::string_view& rest, std::string_view end, std::string_view& before) {
+  const std::size_t at = rest.find(end);
   if (at == std::string_view::npos) return false;
   before = rest.substr(0, at);
-  rest.remove_prefix(at + mark.size());
+  rest.remove_prefix(at + end.size());
   return true;
 }
 
-/// Takes "N on HOST (pid P)"; empty, and nothing taken, if it is not that.
+/// Takes "N on HOST (pid P)" and returns "node N (HOST, agent pid P)". Takes nothing and returns an
+/// empty text if the rest does not begin like this.
 std::string take_member(std::string_view& rest) {
   std::string_view left = rest, rank, host, pid;
   if (!take_number(left, rank) || !left.starts_with(" on ")) return {};
@@ -39,14 +45,13 @@ std::string take_member(std::string_view& rest) {
     return {};
   }
   rest = left.substr(1);
-  return "node " + std::string(rank) + " (" + std::string(host) + ", agent pid " +
-         std::string(pid) + ")";
+  return format("node {} ({}, agent pid {})", rank, host, pid);
 }
 
 }  // namespace
 
 std::string FailureReport::cause() const {
-  const std::string first = "exit code " + std::to_string(exit_code) + ": " + head;
+  const std::string first = format("exit code {}: {}", exit_code, head);
   std::string lines;
   for (auto line = last.rbegin(); line != last.rend(); ++line) {
     const std::size_t more = line->size() + kBetween.size();
@@ -63,8 +68,8 @@ std::string FailureReport::text() const {
 FailureReport make_failure_report(const FailedWorker& failed, const std::string& host) {
   FailureReport report;
   report.exit_code = failed.exit.shell_code();
-  report.head = "rank " + std::to_string(failed.rank) + " on " + host + " (pid " +
-                std::to_string(failed.pid) + ") " + failed.exit.text();
+  report.head =
+      format("rank {} on {} (pid {}) {}", failed.rank, host, failed.pid, failed.exit.text());
   if (!failed.message.empty()) report.head += ": " + failed.message;
   report.head = printable(report.head, kHeadBytes);
   for (const std::string& line : failed.last.lines()) {
@@ -74,11 +79,11 @@ FailureReport make_failure_report(const FailedWorker& failed, const std::string&
 }
 
 std::optional<FailureReport> read_verdict(std::string_view reason) {
-  const std::size_t mark = reason.find(kMark);
-  if (mark == std::string_view::npos) return std::nullopt;
-  std::string_view rest = reason.substr(mark + kMark.size());
+  const std::size_t at = reason.find(kFailedWith);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view rest = reason.substr(at + kFailedWith.size());
   FailureReport report;
-  if (const std::size_t member = reason.rfind(kMember, mark); member != std::string_view::npos) {
+  if (const std::size_t member = reason.rfind(kMember, at); member != std::string_view::npos) {
     std::string_view from = reason.substr(member + kMember.size());
     report.reporter = take_member(from);
   }
@@ -103,7 +108,8 @@ std::optional<FailureReport> read_verdict(std::string_view reason) {
 }
 
 std::string of_nodes(std::string_view text) {
-  const std::size_t cause = std::min(text.find(kMark), text.size());  // what follows is of a worker
+  // Behind this text the ranks are those of workers and stay as they are.
+  const std::size_t cause = std::min(text.find(kFailedWith), text.size());
   std::string out;
   for (std::string_view before, rest = text.substr(0, cause);;) {
     if (!take_until(rest, kMember, before)) return out.append(rest).append(text.substr(cause));

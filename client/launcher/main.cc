@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10drun: starts the workers of this node, meets the agents of the other nodes, and starts all
-// again when one fails or a node comes or goes. docs/c10drun.md has the rules and the exit codes.
+// main() of c10drun: starts the workers of this node, forms a group with the agents of the other
+// nodes, and restarts all workers when one fails or a node joins or leaves. docs/c10drun.md has the
+// rules and the exit codes.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "client/launcher/agent.h"
 #include "client/launcher/program.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 
 extern char** environ;
 
@@ -33,7 +35,8 @@ std::map<std::string, std::string> inherited_environment() {
   return all;
 }
 
-/// Descriptors 0 to 2 are what they are taken for.
+/// Opens /dev/null as each of the descriptors 0 to 2 that is closed, so that no other file gets its
+/// number.
 void open_standard_streams() {
   for (int fd = open("/dev/null", O_RDWR); fd >= 0 && fd <= STDERR_FILENO;) fd = dup(fd);
 }
@@ -43,7 +46,8 @@ std::string make_scratch() {
   std::string path =
       std::string(base == nullptr || *base == '\0' ? "/tmp" : base) + "/c10drun-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    throw Fatal(exit_code::kCannotCreate, "folder " + path + ": " + client::error_text(errno));
+    throw Fatal(exit_code::kCannotCreate,
+                format("cannot create folder {}: {}", path, client::error_text(errno)));
   }
   return path;
 }
@@ -51,7 +55,10 @@ std::string make_scratch() {
 void make_log_folder(const std::string& path) {
   std::error_code error;
   if (!path.empty()) std::filesystem::create_directories(path, error);
-  if (error) throw Fatal(exit_code::kCannotCreate, "--log-dir " + path + ": " + error.message());
+  if (error) {
+    throw Fatal(exit_code::kCannotCreate,
+                format("--log-dir {}: cannot create it: {}", path, error.message()));
+  }
 }
 
 int launch(Options options) {
@@ -63,7 +70,7 @@ int launch(Options options) {
   make_log_folder(options.log_dir);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string scratch = make_scratch();
-  Warden warden(scratch);
+  Warden warden(scratch);  // forks, so before there are threads
   raise_file_limit(std::size_t{options.nproc} * 6 + 64);
   Console console(options.prefix, options.console);
   auto agent =
@@ -77,7 +84,7 @@ int launch(Options options) {
   } catch (const std::exception& error) {
     console.note(std::string("unexpected: ") + error.what());
   }
-  if (!agent->idle()) {  // a call that nobody waits for still uses it
+  if (!agent->idle()) {  // a blocking call in the background still uses it
     agent->end_processes();
     std::_Exit(code);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables, in the order of the help.
+// Defines the tables, the options in the order of the help.
 #include "client/launcher/option_table.h"
 
 namespace c10dd::run {
 namespace {
 
-constexpr std::size_t kColumn = 30;  // where the sentences begin
+constexpr std::size_t kColumn = 30;  // where the help texts begin
 
 std::string default_of(const Option& option) {
   const auto* word = std::get_if<std::string Words::*>(&option.word);
@@ -32,62 +32,80 @@ const std::vector<Option>& all_options() {
       {{"--nproc", "--nproc-per-node"}, "N", "workers on this node, 1 to 1024", &Words::nproc},
       {{"--nnodes"},
        "N or MIN:MAX",
-       "nodes; with a range the job goes on with fewer nodes and takes in\nmore",
+       "number of nodes; with a range the job continues with fewer nodes\nand accepts more",
        &Words::nnodes},
       {{"--node-rank"},
        "N",
-       "of this node; must then be given on every node. Without it any node\n"
-       "gets any rank and keeps it",
+       "fixed rank of this node; must then be given on every node. Without\n"
+       "it, c10drun assigns ranks, and a node keeps its rank",
        &Words::node_rank},
       {{"--max-restarts"},
        "N",
-       "failures after which the workers start again; a node that comes or\ngoes is none",
+       "how many failures restart the workers; a node that joins or leaves\n"
+       "does not count",
        &Words::max_restarts},
       {{"--daemon", "--rdzv-endpoint"},
        "HOST:PORT",
-       "of the c10dd daemon at which the nodes meet, or\n"
-       "c10dd://HOST:PORT/JOB; without it C10DD_URL, C10DD_ADDR or\n"
+       "address of the c10dd daemon that connects the nodes, or\n"
+       "c10dd://HOST:PORT/JOB; default C10DD_URL, C10DD_ADDR, else\n"
        "127.0.0.1:29500",
        &Words::daemon},
-      {{"--standalone"}, "", "one node, with a daemon of its own", &Words::standalone},
+      {{"--standalone"}, "", "run on one node, with its own daemon", &Words::standalone},
       {{"--job", "--rdzv-id"},
        "NAME",
-       "the same on all nodes; without it that of the URL, C10DD_JOB,\n"
-       "slurm-<id>, or on one node a unique name",
+       "name of the job, the same on all nodes; default the job of the URL,\n"
+       "C10DD_JOB, slurm-<id>, or on one node a unique name",
        &Words::job},
       {{"--run"},
        "ID",
-       "this incarnation of the job; without it C10DD_RUN, requeue-<n> in\nSlurm, or none",
+       "this incarnation of the job; default C10DD_RUN, requeue-<n> in\nSlurm, otherwise empty",
        &Words::run},
-      {{"-m", "--module"}, "", "PROGRAM is a module: python3 -u -m PROGRAM", &Words::module},
-      {{"--no-python"}, "", "execute PROGRAM itself, also if it ends with .py", &Words::no_python},
+      {{"-m", "--module"},
+       "",
+       "PROGRAM is a Python module: run python3 -u -m PROGRAM",
+       &Words::module},
+      {{"--no-python"},
+       "",
+       "execute PROGRAM directly, even if it ends with .py",
+       &Words::no_python},
       {{"--log-dir"},
        "DIR",
        "also write DIR/LAUNCH/GENERATION/RANK/stdout.log and stderr.log;\n"
-       "every launch has a folder of its own",
+       "every launch has its own folder",
        &Words::log_dir},
       {{"--no-prefix"}, "", "print the lines of the workers without [RANK]", &Words::no_prefix},
-      {{"--no-console"}, "", "print nothing of the workers", &Words::no_console},
+      {{"--no-console"}, "", "do not print the output of the workers", &Words::no_console},
       {{"--local-ranks-filter"},
        "LIST",
-       "print only what the workers with these local ranks print: 0,2",
+       "print only the output of workers with these local ranks, for\nexample 0,2",
        &Words::local_ranks},
       {{"--grace", "--shutdown-timeout"},
        "TIME",
-       "from SIGTERM to SIGKILL: 500ms, 15s, 10m or 2h; a number alone is\nseconds",
+       "time from SIGTERM to SIGKILL, for example 500ms, 15s, 10m or 2h; a\n"
+       "number without a unit is seconds",
        &Words::grace},
-      {{"--last-call"}, "TIME", "for more nodes, once MIN are there", &Words::last_call},
-      {{"--join-timeout"}, "TIME", "for MIN nodes to come", &Words::join_timeout},
-      {{"--connect-timeout"}, "TIME", "for the daemon to answer", &Words::connect_timeout},
-      {{"--labels"}, "NAME=VALUE", "that the other nodes can read; repeatable", &Words::labels},
-      {{"--domain"}, "NAME", "topology: a rack, a switch, an NVLink domain", &Words::domain},
+      {{"--last-call"},
+       "TIME",
+       "how long to wait for more nodes after MIN have joined",
+       &Words::last_call},
+      {{"--join-timeout"}, "TIME", "how long to wait for MIN nodes", &Words::join_timeout},
+      {{"--connect-timeout"}, "TIME", "how long to wait for the daemon", &Words::connect_timeout},
+      {{"--labels"},
+       "NAME=VALUE",
+       "label of this node that other nodes can read; repeatable",
+       &Words::labels},
+      {{"--domain"},
+       "NAME",
+       "topology domain, for example a rack or an NVLink domain: its nodes\nget contiguous ranks",
+       &Words::domain},
       {{"--local-addr"},
        "ADDRESS",
-       "where the others reach this node; without it its address on the way\nto the daemon",
+       "address at which other nodes reach this one; default the local\n"
+       "address of its connection to the daemon",
        &Words::local_address},
-      {{"--role"}, "NAME", "what workers find as ROLE_NAME", &Words::role},
-      {{"-h", "--help"}, "", "print this", &Words::help},
-      {{"--version"}, "", "print the version", &Words::version},
+      {{"--role"}, "NAME", "value of ROLE_NAME in the workers' environment", &Words::role},
+      {{"-h", "--help"}, "", "print this help and exit", &Words::help},
+      {{"--version"}, "", "print the version and exit", &Words::version},
   };
   return options;
 }
@@ -95,57 +113,58 @@ const std::vector<Option>& all_options() {
 const std::vector<TorchrunFlag>& torchrun_flags() {
   constexpr std::string_view kLogs = "search the files of --log-dir instead, for example with grep";
   constexpr std::string_view kMaster =
-      "node 0 and a free port of it are found out; leave it out, and say --daemon HOST:PORT for "
-      "the daemon";
+      "c10drun chooses node 0 and a free port there; leave it out, and give the address of the "
+      "daemon with --daemon HOST:PORT";
   static const std::vector<TorchrunFlag> flags = {
       {{"--rdzv-backend"},
        true,
        {"c10d", "static", "c10dd"},
-       "the nodes meet at a c10dd daemon; leave it out, and say --daemon HOST:PORT"},
+       "nodes always join through a c10dd daemon; leave it out, and use --daemon HOST:PORT"},
       {{"--rdzv-conf"},
        true,
        {""},
-       "say --join-timeout for timeout and join_timeout, --last-call for last_call_timeout, and "
+       "use --join-timeout for timeout and join_timeout, --last-call for last_call_timeout, and "
        "--connect-timeout for read_timeout"},
       {{"--master-addr"}, true, {}, kMaster},
       {{"--master-port"}, true, {}, kMaster},
-      {{"--monitor-interval"}, true, {"*"}, ""},  // the end of a worker is heard at once
-      {{"--start-method"}, true, {"*"}, ""},      // a worker is a program of its own
+      {{"--monitor-interval"}, true, {"*"}, ""},  // the end of a worker is noticed at once
+      {{"--start-method"}, true, {"*"}, ""},      // a worker is always a new process
       {{"--event-log-handler"},
        true,
        {"null"},
-       "events are lines of the daemon's log and its /metrics; leave it out"},
+       "events are in the daemon's log and in its /metrics; leave it out"},
       {{"--run-path"},
        false,
        {},
-       "leave it out: SCRIPT.py is run by python3, a program of its own for each worker"},
+       "leave it out: python3 runs SCRIPT.py in a process of its own for each worker"},
       {{"-r", "--redirects"},
        true,
        {"0"},
-       "say --log-dir DIR --no-console to have the output of all workers in files only"},
-      {{"-t", "--tee"}, true, {"*"}, ""},  // all is printed, and with --log-dir written, too
+       "use --log-dir DIR --no-console to write the output of all workers to files only"},
+      {{"-t", "--tee"}, true, {"*"}, ""},  // --log-dir always writes what is also printed
       {{"--log-line-prefix-template"},
        true,
        {},
-       "the prefix of a line is [RANK]; say --no-prefix for none"},
+       "lines begin with [RANK]; use --no-prefix to print them without a prefix"},
       {{"--duplicate-stdout-filters"}, true, {""}, kLogs},
       {{"--duplicate-stderr-filters"}, true, {""}, kLogs},
-      {{"--logs-specs"}, true, {"default"}, "say --log-dir DIR to have the output in files"},
+      {{"--logs-specs"}, true, {"default"}, "use --log-dir DIR to write the output to files"},
       {{"--numa-binding"},
        true,
        {},
-       "c10drun binds nothing; start the program through numactl or taskset, in a script that "
-       "reads LOCAL_RANK, and name that script as PROGRAM"},
+       "c10drun does not bind processes; start the program with numactl or taskset in a script "
+       "that "
+       "reads LOCAL_RANK, and give that script as PROGRAM"},
       {{"--signals-to-handle"},
        true,
        {},
-       "SIGTERM, SIGINT and SIGHUP are passed on to the workers; leave it out"},
+       "c10drun passes SIGTERM, SIGINT and SIGHUP on to the workers; leave it out"},
       {{"--virtual-local-rank"},
        false,
        {},
-       "LOCAL_RANK tells the workers of a node apart; set CUDA_VISIBLE_DEVICES from it in PROGRAM"},
+       "the workers of a node differ in LOCAL_RANK; set CUDA_VISIBLE_DEVICES from it in PROGRAM"},
       {{"--use-env"}, false, {"*"}, ""},  // ranks are always in the environment
-      {{"--print-completion"}, true, {}, "there is none; c10drun --help lists the options"},
+      {{"--print-completion"}, true, {}, "not available; c10drun --help lists the options"},
   };
   return flags;
 }
@@ -155,15 +174,15 @@ std::string help_text() {
       "Starts the workers of a training job on this node and keeps them running.\n"
       "Usage: c10drun [OPTIONS] [--] PROGRAM [ARGUMENTS]\n"
       "\n"
-      "A PROGRAM that ends with .py is run by PYTHON_EXEC, or else python3.\n"
+      "A PROGRAM that ends with .py is run by python3, or by the interpreter in PYTHON_EXEC.\n"
       "\n"
       "Options:\n";
   for (const Option& option : all_options()) text += in_help(option);
   return text +
          "\n"
-         "Options may be spelled as torchrun spells them; one that c10drun has not is answered "
-         "with\n"
-         "what to do instead. Options end at PROGRAM.\n"
+         "torchrun's spelling of options is accepted. For an option of torchrun that c10drun does "
+         "not\n"
+         "have, the error says what to use instead. Options end at PROGRAM.\n"
          "\n"
          "Example: c10drun --standalone --nproc 4 train.py --lr 1e-3\n";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every option of c10drun once, and every flag of torchrun that is none of them. Adding one is a
-// line here and its meaning in options.cc.
+// The tables of all options of c10drun, and of all flags of torchrun that c10drun does not have. To
+// add an option: add a field in Words and a line in option_table.cc, and read it in options.cc.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace c10dd::run {
 
-/// What the command line says, before it is understood.
+/// The values on the command line as text, not yet checked.
 struct Words {
   std::string nproc = "1";
   std::string nnodes = "1";
@@ -40,25 +40,25 @@ struct Words {
 };
 
 struct Option {
-  std::vector<std::string_view> names;  ///< the first is its own; '_' may stand for each '-' inside
-  std::string_view value;               ///< its form in the help; empty for a switch
-  std::string_view sentence;            ///< lines of the help
+  std::vector<std::string_view> names;  ///< all spellings; users may write '_' for an inner '-'
+  std::string_view value;     ///< placeholder of the value in the help; empty for a switch
+  std::string_view sentence;  ///< help text; lines end with \n
   std::variant<bool Words::*, std::string Words::*, std::vector<std::string> Words::*> word;
 };
 
 const std::vector<Option>& all_options();
 
-/// A flag of torchrun, of any version from 1.13 to 2.15, that has no option here.
+/// A flag of torchrun, of any version from 1.13 to 2.15, that is not an option of c10drun.
 struct TorchrunFlag {
   std::vector<std::string_view> names;
   bool has_value;
-  std::vector<std::string_view> granted;  ///< values that are so anyway; "*": all of them
-  std::string_view instead;               ///< what to do for any other value
+  std::vector<std::string_view> accepted;  ///< values that need nothing to be done; "*": all values
+  std::string_view instead;                ///< what to do instead, for all other values
 };
 
 const std::vector<TorchrunFlag>& torchrun_flags();
 
-/// The text of --help.
+/// Returns the text of --help.
 std::string help_text();
 
 }  // namespace c10dd::run

@@ -12,6 +12,7 @@
 #include "client/launcher/address.h"
 #include "client/launcher/command_line.h"
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -20,8 +21,8 @@ namespace c10dd::run {
 namespace {
 
 constexpr std::size_t kQuotedBytes = 120;
-constexpr std::size_t kRunBytes = limits::kNameBytes - 24;  // a generation is added to it
-constexpr std::size_t kOurLabels = 2;
+constexpr std::size_t kRunBytes = limits::kNameBytes - 24;  // worker_run() appends a generation
+constexpr std::size_t kOurLabels = 2;                       // nproc and address
 
 std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQuotedBytes) + "\""; }
 
@@ -33,13 +34,16 @@ std::uint32_t parse_count(const std::string& option, std::string_view text, std:
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc() && stop == end && value >= least && value <= most) return value;
-  refuse(option + " is " + in_quotes(text) + ": expected a number from " + std::to_string(least) +
-         " to " + std::to_string(most));
+  refuse(
+      format("{} is {}: expected an integer from {} to {}", option, in_quotes(text), least, most));
 }
 
 std::uint32_t parse_nproc(const std::string& text) {
   if (text == "gpu" || text == "auto" || text == "cpu" || text == "xpu") {
-    refuse("--nproc " + text + ": c10drun does not count devices; give the number of workers");
+    refuse(
+        format("--nproc is \"{}\": c10drun does not detect devices; give the number of workers, "
+               "for example --nproc 8",
+               text));
   }
   return parse_count("--nproc", text, 1, kWorkersPerNode);
 }
@@ -48,13 +52,16 @@ void parse_nodes(const std::string& text, Options& o) {
   const std::size_t colon = text.find(':');
   o.min_nodes =
       parse_count("--nnodes", std::string_view(text).substr(0, colon), 1, limits::kWorldSize);
-  o.max_nodes = colon == std::string::npos
-                    ? o.min_nodes
-                    : parse_count("--nnodes", std::string_view(text).substr(colon + 1), 1,
-                                  limits::kWorldSize);
+  o.max_nodes = o.min_nodes;
+  if (colon != std::string::npos) {
+    o.max_nodes =
+        parse_count("--nnodes", std::string_view(text).substr(colon + 1), 1, limits::kWorldSize);
+  }
   if (o.min_nodes > o.max_nodes) {
-    refuse("--nnodes " + text + ": the least number of nodes, " + std::to_string(o.min_nodes) +
-           ", is more than the most, " + std::to_string(o.max_nodes) + "; write MIN:MAX");
+    refuse(
+        format("--nnodes is \"{}\": the minimum, {}, is more than the maximum, {}; write MIN:MAX, "
+               "for example 2:4",
+               text, o.min_nodes, o.max_nodes));
   }
 }
 
@@ -62,36 +69,40 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
   for (const std::string& word : words) {
     const std::size_t equals = word.find('=');
     if (equals == std::string::npos || equals == 0) {
-      refuse("--labels is " + in_quotes(word) + ": expected NAME=VALUE");
+      refuse(format("--labels is {}: expected NAME=VALUE, for example rack=7", in_quotes(word)));
     }
     const std::string name = word.substr(0, equals);
     if (name == "nproc" || name == "address") {
-      refuse("--labels " + in_quotes(word) + ": c10drun sets the label " + name + " itself");
+      refuse(format("--labels is {}: c10drun sets the label {} itself; choose another name",
+                    in_quotes(word), name));
     }
     for (const std::string& part : {name, word.substr(equals + 1)}) {
-      if (part.size() <= limits::kNameBytes && is_utf8(part)) continue;
-      refuse("--labels is " + in_quotes(word) + ": name and value have at most " +
-             std::to_string(limits::kNameBytes) + " bytes of UTF-8 each");
+      if (part.size() > limits::kNameBytes) {
+        refuse(format("--labels is {}: {} bytes in the name or the value, limit {}",
+                      in_quotes(word), part.size(), limits::kNameBytes));
+      }
+      if (!is_utf8(part)) refuse(format("--labels is {}: not UTF-8", in_quotes(word)));
     }
     o.labels[name] = word.substr(equals + 1);
   }
   if (o.labels.size() > limits::kLabels - kOurLabels) {
-    refuse("--labels: " + std::to_string(o.labels.size()) + " of them, limit " +
-           std::to_string(limits::kLabels - kOurLabels));
+    refuse(format("--labels: {} labels given, limit {}", o.labels.size(),
+                  limits::kLabels - kOurLabels));
   }
 }
 
-/// The job if it is not in the daemon's URL.
+/// Returns the name of the job if the daemon's URL does not have it.
 std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found) {
   if (!words.job.empty()) return words.job;
   if (!found.job.empty()) return found.job;
-  // Unique, so that two launches on one daemon do not meet.
-  if (o.max_nodes == 1) return "c10drun-" + host_name() + "-" + std::to_string(getpid());
+  // Unique, so that two launches at one daemon do not join the same group.
+  if (o.max_nodes == 1) return format("c10drun-{}-{}", host_name(), getpid());
   refuse(
-      "no name for the job: with more than one node give all of them the same --job NAME (or "
-      "C10DD_JOB, or a URL with a job)");
+      "no name for the job: with more than one node, give all nodes the same --job NAME, or the "
+      "same C10DD_JOB, or a URL with a job");
 }
 
+/// Sets o.daemon from the first of --daemon, C10DD_URL, C10DD_ADDR and the default address.
 void find_daemon(const Words& words, const client::Environment& environment,
                  const client::LaunchEnvironment& found, Options& o) {
   constexpr std::string_view kScheme = "c10dd://";
@@ -104,11 +115,12 @@ void find_daemon(const Words& words, const client::Environment& environment,
   if (text.empty()) text = variable((from = "C10DD_URL").c_str());
   if (text.empty()) text = variable((from = "C10DD_ADDR").c_str());
   if (text.empty()) {
-    from = "--job";
+    from = "--job";  // the only part of this URL that can be wrong
     text = "127.0.0.1:" + std::to_string(client::kDefaultPort);
   }
   if (!text.starts_with(kScheme) && text.find("://") != std::string::npos) {
-    refuse(from + " is " + in_quotes(text) + ": write HOST:PORT, or c10dd://HOST:PORT/JOB");
+    refuse(format("{} is {}: write HOST:PORT or c10dd://HOST:PORT/JOB, for example head:29500",
+                  from, in_quotes(text)));
   }
   if (!text.starts_with(kScheme)) text = std::string(kScheme) + text;
   const bool has_job = text.find('/', kScheme.size()) + 1 < text.size() &&
@@ -121,8 +133,8 @@ void find_daemon(const Words& words, const client::Environment& environment,
   if (!url) refuse(from + ": " + url.error().detail);
   if (has_job && !words.job.empty() && url->job != words.job) {
     if (from == "--daemon") {
-      refuse("--job is " + in_quotes(words.job) + ", but the job of --daemon " + in_quotes(text) +
-             " is " + in_quotes(url->job) + "; give one of them");
+      refuse(format("--job is {}, but the job of --daemon {} is {}; give only one of them",
+                    in_quotes(words.job), in_quotes(text), in_quotes(url->job)));
     }
     url = client::parse_url(std::string(kScheme) + url->address() + "/" + words.job);
     if (!url) refuse("--job: " + url.error().detail);
@@ -130,11 +142,11 @@ void find_daemon(const Words& words, const client::Environment& environment,
   o.daemon = std::move(*url);
 }
 
-/// Python has its way with scripts and modules, as under torchrun.
+/// Sets the command of the workers: as under torchrun, Python runs scripts and modules.
 void make_command(const Words& w, const client::Environment& environment,
                   std::vector<std::string> program, Options& o) {
   if (w.module && w.no_python) {
-    refuse("-m runs a module with python3, and --no-python forbids it; leave one of them out");
+    refuse("-m runs a module with python3, but --no-python forbids python3; leave one of them out");
   }
   const char* python = environment("PYTHON_EXEC");
   const bool script = !w.module && !w.no_python && program.front().ends_with(".py");
@@ -155,27 +167,32 @@ void parse_local_ranks(const std::string& text, Options& o) {
   }
 }
 
-void understand(const Words& w, const client::Environment& environment, Options& o) {
+void check_words(const Words& w, const client::Environment& environment, Options& o) {
   o.nproc = parse_nproc(w.nproc);
   parse_nodes(w.nnodes, o);
   o.max_restarts = parse_count("--max-restarts", w.max_restarts, 0, kRestarts);
   if (!w.node_rank.empty()) {
     o.node_rank = parse_count("--node-rank", w.node_rank, 0, limits::kWorldSize - 1);
     if (o.node_rank >= o.max_nodes) {
-      refuse("--node-rank is " + w.node_rank + ", but --nnodes is " + w.nnodes +
-             ": nodes are numbered from 0 to " + std::to_string(o.max_nodes - 1));
+      refuse(format("--node-rank is {}, but --nnodes is {}: nodes are numbered from 0 to {}",
+                    w.node_rank, w.nnodes, o.max_nodes - 1));
     }
     if (o.min_nodes != o.max_nodes) {
-      refuse("--node-rank needs a fixed number of nodes, but --nnodes is " + w.nnodes);
+      refuse(
+          format("--node-rank needs a fixed number of nodes, but --nnodes is {}; leave out "
+                 "--node-rank, or give one number to --nnodes",
+                 w.nnodes));
     }
   }
   o.standalone = w.standalone;
   if (o.standalone && !w.daemon.empty()) {
-    refuse("--standalone brings a daemon of its own; leave out --daemon " + w.daemon);
+    refuse("--standalone starts its own daemon; leave out --daemon " + w.daemon);
   }
   if (o.standalone && o.max_nodes > 1) {
-    refuse("--standalone is for one node, but --nnodes is " + w.nnodes +
-           "; start c10dd where all nodes reach it and give --daemon");
+    refuse(
+        format("--standalone is for one node, but --nnodes is {}; start c10dd on a host that all "
+               "nodes can reach, and use --daemon HOST:PORT",
+               w.nnodes));
   }
   o.grace = parse_duration("--grace", w.grace);
   o.last_call = parse_duration("--last-call", w.last_call);
@@ -189,18 +206,20 @@ void understand(const Words& w, const client::Environment& environment, Options&
   o.domain = w.domain;
   o.local_address = w.local_address;
   o.role = w.role;
-  for (const std::string& text : {o.domain, o.local_address, o.role}) {
+  const std::pair<const char*, const std::string&> texts[] = {
+      {"--domain", o.domain}, {"--local-addr", o.local_address}, {"--role", o.role}};
+  for (const auto& [option, text] : texts) {
     if (text.size() <= limits::kNameBytes) continue;
-    refuse("--domain, --local-addr and --role have at most " + std::to_string(limits::kNameBytes) +
-           " bytes each, but one has " + std::to_string(text.size()));
+    refuse(format("{} is {}: {} bytes, limit {}", option, in_quotes(text), text.size(),
+                  limits::kNameBytes));
   }
-  // Ranks of an outer launcher do not matter here, and nor does it when they are wrong.
+  // Only job and run are used. Invalid ranks of an outer launcher must not be an error here.
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;
   if (o.run.size() > kRunBytes || printable(o.run, kRunBytes) != o.run) {
-    refuse("--run is " + in_quotes(o.run) + ": expected at most " + std::to_string(kRunBytes) +
-           " printable bytes");
+    refuse(format("--run is {}: expected printable text of at most {} bytes, got {} bytes",
+                  in_quotes(o.run), kRunBytes, o.run.size()));
   }
   find_daemon(w, environment, found, o);
 }
@@ -222,10 +241,8 @@ Duration parse_duration(const std::string& option, const std::string& text) {
   if (seconds && std::isfinite(*seconds) && *seconds >= 0 && *seconds <= most) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
   }
-  refuse(option + " is " + in_quotes(text) +
-         ": expected a duration such as 500ms, 15s, 10m or 2h, at "
-         "most " +
-         human(limits::kTimeoutMax));
+  refuse(format("{} is {}: expected a duration such as 500ms, 15s, 10m or 2h, at most {}", option,
+                in_quotes(text), human(limits::kTimeoutMax)));
 }
 
 ParsedOptions parse_options(int argc, const char* const* argv,
@@ -238,11 +255,11 @@ ParsedOptions parse_options(int argc, const char* const* argv,
   if (!parsed.reply.empty()) return parsed;
   std::vector<std::string> program = line.rest();
   if (program.empty() || program.front().empty()) {
-    refuse(std::string("no program to run") + (line.marked() ? " after --" : "") +
-           "; for example: c10drun --standalone --nproc 4 train.py");
+    refuse(format("no program to run{}; use for example: c10drun --standalone --nproc 4 train.py",
+                  line.has_separator() ? " after --" : ""));
   }
   make_command(words, environment, std::move(program), parsed.options);
-  understand(words, environment, parsed.options);
+  check_words(words, environment, parsed.options);
   return parsed;
 }
 

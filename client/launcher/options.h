@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of c10drun, checked before anything is started. Pure but for the name and the id
-// of this process, of which the name of a job on one node is made.
+// The command line of c10drun, checked before anything is started. Pure except that the default
+// name of a job on one node contains the host's name and the process id.
 #pragma once
 
 #include <chrono>
@@ -21,12 +21,12 @@ namespace c10dd::run {
 inline constexpr std::uint32_t kWorkersPerNode = 1'024;
 inline constexpr std::uint32_t kRestarts = 1'000'000;
 
-// Exit codes beside those of protocol/exit_codes.h, as of a shell.
+// Exit codes in addition to those of protocol/exit_codes.h. A shell uses them in the same way.
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
-inline constexpr int kSignalled = 128;  // and the signal's number
+inline constexpr int kSignalled = 128;  // plus the signal's number
 
-/// What ends the launcher with a sentence and a code.
+/// An error that ends the launcher with a message and an exit code.
 class Fatal : public std::runtime_error {
  public:
   Fatal(int code, const std::string& text) : std::runtime_error(text), code_(code) {}
@@ -41,12 +41,12 @@ struct Options {
   std::uint32_t min_nodes = 1;
   std::uint32_t max_nodes = 1;
   std::uint32_t max_restarts = 3;
-  std::int64_t node_rank = -1;  ///< -1: any
-  client::Url daemon;           ///< with the job
-  bool standalone = false;      ///< the daemon's address is known when it has been started
+  std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
+  client::Url daemon;           ///< address of the daemon, and the job
+  bool standalone = false;      ///< start a daemon; its address is known only then
   std::string run;
-  std::string log_dir;        ///< empty: none
-  std::string local_address;  ///< told to the other nodes; empty: found out
+  std::string log_dir;        ///< empty: no log files
+  std::string local_address;  ///< where other nodes reach this one; empty: determined later
   bool prefix = true;
   bool console = true;
   std::set<std::uint32_t> console_ranks;  ///< local ranks whose lines are printed; empty: all
@@ -57,19 +57,20 @@ struct Options {
   Duration connect_timeout = std::chrono::seconds(30);
   std::map<std::string, std::string> labels;
   std::string domain;
-  std::vector<std::string> command;  ///< with the interpreter, if it is a script or a module
-  std::string script;                ///< of Python, in the command; empty: none
+  std::vector<std::string> command;  ///< with the interpreter, for a script or a module
+  std::string script;                ///< the Python script in the command; empty: there is none
 };
 
-/// 500ms, 15s, 10m, 2h; a number alone is seconds. Throws Fatal, naming the option.
+/// Reads a duration: 500ms, 15s, 10m or 2h; a number without a unit is seconds. Throws Fatal with
+/// the name of the option.
 Duration parse_duration(const std::string& option, const std::string& text);
 
 struct ParsedOptions {
   Options options;
-  std::string reply;  ///< not empty: print this (help, version) and be done
+  std::string reply;  ///< if not empty: print this (help or version) and exit
 };
 
-/// Throws Fatal with exit_code::kUsage.
+/// Reads the command line and the environment. Throws Fatal with exit_code::kUsage.
 ParsedOptions parse_options(int argc, const char* const* argv,
                             const client::Environment& environment);
 

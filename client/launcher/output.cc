@@ -43,7 +43,7 @@ void Lines::feed(std::string_view bytes) {
     const std::size_t taken = std::min(room, bytes.size());
     partial_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // A full piece waits for the next byte: that may be the end of the line.
+    // A full piece is kept until the next byte: if that ends the line, the line was not too long.
     if (partial_.size() == kLineBytes && !bytes.empty()) finish();
   }
 }
@@ -107,7 +107,7 @@ void Console::write(Stream& stream) {
     const ssize_t n = ::write(stream.fd, rest.data(), rest.size());
     if (n > 0) {
       rest.remove_prefix(static_cast<std::size_t>(n));
-    } else if (errno == EAGAIN) {  // somebody has made the terminal that way
+    } else if (errno == EAGAIN) {  // another process has made the terminal non-blocking
       pollfd room{stream.fd, POLLOUT, 0};
       poll(&room, 1, -1);
     } else if (errno != EINTR) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What workers print on its way to people: bytes to lines, the last lines, and the console where
-// the lines of all workers come together whole. Lines are bounded; nothing is lost but what a
-// closed console does not take.
+// The output of the workers: cuts bytes into lines, keeps the last lines, and prints the lines of
+// all workers on one console without mixing them. Lines are bounded in length. Output is lost only
+// if the console is closed.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ inline constexpr std::size_t kLineBytes = 16 * 1024;  // a longer line is cut in
 inline constexpr std::size_t kLastLines = 20;
 inline constexpr std::size_t kLastLineBytes = 512;
 
-/// "1 node", "2 nodes".
+/// Returns "1 node" or "2 nodes".
 std::string plural(std::size_t count, const std::string& what);
 
-/// Cuts bytes into lines, without their ends.
+/// Cuts bytes into lines without their line ends.
 class Lines {
  public:
   using Sink = std::function<void(std::string_view line)>;
@@ -27,7 +27,7 @@ class Lines {
   explicit Lines(Sink sink) : sink_(std::move(sink)) {}
 
   void feed(std::string_view bytes);
-  /// The last line, if it had no end.
+  /// Passes on the last line if it had no line end.
   void finish();
 
  private:
@@ -35,28 +35,29 @@ class Lines {
   std::string partial_;
 };
 
-/// The newest lines, each cut to kLastLineBytes.
+/// Keeps the newest kLastLines lines, each cut to kLastLineBytes.
 class LastLines {
  public:
   void add(std::string_view line);
   bool empty() const { return lines_.empty(); }
   const std::deque<std::string>& lines() const { return lines_; }
-  /// As many of the newest as fit, each with its end, indented.
+  /// Returns as many of the newest lines as fit, indented, each with a line end.
   std::string text(std::size_t max_bytes, std::string_view indent) const;
 
  private:
   std::deque<std::string> lines_;
 };
 
-/// The two standard streams of this process.
+/// The standard output and error of this process. Writes block.
 class Console {
  public:
+  /// prefix: begin each line with the worker's rank. workers: print the lines of workers at all.
   Console(bool prefix, bool workers);
 
   /// Adds a line of a worker; flush() writes what was added.
   void line(int stream, std::uint32_t rank, std::string_view text);
   void flush();
-  /// A line of our own, on standard error.
+  /// Writes a line of the launcher itself to standard error.
   void note(std::string_view text);
 
  private:
@@ -64,7 +65,7 @@ class Console {
     int fd;
     bool coloured;
     std::string pending;
-    bool closed = false;  ///< whoever read it is gone: not worth to die for
+    bool closed = false;  ///< a write failed, its reader is gone: the workers go on without it
   };
   static void write(Stream& stream);
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "protocol/exit_codes.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::run {
@@ -17,8 +18,9 @@ std::uint32_t nproc_of(const Member& member) {
   }
   if (nproc >= 1 && nproc <= kWorkersPerNode) return nproc;
   throw Fatal(exit_code::kBug,
-              "node " + std::to_string(member.rank) + " (" + member.host +
-                  ") does not say how many workers it has; is it another version of c10drun?");
+              format("node {} ({}) did not report its number of workers; does it run another "
+                     "version of c10drun?",
+                     member.rank, member.host));
 }
 
 }  // namespace
@@ -41,9 +43,10 @@ Plan make_plan(const Generation& generation, const std::vector<Member>& members)
     }
     sum += nproc;
     if (sum > limits::kWorldSize) {
-      throw Fatal(exit_code::kUsage, "the nodes have more than " +
-                                         std::to_string(limits::kWorldSize) +
-                                         " workers together; start fewer with --nproc");
+      throw Fatal(exit_code::kUsage,
+                  format("{} workers on the nodes up to node {}, limit {} in all; start fewer with "
+                         "--nproc",
+                         sum, member.rank, limits::kWorldSize));
     }
   }
   plan.world_size = static_cast<std::uint32_t>(sum);
@@ -100,7 +103,7 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
       {"C10DD_GENERATION", std::to_string(plan.generation)},
   };
   for (const auto& [name, value] : ours) all[name] = value;
-  all.emplace("OMP_NUM_THREADS", "1");  // else every worker would take all cores
+  all.emplace("OMP_NUM_THREADS", "1");  // unless inherited; else every worker would use all cores
   std::vector<std::string> pairs;
   pairs.reserve(all.size());
   for (const auto& [name, value] : all) pairs.emplace_back(name).append("=").append(value);

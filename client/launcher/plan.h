@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the nodes of a generation to the ranks of this node's workers and to what their environment
-// says. Pure.
+// Derives the ranks of this node's workers, and their environment, from the nodes of a generation.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +13,36 @@
 
 namespace c10dd::run {
 
-/// This node's part of one generation.
+/// This node's part of one generation, and what all nodes of it share.
 struct Plan {
   std::uint64_t generation = 0;
-  std::uint32_t restarts = 0;  ///< after failures, of this launch
+  std::uint32_t restarts = 0;  ///< restarts of this launch because of failures
   std::uint32_t node_rank = 0;
   std::uint32_t nodes = 1;
-  std::uint32_t first_rank = 0;  ///< the workers here have this one and the following
+  std::uint32_t first_rank = 0;  ///< of the workers of this node, whose ranks are consecutive
   std::uint32_t local_size = 1;
   std::uint32_t world_size = 1;
   std::string master_address;
   std::string master_port;
-  std::string nonce;   ///< chosen anew for each generation
-  std::string launch;  ///< names this launch, the same on all nodes: a folder of the log files
+  std::string nonce;   ///< random, new in each generation
+  std::string launch;  ///< name of this launch on all nodes, and of its folder of log files
 };
 
-/// Port, nonce, restarts and launch are left open. members: by node rank; their labels are those of
-/// member_labels(). Throws Fatal naming the node that is wrong.
+/// Returns the plan without master_port, nonce, restarts and launch, which the caller sets.
+/// members: in the order of their ranks, with the labels of member_labels(). Throws Fatal if a node
+/// did not report its workers, or if there are too many.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 
-/// What an agent says of its node.
+/// Returns the labels of this node in the group: those of the user, nproc and address.
 std::map<std::string, std::string> member_labels(const Options& options,
                                                  const std::string& address);
 
-/// The run of the workers: keys and sessions of two generations never mix, whatever the daemon has
-/// forgotten.
+/// Returns the run of the workers. It is unique, so that keys and sessions of two generations never
+/// mix, even if the daemon has lost its state in between.
 std::string worker_run(const std::string& run, const Plan& plan);
 
-/// NAME=VALUE for one worker: `inherited`, with everything that torchrun sets and our own.
+/// Returns the environment of one worker as NAME=VALUE: `inherited`, overridden by the variables of
+/// torchrun and of c10dd.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& inherited,
                                             const Options& options, const Plan& plan,
                                             std::uint32_t local_rank,

@@ -9,6 +9,7 @@
 
 #include "client/internal/socket.h"
 #include "client/launcher/options.h"
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 1'000;
 
-/// 0: can be executed; else the errno that says why not.
+/// Returns 0 if the file can be executed, else the errno that says why not.
 int why_not(const std::string& path) {
   struct stat about {};
   if (stat(path.c_str(), &about) != 0) return errno;
@@ -28,9 +29,9 @@ int why_not(const std::string& path) {
   const bool missing = error == ENOENT || error == ENOTDIR;
   std::string text = printable(path, kQuotedBytes) + ": " + client::error_text(error);
   if (error == EACCES && path.ends_with(".py")) {
-    text += "; without --no-python it is run by python3";
+    text += "; without --no-python, python3 runs it";
   } else if (error == EACCES) {
-    text += "; chmod +x makes a file a program";
+    text += "; make it executable with chmod +x";
   }
   throw Fatal(missing ? kNotFound : kNotExecutable, text);
 }
@@ -42,8 +43,8 @@ std::string find_program(const std::string& name, const std::string& search) {
     if (const int error = why_not(name); error != 0) refuse(name, error);
     return name;
   }
-  std::string found;  // but not to be executed
-  int error = 0;
+  std::string found;  // a file of this name that cannot be executed
+  int error = 0;      // why not
   std::istringstream folders(search);
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string path = (folder.empty() ? "." : folder) + "/" + name;
@@ -54,11 +55,10 @@ std::string find_program(const std::string& name, const std::string& search) {
     error = why;
   }
   if (!found.empty()) refuse(found, error);
-  throw Fatal(kNotFound,
-              "program " + printable(name, kQuotedBytes) +
-                  " not found; searched PATH=" + printable(search, kQuotedBytes) +
-                  (access(name.c_str(), F_OK) == 0 ? "; for the one in this folder write ./" + name
-                                                   : std::string()));
+  const bool is_here = access(name.c_str(), F_OK) == 0;
+  throw Fatal(kNotFound, format("program {} not found; searched PATH={}{}",
+                                printable(name, kQuotedBytes), printable(search, kQuotedBytes),
+                                is_here ? "; to run the one in this folder, write ./" + name : ""));
 }
 
 void check_script(const std::string& path) {

@@ -7,6 +7,7 @@
 
 #include "client/errors.h"
 #include "client/launcher/address.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::run {
@@ -45,14 +46,14 @@ std::string difference(const SharedFlags& here, const SharedFlags& there,
   for (const auto& [flag, value] : here) {
     const auto other = there.find(flag);
     if (other == there.end() || other->second == value) continue;
-    text.append(text.empty() ? "" : ", and ").append(flag).append(" is ").append(value);
-    text.append(" here and ").append(other->second).append(" on ").append(where);
+    text.append(text.empty() ? "" : ", and ");
+    text.append(format("{} is {} here and {} on {}", flag, value, other->second, where));
   }
   return text;
 }
 
 void publish(JobStore& store, const SharedFlags& flags) {
-  const std::string key = kPrefix + host_name() + " (pid " + std::to_string(getpid()) + ")";
+  const std::string key = format("{}{} (pid {})", kPrefix, host_name(), getpid());
   try {
     store.set(key, encode(flags), {.ephemeral = true});
   } catch (const Error&) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all nodes of a job must say alike: each agent keeps it in the job's store as long as it
-// runs, so that one who is refused can name the flag and the node.
+// The options that must be the same on all nodes of a job. Each agent keeps its values in the job's
+// store while it runs, so that an agent that is refused can name the option and the other node.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace c10dd::run {
 
-/// Values by flag.
+/// The value of each flag.
 using SharedFlags = std::map<std::string, std::string>;
 
 SharedFlags shared_flags(const Options& options);
@@ -19,13 +19,15 @@ SharedFlags shared_flags(const Options& options);
 std::string encode(const SharedFlags& flags);
 SharedFlags decode_flags(const std::string& text);
 
-/// "--nnodes is 3 here and 2 on host-b (pid 9)"; empty when they agree.
+/// Returns "--nnodes is 3 here and 2 on host-b (pid 9)"; empty if the values agree. Flags that only
+/// one side has are ignored: the other may be of another version.
 std::string difference(const SharedFlags& here, const SharedFlags& there, const std::string& where);
 
-/// For the life of this client. A daemon that refuses is told so by the rendezvous.
+/// Stores the flags of this agent for the life of its client. Errors are ignored: the rendezvous
+/// that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
 
-/// The difference from the first agent that says otherwise; empty when there is none.
+/// Returns the difference from the first agent that has other values; empty if there is none.
 std::string disagreement(JobStore& store, const SharedFlags& flags);
 
 }  // namespace c10dd::run

@@ -18,9 +18,9 @@ namespace {
 
 using client::Descriptor;
 
-rlimit former_file_limit{0, 0};  // 0: it was not raised
+rlimit former_file_limit{0, 0};  // 0: the limit was not raised
 
-/// The wrapper of glibc 2.36 cannot be called from C++.
+/// Calls the kernel directly: the wrapper of glibc 2.36 cannot be called from C++.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 [[noreturn]] void throw_errno(const char* what) {
@@ -48,8 +48,8 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// Everything that the child needs, made before the fork: after it, it may call only what is safe
-/// in a signal handler, for this process has threads.
+/// Everything that the child needs, prepared before the fork: since this process has threads, the
+/// child may call only async-signal-safe functions.
 struct Prepared {
   const char* program;
   char* const* arguments;
@@ -68,12 +68,13 @@ void complain(const char* program, int error) {
   }
 }
 
+/// Turns the forked child into the program.
 [[noreturn]] void become(const Prepared& child) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != child.parent) _exit(128 + SIGKILL);  // it died before the line above
-  // A handler of the launcher that ran here would tell the launcher of a signal that is not its
-  // own.
+  if (getppid() != child.parent) _exit(128 + SIGKILL);  // the parent died before prctl()
+  // Handlers are reset before signals are unblocked: one of the launcher's handlers would report
+  // the child's signal to the launcher.
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction now {};
     if (sigaction(number, nullptr, &now) != 0) continue;
@@ -95,7 +96,7 @@ void complain(const char* program, int error) {
   _exit(error == ENOENT ? 127 : 126);
 }
 
-/// The child begins with all signals blocked.
+/// Forks a child that starts with all signals blocked.
 pid_t fork_blocked() {
   sigset_t all;
   sigset_t before;
@@ -135,7 +136,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
   child.pid = fork_blocked();
   if (child.pid < 0) throw_errno("fork");
   if (child.pid == 0) become(prepared);
-  setpgid(child.pid, child.pid);  // whoever of the two is first
+  setpgid(child.pid, child.pid);  // the child does it too: either may run first
   child.process = Descriptor(open_process(child.pid));
   if (!child.process) {
     const int why = errno;
@@ -150,7 +151,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
 }
 
 Exit reap(const Child& child) {
-  kill(-child.pid, SIGKILL);  // while the child is not reaped, the group's number is its own
+  kill(-child.pid, SIGKILL);  // before waitpid(), after which another group may get the number
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno("waitpid");

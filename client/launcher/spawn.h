@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a child in a process group of its own that dies with this process, and tells how it ended.
+// Starts a child process in a process group of its own, and reaps it. The child dies with this
+// process.
 #pragma once
 
 #include <sys/types.h>
@@ -13,35 +14,37 @@ namespace c10dd::run {
 
 struct Child {
   pid_t pid = -1;              ///< also the number of its process group
-  client::Descriptor process;  ///< readable when it has ended
-  client::Descriptor out;      ///< what it prints; non-blocking
-  client::Descriptor error;
+  client::Descriptor process;  ///< a pidfd: readable after the child has ended
+  client::Descriptor out;      ///< standard output of the child; non-blocking
+  client::Descriptor error;    ///< standard error of the child; non-blocking
 };
 
+/// How a process ended.
 struct Exit {
   int code = 0;
-  int signal = 0;  ///< that killed it; 0: none
+  int signal = 0;  ///< the signal that killed it; 0: it was not killed
 
   bool well() const { return code == 0 && signal == 0; }
-  /// As a shell says it: 128 + signal for a killed one.
+  /// Returns the code, or 128 + signal if it was killed, as a shell does.
   int shell_code() const { return signal == 0 ? code : 128 + signal; }
-  /// "exited with code 3", "was killed by SIGSEGV".
+  /// Returns "exited with code 3" or "was killed by SIGSEGV".
   std::string text() const;
 };
 
-/// Must be called on the main thread: the kernel kills the child when that thread ends. Its
-/// standard input is empty. A program that cannot be executed ends with 126 or 127 and says why on
-/// its standard error. Throws std::system_error when there is no room for another process.
+/// Starts a child with an empty standard input. Must be called on the main thread, since the kernel
+/// kills the child when the calling thread ends. If the program cannot be executed, the child exits
+/// with 126 or 127 and says why on its standard error. Throws std::system_error if the process
+/// cannot be created.
 Child spawn(const std::string& program, const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment);
 
-/// Takes the child's end. It must have ended; what is left of its group is killed first.
+/// Kills the rest of the child's process group, then reaps the child, which must have ended.
 Exit reap(const Child& child);
 
-/// "SIGTERM", or "signal 42".
+/// Returns "SIGTERM", or "signal 42" if the signal has no name.
 std::string signal_name(int number);
 
-/// Room for so many open files; children get the former limit back.
+/// Raises the limit of open files to `files`, or to the hard limit. Children get the former limit.
 void raise_file_limit(std::size_t files);
 
 }  // namespace c10dd::run

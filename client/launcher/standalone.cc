@@ -29,13 +29,14 @@ std::string program_beside_this() {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   std::string path = (self.parent_path() / "c10dd").string();
   if (error || access(path.c_str(), X_OK) != 0) {
-    throw Fatal(kNotFound, "--standalone: no daemon at " + path +
-                               "; install c10dd beside c10drun, or give --daemon");
+    throw Fatal(kNotFound,
+                "--standalone: no daemon program at " + path +
+                    "; install c10dd in the folder of c10drun, or use --daemon HOST:PORT");
   }
   return path;
 }
 
-/// Nothing that is meant for other daemons may change this one.
+/// Returns the environment without C10DD_* variables, which are meant for other daemons.
 std::vector<std::string> without_our_variables(const std::map<std::string, std::string>& all) {
   std::vector<std::string> kept;
   for (const auto& [name, value] : all) {
@@ -44,7 +45,8 @@ std::vector<std::string> without_our_variables(const std::map<std::string, std::
   return kept;
 }
 
-/// "listening on 127.0.0.1:29500"; empty when it does not come.
+/// Returns the first line of the daemon's output, "listening on 127.0.0.1:29500". Returns what
+/// there is if no whole line comes within kStart.
 std::string first_line(const client::Descriptor& out) {
   const auto deadline = Clock::now() + kStart;
   std::string line;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon for one launch: the c10dd beside this program, on a free loopback port, with its state
-// in memory, ended with the launcher.
+// A daemon for one launch: runs the c10dd in the folder of c10drun on a free loopback port, with
+// its state in memory, until the launcher ends.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,17 +16,18 @@ namespace c10dd::run {
 
 class Standalone {
  public:
-  /// Returns when the daemon listens. log: a file for what it says. Throws Fatal.
+  /// Starts the daemon and blocks until it listens, at most 20 s. log: the file for its standard
+  /// error. Throws Fatal.
   Standalone(boost::asio::io_context& loop, Warden& warden,
              const std::map<std::string, std::string>& inherited, const std::string& log);
-  /// SIGTERM, and SIGKILL if that does not help.
+  /// Ends the daemon with SIGTERM, and with SIGKILL if it still runs after 5 s. Runs the loop.
   ~Standalone();
   Standalone(const Standalone&) = delete;
   Standalone& operator=(const Standalone&) = delete;
 
   std::uint16_t port() const { return port_; }
   bool running() const { return process_->running(); }
-  /// How it ended, with its last lines.
+  /// Returns how the daemon ended, with its last lines.
   std::string end() const;
 
  private:

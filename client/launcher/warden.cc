@@ -21,7 +21,8 @@ void detach_from_terminal() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
 }
 
-/// Keeps nothing open but the pipe, so that nobody waits for the end of what it does not write.
+/// Closes all descriptors but the standard ones and the pipe, so that readers of inherited pipes
+/// see their end. Returns the new number of the pipe.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);
@@ -29,19 +30,21 @@ int keep_only(int pipe) {
   return kPipe;
 }
 
+/// The main function of the warden. Reads the number of a group to watch, or its negative to forget
+/// it, until the pipe is closed, which also happens if the launcher is killed.
 [[noreturn]] void guard(int inherited, const std::string& folder) {
   detach_from_terminal();
   const int pipe = keep_only(inherited);
   std::set<pid_t> groups;
   for (;;) {
-    pid_t told = 0;
-    const ssize_t n = read(pipe, &told, sizeof told);
+    pid_t group = 0;
+    const ssize_t n = read(pipe, &group, sizeof group);
     if (n < 0 && errno == EINTR) continue;
-    if (n != sizeof told) break;
-    if (told > 0) {
-      groups.insert(told);
+    if (n != sizeof group) break;
+    if (group > 0) {
+      groups.insert(group);
     } else {
-      groups.erase(-told);
+      groups.erase(-group);
     }
   }
   for (const pid_t group : groups) kill(-group, SIGKILL);
@@ -70,10 +73,10 @@ Warden::~Warden() {
   }
 }
 
-void Warden::watch(pid_t group) { tell(group); }
-void Warden::forget(pid_t group) { tell(-group); }
+void Warden::watch(pid_t group) { send(group); }
+void Warden::forget(pid_t group) { send(-group); }
 
-void Warden::tell(pid_t group) {
+void Warden::send(pid_t group) {
   while (write(pipe_.get(), &group, sizeof group) < 0 && errno == EINTR) {
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small process that outlives the launcher by a moment. The kernel kills the workers of a
-// launcher that was killed, but not their children: the warden notices the launcher's end and kills
-// the process groups that it was told of, and removes its temporary folder.
+// A small process that outlives the launcher by a moment. When the launcher is killed, the kernel
+// kills its workers, but not their children. The warden notices the launcher's end, kills the
+// process groups that are being watched and removes the temporary folder of the launcher.
 #pragma once
 
 #include <sys/types.h>
@@ -14,19 +14,19 @@ namespace c10dd::run {
 
 class Warden {
  public:
-  /// Forks: to be made before there are threads. folder: empty for none.
+  /// Forks: to be constructed before there are threads. folder: removed at the end; may be empty.
   explicit Warden(const std::string& folder);
-  /// Lets it end, and waits for that.
+  /// Ends the process and waits for its end.
   ~Warden();
   Warden(const Warden&) = delete;
   Warden& operator=(const Warden&) = delete;
 
   void watch(pid_t group);
-  /// To be called before the group's number can be given to somebody else.
+  /// To be called before the child is reaped, after which another group may get the number.
   void forget(pid_t group);
 
  private:
-  void tell(pid_t group);
+  void send(pid_t group);
 
   pid_t pid_ = -1;
   client::Descriptor pipe_;

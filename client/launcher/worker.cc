@@ -14,7 +14,7 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-constexpr std::size_t kLastReads = 64;  // a pipe holds one
+constexpr std::size_t kLastReads = 64;  // a bound: one read usually empties a full pipe
 
 int duplicate(const client::Descriptor& descriptor) {
   return fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0);
@@ -33,7 +33,8 @@ Pump::Pump(boost::asio::io_context& loop, Console& console, std::uint32_t rank, 
       }) {}
 
 void Pump::start(std::shared_ptr<void> owner) {
-  // Not async_read: what that has read, but not yet told, finish() could not see.
+  // Waits instead of reading: bytes that a pending async_read has already read would be lost to
+  // finish().
   from_.async_wait(stream_descriptor::wait_read,
                    [this, owner = std::move(owner)](const boost::system::error_code&) mutable {
                      if (!from_.is_open()) return;
@@ -44,7 +45,7 @@ void Pump::start(std::shared_ptr<void> owner) {
                    });
 }
 
-/// Reads once; whether there may be more later.
+/// Reads and copies once. Returns whether more may come.
 bool Pump::take() {
   char buffer[kReadBytes];
   const ssize_t size = read(from_.native_handle(), buffer, sizeof buffer);
@@ -55,7 +56,7 @@ bool Pump::take() {
     const ssize_t n = write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {  // a full disk must not end the training
-      console_.note("log file: " + client::error_text(errno) + "; it ends here");
+      console_.note("log file: " + client::error_text(errno) + "; nothing more is written to it");
       file_ = client::Descriptor();
       break;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One worker process and its two streams on the launcher's loop.
+// One worker process and its two output streams. Runs on the launcher's loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -14,17 +14,17 @@
 
 namespace c10dd::run {
 
-/// One stream of a worker: to the console by lines, to a file as it is.
+/// Copies one output stream of a worker: to the console by lines, to a file unchanged.
 class Pump {
  public:
-  /// stream: STDOUT_FILENO or STDERR_FILENO.
+  /// stream: STDOUT_FILENO or STDERR_FILENO. file: may be empty.
   Pump(boost::asio::io_context& loop, Console& console, std::uint32_t rank, int stream,
        client::Descriptor from, client::Descriptor file);
 
-  /// owner: keeps this alive as long as it listens.
+  /// Starts to copy. owner: keeps this alive until the stream has ended.
   void start(std::shared_ptr<void> owner);
-  /// What is there now, then the partial last line; nothing is read afterwards. A process that is
-  /// not of the group may keep the pipe open: that is not waited for.
+  /// Copies what the pipe holds now and the partial last line, then closes the pipe. Does not wait
+  /// for its end: a process outside the worker's group may keep it open.
   void finish();
   void close();
   const LastLines& last() const { return last_; }
@@ -39,7 +39,7 @@ class Pump {
   Lines lines_;
 };
 
-/// Where its output goes as it is; empty: nowhere.
+/// The files to which a worker's output is copied; an empty descriptor for no file.
 struct LogFiles {
   client::Descriptor out;
   client::Descriptor error;
@@ -53,12 +53,13 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// about_to_reap: called when the process has ended, as long as its group's number is its own;
-  /// ended: when it was reaped and its output is complete. Both once, on the loop.
+  /// Starts to copy the output and to wait for the end. Calls each function once, on the loop:
+  /// about_to_reap after the process has ended, before another group may get its number; ended
+  /// after it was reaped and its output is complete.
   void start(std::function<void()> about_to_reap, std::function<void()> ended);
-  /// Kills it if it runs; nothing is called any more.
+  /// Kills the process if it runs. Calls neither function of start() afterwards.
   void abandon();
-  /// To its process group, if it runs.
+  /// Sends a signal to the process group if the process runs.
   void signal(int number) const;
   pid_t pid() const { return child_.pid; }
   bool running() const { return running_; }

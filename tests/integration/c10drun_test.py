@@ -369,8 +369,8 @@ class BadInput(Case):
         nowhere = {"C10DD_URL": "c10dd://127.0.0.1:1/j"}
         for code, words, arguments in [
                 (64, ["--nproc is \"0\"", "1 to 1024"], ["--nproc", "0", "true"]),
-                (64, ["does not count devices"], ["--nproc", "gpu", "true"]),
-                (64, ["--nnodes 3:2"], ["--nnodes", "3:2", "true"]),
+                (64, ["does not detect devices"], ["--nproc", "gpu", "true"]),
+                (64, ["--nnodes is \"3:2\""], ["--nnodes", "3:2", "true"]),
                 (64, ["no program to run"], ["--nproc", "2", "--"]),
                 (64, ["--grace is \"soon\""], ["--grace", "soon", "true"]),
                 (64, ["--gpus"], ["--gpus", "2", "true"]),
@@ -379,7 +379,7 @@ class BadInput(Case):
                 (127, ["/no/such: no such file"], ["--", "/no/such"]),
                 (126, ["permission denied", "without --no-python"], ["--no-python", plain]),
                 (127, ["script /no/such.py: no such file"], ["/no/such.py"]),
-                (64, ["--rdzv-conf a=1 is an option of torchrun: say --join-timeout"],
+                (64, ["--rdzv-conf a=1 is an option of torchrun: use --join-timeout"],
                  ["--rdzv_conf", "a=1", plain]),
                 (126, ["is a directory"], ["--", "/"]),
                 (73, ["--log-dir /proc/x"], ["--log-dir", "/proc/x", "true"])]:

@@ -241,10 +241,11 @@ INSTANTIATE_TEST_SUITE_P(
         BadOptions{"NoProgram", {}, {"no program", "c10drun --standalone"}},
         BadOptions{"NoProgramAfterTheMark", {"--nproc", "2", "--"}, {"no program to run after --"}},
         BadOptions{"NoWorkers", {"--nproc", "0", "true"}, {"--nproc is \"0\"", "1 to 1024"}},
-        BadOptions{"Devices", {"--nproc", "gpu", "true"}, {"does not count devices"}},
+        BadOptions{"Devices", {"--nproc", "gpu", "true"}, {"does not detect devices"}},
         BadOptions{"Word", {"--nproc", "many", "true"}, {"--nproc is \"many\""}},
         BadOptions{"NoNodes", {"--nnodes", "0", "true"}, {"--nnodes is \"0\"", "1 to 131072"}},
-        BadOptions{"MinMoreThanMax", {"--nnodes", "4:2", "true"}, {"4, is more than the most, 2"}},
+        BadOptions{
+            "MinMoreThanMax", {"--nnodes", "4:2", "true"}, {"4, is more than the maximum, 2"}},
         BadOptions{"HalfARange", {"--nnodes", "2:", "true"}, {"--nnodes is \"\""}},
         BadOptions{"Restarts", {"--max-restarts", "-1", "true"}, {"--max-restarts is \"-1\""}},
         BadOptions{"NodeRank",
