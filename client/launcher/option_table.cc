@@ -180,8 +180,7 @@ std::string help_text() {
   for (const Option& option : all_options()) text += in_help(option);
   return text +
          "\n"
-         "torchrun's spelling of options is accepted. For an option of torchrun that c10drun does "
-         "not\n"
+         "Options may be spelled as in torchrun. For an option of torchrun that c10drun does not\n"
          "have, the error says what to use instead. Options end at PROGRAM.\n"
          "\n"
          "Example: c10drun --standalone --nproc 4 train.py --lr 1e-3\n";

@@ -15,7 +15,6 @@
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
-#include "protocol/wording.h"
 
 namespace c10dd::run {
 namespace {
@@ -241,8 +240,9 @@ Duration parse_duration(const std::string& option, const std::string& text) {
   if (seconds && std::isfinite(*seconds) && *seconds >= 0 && *seconds <= most) {
     return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(*seconds));
   }
-  refuse(format("{} is {}: expected a duration such as 500ms, 15s, 10m or 2h, at most {}", option,
-                in_quotes(text), human(limits::kTimeoutMax)));
+  refuse(format("{} is {}: expected a duration such as 500ms, 15s, 10m or 2h, at most {}h", option,
+                in_quotes(text),
+                std::chrono::floor<std::chrono::hours>(limits::kTimeoutMax).count()));
 }
 
 ParsedOptions parse_options(int argc, const char* const* argv,

@@ -45,10 +45,11 @@ constexpr Option kOptions[] = {
      [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
     {"http_hosts", "LIST", Form::text,
-     "further host names, by commas, that HTTP requests may use to reach a\n"
-     "listener on loopback, for example the name of a tunnel. localhost\n"
-     "and loopback addresses are always allowed. Requests with another\n"
-     "Host get 403, since a web page of another site could send them",
+     "further host names, separated by commas, that HTTP requests may use\n"
+     "to reach a listener on loopback, for example the name of a tunnel.\n"
+     "localhost and loopback addresses are always allowed. Requests with\n"
+     "another Host get 403, since a web page of another site could send\n"
+     "them",
      set_http_hosts, [](const Options& o) { return o.http_hosts; }},
     {"engine", "URL", Form::text,
      "where the state is stored: memory: (lost at exit), rocksdb:/path or\n"
@@ -89,38 +90,40 @@ constexpr Option kOptions[] = {
      [](const Options& o) { return seconds_text(o.idle_timeout); }},
 
     {"max_connections", "N", Form::number,
-     "most connections; 0: as many as the limit of open files allows",
+     "maximum number of connections; 0: as many as the limit of open\nfiles allows",
      [](Options& o, Text text) { return set_count(o.max_connections, text, 0, kMany); },
      [](const Options& o) { return std::to_string(o.max_connections); }},
     {"max_connections_per_address", "N", Form::number,
-     "most connections from one address; 0: 4096 from another machine, no\n"
-     "limit from this one",
+     "maximum number of connections from one address; 0: 4096 from\n"
+     "another machine, no limit from this one",
      [](Options& o, Text text) { return set_count(o.max_connections_per_address, text, 0, kMany); },
      [](const Options& o) { return std::to_string(o.max_connections_per_address); }},
-    {"max_jobs", "N", Form::number, "most jobs and runs",
+    {"max_jobs", "N", Form::number, "maximum number of jobs and runs",
      [](Options& o, Text text) { return set_count(o.max_jobs, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.max_jobs); }},
     {"max_bytes", "SIZE", Form::text,
-     "most memory of all jobs together; auto: three quarters of this\n"
+     "maximum memory of all jobs together; auto: three quarters of this\n"
      "machine's memory. Connections may hold another eighth of it, at\n"
      "least 64MiB, of unfinished frames and unread replies",
      [](Options& o, Text text) { return set_auto_size(o.max_bytes, text); },
      [](const Options& o) { return auto_size_text(o.max_bytes); }},
     {"max_keys_per_job", "N", Form::number,
-     "most keys of a job; what exceeds a limit is refused with\nquota_exceeded",
+     "maximum number of keys in a job; a request that exceeds a limit is\n"
+     "refused with quota_exceeded",
      [](Options& o, Text text) { return set_count(o.quotas.keys, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.keys); }},
-    {"max_bytes_per_job", "SIZE", Form::text, "most bytes of a job's keys and values",
+    {"max_bytes_per_job", "SIZE", Form::text, "maximum size of the keys and values of a job",
      [](Options& o, Text text) { return set_size(o.quotas.bytes, text); },
      [](const Options& o) { return size_text(o.quotas.bytes); }},
     {"max_sessions_per_job", "N", Form::number,
-     "most sessions of a job, with those that are disconnected and have\nnot expired",
+     "maximum number of sessions of a job; disconnected ones count until\n"
+     "they expire",
      [](Options& o, Text text) { return set_count(o.quotas.sessions, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.sessions); }},
-    {"max_waits_per_job", "N", Form::number, "most blocked requests of a job",
+    {"max_waits_per_job", "N", Form::number, "maximum number of blocked requests of a job",
      [](Options& o, Text text) { return set_count(o.quotas.waits, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.waits); }},
-    {"max_queue_items_per_job", "N", Form::number, "most items in all queues of a job",
+    {"max_queue_items_per_job", "N", Form::number, "maximum number of items in all queues of a job",
      [](Options& o, Text text) { return set_count(o.quotas.queue_items, text, 1, kMany); },
      [](const Options& o) { return std::to_string(o.quotas.queue_items); }},
 

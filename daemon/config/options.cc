@@ -165,14 +165,18 @@ struct CommandLine {
                    hint(flag, names));
   }
 
-  /// Returns the text of an error of the parser. Rewords the most frequent one, an option without
-  /// its value, which the parser reports as "--listen: 1 required HOST:PORT missing".
+  /// Returns the text of an error of the parser, reworded if it is "--listen: 1 required HOST:PORT
+  /// missing" or "--config: At Most 1 required but received 2".
   std::string text_of(const CLI::ParseError& error) const {
     const std::string text = error.what();
     const std::string name = text.substr(0, text.find(':'));
     const CLI::Option* option = app.get_option_no_throw(name);
-    if (option == nullptr || !text.ends_with(" missing")) return text;
-    return format("{}: no value given; use {} {}", name, name, option->get_type_name());
+    if (option == nullptr) return text;
+    if (text.ends_with(" missing")) {
+      return format("{}: no value given; use {} {}", name, name, option->get_type_name());
+    }
+    const bool repeated = text.find("At Most 1 required") != std::string::npos;
+    return repeated ? name + ": given more than once; give it once" : text;
   }
 };
 

@@ -299,6 +299,8 @@ TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {
   EXPECT_EQ(refused({"serve"}),
             "c10dd: unexpected argument \"serve\"; c10dd takes only options, see --help\n");
   EXPECT_EQ(refused({"--listen"}), "c10dd: --listen: no value given; use --listen HOST:PORT\n");
+  EXPECT_EQ(refused({"--config", "a", "--config", "b"}),
+            "c10dd: --config: given more than once; give it once\n");
 }
 
 TEST_F(OptionsTest, WrongFilesNameTheirLine) {
