@@ -24,8 +24,9 @@ void take_early_signals() {
   std::signal(SIGINT, end_at_once);
 }
 
-// Runs before the constructors of the libraries, which take milliseconds; but a sanitizer must be
-// initialised before any other code runs.
+// Installs the handlers before the constructors of the libraries run, which take milliseconds.
+// Under a sanitizer they are installed by a constructor, since the sanitizer must be initialised
+// first.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 512;
 
-// The texts around the fields of a group's reason. The daemon writes the member and " has failed:
-// ", the agent of the failed worker the rest.
+// The texts around the fields of a group's reason. The daemon writes the member and "has failed",
+// the agent of the failed worker the rest.
 constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";

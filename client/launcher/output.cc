@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
@@ -23,7 +24,7 @@ bool wants_colour(int fd) {
 }  // namespace
 
 std::string plural(std::size_t count, const std::string& what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  return format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 void Lines::feed(std::string_view bytes) {
@@ -79,9 +80,9 @@ void Console::line(int stream, std::uint32_t rank, std::string_view text) {
   if (!workers_) return;
   Stream& to = stream == STDERR_FILENO ? error_ : out_;
   if (prefix_) {
-    const std::string name = "[" + std::to_string(rank) + "] ";
+    const std::string name = format("[{}] ", rank);
     const int colour = kColours[rank % std::size(kColours)];
-    to.pending += to.coloured ? "\x1b[" + std::to_string(colour) + "m" + name + "\x1b[0m" : name;
+    to.pending += to.coloured ? format("\x1b[{}m{}\x1b[0m", colour, name) : name;
   }
   to.pending += text;
   to.pending += '\n';

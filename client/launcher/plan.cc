@@ -62,7 +62,7 @@ std::map<std::string, std::string> member_labels(const Options& options,
 }
 
 std::string worker_run(const std::string& run, const Plan& plan) {
-  return (run.empty() ? "g" : run + ".g") + std::to_string(plan.generation) + "-" + plan.nonce;
+  return format("{}g{}-{}", run.empty() ? "" : run + ".", plan.generation, plan.nonce);
 }
 
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& inherited,

@@ -26,7 +26,7 @@ namespace {
 using asio::experimental::awaitable_operators::operator||;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// Passes decisions of the budget to the connection, which may have ended before them.
+/// Passes decisions of the budget to the connection, which may already have ended.
 struct Reach final : BudgetSink {
   explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
 
