@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One all_gather of a hash for the normal case; a second one finds the first difference.
+// One all_gather of a hash of all parameters. Only if the hashes differ, a second one, of a hash of
+// each parameter, finds the first difference.
 #include "ddp/agreement.h"
 
 #include <cstdint>
@@ -8,11 +9,12 @@
 
 #include "collectives/wording.h"
 #include "ddp/reducer.h"
+#include "protocol/format.h"
 
 namespace c10dd::ddp {
 namespace {
 
-// FNV-1a.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo).
 class Hash {
  public:
   void add(std::string_view bytes) {
@@ -47,12 +49,11 @@ std::vector<std::int64_t> gather(ProcessGroup& group, std::vector<std::int64_t> 
 }
 
 std::string described(const Parameter& parameter) {
-  std::string text = "\"" + parameter.name + "\" " + std::string(name_of(parameter.value.dtype));
-  text += " [";
-  for (std::size_t i = 0; i < parameter.shape.size(); ++i) {
-    text += (i > 0 ? "," : "") + std::to_string(parameter.shape[i]);
+  std::string extents;
+  for (const std::size_t extent : parameter.shape) {
+    extents += (extents.empty() ? "" : ",") + std::to_string(extent);
   }
-  return text + "]";
+  return format("\"{}\" {} [{}]", parameter.name, name_of(parameter.value.dtype), extents);
 }
 
 }  // namespace
@@ -73,20 +74,20 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
     if (all[rank * 2 + 1] != all[1]) different.push_back(rank);
   }
   if (!fewer_or_more.empty()) {
-    throw InvalidArgument("parameters differ: " + collectives::named(fewer_or_more) + " has " +
-                          std::to_string(all[fewer_or_more.front() * 2]) + ", rank 0 has " +
-                          std::to_string(all[0]) + "; build the same model on every rank");
+    throw InvalidArgument(
+        format("parameters differ: {} has {}, rank 0 has {}; build the same model on every rank",
+               collectives::named(fewer_or_more), all[fewer_or_more.front() * 2], all[0]));
   }
   if (different.empty()) return;
-  // All ranks see the same numbers, so all of them take this second look.
+  // All ranks have the same hashes, so all of them reach this second collective.
   const std::vector<std::int64_t> each = gather(group, hashes);
   const std::size_t row = different.front() * hashes.size();
   std::size_t first = 0;
   while (first + 1 < hashes.size() && each[row + first] == each[first]) ++first;
-  throw InvalidArgument("parameters differ: " + collectives::named(different) +
-                        " from rank 0, first in parameter " + std::to_string(first) +
-                        ", on this rank " + described(parameters[first]) +
-                        "; build the same model on every rank");
+  throw InvalidArgument(
+      format("parameters differ: {} from rank 0, first in parameter {}, on this rank {}; build the "
+             "same model on every rank",
+             collectives::named(different), first, described(parameters[first])));
 }
 
 }  // namespace c10dd::ddp

@@ -11,8 +11,9 @@ namespace c10dd::ddp {
 
 struct Parameter;
 
-/// Collective. Throws InvalidArgument on every rank alike, naming the ranks that differ from rank 0
-/// and the first parameter in which the first of them does.
+/// A collective operation. If the parameters differ, throws InvalidArgument on every rank: the text
+/// names the ranks that differ from rank 0, and the first parameter in which the lowest of these
+/// ranks differs.
 void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>& parameters);
 
 }  // namespace c10dd::ddp

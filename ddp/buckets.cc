@@ -45,6 +45,7 @@ std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
     current.bucket.count += parameter.count;
     if (current.bytes() >= limit()) close(current);
   }
+  // One bucket of each dtype may be left that has not reached its limit.
   for (OpenBucket& one : open) {
     if (!one.bucket.parameters.empty()) close(one);
   }

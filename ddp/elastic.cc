@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loop over generations: open the group, share the state, run the body, regroup.
 #include "ddp/elastic.h"
 
 #include <algorithm>
@@ -8,17 +9,18 @@
 namespace c10dd::ddp {
 namespace {
 
-/// A collective fails as soon as a peer's connection breaks, which is before the daemon can say
-/// who was lost. So long is waited for the reason.
+/// How long to wait for the daemon's reason after a collective has failed. A collective fails as
+/// soon as a peer's connection breaks, before the daemon has found out which member was lost.
 constexpr std::chrono::seconds kReasonPatience{5};
 
+/// Gives every member the state of the member with the most steps. A collective operation.
 void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
   const std::uint32_t source = state_source(members);
   for (const Tensor& tensor : state.tensors) group.broadcast(tensor, source)->wait();
   state.step = members[source].step;
 }
 
-/// Whether the error is that the generation has ended, which the next one mends.
+/// Returns true if the error may come from the end of the generation: then the next one can go on.
 bool is_end(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr &&
@@ -50,7 +52,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
-      before = state.step;  // what was given is no step of this generation
+      before = state.step;  // steps received from another member are not progress
       ElasticTurn turn{*group, generation, *membership};
       if (body(turn)) {
         group->shutdown();
@@ -58,6 +60,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
       }
       regroup = true;
     } catch (const std::exception& error) {
+      // Other errors are the body's own: only a generation that has already ended excuses them.
       const Duration patience = is_end(error) ? kReasonPatience : std::chrono::seconds(0);
       const bool ended =
           collectives::await_end(*membership, generation.number, patience).has_value();

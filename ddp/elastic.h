@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Training that goes on when members die and come: the process group is aborted, the survivors and
-// newcomers meet in the next generation, and everybody gets the state of a member that has got
-// furthest. Standard library only.
+// Elastic training: continues when members are lost or join. The process group is aborted, the
+// remaining and the new members form the next generation, and all of them get the state of the
+// member with the most steps. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +15,44 @@
 
 namespace c10dd::ddp {
 
-/// What a member must have to take part: everything that a step changes. `step` counts the steps
-/// that are in the tensors; the body raises it when a step is complete on this rank.
+/// The state of the training that all members share: everything that a step changes.
 struct ElasticState {
+  /// Broadcast at the start of each generation; the same number, sizes and types on all members.
   std::vector<Tensor> tensors;
+  /// Number of steps that `tensors` contains. The body raises it after each complete step.
   std::uint64_t step = 0;
 };
 
-/// One generation of the training.
+/// What the body gets: one generation of the training. Valid until the body returns.
 struct ElasticTurn {
   ProcessGroup& group;
   Generation generation;
   Membership& membership;
 
-  /// Whether somebody waits for a place, or a drain names this rank: a good moment to return.
+  /// Returns true if the body should soon return false, so that the members form the next
+  /// generation: new members are waiting, or the generation has ended. Does not block.
   bool should_regroup() const;
 };
 
 struct ElasticOptions {
   GroupOptions group = {};
-  /// Generations in a row without a step, each ended by a failure; then the last one is thrown.
+  /// Limit of consecutive generations that end by a failure before this member has completed a
+  /// step. When it is reached, run_elastic() throws the last failure.
   std::uint32_t fruitless_max = 3;
 };
 
-/// The rank whose state counts: of those with the highest step the lowest.
+/// Returns the rank whose state is broadcast: the lowest of those with the highest step.
 std::uint32_t state_source(const std::vector<Member>& members);
 
-/// Runs `body` until it returns true (the training is done: finish() is called) or throws while its
-/// generation is intact (fail() is called with the text). When its generation ends, or it returns
-/// false, the members meet again (Membership::next with the state's step), `state` is broadcast
-/// from state_source(), and body is called again. A body must not keep what it made of the group.
-/// Throws what body threw, and what next() throws.
+/// Runs `body` once per generation, on the calling thread, until the training is done. Before each
+/// call it opens the group of the generation and broadcasts `state` from state_source().
+/// - The body returns true: the training is done; Membership::finish() is called.
+/// - The body returns false, throws after its generation has ended, or throws Aborted, Unavailable
+///   or TimedOut: Membership::next() is called with the state's step, then the body again.
+/// - The body throws anything else, or `fruitless_max` is reached: Membership::fail() is called
+///   with the text, and the exception is rethrown.
+/// Also throws what Membership::next() throws. The body must not keep anything that refers to the
+/// group, such as a Reducer, after it has returned.
 void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& state,
                  const std::function<bool(ElasticTurn&)>& body, const ElasticOptions& options = {});
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Readiness per bucket and launch order. One lock; copies happen outside of it.
+// The state of a step: which gradients are ready, and which buckets have been launched. One lock
+// guards it; the copies of gradients are made outside of the lock.
 #include "ddp/reducer.h"
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "ddp/agreement.h"
+#include "protocol/format.h"
 
 namespace c10dd::ddp {
 namespace {
@@ -19,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::align_val_t kAlignment{64};
 
-/// Zeroed, aligned for vector instructions, owned by the tensor.
+/// Returns zeroed memory, aligned for vector instructions (64 bytes), which the tensor owns.
 Tensor allocate(DType dtype, std::size_t count) {
   const std::size_t bytes = std::max<std::size_t>(count * size_of(dtype), 1);
   std::shared_ptr<void> memory(::operator new(bytes, kAlignment),
@@ -29,9 +31,9 @@ Tensor allocate(DType dtype, std::size_t count) {
 }
 
 std::size_t to_bytes(double megabytes) {
-  if (!(megabytes > 0) || megabytes > 1e6) {
-    throw InvalidArgument("bucket cap of " + std::to_string(megabytes) +
-                          " MB is not between 0 and 1000000");
+  if (!(megabytes > 0) || megabytes > 1e6) {  // the negation also refuses NaN
+    throw InvalidArgument(
+        format("bucket cap of {:f} MB: must be above 0 and at most 1000000 MB", megabytes));
   }
   return std::max<std::size_t>(static_cast<std::size_t>(megabytes * (1 << 20)), 1);
 }
@@ -48,11 +50,11 @@ double ReducerStats::overlap() const {
 }
 
 struct Reducer::State {
-  /// A bucket's memory and where it stands in the present step.
+  /// A bucket's memory and its progress in the current step.
   struct Slot {
     Tensor memory;
-    std::size_t waiting = 0;  // for so many parameters
-    WorkPtr work;
+    std::size_t waiting = 0;  // number of parameters that are not ready yet
+    WorkPtr work;             // its all-reduce; null: not launched
   };
 
   ProcessGroup& group;
@@ -61,10 +63,10 @@ struct Reducer::State {
   std::vector<Tensor> views;           // of each parameter in its bucket
   std::vector<std::size_t> bucket_of;  // of each parameter
 
-  mutable std::mutex mutex;
+  mutable std::mutex mutex;  // guards what follows, but not the memory of the slots
   std::vector<bool> marked;
-  std::vector<Slot> slots;
-  std::size_t launched = 0;
+  std::vector<Slot> slots;   // one for each bucket of `plan`, in the same order
+  std::size_t launched = 0;  // the first so many slots have been issued in this step
   ReducerStats stats;
 
   State(ProcessGroup& g, std::vector<Parameter> p) : group(g), parameters(std::move(p)) {}
@@ -80,10 +82,9 @@ struct Reducer::State {
       const Tensor& value = parameters[i].value;
       if (gradient.data == nullptr) continue;
       if (gradient.count != value.count || gradient.dtype != value.dtype) {
-        throw InvalidArgument(
-            "gradient of parameter " + named(i) + " has " + std::to_string(gradient.count) + " x " +
-            std::string(name_of(gradient.dtype)) + ", its value has " +
-            std::to_string(value.count) + " x " + std::string(name_of(value.dtype)));
+        throw InvalidArgument(format("gradient of parameter {} has {} x {}, its value has {} x {}",
+                                     named(i), gradient.count, name_of(gradient.dtype), value.count,
+                                     name_of(value.dtype)));
       }
     }
   }
@@ -91,20 +92,23 @@ struct Reducer::State {
   void check_value(std::size_t index) const {
     const auto& [name, value, shape, gradient] = parameters[index];
     if (value.dtype != DType::float32 && value.dtype != DType::float64) {
-      throw InvalidArgument("parameter " + named(index) + " is of " +
-                            std::string(name_of(value.dtype)) +
-                            ": its average would be cut off; give float32 or float64");
+      throw InvalidArgument(format(
+          "parameter {} is of {}: the average of integers would be truncated; use float32 or "
+          "float64",
+          named(index), name_of(value.dtype)));
     }
     std::string extents;
     std::size_t elements = 1;
     for (const std::size_t extent : shape) {
       extents += (extents.empty() ? "" : ",") + std::to_string(extent);
+      // On overflow a number that no tensor has, so that the check below fails.
       if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
     }
     if (elements == value.count) return;
-    throw InvalidArgument("parameter " + named(index) + " has shape [" + extents +
-                          "], its value has " + std::to_string(value.count) +
-                          " elements; their number is the product of the shape");
+    throw InvalidArgument(format(
+        "parameter {} has shape [{}], but its value has {} elements; the product of the shape must "
+        "be the number of elements",
+        named(index), extents, value.count));
   }
 
   void build(const BucketLimits& limits) {
@@ -128,7 +132,7 @@ struct Reducer::State {
     stats.buckets = plan.size();
   }
 
-  // The buckets serve as staging: as many broadcasts as buckets, no further memory.
+  // Copies the parameters through the buckets: one broadcast per bucket, and no further memory.
   void broadcast_parameters() {
     const bool source = group.rank() == 0;
     if (source) {
@@ -139,13 +143,14 @@ struct Reducer::State {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!source) copy(parameters[i].value, views[i]);
     }
+    // The buckets are gradients from now on: these begin as zeros.
     for (Slot& slot : slots) {
       std::memset(slot.memory.data, 0, slot.memory.bytes());
       slot.work.reset();
     }
   }
 
-  // Waits for every bucket even if one fails: afterwards nobody touches their memory.
+  // Waits for every bucket even if one fails, so that no backend accesses the memory afterwards.
   void wait_for_all() {
     std::exception_ptr first;
     for (Slot& slot : slots) {
@@ -158,6 +163,8 @@ struct Reducer::State {
     if (first) std::rethrow_exception(first);
   }
 
+  // Issues the buckets that are complete, but none before an earlier one: all ranks must issue them
+  // in the same order. Called with the lock held.
   void launch_full_buckets() {
     while (launched < slots.size() && slots[launched].waiting == 0) {
       slots[launched].work = group.all_reduce(slots[launched].memory, ReduceOp::avg);
@@ -165,6 +172,7 @@ struct Reducer::State {
     }
   }
 
+  // Copies the averages to the parameters' own gradients if `averaged`, and begins the next step.
   void end_step(std::chrono::duration<double> blocked, bool averaged) {
     for (std::size_t i = 0; averaged && i < parameters.size(); ++i) {
       const Tensor& own = parameters[i].gradient;
@@ -193,9 +201,9 @@ struct Reducer::State {
       ++count;
     }
     throw InvalidArgument(
-        "finish: " + std::to_string(count) + " of " + std::to_string(parameters.size()) +
-        " parameters were not marked ready: " + names + (count > kNamed ? ", ..." : "") +
-        "; every parameter needs a gradient in every step");
+        format("finish: {} of {} parameters were not marked ready: {}{}; every parameter needs a "
+               "gradient in every step",
+               count, parameters.size(), names, count > kNamed ? ", ..." : ""));
   }
 };
 
@@ -212,15 +220,15 @@ Reducer::~Reducer() {
   try {
     state_->wait_for_all();
   } catch (const std::exception&) {
-    // finish() would have told; nobody listens any more.
+    // Ignored: finish() reports failures to the trainer, a destructor can not.
   }
 }
 
 Tensor Reducer::gradient(std::size_t parameter) const {
   const State& s = *state_;
   if (parameter >= s.parameters.size()) {
-    throw InvalidArgument("gradient: parameter " + std::to_string(parameter) + " of " +
-                          std::to_string(s.parameters.size()));
+    throw InvalidArgument(format("parameter {} is out of range: there are {} parameters", parameter,
+                                 s.parameters.size()));
   }
   const Tensor& own = s.parameters[parameter].gradient;
   return own.data != nullptr ? own : s.views[parameter];
@@ -237,7 +245,8 @@ void Reducer::mark_ready(std::size_t parameter) {
     }
     s.marked[parameter] = true;
   }
-  // Outside the lock: places in a bucket are disjoint, and the bucket waits for this one.
+  // Outside the lock: each parameter has its own part of the bucket, and the bucket can not be
+  // launched before `waiting` is decreased below.
   copy(s.views[parameter], from);
   const std::lock_guard lock(s.mutex);
   --s.slots[s.bucket_of[parameter]].waiting;

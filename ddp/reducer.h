@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reducer: averages gradients over the ranks of a process group while backward still runs. The
-// trainer says when each gradient is ready; a bucket is all-reduced as soon as it is full and all
-// earlier buckets are on their way, so every rank issues the same collectives in the same order.
+// Reducer: averages gradients over the ranks of a process group while backward is still running.
 // Standard library only.
+//
+// Source of the algorithm: DistributedDataParallel of PyTorch (Li et al., "PyTorch Distributed:
+// Experiences on Accelerating Data Parallel Training", VLDB 2020). Gradients are grouped into
+// buckets in the reverse order of the parameters. A bucket is all-reduced as soon as all its
+// gradients are ready and all earlier buckets have been issued, so every rank issues the same
+// collectives in the same order.
 #pragma once
 
 #include <cstddef>
@@ -17,62 +21,82 @@
 
 namespace c10dd::ddp {
 
+/// One parameter of the model. The caller keeps the memory of `value` and `gradient` for as long as
+/// the reducer exists.
 struct Parameter {
-  std::string name;
-  Tensor value;  ///< the weights, float32 or float64; written at construction only
-  /// Its product is the number of elements; compared between ranks. None: one element.
+  std::string name;  ///< for error texts; equal on all ranks
+  Tensor value;      ///< the weights, float32 or float64; written by the constructor only
+  /// Extents. Their product is the number of elements of `value`; an empty shape is one element.
+  /// Equal on all ranks.
   std::vector<std::size_t> shape = {};
-  /// Where backward leaves the gradient. By default (no data) that is the parameter's place in its
-  /// bucket, Reducer::gradient(), which saves both copies. Otherwise mark_ready() copies it into
-  /// the bucket and finish() copies the average back.
+  /// Where backward writes the gradient. By default (null data) that is the parameter's place in
+  /// its bucket, Reducer::gradient(), which avoids two copies. Otherwise the tensor has the size
+  /// and the type of `value`, mark_ready() copies it into the bucket, and finish() copies the
+  /// average back.
   Tensor gradient = {};
 };
 
+/// Sizes in MB of 2^20 bytes, above 0 and at most 1,000,000. Equal on all ranks.
 struct ReducerOptions {
-  double first_bucket_cap_mb = 1;
-  double bucket_cap_mb = 25;
+  double first_bucket_cap_mb = 1;    ///< size of the first bucket of each dtype
+  double bucket_cap_mb = 25;         ///< size of all other buckets
   bool broadcast_parameters = true;  ///< false: the caller has made them equal on all ranks
 };
 
-/// Totals since construction. Times are this rank's.
+/// Totals since construction, except where a field is per step. Times are those of this rank.
 struct ReducerStats {
-  std::size_t buckets = 0;  ///< per step
-  std::size_t bytes = 0;    ///< of gradients, per step
-  std::uint64_t steps = 0;
-  double communication_seconds = 0;  ///< spent in the backend
-  double exposed_seconds = 0;        ///< of it, while finish() blocked the trainer
+  std::size_t buckets = 0;           ///< per step
+  std::size_t bytes = 0;             ///< of gradients, per step
+  std::uint64_t steps = 0;           ///< finished steps, including failed ones
+  double communication_seconds = 0;  ///< time in the backend, summed over the buckets
+  double exposed_seconds = 0;        ///< time for which finish() blocked the trainer
 
-  /// 1: all communication hidden behind backward; 0: none.
+  /// Returns the share of the communication that backward has hidden: 1 is all, 0 is none.
   double overlap() const;
 };
 
+/// Averages the gradients of one model over the ranks of a group, step by step. In each step, call
+/// mark_ready() once for every parameter, then finish(). mark_ready() is thread-safe; the other
+/// methods are called by one thread at a time.
 class Reducer {
  public:
-  /// All ranks construct together. Throws InvalidArgument for a parameter of integers, or whose
-  /// shape or gradient does not fit its value. Compares the parameters of all ranks and throws
-  /// InvalidArgument that names the differing ranks and the first differing parameter, on every
-  /// rank; then broadcasts the values of rank 0. The group must outlive the reducer.
+  /// Compares the parameters of all ranks, then broadcasts the values of rank 0 unless
+  /// `broadcast_parameters` is false. A collective operation: all ranks construct at the same time,
+  /// and it blocks until they have. The group must outlive the reducer. Issue other collectives on
+  /// it only between steps, so that the order is the same on all ranks.
+  ///
+  /// Throws InvalidArgument on this rank if an option is out of range, a value is neither float32
+  /// nor float64, or a shape or gradient does not fit its value. Throws InvalidArgument on every
+  /// rank if the parameters differ between ranks; the text names the ranks and the first parameter
+  /// that differs. Throws what makes a collective fail.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
-  ~Reducer();  ///< waits for what is under way
+
+  /// Blocks until all collectives that were issued have ended.
+  ~Reducer();
 
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// The gradient's memory: a view into the bucket, or what the parameter brought along. Between
-  /// mark_ready() and finish() it must not be touched; after finish() it holds the average.
+  /// Returns where the gradient is: a view into the bucket, or the tensor that the parameter has
+  /// brought. The caller must not read or write it between mark_ready() and the end of finish();
+  /// then it has the average over all ranks, until backward overwrites it. Throws InvalidArgument
+  /// if there is no such parameter.
   Tensor gradient(std::size_t parameter) const;
 
-  /// The gradient of this parameter is final. Once per step and parameter, in any order, from any
-  /// thread. Throws InvalidArgument when marked twice or out of range.
+  /// Reports that the gradient of this parameter is final in this step, and issues the all-reduce
+  /// of its bucket if that is complete. Does not wait for communication. Parameters may be marked
+  /// in any order and from any thread. Throws InvalidArgument if the parameter was marked before in
+  /// this step, or if there is no such parameter.
   void mark_ready(std::size_t parameter);
 
-  /// At the end of backward, from one thread: blocks until all gradients are averaged. Throws
-  /// InvalidArgument that names the parameters that were never marked (they may be marked then,
-  /// and finish() called again), or what made a collective fail; the group is dead then.
+  /// Ends the step: blocks until all gradients are averaged. Throws InvalidArgument, which names
+  /// the parameters that were not marked; mark them and call finish() again. Throws what made a
+  /// collective fail; the group is unusable after that.
   void finish();
 
+  /// Returns the buckets in the order in which they are issued; the same on all ranks.
   const std::vector<Bucket>& buckets() const;
-  ReducerStats stats() const;
+  ReducerStats stats() const;  ///< thread-safe
 
  private:
   struct State;
