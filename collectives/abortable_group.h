@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the group of a membership has beyond ProcessGroup: it is ended with a failure that names the
-// lost, and when a peer is lost before anybody has said why, it waits a moment for that.
+// What the process group of a membership needs beyond ProcessGroup: it can be aborted with a
+// failure that names the lost ranks, and after a lost peer it waits a moment for the daemon's
+// reason.
 #pragma once
 
 #include <functional>
@@ -11,26 +12,28 @@
 
 namespace c10dd::collectives {
 
+/// A process group that can be aborted with any failure.
 class AbortableGroup : public ProcessGroup {
  public:
   using ProcessGroup::abort;
 
-  /// As abort(reason), with what every call will throw.
+  /// Like abort(text); pending and later work fails with `reason`.
   virtual void abort(Failure reason) = 0;
 };
 
-/// Who else knows why a collective has failed.
-struct Informants {
-  /// A collective that has lost a peer ends when the group has been aborted, or after so long as
-  /// `aborted`, whose text says that nobody has confirmed it; 0: at once, with what the backend
-  /// saw.
-  Duration verdict_patience{0};
-  /// Adds to the failure what the others are doing. May block for a moment.
+/// Sources of the reason why a collective has failed, besides the backend.
+struct FailureSources {
+  /// How long a collective that has lost a peer waits for the group to be aborted with the reason.
+  /// After that it fails with code aborted, and the text ends with "not confirmed yet". With 0 it
+  /// does not wait, and fails as the backend reports.
+  Duration reason_patience{0};
+  /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
+  /// block for a moment.
   std::function<void(const CollectiveCall&, Failure&)> explain = {};
 };
 
-/// As ProcessGroup::open.
+/// Like ProcessGroup::open().
 std::shared_ptr<AbortableGroup> open_group(std::shared_ptr<Bootstrap> bootstrap, World world,
-                                           GroupOptions options, Informants informants = {});
+                                           GroupOptions options, FailureSources sources = {});
 
 }  // namespace c10dd::collectives

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a collective library must offer to carry a process group. Calls block, come from one thread
-// in issue order and have valid arguments (cpu tensors, count > 0, root < size); only abort() may
-// come from any thread at any time. After the first failure or abort() every call fails.
-// To add a backend: derive in collectives/<name>_backend.cc, add it to open_process_group.cc, run
-// tests/unit/collectives/backend_contract_test.cc over it.
+// Backend: the interface of a collective library to a process group, and the interface of a module
+// that contains one. To add a backend: derive from Backend in collectives/<name>/, build it as a
+// module (CMakeLists.txt), and run tests/unit/collectives/backend_contract_test.cc over it.
 #pragma once
 
 #include <chrono>
@@ -16,23 +14,28 @@
 
 #include "collectives/process_group.h"
 #include "protocol/error.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 
-/// Bounds and names one collective.
+/// The number and the time limit of one collective.
 struct CallContext {
-  std::uint64_t sequence = 0;
-  Duration timeout{0};  ///< as the caller gave it, for messages
+  std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
+  Duration timeout{0};         ///< as the caller gave it; for error texts only
   std::chrono::steady_clock::time_point deadline;
 };
 
+/// Runs the collectives of one rank. The four collectives are called by one thread, one at a time,
+/// in the order of issue, with valid arguments: cpu tensors, count > 0, root < size. abort() may be
+/// called by any thread at any time. After the first failure, and after abort(), every call fails.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// When any of these returns, the backend has let go of the tensors. Failures name the ranks that
-  /// are to blame where that can be known, in the text and in Failure::missing. `unavailable`: a
-  /// peer was lost.
+  /// Each collective blocks until it has ended, at most until the deadline. When it has returned,
+  /// the backend does not access the tensors any more. A failure names the ranks that caused it, as
+  /// far as they are known, in its text and in Failure::missing. The code is timed_out after the
+  /// deadline, and unavailable if a peer was lost.
   virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op,
                                   const CallContext& context) = 0;
   virtual Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) = 0;
@@ -40,27 +43,29 @@ class Backend {
                                   const CallContext& context) = 0;
   virtual Result<void> barrier(const CallContext& context) = 0;
 
-  /// Makes the running call return `aborted` with this reason, soon.
+  /// Makes the running call fail with code aborted and this reason. Does not wait for that.
   virtual void abort(const std::string& reason) = 0;
 };
 
+/// What a backend gets to open a group.
 struct BackendSetup {
   World world;
   GroupOptions options;
   std::shared_ptr<Bootstrap> bootstrap;
-  mutable std::exception_ptr thrown = nullptr;  ///< by the bootstrap; says more than a Failure
+  /// Exception of the bootstrap, if it has thrown one: open_group() rethrows it unchanged.
+  mutable std::exception_ptr thrown = nullptr;
 };
 
-/// The bootstrap's exchange with its exceptions turned into failures and its answer checked.
+/// Returns the result of Bootstrap::transpose(). Fails if that throws (and keeps the exception in
+/// setup.thrown), or if the result does not have one part per rank.
 inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
                                                   std::vector<std::string> parts) {
   try {
     auto reply = setup.bootstrap->transpose(std::move(parts), setup.options.open_timeout);
     if (reply.size() != setup.world.size) {
-      return failure(Code::size_mismatch, "bootstrap of process group \"" + setup.world.name +
-                                              "\" answered " + std::to_string(reply.size()) +
-                                              " parts for " + std::to_string(setup.world.size) +
-                                              " ranks");
+      return failure(Code::size_mismatch,
+                     "bootstrap of process group \"{}\" returned {} parts for {} ranks",
+                     setup.world.name, reply.size(), setup.world.size);
     }
     return reply;
   } catch (const std::exception& error) {
@@ -69,15 +74,19 @@ inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
   }
 }
 
-/// The list of backends: built-in ones, else a module. Blocks until all ranks have come.
+/// Opens the backend named in the options: a built-in one, else the module of that name. Blocks
+/// until all ranks have opened it.
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup);
 
+/// Opens the built-in backend whose ranks are threads of one process. Blocks until all ranks have
+/// called it.
 Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
-/// What the shared object of a backend exports as `c10dd_backend_module`. The number changes with
-/// any type that crosses; a module and its loader must come from one build.
+/// Number of the interface between a module and its loader. Raise it when a type that both use
+/// changes. A module and its loader must come from the same build.
 inline constexpr std::uint32_t kBackendAbi = 2;
 
+/// Returned by the function that a module exports as `c10dd_backend_module`.
 struct BackendModule {
   std::uint32_t abi = kBackendAbi;
   std::uint32_t setup_bytes = sizeof(BackendSetup);
@@ -87,7 +96,7 @@ struct BackendModule {
 
 inline constexpr char kBackendModuleSymbol[] = "c10dd_backend_module";
 
-/// Finds, opens and checks `libc10dd_<name>.so`; it stays loaded.
+/// Finds, loads and checks `libc10dd_<name>.so`, which is never unloaded. Thread-safe.
 Result<const BackendModule*> load_backend_module(const std::string& name);
 
 }  // namespace c10dd::collectives

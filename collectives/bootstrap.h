@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process group needs before its members can talk: who they are (World) and one exchange
-// of addresses (Bootstrap). Standard library only.
+// What a process group needs before its members can communicate: which members there are (World)
+// and one exchange of addresses (Bootstrap). Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,38 @@
 
 namespace c10dd {
 
-/// One agreed list of members and this process's place in it.
+/// The identity of a process group, and this process's rank in it.
 struct World {
-  Rank rank = 0;
-  Rank size = 1;
-  std::uint64_t generation = 0;  ///< raised when members change; groups of two never mix
+  Rank rank = 0;                 ///< from 0 to size - 1
+  Rank size = 1;                 ///< number of ranks
+  std::uint64_t generation = 0;  ///< raised when members change; generations never connect
   std::string name = "world";    ///< unique within the job
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
 };
 
-/// Where a member runs, as error texts say it.
+/// Where a member runs. Error texts show it.
 struct ProcessAddress {
-  std::string host;  ///< empty: not known
-  std::uint64_t pid = 0;
+  std::string host;       ///< empty: not known
+  std::uint64_t pid = 0;  ///< meaningless without a host
 };
 
-/// Introduces the members of one group to each other. Implementations are bound to one World.
+/// Introduces the members of one group to each other. An implementation belongs to one rank of one
+/// World. Called by one thread at a time, while the group is opened.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
 
-  /// Called once per rank and generation. Part i of `parts` (one for each rank, own included) goes
-  /// to rank i; part i of the answer is what rank i meant for the caller. Blocks until every rank
-  /// has called. Throws TimedOut with the names of the missing.
+  /// Exchanges one message between each pair of ranks. parts[i] is sent to rank i; element i of the
+  /// result is what rank i sent to this rank. `parts` and the result have one element for each
+  /// rank, including this one. Called once per rank and generation. Blocks until every rank has
+  /// called it. Throws TimedOut, which names the missing ranks, after `timeout`.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
-  /// Where each rank runs, by rank; asked for once transpose() has returned. Empty: not known.
+  /// Returns where each rank runs, by rank, or an empty list if that is not known. Called after
+  /// transpose() has returned.
   virtual std::vector<ProcessAddress> processes() const { return {}; }
 
-  /// Name or address of this machine under which the other members reach it.
+  /// Returns the name or address of this machine under which the other members can reach it.
   virtual std::string local_address() const = 0;
 };
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective ends, and how its waiters learn of it.
+// How a collective ends and how its waiters are notified.
 #include "collectives/call.h"
 
 #include "client/internal/throw_failure.h"
 #include "collectives/wording.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 
@@ -26,10 +27,11 @@ void Call::wait(Duration limit) {
   require_home();
   std::unique_lock lock(mutex_);
   if (!ended_.wait_for(lock, limit, [&] { return status_ != Status::pending; })) {
-    throw TimedOut("waited " + human(limit) + " for " + std::string(name_of(info.collective)) +
-                       " " + std::to_string(info.sequence) + ": it goes on, its own limit is " +
-                       human(info.timeout),
-                   {});
+    throw TimedOut(
+        format("waited {} for {} {}: it is still running or queued, its own time-out is "
+               "{} from its start",
+               human(limit), name_of(info.collective), info.sequence, human(info.timeout)),
+        {});
   }
   throw_unless_done();
 }
@@ -54,6 +56,7 @@ Duration Call::duration() const {
 }
 
 void Call::end(Status status, const Failure& reason) {
+  // First: when a wait() returns, the Work does not hold the memory any more.
   output = {};
   input = {};
   {

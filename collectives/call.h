@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call: the Work behind one collective of a ProcessGroup. The issuing thread builds it, the group's
-// worker ends it exactly once, anyone waits.
+// Call: the Work of one collective of a ProcessGroup.
 #pragma once
 
 #include <condition_variable>
@@ -15,14 +14,16 @@
 
 namespace c10dd::collectives {
 
+/// One collective: its arguments, tensors and outcome. The thread that issues it builds it, the
+/// group's worker ends it exactly once, any thread may wait for it.
 class Call final : public Work {
  public:
-  /// To be kept by client::owned_by_this_process.
+  /// The result must be owned through client::owned_by_this_process().
   explicit Call(client::HomeProcess home) : home_(home) {}
 
-  CollectiveCall info;  ///< written by the issuer before the queue, then by the worker only
+  CollectiveCall info;  ///< written by the issuer until it is queued, then only by the worker
   Tensor output;        ///< the only tensor of in-place collectives
-  Tensor input;         ///< of all_gather
+  Tensor input;         ///< only for all_gather
 
   Status status() const override;
   void wait() override;
@@ -32,7 +33,7 @@ class Call final : public Work {
   Duration duration() const override;
   std::uint64_t sequence() const override { return info.sequence; }
 
-  /// Lets go of the tensors and wakes the waiters. `reason` counts unless status is done.
+  /// Releases the tensors and wakes the waiters. `reason` is ignored if the status is done.
   void end(Status status, const Failure& reason);
 
  private:

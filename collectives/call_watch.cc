@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// When a collective is published and removed again, and how failures are explained.
 #include "collectives/call_watch.h"
 
 #include "collectives/who_waits.h"
@@ -7,11 +8,14 @@
 namespace c10dd::collectives {
 namespace {
 
-constexpr Duration kAgain = Duration(limits::kPublishedCallLife) / 3;
-constexpr Duration kLook = std::chrono::milliseconds(250);  // at the connection, while one waits
-constexpr Duration kReply = std::chrono::milliseconds(250);
-constexpr Duration kUnheard = std::chrono::milliseconds(1500);  // three heartbeats
-constexpr Duration kPost = std::chrono::seconds(5);
+// How often a published call is published again, so that the daemon does not drop it.
+constexpr Duration kRepeat = Duration(limits::kPublishedCallLife) / 3;
+// How often the connection is checked while a call is published or due.
+constexpr Duration kConnectionCheck = std::chrono::milliseconds(250);
+constexpr Duration kReplyTimeout = std::chrono::milliseconds(250);
+// A daemon that has been silent for longer is not asked: three heartbeats.
+constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
+constexpr Duration kPublishTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
@@ -39,28 +43,29 @@ void CallWatch::before(const CollectiveCall& call) noexcept {
   running_ = call;
   published_ = false;
   due_ = call.started + call.timeout / 2;
-  // The thread mostly sleeps towards an earlier moment: no system call here.
+  // Mostly the thread wakes earlier anyway: then this makes no system call.
   if (wakes_ > due_) changed_.notify_all();
 }
 
 void CallWatch::after(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
   running_.reset();
-  // A call that has failed stays for the others, who may fail a moment later.
+  // A failed call stays published: other ranks may fail a moment later and read it.
   if (published_ && call.outcome == Code::ok) publish_locked(published(call), true);
 }
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
-  if (!connection_->open() || connection_->unvouched() > kUnheard) return;
-  // When a rank was lost, mostly nobody has waited long: then nobody needs to hear of this call.
+  if (!connection_->open() || connection_->unvouched() > kSilenceMax) return;
+  // After a time-out, publish this call too. After a lost rank only if others have published
+  // theirs: mostly no rank has waited long then, and there is nothing to compare.
   bool published = failure.code == Code::timed_out;
   for (;;) {
     if (published) {
       const std::lock_guard lock(mutex_);
       publish_locked(collectives::published(call), false);
     }
-    const Reply reply = connection_->call(ReadCalls{*process_group_, world_size_}, kReply);
+    const Reply reply = connection_->call(ReadCalls{*process_group_, world_size_}, kReplyTimeout);
     if (!reply) return;
     const auto& calls = std::get<PublishedCalls>(*reply);
     if (published) return collectives::explain(failure, call, calls, processes_);
@@ -75,15 +80,15 @@ void CallWatch::run() {
     const auto now = Clock::now();
     wakes_ = running_ ? due_ : Clock::time_point::max();
     if (running_ && published_) {
-      // A daemon that was restarted has forgotten it.
+      // A new connection may lead to a restarted daemon, which keeps no published calls.
       if (connection_->stats().connects != published_in_) due_ = now;
-      wakes_ = std::min(due_, now + kLook);
+      wakes_ = std::min(due_, now + kConnectionCheck);
     }
     if (running_ && due_ <= now && connection_->open()) {
       publish_locked(published(*running_), false);
-      due_ = now + kAgain;
+      due_ = now + kRepeat;
     } else if (running_ && due_ <= now) {
-      wakes_ = now + kLook;
+      wakes_ = now + kConnectionCheck;  // due, but there is no connection
       changed_.wait_until(lock, wakes_);
     } else if (wakes_ == Clock::time_point::max()) {
       changed_.wait(lock);
@@ -97,7 +102,7 @@ void CallWatch::publish_locked(const PublishedCall& call, bool ended) {
   if (!process_group_) return;
   published_ = !ended;
   published_in_ = connection_->stats().connects;
-  connection_->post(PublishCall{*process_group_, rank_, call, ended}, kPost);
+  connection_->post(PublishCall{*process_group_, rank_, call, ended}, kPublishTimeout);
 }
 
 }  // namespace c10dd::collectives

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the daemon which call this rank waits in once it has waited long, and asks it which calls
-// the others wait in when one has failed. A thread that sleeps while calls are quick.
+// CallWatch: publishes to the daemon which collective this rank has been in for long, and when one
+// fails, reads from the daemon which collectives the other ranks are in.
 #pragma once
 
 #include <condition_variable>
@@ -18,20 +18,23 @@
 
 namespace c10dd::collectives {
 
+/// Watches the collectives of one process group, by a thread that sleeps while they are short. A
+/// collective is published when half of its time-out has passed.
 class CallWatch final : public Hook {
  public:
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
   ~CallWatch() override;
 
-  /// Before the first call. The ranks of one group share the number. `processes`: where they run,
-  /// by rank, or empty.
+  /// Sets the number that the ranks of this process group share, and where the ranks run (by rank,
+  /// or empty if not known). Called once, before the first collective.
   void identify(std::uint64_t process_group, std::vector<ProcessAddress> processes);
 
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
 
-  /// Adds what the ranks wait in to the failure of the call, if the daemon says so within a quarter
-  /// of a second. One that has not been heard of lately is not asked.
+  /// Adds to the failure of `call` which collectives the ranks are in, if the daemon replies in
+  /// time: blocks for at most 0.25 s per request, and makes at most two. Makes none if the daemon
+  /// has not replied to heartbeats lately.
   void explain(const CollectiveCall& call, Failure& failure);
 
  private:
@@ -51,10 +54,10 @@ class CallWatch final : public Hook {
   std::condition_variable changed_;
   bool stop_ = false;
   std::optional<CollectiveCall> running_;
-  Clock::time_point due_;                               ///< to publish the running call
-  Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread looks again
-  bool published_ = false;                              ///< the running call
-  std::uint64_t published_in_ = 0;                      ///< which of the client's connections
+  Clock::time_point due_;                               ///< when to publish the running call
+  Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
+  bool published_ = false;                              ///< the daemon has the running call
+  std::uint64_t published_in_ = 0;  ///< number of the client's connection that published it
   std::thread thread_;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process group whose members meet through the daemon and whose collectives are reported to it.
+// Process groups over the daemon: the members exchange their addresses through it, and their
+// collectives are counted and, when they take long, published there.
 #include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -18,21 +19,23 @@
 #include "collectives/process_group.h"
 #include "collectives/verdict.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd {
 namespace {
 
-/// A part with where it comes from.
+/// One message of the exchange, with the process that sends it.
 struct Introduction {
   Bytes part;
   std::string host;
   std::uint64_t pid = 0;
-  std::uint64_t number = 0;  ///< drawn by its rank; that of rank 0 names the process group
+  std::uint64_t number = 0;  ///< random; the number of rank 0 identifies the process group
 };
 BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 
-/// The own address on the way to `daemon` (host:port): loopback for a daemon on this machine, else
-/// that of the interface which leads there. Sends nothing.
+/// Returns the local address that the kernel would use to reach `daemon` (host:port): loopback for
+/// a daemon on this machine, else the address of an interface. Sends no packet: connecting a
+/// datagram socket only selects the route. May block on the name look-up.
 std::string address_towards(const std::string& daemon) {
   const std::size_t colon = daemon.rfind(':');
   std::string host = daemon.substr(0, colon);
@@ -60,13 +63,16 @@ std::string address_towards(const std::string& daemon) {
     freeaddrinfo(found);
   }
   if (own.empty()) {
-    throw Error(Code::unavailable, "no own address leads to the daemon at " + daemon +
-                                       "; set the option hostname or interface");
+    throw Error(Code::unavailable,
+                format("no local address has a route to the daemon at {}; set the option hostname "
+                       "or interface",
+                       daemon));
   }
   return own;
 }
 
-/// Each rank adds to its parts where it runs, so that a lost one can be named.
+/// An exchange in which each rank also sends its host and process, so that error texts can name
+/// them.
 class IntroducingBootstrap : public Bootstrap {
  public:
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) final {
@@ -92,7 +98,7 @@ class IntroducingBootstrap : public Bootstrap {
   std::string local_address() const final { return address_towards(client()->address()); }
 
   virtual std::shared_ptr<Client> client() const = 0;
-  /// A random number that the ranks share, once they have met.
+  /// The random number that all ranks share after transpose(); 0 before.
   std::uint64_t process_group() const { return process_group_; }
 
  private:
@@ -102,6 +108,7 @@ class IntroducingBootstrap : public Bootstrap {
   std::uint64_t process_group_ = 0;
 };
 
+/// The exchange among the ranks of a World that the caller has given.
 class ClientBootstrap final : public IntroducingBootstrap {
  public:
   ClientBootstrap(std::shared_ptr<Client> client, World world)
@@ -123,7 +130,7 @@ class ClientBootstrap final : public IntroducingBootstrap {
   const World world_;
 };
 
-/// The exchange is bound to the generation: it fails at once when a member is lost.
+/// The exchange among the members of a generation. Fails at once when a member is lost.
 class MemberBootstrap final : public IntroducingBootstrap {
  public:
   explicit MemberBootstrap(std::shared_ptr<Membership> membership)
@@ -141,7 +148,7 @@ class MemberBootstrap final : public IntroducingBootstrap {
   const std::shared_ptr<Membership> membership_;
 };
 
-/// Aborts a group when its generation has ended; lives as long as the group.
+/// Aborts a group when its generation has ended. A hook only so that the group owns it.
 class AbortAtEnd final : public Hook {
  public:
   void before(const CollectiveCall&) noexcept override {}
@@ -152,7 +159,7 @@ class AbortAtEnd final : public Hook {
     subscription_ =
         membership.on_change([weak = std::weak_ptr(group), generation](const GroupState& state) {
           const auto watched = weak.lock();
-          if (watched && state.ended(generation)) watched->abort(collectives::verdict_of(state));
+          if (watched && state.ended(generation)) watched->abort(collectives::failure_of(state));
         });
   }
 
@@ -160,21 +167,22 @@ class AbortAtEnd final : public Hook {
   std::shared_ptr<void> subscription_;
 };
 
-/// A member that dies while the group is opened is `aborted`, too, with the daemon's reason if that
-/// comes soon. Nothing: nobody was lost.
-std::optional<Failure> verdict_on(const Unavailable& lost, Membership& membership,
-                                  std::uint64_t generation) {
+/// Returns the failure for a rank that could not be reached while the group was opened: aborted,
+/// with the daemon's reason if that arrives in time. Returns nothing if no rank was lost. Blocks up
+/// to kReasonPatience.
+std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
+                                 std::uint64_t generation) {
   const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
   if (const auto end =
-          collectives::await_end(membership, generation, collectives::kVerdictPatience)) {
-    Failure verdict = collectives::verdict_of(*end);
-    verdict.detail = opening + verdict.detail;
-    return verdict;
+          collectives::await_end(membership, generation, collectives::kReasonPatience)) {
+    Failure reason = collectives::failure_of(*end);
+    reason.detail = opening + reason.detail;
+    return reason;
   }
   if (lost.missing().empty()) return std::nullopt;
-  Failure verdict = failure(Code::aborted, opening + lost.what() + ", not confirmed yet");
-  verdict.missing = client::ranks_of(lost.missing());
-  return verdict;
+  Failure reason = failure(Code::aborted, opening + lost.what() + ", not confirmed yet");
+  reason.missing = client::ranks_of(lost.missing());
+  return reason;
 }
 
 class ClientRecorder final : public CollectiveRecorder {
@@ -186,21 +194,23 @@ class ClientRecorder final : public CollectiveRecorder {
   const std::shared_ptr<Client> client_;
 };
 
-/// The group, with what all groups of a client have: its collectives are counted, and those that
-/// wait long are published.
+/// Opens a group whose collectives are counted in the daemon's metrics, and published to the daemon
+/// when they take long.
 std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
-    Duration verdict_patience = Duration{0}) {
+    Duration reason_patience = Duration{0}) {
   const std::shared_ptr<Client> client = bootstrap->client();
   options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), world.kind,
                                        options.backend, world.size));
   const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
                                                               world.rank, world.size);
   options.hooks.push_back(watch);
-  auto group = collectives::open_group(
-      bootstrap, std::move(world), std::move(options),
-      {verdict_patience,
-       [watch](const CollectiveCall& call, Failure& failure) { watch->explain(call, failure); }});
+  auto group =
+      collectives::open_group(bootstrap, std::move(world), std::move(options),
+                              {.reason_patience = reason_patience,
+                               .explain = [watch](const CollectiveCall& call, Failure& failure) {
+                                 watch->explain(call, failure);
+                               }});
   watch->identify(bootstrap->process_group(), bootstrap->processes());
   return group;
 }
@@ -217,6 +227,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
                                                  GroupOptions options, std::string kind) {
   if (!client) throw InvalidArgument("process group: client is null");
+  // Both throw InvalidArgument if the client has none.
   const World world = {
       .rank = client->rank(), .size = client->world_size(), .kind = std::move(kind)};
   return open(std::move(client), world, std::move(options));
@@ -236,13 +247,11 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> mem
   const auto guard = std::make_shared<AbortAtEnd>();
   options.hooks.push_back(guard);
   try {
-    auto group = open_watched(bootstrap, world, std::move(options), collectives::kVerdictPatience);
+    auto group = open_watched(bootstrap, world, std::move(options), collectives::kReasonPatience);
     guard->watch(team, now.number, group);
     return group;
   } catch (const Unavailable& lost) {
-    if (const auto verdict = verdict_on(lost, team, now.number)) {
-      client::throw_failure(*verdict);
-    }
+    if (const auto reason = reason_of(lost, team, now.number)) client::throw_failure(*reason);
     throw;
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hooks see every collective of a group before and after the backend runs it, whichever backend
-// that is. They run on the group's worker thread; the caller's thread only takes a time stamp.
+// Hook: observes every collective of a process group, before and after its backend runs it.
+// Standard library only.
 #pragma once
 
 #include <chrono>
@@ -16,36 +16,43 @@ namespace c10dd {
 
 enum class Collective : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
 
+/// Returns the name as error texts and metrics show it, such as "all_reduce".
 constexpr std::string_view name_of(Collective collective) {
   constexpr std::string_view kNames[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
   return kNames[static_cast<std::size_t>(collective)];
 }
 
-/// One collective as its group sees it. Times are zero until they are known.
+/// One collective, as its group sees it. A time that is not known yet is zero.
 struct CollectiveCall {
   using Clock = std::chrono::steady_clock;
 
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
   Collective collective = Collective::barrier;
-  DType dtype = DType::float32;
-  ReduceOp reduce = ReduceOp::sum;  ///< of all_reduce
-  Rank root = 0;                    ///< of broadcast
-  std::size_t count = 0;            ///< elements per rank
-  std::size_t bytes = 0;            ///< payload as nccl-tests counts it
-  Duration timeout{0};              ///< from `started`
-  Clock::time_point enqueued{};
-  Clock::time_point started{};
-  Clock::time_point finished{};
-  Code outcome = Code::ok;  ///< final once finished is set
+  DType dtype = DType::float32;     ///< of the elements; meaningless for barrier
+  ReduceOp reduce = ReduceOp::sum;  ///< only for all_reduce
+  Rank root = 0;                    ///< only for broadcast
+  std::size_t count = 0;            ///< elements of one rank's input; 0 for barrier
+  std::size_t bytes = 0;            ///< payload as nccl-tests counts it: of all_gather, the output
+  Duration timeout{0};              ///< the longest time in the backend, from `started`
+  Clock::time_point enqueued{};     ///< when the caller issued it
+  Clock::time_point started{};      ///< when the worker handed it to the backend
+  Clock::time_point finished{};     ///< when the backend returned
+  Code outcome = Code::ok;          ///< why it failed; valid once `finished` is set
 };
 
-/// To observe collectives: derive, pass in GroupOptions::hooks. Must not throw and must not issue
-/// collectives on the same group.
+/// Observes the collectives of one group: derive from it and pass it in GroupOptions::hooks. Both
+/// methods are called on the group's worker thread, in the order of the collectives. They delay the
+/// next collective while they run, must not throw, and must not issue collectives on the same
+/// group. Neither is called for abandoned work.
 class Hook {
  public:
   virtual ~Hook() = default;
+
+  /// Called before the backend runs the collective; `finished` and `outcome` are not set yet.
   virtual void before(const CollectiveCall& call) noexcept = 0;
-  virtual void after(const CollectiveCall& call) noexcept = 0;  ///< before anyone's wait() returns
+
+  /// Called when the collective has ended, before any wait() for it returns.
+  virtual void after(const CollectiveCall& call) noexcept = 0;
 };
 
 }  // namespace c10dd

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as threads of one process: the reference against which every other backend is tested.
-// The last rank to arrive computes for all, in rank order, so results are the same on every run.
-// Notices size and operation mismatches, and names the ranks that are missing.
+// The loopback backend: the ranks are threads of one process. It is the reference against which
+// every other backend is tested. The last rank to arrive computes for all ranks, in rank order, so
+// results are equal on every run. It fails if ranks issue different collectives, and names the
+// ranks that are missing after a time-out.
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -19,26 +20,28 @@
 namespace c10dd::collectives {
 namespace {
 
-/// What one rank brought to the current collective.
+/// The arguments of one rank for the current collective.
 struct Arrival {
   Collective collective = Collective::barrier;
   std::uint64_t sequence = 0;
   ReduceOp reduce = ReduceOp::sum;
   Rank root = 0;
-  Tensor output;
-  Tensor input;
+  Tensor output = {};
+  Tensor input = {};
 
+  /// Returns what must be equal on all ranks, as an error text shows it.
   std::string signature() const {
     const Tensor& shape = collective == Collective::all_gather ? input : output;
-    return words(published({.sequence = sequence,
-                            .collective = collective,
-                            .dtype = shape.dtype,
-                            .reduce = reduce,
-                            .root = root,
-                            .count = shape.count}));
+    return text_of(published({.sequence = sequence,
+                              .collective = collective,
+                              .dtype = shape.dtype,
+                              .reduce = reduce,
+                              .root = root,
+                              .count = shape.count}));
   }
 };
 
+/// Runs the collective on the tensors of all ranks.
 void compute(const std::vector<Arrival>& ranks) {
   const Arrival& first = ranks.front();
   const std::size_t bytes = first.output.bytes();
@@ -65,6 +68,7 @@ void compute(const std::vector<Arrival>& ranks) {
       for (const Arrival& to : ranks) {
         std::byte* out = static_cast<std::byte*>(to.output.data);
         for (const Arrival& from : ranks) {
+          // Not memcpy: an input may be its own place in the output.
           std::memmove(out, from.input.data, from.input.bytes());
           out += from.input.bytes();
         }
@@ -75,12 +79,14 @@ void compute(const std::vector<Arrival>& ranks) {
   }
 }
 
-/// Where the ranks of one group meet. All waiting happens here.
-class Room {
+/// One process group: keeps what the ranks bring to the current collective until all have arrived.
+/// Thread-safe.
+class LoopbackGroup {
  public:
-  explicit Room(Rank size) : arrivals_(size) {}
+  explicit LoopbackGroup(Rank size) : arrivals_(size) {}
 
-  Result<void> meet(Rank rank, Arrival arrival, const CallContext& context) {
+  /// Blocks until all ranks have called it for this collective, or the deadline.
+  Result<void> run(Rank rank, Arrival arrival, const CallContext& context) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
     const std::uint64_t round = round_;
@@ -92,7 +98,7 @@ class Room {
       die(time_out(rank, context));
     }
     if (round_ != round) return {};
-    arrivals_[rank].reset();  // lets go of the tensors
+    arrivals_[rank].reset();  // the tensors must not be kept after the return
     return *dead_;
   }
 
@@ -102,7 +108,8 @@ class Room {
   }
 
  private:
-  // A round that cannot be computed kills the group and leaves round_ as it is.
+  // Called with the lock held when all ranks have arrived. If their arguments differ, the group
+  // fails and round_ does not change.
   void finish_round() {
     std::vector<Rank> different;
     const std::string expected = arrivals_.front()->signature();
@@ -110,9 +117,8 @@ class Room {
       if (arrivals_[rank]->signature() != expected) different.push_back(rank);
     }
     if (!different.empty()) {
-      die(failure(Code::size_mismatch, named(different) + " issued " +
-                                           arrivals_[different.front()]->signature() +
-                                           ", rank 0 issued " + expected));
+      die(failure(Code::size_mismatch, "{} issued {}, rank 0 issued {}", named(different),
+                  arrivals_[different.front()]->signature(), expected));
       return;
     }
     std::vector<Arrival> ranks;
@@ -131,13 +137,11 @@ class Room {
     for (Rank other = 0; other < arrivals_.size(); ++other) {
       if (!arrivals_[other]) missing.push_back(other);
     }
-    Failure late =
-        failure(Code::timed_out,
-                arrivals_[rank]->signature() + " timed out after " + human(context.timeout) + ": " +
-                    std::to_string(missing.size()) + " of " + std::to_string(arrivals_.size()) +
-                    " ranks missing " + folded(missing));
+    Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing {}",
+                           arrivals_[rank]->signature(), human(context.timeout), missing.size(),
+                           arrivals_.size(), folded(missing));
     for (const Rank other : missing) {
-      late.missing.push_back({other, MissingRank::Cause::not_arrived, "", 0, Duration{0}});
+      late.missing.push_back({.rank = other, .cause = MissingRank::Cause::not_arrived, .host = {}});
     }
     return late;
   }
@@ -148,83 +152,95 @@ class Room {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::optional<Arrival>> arrivals_;
+  std::condition_variable changed_;               ///< round_ or dead_ has changed
+  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty: has not arrived
   std::size_t arrived_ = 0;
-  std::uint64_t round_ = 0;
-  std::optional<Failure> dead_;
+  std::uint64_t round_ = 0;      ///< counts the collectives that were computed
+  std::optional<Failure> dead_;  ///< why no further collective can run; stays set
 };
 
-/// Rooms of this process, by the key that rank 0 hands out.
-class Rooms {
+/// The groups of this process, by the key that rank 0 sends to the other ranks. Thread-safe.
+class LoopbackGroups {
  public:
-  static Rooms& instance() {
-    static Rooms rooms;
-    return rooms;
+  static LoopbackGroups& instance() {
+    static LoopbackGroups groups;
+    return groups;
   }
 
-  std::pair<std::string, std::shared_ptr<Room>> create(Rank size) {
+  /// Returns a new group and its key. The group lives as long as a rank has it.
+  std::pair<std::string, std::shared_ptr<LoopbackGroup>> create(Rank size) {
     const std::lock_guard lock(mutex_);
-    auto room = std::make_shared<Room>(size);
+    auto group = std::make_shared<LoopbackGroup>(size);
     std::string key = process_ + std::to_string(next_++);
-    std::erase_if(rooms_, [](const auto& entry) { return entry.second.expired(); });
-    rooms_[key] = room;
-    return {std::move(key), std::move(room)};
+    std::erase_if(groups_, [](const auto& entry) { return entry.second.expired(); });
+    groups_[key] = group;
+    return {std::move(key), std::move(group)};
   }
 
-  std::shared_ptr<Room> find(const std::string& key) {
+  /// Returns null if there is no such group in this process.
+  std::shared_ptr<LoopbackGroup> find(const std::string& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = rooms_.find(key);
-    return found == rooms_.end() ? nullptr : found->second.lock();
+    const auto found = groups_.find(key);
+    return found == groups_.end() ? nullptr : found->second.lock();
   }
 
  private:
-  // Random, so that a key of another process is not mistaken for one of ours.
-  Rooms() {
+  // Keys begin with a random text, so that a key of another process is not found here.
+  LoopbackGroups() {
     std::random_device random;
-    process_ = std::to_string(random()) + "-" + std::to_string(random()) + "/";
+    process_ = format("{}-{}/", random(), random());
   }
 
   std::mutex mutex_;
   std::string process_;
   std::uint64_t next_ = 0;
-  std::map<std::string, std::weak_ptr<Room>> rooms_;
+  std::map<std::string, std::weak_ptr<LoopbackGroup>> groups_;
 };
 
 class LoopbackBackend final : public Backend {
  public:
-  LoopbackBackend(std::shared_ptr<Room> room, Rank rank) : room_(std::move(room)), rank_(rank) {}
+  LoopbackBackend(std::shared_ptr<LoopbackGroup> group, Rank rank)
+      : group_(std::move(group)), rank_(rank) {}
 
-  ~LoopbackBackend() override {
-    room_->abort("rank " + std::to_string(rank_) + " closed its process group");
-  }
+  ~LoopbackBackend() override { group_->abort(format("rank {} closed its process group", rank_)); }
 
   Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
-    return room_->meet(rank_, {Collective::all_reduce, context.sequence, op, 0, tensor, {}},
+    return group_->run(rank_,
+                       {.collective = Collective::all_reduce,
+                        .sequence = context.sequence,
+                        .reduce = op,
+                        .output = tensor},
                        context);
   }
 
   Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {
-    return room_->meet(
-        rank_, {Collective::broadcast, context.sequence, ReduceOp::sum, root, tensor, {}}, context);
+    return group_->run(rank_,
+                       {.collective = Collective::broadcast,
+                        .sequence = context.sequence,
+                        .root = root,
+                        .output = tensor},
+                       context);
   }
 
   Result<void> all_gather(const Tensor& output, const Tensor& input,
                           const CallContext& context) override {
-    return room_->meet(rank_,
-                       {Collective::all_gather, context.sequence, ReduceOp::sum, 0, output, input},
+    return group_->run(rank_,
+                       {.collective = Collective::all_gather,
+                        .sequence = context.sequence,
+                        .output = output,
+                        .input = input},
                        context);
   }
 
   Result<void> barrier(const CallContext& context) override {
-    return room_->meet(rank_, {Collective::barrier, context.sequence, ReduceOp::sum, 0, {}, {}},
+    return group_->run(rank_, {.collective = Collective::barrier, .sequence = context.sequence},
                        context);
   }
 
-  void abort(const std::string& reason) override { room_->abort(reason); }
+  void abort(const std::string& reason) override { group_->abort(reason); }
 
  private:
-  const std::shared_ptr<Room> room_;
+  const std::shared_ptr<LoopbackGroup> group_;
   const Rank rank_;
 };
 
@@ -232,22 +248,22 @@ class LoopbackBackend final : public Backend {
 
 Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup) {
   const World& world = setup.world;
-  std::shared_ptr<Room> room;
+  std::shared_ptr<LoopbackGroup> group;
   std::vector<std::string> parts(world.size);
   if (world.rank == 0) {
     std::string key;
-    std::tie(key, room) = Rooms::instance().create(world.size);
+    std::tie(key, group) = LoopbackGroups::instance().create(world.size);
     std::fill(parts.begin(), parts.end(), key);
   }
   auto reply = transpose(setup, std::move(parts));
   if (!reply) return reply.error();
-  if (world.rank != 0) room = Rooms::instance().find(reply->front());
-  if (!room) {
+  if (world.rank != 0) group = LoopbackGroups::instance().find(reply->front());
+  if (!group) {
     return failure(Code::unavailable,
-                   "loopback backend: rank 0 is not in this process or has left; loopback ranks "
-                   "are threads of one process, use gloo across processes");
+                   "loopback backend: rank 0 is not in this process or has closed its group; "
+                   "loopback ranks are threads of one process: use gloo across processes");
   }
-  return std::unique_ptr<Backend>(std::make_unique<LoopbackBackend>(std::move(room), world.rank));
+  return std::unique_ptr<Backend>(std::make_unique<LoopbackBackend>(std::move(group), world.rank));
 }
 
 }  // namespace c10dd::collectives

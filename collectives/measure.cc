@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a finished call to a sample, with the bus factors of nccl-tests.
+// Makes a sample of a finished collective.
 #include "collectives/measure.h"
 
 #include <utility>

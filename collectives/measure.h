@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hook that measures every collective and hands one sample of each to a recorder. Bytes are
-// counted as nccl-tests does (all_gather: of all ranks), so that dashboards agree with its tables;
-// duration is the time inside the backend. Standard library only.
+// The hook that measures every collective and gives one sample of each to a recorder. Bytes are
+// counted as nccl-tests does (of all_gather: the output), so that dashboards can be compared with
+// its tables. The duration is the time inside the backend. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,20 @@
 
 namespace c10dd {
 
-/// Receives samples on the worker threads of the groups, in their order per group.
+/// Receives the samples. Called on the worker threads of the groups; the samples of one group come
+/// in the order of its collectives.
 class CollectiveRecorder {
  public:
   virtual ~CollectiveRecorder() = default;
   virtual void record(const CollectiveSample& sample) noexcept = 0;
 };
 
-/// 2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast; rounded to whole bytes.
+/// Returns the bytes that each link carries: the payload times 2(n-1)/n for all_reduce, (n-1)/n for
+/// all_gather, 1 for broadcast and 0 for barrier, with n ranks; rounded to whole bytes. Source of
+/// the factors: nccl-tests, doc/PERFORMANCE.md.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// A hook for one group of this kind, backend and size.
+/// Returns the hook for one group of this kind, backend and size.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
                                    std::string group_kind, std::string backend, Rank size);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the shared object of a backend, with local symbols, so that its vendor library stays
-// invisible to the trainer. A module stays loaded: vendor libraries keep threads and statics.
+// Loads the shared object of a backend. Its symbols are local, so that they can not collide with
+// another copy of the vendor library in the trainer. It is never unloaded, because vendor libraries
+// keep threads and static objects.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -23,9 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The run-time search path of the program or library that this is linked into: -rpath, by which
-/// the installed CMake targets name the folder of the modules, LD_LIBRARY_PATH, the system's
-/// defaults. dlopen() looks there too, but not when a sanitizer has wrapped it.
+/// Returns the run-time search path of the program or library that contains this function: -rpath
+/// (the installed CMake targets set it to the folder of the modules), LD_LIBRARY_PATH, and the
+/// system's defaults. dlopen() itself searches there too, but not if a sanitizer has wrapped it.
 std::vector<fs::path> linked_folders() {
   Dl_info info = {};
   void* extra = nullptr;
@@ -36,6 +37,7 @@ std::vector<fs::path> linked_folders() {
   void* own = dlopen(static_cast<const link_map*>(extra)->l_name, RTLD_LAZY | RTLD_NOLOAD);
   if (own == nullptr) return {};
   std::vector<fs::path> folders;
+  // dlinfo() is asked twice: for the size of the list, then for the list.
   Dl_serinfo size = {};
   if (dlinfo(own, RTLD_DI_SERINFOSIZE, &size) == 0) {
     const auto memory = std::make_unique<std::byte[]>(size.dls_size);
@@ -49,7 +51,8 @@ std::vector<fs::path> linked_folders() {
   return folders;
 }
 
-/// Folders in the order in which they are tried; what ldconfig knows comes after them.
+/// Returns the folders in the order of the search: C10DD_BACKEND_PATH, ../lib from the program, the
+/// folder of this library, linked_folders(). The folders of ldconfig come after these, by dlopen().
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
   if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
@@ -76,51 +79,55 @@ std::vector<fs::path> search_folders() {
   return folders;
 }
 
+/// Returns the module's description. Fails if it is missing, or is of another build.
 Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
   if (entry == nullptr) {
-    return failure(Code::unsupported, "backend \"" + name + "\": " + file + " exports no " +
-                                          kBackendModuleSymbol + ", it is no backend module");
+    return failure(Code::unsupported,
+                   "backend \"{}\": {} is not a backend module: it does not export {}", name, file,
+                   kBackendModuleSymbol);
   }
   const BackendModule* module = entry();
   if (module->abi != kBackendAbi || module->setup_bytes != sizeof(BackendSetup) ||
       std::strcmp(module->compiler, __VERSION__) != 0) {
-    return failure(Code::unsupported, "backend \"" + name + "\": " + file + " has interface " +
-                                          std::to_string(module->abi) + " by compiler " +
-                                          module->compiler + ", expected " +
-                                          std::to_string(kBackendAbi) + " by " + __VERSION__ +
-                                          "; install module and library from one build");
+    return failure(Code::unsupported,
+                   "backend \"{}\": {} has interface {} by compiler {}, expected {} by {}; install "
+                   "module and library from one build",
+                   name, file, module->abi, module->compiler, kBackendAbi, __VERSION__);
   }
   return module;
 }
 
+/// Finds and loads the module.
 Result<const BackendModule*> load(const std::string& name) {
   const std::string base = "libc10dd_" + name + ".so";
-  std::string looked;
+  std::string searched;
   for (const fs::path& folder : search_folders()) {
     const std::string file = (folder / base).string();
     std::error_code error;
     if (!fs::exists(file, error)) {
-      looked += folder.string() + ", ";
+      searched += folder.string() + ", ";
       continue;
     }
     // The first file found decides: a broken one is an error, not a reason to look further.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-      return failure(Code::unsupported, "backend \"" + name + "\" cannot be loaded: " + dlerror());
+      return failure(Code::unsupported, "backend \"{}\" cannot be loaded: {}", name, dlerror());
     }
     return check(handle, name, file);
   }
   if (void* handle = dlopen(base.c_str(), RTLD_NOW | RTLD_LOCAL)) return check(handle, name, base);
   return failure(Code::invalid_argument,
-                 "backend \"" + name + "\" not found: no " + base + " in " + looked +
-                     "nor where ldconfig says; set C10DD_BACKEND_PATH to its folder");
+                 "backend \"{}\" not found: no {} in {}or the folders of ldconfig; set "
+                 "C10DD_BACKEND_PATH to its folder",
+                 name, base, searched);
 }
 
 }  // namespace
 
 Result<const BackendModule*> load_backend_module(const std::string& name) {
+  // A failure is not kept: the next call searches again.
   static std::mutex mutex;
   static std::map<std::string, const BackendModule*> loaded;
   const std::lock_guard lock(mutex);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of backends: built-in ones by name, all others as modules.
+// Which backends there are: loopback is built in, all others are modules.
 #include <algorithm>
 
 #include "collectives/backend.h"
@@ -9,12 +9,12 @@ namespace c10dd::collectives {
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   const std::string& name = setup.options.backend;
   if (name == "loopback") return open_loopback(setup);
-  // The name becomes part of a file name.
+  // The name becomes part of a file name, so it must not contain a path.
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   if (name.empty() || !std::all_of(name.begin(), name.end(), plain)) {
-    return failure(Code::invalid_argument, "backend \"" + name +
-                                               "\" is no name of a backend; known are gloo and "
-                                               "loopback");
+    return failure(Code::invalid_argument,
+                   "invalid backend name \"" + name +
+                       "\": use lower-case letters and digits only, such as gloo or loopback");
   }
   auto module = load_backend_module(name);
   if (!module) return module.error();

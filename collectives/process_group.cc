@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group around any backend: checks arguments, keeps the issue order, runs hooks, and remembers
-// the first reason why the group died. Backends see only valid, non-empty collectives.
+// The process group around any backend: checks arguments, keeps the order of issue, calls the
+// hooks, and keeps the first reason why the group failed. A backend gets only valid collectives
+// that have elements.
 #include "collectives/process_group.h"
 
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include "collectives/backend.h"
 #include "collectives/call.h"
 #include "collectives/wording.h"
+#include "protocol/format.h"
 
 namespace c10dd {
 
@@ -27,13 +29,14 @@ namespace {
 
 using Clock = CollectiveCall::Clock;
 
+/// Owns the backend, the queue of collectives and the worker thread that runs them.
 class Group final : public collectives::AbortableGroup {
  public:
   Group(World world, GroupOptions options, std::unique_ptr<Backend> backend,
-        collectives::Informants informants)
+        collectives::FailureSources sources)
       : world_(std::move(world)),
         options_(std::move(options)),
-        informants_(std::move(informants)),
+        sources_(std::move(sources)),
         backend_(std::move(backend)) {
     worker_ = std::thread([this] { work(); });
   }
@@ -59,8 +62,8 @@ class Group final : public collectives::AbortableGroup {
   WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout) override {
     check(tensor, "broadcast");
     if (root >= size()) {
-      refuse("broadcast: root " + std::to_string(root) + " is not a rank of process group \"" +
-             world_.name + "\", size " + std::to_string(size()));
+      refuse(format("broadcast: root {} is not a rank of process group \"{}\", size {}", root,
+                    world_.name, size()));
     }
     auto call = prepare(Collective::broadcast, tensor, timeout);
     call->info.root = root;
@@ -72,10 +75,9 @@ class Group final : public collectives::AbortableGroup {
     check(output, "all_gather_single output");
     check(input, "all_gather_single input");
     if (output.dtype != input.dtype || output.count != input.count * size()) {
-      refuse("all_gather_single: output has " + std::to_string(output.count) + " x " +
-             std::string(name_of(output.dtype)) + ", expected " + std::to_string(size()) +
-             " times the input's " + std::to_string(input.count) + " x " +
-             std::string(name_of(input.dtype)));
+      refuse(format("all_gather_single: output has {} x {}, expected {} times the input's {} x {}",
+                    output.count, name_of(output.dtype), size(), input.count,
+                    name_of(input.dtype)));
     }
     auto call = prepare(Collective::all_gather, input, timeout);
     call->info.bytes = output.bytes();
@@ -105,17 +107,17 @@ class Group final : public collectives::AbortableGroup {
 
   void abort(Failure reason, bool by_owner) {
     require_home();
-    const std::string words = reason.detail;
+    const std::string text = reason.detail;
     {
       const std::lock_guard lock(mutex_);
       if (dead_) return;
-      given_up_ = by_owner;
+      aborted_by_owner_ = by_owner;
       dead_ = std::move(reason);
-      dead_->detail = "process group \"" + world_.name + "\" aborted: " + words;
+      dead_->detail = format("process group \"{}\" aborted: {}", world_.name, text);
     }
     died_.notify_all();
-    // Outside the lock: a backend may take its time, and issuing must not wait for it.
-    backend_->abort(words);
+    // Outside the lock: a backend's abort() may take long, and issuing must not wait for it.
+    backend_->abort(text);
   }
 
   [[noreturn]] static void refuse(std::string text) {
@@ -124,10 +126,11 @@ class Group final : public collectives::AbortableGroup {
 
   static void check(const Tensor& tensor, const char* what) {
     if (tensor.count > 0 && tensor.data == nullptr) {
-      refuse(std::string(what) + ": data is null, count is " + std::to_string(tensor.count));
+      refuse(format("{}: data is null, count is {}", what, tensor.count));
     }
     if (tensor.device.kind != Device::Kind::cpu) {
-      refuse(std::string(what) + ": tensor is not in cpu memory, this backend needs that");
+      refuse(format("{}: the tensor is not in cpu memory; this backend supports only cpu memory",
+                    what));
     }
   }
 
@@ -140,10 +143,14 @@ class Group final : public collectives::AbortableGroup {
     call->info.count = tensor.count;
     call->info.bytes = tensor.bytes();
     call->info.timeout = timeout.value_or(options_.timeout);
-    if (call->info.timeout <= Duration{0}) refuse("time-out of a collective must be positive");
+    if (call->info.timeout <= Duration{0}) {
+      refuse(format("time-out of {} is {} ns: it must be positive", name_of(collective),
+                    call->info.timeout.count()));
+    }
     return call;
   }
 
+  /// Numbers the collective and queues it. One lock for both: the numbers are in the queue's order.
   WorkPtr issue(std::shared_ptr<Call> call) {
     {
       const std::lock_guard lock(mutex_);
@@ -159,12 +166,13 @@ class Group final : public collectives::AbortableGroup {
     return call;
   }
 
+  /// Why no further collective can run.
   Failure reason() const {
     const std::lock_guard lock(mutex_);
-    return dead_ ? *dead_
-                 : failure(Code::closed, "process group \"" + world_.name + "\" is shut down");
+    return dead_ ? *dead_ : failure(Code::closed, "process group \"{}\" is shut down", world_.name);
   }
 
+  /// The worker thread: returns when the group is closed and the queue is empty.
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -185,6 +193,7 @@ class Group final : public collectives::AbortableGroup {
     }
   }
 
+  /// Hooks see the outcome before the waiters do.
   void run(Call& call) {
     call.info.started = Clock::now();
     for (const auto& hook : options_.hooks) hook->before(call.info);
@@ -197,11 +206,12 @@ class Group final : public collectives::AbortableGroup {
     call.end(result ? Work::Status::done : Work::Status::failed, why);
   }
 
-  /// Why the group is dead, now that a collective has failed.
+  /// Marks the group as dead after a collective has failed with `seen`, and returns the reason. If
+  /// a peer was lost, first waits for abort() to bring the reason.
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
-    const Duration patience = informants_.verdict_patience;
+    const Duration patience = sources_.reason_patience;
     if (lost && patience > Duration{0} &&
         !died_.wait_for(lock, patience, [this] { return dead_.has_value(); })) {
       seen = unconfirmed(call, std::move(seen));
@@ -210,27 +220,28 @@ class Group final : public collectives::AbortableGroup {
     return *dead_;
   }
 
+  /// The failure as the backend has seen it, for want of a reason from the daemon.
   static Failure unconfirmed(const CollectiveCall& call, Failure seen) {
     seen.code = Code::aborted;
     if (!seen.missing.empty()) {
-      seen.detail = std::string(name_of(call.collective)) + " " + std::to_string(call.sequence) +
-                    " failed: " + collectives::described(seen.missing) + ": " +
-                    seen.missing.front().doing;
+      seen.detail = format("{} {} failed: {}: {}", name_of(call.collective), call.sequence,
+                           collectives::described(seen.missing), seen.missing.front().doing);
     }
     seen.detail += ", not confirmed yet";
     return seen;
   }
 
-  /// With what the others are doing, unless the owner of the group has ended it.
+  /// Adds to the reason what the other ranks are doing, unless the group was aborted by its owner.
+  /// Not under the lock: asking the daemon may block for a moment.
   Failure explained(const CollectiveCall& call, Failure why) {
     {
       const std::lock_guard lock(mutex_);
-      if (given_up_) return why;
+      if (aborted_by_owner_) return why;
     }
     const std::size_t known = why.detail.size();
-    if (informants_.explain) informants_.explain(call, why);
+    if (sources_.explain) sources_.explain(call, why);
     if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
-      why.detail += "; look at what they are doing: their logs, or a stack trace";
+      why.detail += "; check the logs or a stack trace of these ranks";
     }
     const std::lock_guard lock(mutex_);
     dead_ = why;
@@ -238,10 +249,11 @@ class Group final : public collectives::AbortableGroup {
   }
 
   Result<void> execute(Call& call) {
-    // A collective of nothing moves no data and meets nobody.
+    // Without elements there is nothing to do, and the other ranks have none either.
     if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
-    const collectives::CallContext context{call.info.sequence, call.info.timeout,
-                                           call.info.started + call.info.timeout};
+    const collectives::CallContext context{.sequence = call.info.sequence,
+                                           .timeout = call.info.timeout,
+                                           .deadline = call.info.started + call.info.timeout};
     switch (call.info.collective) {
       case Collective::all_reduce:
         return backend_->all_reduce(call.output, call.info.reduce, context);
@@ -255,6 +267,7 @@ class Group final : public collectives::AbortableGroup {
     return failure(Code::internal, "collective out of range");
   }
 
+  /// Lets the worker finish the queue, and waits for its end. May be called by several threads.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -268,20 +281,20 @@ class Group final : public collectives::AbortableGroup {
   const client::HomeProcess home_;
   const World world_;
   const GroupOptions options_;
-  const collectives::Informants informants_;
+  const collectives::FailureSources sources_;
   const std::unique_ptr<Backend> backend_;
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::condition_variable died_;  ///< dead_ was set from outside
+  std::condition_variable changed_;  ///< queue_ or closed_ has changed
+  std::condition_variable died_;     ///< abort() has set dead_
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
-  std::optional<Failure> dead_;  ///< set once: why no further collective can run
-  bool given_up_ = false;        ///< the owner has aborted the group
-  bool closed_ = false;
-  bool running_ = false;
+  std::optional<Failure> dead_;    ///< why no further collective can run; stays set
+  bool aborted_by_owner_ = false;  ///< by the public abort(), not by the end of a generation
+  bool closed_ = false;            ///< no further collective is accepted
+  bool running_ = false;           ///< the worker is outside the lock, with a collective
 
-  std::mutex join_mutex_;
+  std::mutex join_mutex_;  ///< joining a thread is not thread-safe
   std::thread worker_;
 };
 
@@ -294,27 +307,26 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> boot
 
 std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options,
-    Informants informants) {
+    FailureSources sources) {
   if (world.size == 0 || world.rank >= world.size) {
-    throw_failure(failure(Code::invalid_argument, "process group \"" + world.name + "\": rank " +
-                                                      std::to_string(world.rank) +
-                                                      " does not fit size " +
-                                                      std::to_string(world.size)));
+    throw_failure(failure(Code::invalid_argument,
+                          "process group \"{}\": rank {} does not fit size {}", world.name,
+                          world.rank, world.size));
   }
   if (options.timeout <= Duration{0} || options.open_timeout <= Duration{0}) {
     throw_failure(failure(Code::invalid_argument,
-                          "process group \"" + world.name + "\": time-outs must be positive"));
+                          "process group \"{}\": time-outs must be positive", world.name));
   }
   if (!bootstrap) {
     throw_failure(
-        failure(Code::invalid_argument, "process group \"" + world.name + "\": bootstrap is null"));
+        failure(Code::invalid_argument, "process group \"{}\": bootstrap is null", world.name));
   }
   const BackendSetup setup{world, options, std::move(bootstrap)};
   auto backend = collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
   return client::owned_by_this_process(
-      new Group(std::move(world), std::move(options), std::move(*backend), std::move(informants)));
+      new Group(std::move(world), std::move(options), std::move(*backend), std::move(sources)));
 }
 
 }  // namespace c10dd

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcessGroup: collectives among the members of one World. All methods are safe from any thread.
-// Every rank issues the same collectives in the same order; one worker thread per group runs them
-// in that order. After the first failure the group is dead: all further work fails at once with the
-// first reason, and a new generation opens a new group. Standard library only.
+// ProcessGroup: collectives (all_reduce, broadcast, all_gather, barrier) among the members of one
+// World. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -24,66 +22,102 @@ class Client;
 class Membership;
 
 struct GroupOptions {
-  std::string backend = "gloo";  ///< gloo or loopback (ranks are threads of one process)
-  Duration timeout = std::chrono::minutes(10);      ///< of one collective, from its start
-  Duration open_timeout = std::chrono::minutes(5);  ///< of barrier and connecting the others
-  std::string interface = {};  ///< network interface of TCP backends, such as "eth0"
-  std::string hostname = {};   ///< or the own address; default: Bootstrap::local_address()
-  std::vector<std::shared_ptr<Hook>> hooks = {};
+  std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
+  Duration timeout = std::chrono::minutes(10);  ///< of one collective, from its start; above 0
+  /// Limits the exchange of addresses, and then the connecting to the other ranks; above 0.
+  Duration open_timeout = std::chrono::minutes(5);
+  /// Network interface of this rank, such as "eth0". Only for gloo. Empty: `hostname` decides.
+  std::string interface = {};
+  /// Address of this rank, if `interface` is empty. Only for gloo. If both are empty, the variable
+  /// C10DD_GLOO_INTERFACE names the interface, else Bootstrap::local_address() is the address.
+  std::string hostname = {};
+  std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
 
+/// Collectives among the members of one World. All ranks must issue the same collectives, with the
+/// same arguments, in the same order. Each call returns at once; one worker thread per group runs
+/// the collectives in the order in which they were issued.
+///
+/// After its first failure a group is unusable: work that is queued or issued later is abandoned
+/// with the reason of the first failure. To continue, open a new group, with a higher generation.
+///
+/// Thread-safe. In a process that was forked after the group was opened, issuing, abort() and
+/// shutdown() throw Forked.
 class ProcessGroup {
  public:
-  /// Blocks until all members have opened the group. Throws TimedOut, InvalidArgument (also for a
-  /// backend that does not exist; the text says where it was looked for) or Unavailable.
+  /// Opens a group whose members exchange their addresses through `bootstrap`. Blocks until all
+  /// members have opened the group. Throws what the bootstrap throws, TimedOut, Unavailable (a rank
+  /// cannot be reached), InvalidArgument (also for an unknown backend; the text lists where its
+  /// module was searched), or Error with unsupported if the module does not fit this library.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                             GroupOptions options = {});
 
-  /// The same through the daemon: one exchange introduces the members, and every collective is
-  /// counted in the daemon's metrics. The group keeps the client.
+  /// Opens a group whose members exchange their addresses through the daemon. The daemon's metrics
+  /// count every collective of the group. The group shares ownership of the client. Blocks and
+  /// throws like the first open().
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client, World world,
                                             GroupOptions options = {});
 
-  /// The same for all processes that the launcher has started: rank and world size are the
-  /// client's. Throws InvalidArgument when it has none. `kind` as in World.
+  /// Opens the group of all processes that the launcher has started: the client has the rank and
+  /// the world size, and `kind` is World::kind. Blocks and throws like the first open(); throws
+  /// InvalidArgument if the client has no rank.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client,
                                             GroupOptions options = {}, std::string kind = "dp");
 
-  /// The members of a rendezvous, in its newest generation. As soon as that generation ends (a
-  /// member is lost, leaves or asks for the next one, or this process is cut off from the daemon)
-  /// the group is aborted with the reason, which names ranks and hosts: nobody waits for a
-  /// time-out. Keep the membership: its end leaves the group. `kind` as in World.
+  /// Opens the group of the members of a rendezvous, in its newest generation; `kind` is
+  /// World::kind. Blocks and throws like the first open(), and throws Aborted as soon as the
+  /// generation ends.
+  ///
+  /// When the generation ends later (a member is lost, leaves or calls next(), or this process has
+  /// lost the daemon for too long), the group is aborted at once, without waiting for a time-out.
+  /// Its collectives then fail with Aborted, whose text names ranks and hosts.
+  ///
+  /// The group does not own the membership. Keep it: its destructor leaves the rendezvous group.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
                                             GroupOptions options = {}, std::string kind = "dp");
 
-  virtual ~ProcessGroup() = default;  ///< aborts what is still pending
+  /// Aborts the work that is still pending and closes the connections to the other ranks. Blocks
+  /// until the running collective has ended.
+  virtual ~ProcessGroup() = default;
 
-  /// In place: every rank ends with the reduction over all ranks.
+  /// Reduces `tensor` over all ranks, element by element, in place: afterwards every rank has the
+  /// result. `count` and `dtype` are equal on all ranks. For floats the order of the operations is
+  /// the backend's choice.
+  ///
+  /// Of this and the next three: return at once; the Work has the outcome. `timeout` replaces
+  /// GroupOptions::timeout. Throw InvalidArgument if `timeout` is not positive, or a tensor has a
+  /// null pointer and elements, or is not in cpu memory. Without elements (count 0) the collective
+  /// succeeds without waiting for the other ranks.
   virtual WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
                              std::optional<Duration> timeout = {}) = 0;
 
-  /// In place: every rank ends with what `root` has.
+  /// Copies the elements of rank `root` to all other ranks, in place. `count` and `dtype` are equal
+  /// on all ranks. Throws InvalidArgument if `root` is not a rank of the group.
   virtual WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout = {}) = 0;
 
-  /// `output` has size() times the elements of `input` and ends with all inputs in rank order.
+  /// Concatenates the inputs of all ranks, in rank order, into the output of every rank. The output
+  /// has size() times the elements of the input, or InvalidArgument is thrown. `input` may be this
+  /// rank's own part of `output`; otherwise the two must not overlap.
   virtual WorkPtr all_gather_single(Tensor output, Tensor input,
                                     std::optional<Duration> timeout = {}) = 0;
 
-  /// Done when every rank has issued it.
+  /// Is done when every rank has issued it.
   virtual WorkPtr barrier(std::optional<Duration> timeout = {}) = 0;
 
   virtual const World& world() const = 0;
-  virtual std::string_view backend() const = 0;
+  virtual std::string_view backend() const = 0;  ///< GroupOptions::backend
   Rank rank() const { return world().rank; }
-  Rank size() const { return world().size; }
+  Rank size() const { return world().size; }  ///< number of ranks
   const std::string& kind() const { return world().kind; }
 
-  /// Ends the group at once: running and queued work fails with `reason`, no memory of theirs is
-  /// touched any more once their status says so. Only this rank is told; over a network, peers
-  /// notice lost connections a moment later unless somebody tells them the reason first.
+  /// Ends the group at once: the running collective fails and queued work is abandoned, with code
+  /// aborted and `reason` in the text. A tensor is not accessed any more once its Work has ended.
+  /// Does not wait for that. The other ranks' collectives fail shortly afterwards, with the reason
+  /// if it reaches them before the connections are closed.
   virtual void abort(const std::string& reason) = 0;
 
-  /// Runs what was issued, then closes. Later calls give abandoned work.
+  /// Blocks until all work that was issued has ended. Work issued later is abandoned with code
+  /// closed. The connections are closed by the destructor.
   virtual void shutdown() = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table dtype x operation. The loops are written so that the compiler vectorises them; floats
-// are combined in the order that the backend chooses.
+// One function for each dtype and operation, written so that the compiler vectorises its loop. The
+// backend decides in which order the ranks' elements are combined.
 #include "collectives/reduce.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace c10dd::collectives {
 namespace {
 
-// Integers go through their unsigned twin: overflow wraps instead of being undefined.
+// Integers are combined as unsigned: signed overflow would be undefined, unsigned overflow wraps.
 template <class T>
 struct Wrapping {
   using type = T;
@@ -53,7 +53,8 @@ void reduce(void* out, const void* a, const void* b, std::size_t count) {
   T* const to = static_cast<T*>(out);
   const T* const left = static_cast<const T*>(a);
   const T* const right = static_cast<const T*>(b);
-#ifndef __clang__  // which has no such pragma
+// Says that iterations are independent (the arrays do not overlap); clang has no such pragma.
+#ifndef __clang__
 #pragma GCC ivdep
 #endif
   for (std::size_t i = 0; i < count; ++i) to[i] = Op::template apply<T>(left[i], right[i]);
@@ -82,7 +83,7 @@ void divide_all(void* data, std::size_t count, Rank divisor) {
     if constexpr (std::is_floating_point_v<T>) {
       values[i] /= static_cast<T>(divisor);
     } else {
-      // Through 64 bits: a divisor above the range of a small T must not wrap.
+      // In 64 bits: a divisor beyond the range of a small T would wrap.
       values[i] =
           static_cast<T>(static_cast<std::int64_t>(values[i]) / static_cast<std::int64_t>(divisor));
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise arithmetic of all_reduce on cpu memory, for every dtype and operation, shared by the
-// backends that reduce themselves.
+// The element-wise arithmetic of all_reduce in cpu memory, for every dtype and operation.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +9,15 @@
 
 namespace c10dd::collectives {
 
-/// out[i] = a[i] op b[i]; `out` may be `a` or `b`, no other overlap.
+/// Stores a[i] op b[i] in out[i] for i < count. `out` may be `a` or `b`; otherwise the arrays must
+/// not overlap.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 
-/// For avg this is the sum: the caller divides once, at the end.
+/// Returns the function for these elements. For avg it is the sum: the caller calls divide() at the
+/// end.
 ReduceFunction reduce_function(DType dtype, ReduceOp op);
 
-/// tensor[i] /= divisor, truncating for integers.
+/// Divides each element by `divisor`; truncates integers towards zero.
 void divide(const Tensor& tensor, Rank divisor);
 
 }  // namespace c10dd::collectives

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a collective reads and writes: Tensor and the words that describe it. Standard
-// library only. A Tensor never copies data; whoever built it says who owns the memory.
+// Tensor: a view of the memory that a collective reads and writes, with its element type, device
+// and owner. A Tensor never copies data. Standard library only.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,10 @@
 
 namespace c10dd {
 
+/// Type of one element.
 enum class DType : std::uint8_t { float32, float64, int8, uint8, int32, int64 };
 
+/// Returns the size of one element, in bytes.
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
     case DType::int8:
@@ -31,43 +33,49 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
+/// Returns the name as error texts and metrics show it, such as "float32".
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view kNames[] = {"float32", "float64", "int8", "uint8", "int32", "int64"};
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-/// How all_reduce combines elements. avg is the sum divided by the group's size; for integers the
-/// division truncates. Integer sums and products wrap around.
+/// How all_reduce combines the ranks' elements. avg is the sum divided by the group's size; for
+/// integers the division truncates. Integer sums and products wrap around on overflow.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
 
+/// Returns the name as error texts and metrics show it, such as "sum".
 constexpr std::string_view name_of(ReduceOp op) {
   constexpr std::string_view kNames[] = {"sum", "avg", "product", "min", "max"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
-/// Where memory lives.
+/// Where the memory of a tensor is. The backends gloo and loopback accept only cpu memory.
 struct Device {
   enum class Kind : std::uint8_t { cpu, cuda };
 
   Kind kind = Kind::cpu;
-  int index = 0;
+  int index = 0;  ///< number of the device among those of its kind
 
   bool operator==(const Device&) const = default;
 };
 
-/// A contiguous run of `count` elements. `owner`, where set, keeps the memory alive for as long as
-/// a backend may touch it; without an owner the caller guarantees that until the Work has ended.
+/// A contiguous array of `count` elements. A tensor has no shape: collectives treat it as flat.
+/// Copying a Tensor copies the view, not the elements. The memory must stay valid, and must not be
+/// read or written by the caller, until the Work of the collective has ended: either `owner` keeps
+/// it alive, or the caller does.
 struct Tensor {
-  void* data = nullptr;
-  std::size_t count = 0;
-  DType dtype = DType::float32;
+  void* data = nullptr;          ///< first element; may be null only if `count` is 0
+  std::size_t count = 0;         ///< number of elements
+  DType dtype = DType::float32;  ///< type of each element
   Device device = {};
-  void* stream = nullptr;  ///< of a device that has streams: the one that orders this memory
-  std::shared_ptr<void> owner = {};
+  void* stream = nullptr;            ///< the stream that orders accesses to a device's memory
+  std::shared_ptr<void> owner = {};  ///< keeps the memory alive; null: the caller does
 
+  /// Returns the size of all elements, in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
 
-  /// `count` elements from `offset` on, sharing the owner.
+  /// Returns a view of `length` elements, from element `offset` on, which shares the owner. The
+  /// range is not checked: `offset + length` must be at most `count`.
   Tensor slice(std::size_t offset, std::size_t length) const {
     Tensor part = *this;
     part.data = static_cast<std::byte*>(data) + offset * size_of(dtype);
@@ -76,6 +84,7 @@ struct Tensor {
   }
 };
 
+/// Returns the DType of the C++ type T. Does not compile for a type that has none.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) {
@@ -96,7 +105,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// A view without an owner: the caller keeps the memory until the Work has ended.
+/// Returns a view of `count` elements from `data` on, in cpu memory and without an owner: the
+/// caller keeps the memory until the Work has ended.
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
   if constexpr (std::is_const_v<T>) {
@@ -108,16 +118,18 @@ Tensor tensor_of(T* data, std::size_t count) {
   }
 }
 
+/// Returns a view of all elements of `values`, without an owner: the caller keeps the vector, and
+/// does not resize it, until the Work has ended.
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {
   if constexpr (std::is_same_v<T, bool>) {
-    return Tensor{.dtype = dtype_of<T>()};  // which says what there is instead
+    return Tensor{.dtype = dtype_of<T>()};  // fails to compile; the message lists the types
   } else {
     return tensor_of(values.data(), values.size());
   }
 }
 
-/// Taken by a vector that is const or a temporary, so that the compiler says it in one sentence.
+/// Rejects a vector that is const or a temporary, with one sentence by the compiler.
 template <class T>
 Tensor tensor_of(const std::vector<T>&) {
   static_assert(

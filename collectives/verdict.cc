@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Waits for the end of a generation, and makes a failure of its reason.
 #include "collectives/verdict.h"
 
 #include <algorithm>
@@ -24,12 +25,12 @@ std::optional<GroupState> await_end(Membership& membership, std::uint64_t genera
   return end;
 }
 
-Failure verdict_of(const GroupState& state) {
-  Failure verdict = failure(Code::aborted, state.reason);
+Failure failure_of(const GroupState& state) {
+  Failure lost = failure(Code::aborted, state.reason);
   for (const MissingRank& one : client::ranks_of(state.missing)) {
-    if (std::ranges::count(state.lost, one.rank) > 0) verdict.missing.push_back(one);
+    if (std::ranges::count(state.lost, one.rank) > 0) lost.missing.push_back(one);
   }
-  return verdict;
+  return lost;
 }
 
 }  // namespace c10dd::collectives

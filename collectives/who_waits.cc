@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds calls that do not match, and the ranks that are to blame for a time-out.
 #include "collectives/who_waits.h"
 
 #include <algorithm>
@@ -6,10 +7,12 @@
 #include <map>
 
 #include "collectives/wording.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 namespace {
 
+/// Returns these ranks, with the place and the cause of each.
 std::vector<MissingRank> missing(const SomeRanks& ranks,
                                  const std::vector<ProcessAddress>& processes,
                                  MissingRank::Cause cause, const std::string& doing) {
@@ -20,20 +23,22 @@ std::vector<MissingRank> missing(const SomeRanks& ranks,
   return all;
 }
 
-/// "rank 1 on host-b (pid 7) is", "ranks [0,2-5] are".
+/// Returns the subject and the verb of a sentence: "rank 1 on host-b (pid 7) is", "ranks [0,2-5]
+/// are".
 std::string subject(const SomeRanks& ranks, const std::vector<ProcessAddress>& processes) {
   const auto named = missing(ranks, processes, MissingRank::Cause::elsewhere, "");
   std::string text = described(named);
   if (ranks.count > named.size()) {
-    text += " and " + std::to_string(ranks.count - named.size()) + " more";
+    text += format(" and {} more", ranks.count - named.size());
   }
   return text + (ranks.count == 1 ? " is" : " are");
 }
 
-/// Different calls of one sequence, the fewest ranks first.
+/// Different calls with the same sequence, the call with the fewest ranks first: the daemon sorts
+/// them.
 using Mismatch = std::vector<const SharedCall*>;
 
-/// Of the lowest sequence that has one; empty: there is none.
+/// Returns the mismatch with the lowest sequence; empty if there is none.
 Mismatch mismatch_in(const PublishedCalls& calls) {
   std::map<std::uint64_t, Mismatch> by_sequence;
   for (const SharedCall& one : calls.calls) by_sequence[one.call.sequence].push_back(&one);
@@ -43,7 +48,7 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
   return {};
 }
 
-/// Who is in another call than most, or than this rank if there is a tie.
+/// Returns the ranks that are in another call than most ranks, or than this rank if there is a tie.
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
                                    const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();
@@ -53,7 +58,7 @@ std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall
   for (const SharedCall* one : mismatch) {
     if (one->call == expected) continue;
     std::ranges::move(
-        missing(one->ranks, processes, MissingRank::Cause::elsewhere, words(one->call)),
+        missing(one->ranks, processes, MissingRank::Cause::elsewhere, text_of(one->call)),
         std::back_inserter(odd));
   }
   std::ranges::sort(odd, {}, &MissingRank::rank);
@@ -63,7 +68,8 @@ std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall
 constexpr const char* kNoCall =
     "in no call of this group, or in one for less than half its time-out";
 
-/// Those of the silent ranks that the backend has waited for, or all of them.
+/// Returns the silent ranks that the backend was waiting for, or all silent ranks if there are
+/// none.
 std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
                                     const PublishedCalls& calls,
                                     const std::vector<ProcessAddress>& processes) {
@@ -77,18 +83,18 @@ std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
 }
 
 std::string who_is_in(const SharedCall& one, const std::vector<ProcessAddress>& processes) {
-  return "; " + subject(one.ranks, processes) + " in " + words(one.call);
+  return format("; {} in {}", subject(one.ranks, processes), text_of(one.call));
 }
 
 std::string who_is_where(const PublishedCalls& calls,
                          const std::vector<ProcessAddress>& processes) {
   if (calls.calls.size() == 1 && calls.silent.count == 0) {
-    return "; every rank is in " + words(calls.calls.front().call);
+    return "; every rank is in " + text_of(calls.calls.front().call);
   }
   std::string text;
   for (const SharedCall& one : calls.calls) text += who_is_in(one, processes);
-  if (calls.skipped > 0) text += "; others in " + std::to_string(calls.skipped) + " more calls";
-  if (calls.silent.count > 0) text += "; " + subject(calls.silent, processes) + " " + kNoCall;
+  if (calls.skipped > 0) text += format("; others in {} more calls", calls.skipped);
+  if (calls.silent.count > 0) text += format("; {} {}", subject(calls.silent, processes), kNoCall);
   return text;
 }
 
@@ -106,11 +112,11 @@ PublishedCall published(const CollectiveCall& call) {
   return all;
 }
 
-std::string words(const PublishedCall& call) {
-  std::string text = call.collective + " " + std::to_string(call.sequence);
-  if (!call.dtype.empty()) text += " of " + std::to_string(call.count) + " " + call.dtype;
+std::string text_of(const PublishedCall& call) {
+  std::string text = format("{} {}", call.collective, call.sequence);
+  if (!call.dtype.empty()) text += format(" of {} {}", call.count, call.dtype);
   if (!call.reduce_op.empty()) text += " " + call.reduce_op;
-  if (call.root >= 0) text += " from rank " + std::to_string(call.root);
+  if (call.root >= 0) text += format(" from rank {}", call.root);
   return text;
 }
 
@@ -128,10 +134,10 @@ void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& 
     return;
   }
   if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
-  // Another rank has given up, and this one has heard of it.
+  // If less than the time-out has passed, another rank has timed out and has notified this one.
   const Duration waited = own.finished - own.started;
   if (waited < own.timeout) {
-    failure.detail += "; this rank came to its call only " + human(waited) + " ago";
+    failure.detail += format("; this rank started its call only {} ago", human(waited));
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks wait in which call, as sentences of an error text.
+// Explains a failed collective by the calls that the ranks have published: which ranks are in which
+// call.
 #pragma once
 
 #include <string>
@@ -12,19 +13,24 @@
 
 namespace c10dd::collectives {
 
+/// Returns what the daemon gets to know of a call.
 PublishedCall published(const CollectiveCall& call);
 
-/// "all_reduce 3 of 1000 float32 sum", "broadcast 0 of 8 int64 from rank 1", "barrier 7".
-std::string words(const PublishedCall& call);
+/// Returns the call as an error text shows it: "all_reduce 3 of 1000 float32 sum", "broadcast 0 of
+/// 8 int64 from rank 1", "barrier 7".
+std::string text_of(const PublishedCall& call);
 
-/// Adds to the failure of `own`, a collective, who is in which call. Ranks do not match if calls of
-/// the same sequence differ: then the text says so of any failure. Else a call may only be ahead of
-/// the others, and the text says who is where if the call has timed out.
+/// Adds to the failure of the collective `own` which ranks are in which call. `processes` has where
+/// the ranks run, by rank, or is empty.
 ///
-/// Of a time-out, `missing` becomes those who are in another call of that sequence than most ranks,
-/// or than this one if there is no such call. Without a mismatch they are the silent ones, if there
-/// are any: those whom the backend has waited for, if it has waited for one of them.
-/// `processes`: by rank, or empty.
+/// A mismatch is two calls with the same sequence that differ: the ranks have not issued the same
+/// collectives. Calls with different sequences are no mismatch, since a rank may only be ahead of
+/// another.
+/// - A failure that is not a time-out: the text names the ranks of a mismatch, if there is one.
+/// - A time-out: the text names the ranks of every call. With a mismatch, `missing` becomes the
+///   ranks that are in another call than most ranks (in a tie, in another call than this rank).
+///   Without a mismatch, it becomes the silent ranks, which have published no call: those that the
+///   backend was waiting for, or all of them if it was waiting for none of these.
 void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& calls,
              const std::vector<ProcessAddress>& processes);
 

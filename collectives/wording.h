@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How messages of the collectives name ranks: `rank 3`, `ranks [17,512-519]`, `rank 3 on host-b
-// (pid 7857)`.
+// How error texts of the collectives name ranks: "rank 3", "ranks [17,512-519]", "rank 3 on host-b
+// (pid 7857)".
 #pragma once
 
 #include <algorithm>
@@ -10,29 +10,35 @@
 
 #include "collectives/bootstrap.h"
 #include "protocol/error.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::collectives {
 
+/// Returns the ranks as sorted ranges, "[17,512-519]"; see fold().
 inline std::string folded(std::vector<Rank> ranks) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return fold(ranks);
 }
 
-/// "rank 3" or "ranks [3,5-7]".
+/// Returns "rank 3" or "ranks [3,5-7]".
 inline std::string named(const std::vector<Rank>& ranks) {
-  return ranks.size() == 1 ? "rank " + std::to_string(ranks.front()) : "ranks " + folded(ranks);
+  return ranks.size() == 1 ? format("rank {}", ranks.front()) : "ranks " + folded(ranks);
 }
 
-/// The rank with its place, if that is known.
+/// Returns the rank with the process that runs it, if that is known.
 inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& processes,
                                 MissingRank::Cause cause, std::string doing = {}) {
   const ProcessAddress process = rank < processes.size() ? processes[rank] : ProcessAddress{};
-  return {rank, cause, process.host, process.pid, Duration{0}, std::move(doing)};
+  return {.rank = rank,
+          .cause = cause,
+          .host = process.host,
+          .pid = process.pid,
+          .doing = std::move(doing)};
 }
 
-/// As named(), with hosts and pids of the first few.
+/// Like named(), with the hosts and pids of the first four ranks, as far as they are known.
 inline std::string described(const std::vector<MissingRank>& missing) {
   constexpr std::size_t kProcesses = 4;
   std::vector<Rank> ranks;
@@ -40,12 +46,12 @@ inline std::string described(const std::vector<MissingRank>& missing) {
   for (const MissingRank& one : missing) {
     ranks.push_back(one.rank);
     if (one.host.empty() || ranks.size() > kProcesses) continue;
-    processes += (processes.empty() ? "" : ", ") + ("rank " + std::to_string(one.rank)) + " on " +
-                 one.host + " (pid " + std::to_string(one.pid) + ")";
+    processes += format("{}rank {} on {} (pid {})", processes.empty() ? "" : ", ", one.rank,
+                        one.host, one.pid);
   }
   if (processes.empty()) return named(ranks);
   if (ranks.size() == 1) return processes;
-  return named(ranks) + " (" + processes + (ranks.size() > kProcesses ? ", ..." : "") + ")";
+  return format("{} ({}{})", named(ranks), processes, ranks.size() > kProcesses ? ", ..." : "");
 }
 
 }  // namespace c10dd::collectives

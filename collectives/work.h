@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work: one collective under way. It holds its tensors until the backend has let go of them, which
-// may be later than an impatient wait(). Safe from any thread; outlives its group.
+// Work: the handle of one collective that was issued to a process group.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +12,41 @@
 
 namespace c10dd {
 
+/// One collective. Keeps its tensors, with their owners, until the collective has ended; a wait()
+/// that times out does not end it. Dropping the handle does not cancel the collective. A Work may
+/// be used after its group was destroyed. Thread-safe. In a process that was forked after the Work
+/// was issued, all methods but sequence() throw Forked.
 class Work {
  public:
   enum class Status : std::uint8_t {
     pending,    ///< queued or running
     done,       ///< the result is in the output tensor
     failed,     ///< the output tensor's contents are undefined
-    abandoned,  ///< never handed to the backend, its group had failed before; tensors untouched
+    abandoned,  ///< not started, because its group had failed or was shut down; tensors unchanged
   };
 
   virtual ~Work() = default;
 
+  /// Returns the status. Does not block.
   virtual Status status() const = 0;
 
-  /// Blocks until the collective has ended (each is bounded by its own time-out). Throws what made
-  /// it fail: TimedOut, Aborted, Unavailable (a peer was lost), ...
+  /// Blocks until the collective has ended, which its own time-out bounds once it has started.
+  /// Throws if the status is then failed or abandoned: TimedOut, Aborted, Unavailable (a peer was
+  /// lost) or Error with code().
   virtual void wait() = 0;
 
-  /// As wait(), but throws TimedOut if it has not ended by then; the collective goes on.
+  /// Like wait(), but blocks for at most `timeout`, then throws TimedOut without missing ranks. The
+  /// collective continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
 
-  virtual Code code() const = 0;          ///< ok while pending and when done
+  virtual Code code() const = 0;          ///< why it failed; ok while pending and when done
   virtual std::string error() const = 0;  ///< one sentence; empty while pending and when done
 
-  /// Time inside the backend; zero until the collective has ended and for abandoned work.
+  /// Returns the time inside the backend: zero while pending, and for abandoned work.
   virtual Duration duration() const = 0;
 
-  /// Position among the collectives of its group, from 0; equal on all ranks.
+  /// Returns the position among the collectives of its group, from 0; equal on all ranks if all
+  /// ranks issue the same collectives.
   virtual std::uint64_t sequence() const = 0;
 };
 

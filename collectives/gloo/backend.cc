@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gloo backend, built as the module libc10dd_gloo.so. Each collective is one call of Gloo's own
-// algorithm over a Transport that can be stopped.
+// The Gloo backend, built as the module libc10dd_gloo.so. Each collective is one call of Gloo's
+// algorithm, over a Transport that can be stopped.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -18,10 +18,12 @@
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/gloo/transport.h"
 #include "collectives/reduce.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 namespace {
 
+/// Lets Gloo's algorithms use the connections of a mesh.
 class MeshContext final : public ::gloo::Context {
  public:
   explicit MeshContext(const Mesh& mesh) : Context(mesh.transport->rank, mesh.transport->size) {
@@ -30,9 +32,10 @@ class MeshContext final : public ::gloo::Context {
   }
 };
 
-/// Differs between neighbouring collectives and, almost surely, between collectives that do not
-/// match: ranks that disagree wait for each other until the time-out names them, where Gloo would
-/// end the process over bytes that do not fit.
+/// Returns the tag by which Gloo matches messages: the low bits of the sequence and a hash of the
+/// arguments. So it almost surely differs between collectives that do not match. Ranks that issue
+/// different collectives then wait for each other until the time-out, which names them; with equal
+/// tags, Gloo would end the process because of a message of the wrong size.
 std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
                      std::uint32_t detail) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -45,7 +48,8 @@ std::uint32_t tag_of(const CallContext& context, Collective collective, const Te
   return static_cast<std::uint32_t>((context.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
 
-/// Calls f with a null pointer of the element type; Gloo takes sizes from types.
+/// Calls f with a null pointer to an unsigned integer of the element's size: Gloo derives the size
+/// from the type of a pointer.
 template <class F>
 void with_element_type(DType dtype, F f) {
   switch (size_of(dtype)) {
@@ -92,7 +96,8 @@ class GlooBackend final : public Backend {
     return run(context, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
       ::gloo::AllgatherOptions options(context_);
       const auto rank = static_cast<std::size_t>(context_->rank);
-      // An input that is already in its place must not be copied onto itself.
+      // Without an input, Gloo takes it from its place in the output. An input that is there
+      // already must not be copied onto itself.
       if (output.slice(rank * input.count, input.count).data != input.data) {
         options.setInput(static_cast<std::byte*>(input.data), input.bytes());
       }
@@ -111,32 +116,31 @@ class GlooBackend final : public Backend {
   }
 
   void abort(const std::string& reason) override {
-    transport_->stop(
-        failure(Code::aborted, "gloo group aborted: " + reason),
-        failure(Code::aborted, "rank " + std::to_string(transport_->rank) + " aborted: " + reason),
-        Transport::Closing::now);
+    transport_->stop(failure(Code::aborted, "gloo group aborted: {}", reason),
+                     failure(Code::aborted, "rank {} aborted: {}", transport_->rank, reason),
+                     Transport::Closing::now);
   }
 
  private:
+  /// Runs `body`, which calls Gloo, and turns its exceptions into the failure of the transport.
   template <class Body>
   Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
                    std::uint32_t detail, Body body) {
-    const auto begun = transport_->begin(
-        context, std::string(name_of(collective)) + " " + std::to_string(context.sequence));
+    const auto begun =
+        transport_->begin(context, format("{} {}", name_of(collective), context.sequence));
     if (!begun) return begun;
     const NoSigpipe no_sigpipe;
     try {
       body(tag_of(context, collective, tensor, detail));
     } catch (const Stopped&) {
-      // The reason is in the transport.
+      // The transport has the reason.
     } catch (const ::gloo::IoException& error) {
       transport_->stop_for_lost_peer(error.what());
     } catch (const std::exception& error) {
       const std::string text = std::string("gloo: ") + error.what();
-      transport_->stop(
-          failure(Code::internal, text),
-          failure(Code::aborted, "rank " + std::to_string(transport_->rank) + " gave up: " + text),
-          Transport::Closing::now);
+      transport_->stop(failure(Code::internal, text),
+                       failure(Code::aborted, "rank {} stopped: {}", transport_->rank, text),
+                       Transport::Closing::now);
     }
     transport_->end();
     if (auto reason = transport_->stopped()) return *reason;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The buffer that Gloo's collectives see: every wait ends by success or by an exception, and the
-// buffer knows which peers it still waits for.
+// StoppableBuffer: the buffer that Gloo's collectives use. A wait either succeeds or throws, and
+// the buffer knows for which peers it is still waiting.
 #pragma once
 
 #include <gloo/transport/unbound_buffer.h>
@@ -15,6 +15,8 @@
 
 namespace c10dd::collectives {
 
+/// Wraps a buffer of Gloo for one Transport, which must outlive it. Used by the thread that runs
+/// the collective; interrupt() and add_awaited() are thread-safe.
 class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
  public:
   using Inner = ::gloo::transport::UnboundBuffer;
@@ -31,8 +33,8 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     transport_.buffers_.erase(this);
   }
 
-  // The transport's guard ends waits at the collective's deadline; Gloo's own time-outs would
-  // close connections and make the peers blame this rank.
+  // Gloo's time-out is not used: it would close the connection, and the peers would report this
+  // rank as lost. The guard thread of the transport ends waits at the collective's deadline.
   bool waitRecv(int* source, Milliseconds) override {
     return wait(receives_, source, [this](int* peer) { return inner_->waitRecv(peer, kForever); });
   }
@@ -57,12 +59,13 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     inner_->recv(std::move(peers), slot, offset, bytes);
   }
 
-  /// Ends the present or the next wait.
+  /// Makes the current wait throw, or the next one if there is none.
   void interrupt() {
     inner_->abortWaitRecv();
     inner_->abortWaitSend();
   }
 
+  /// Appends the peers for which the buffer is waiting.
   void add_awaited(std::vector<Rank>& ranks) const {
     const std::lock_guard lock(mutex_);
     for (const int peer : receives_) ranks.push_back(static_cast<Rank>(peer));
@@ -93,7 +96,7 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     if (found != pending.end()) {
       pending.erase(found);
     } else {
-      // Gloo tells only the last of several completions: who is left is not known.
+      // Gloo reports only the last of several completions: the other peers are not known.
       pending.clear();
     }
     return true;
@@ -102,8 +105,8 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
   Transport& transport_;
   const std::unique_ptr<Inner> inner_;
   mutable std::mutex mutex_;
-  std::vector<int> receives_;  // peers with a posted receive that has not been waited for
-  std::vector<int> sends_;
+  std::vector<int> receives_;  // peers of the posted receives that have not completed yet
+  std::vector<int> sends_;     // peers of the posted sends that have not completed yet
 };
 
 }  // namespace c10dd::collectives

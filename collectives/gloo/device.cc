@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names are looked up and tried out here first: Gloo's own look-up leaks on failure, and reads an
-// unset list for a name that does not resolve.
+// Resolves and binds the address before Gloo does: if the look-up fails, Gloo leaks memory, and for
+// a name that does not resolve it reads an uninitialised list.
 #include "collectives/gloo/device.h"
 
 #include <gloo/transport/tcp/device.h>
@@ -15,12 +15,14 @@
 #include <exception>
 #include <string>
 
+#include "protocol/format.h"
+
 namespace c10dd::collectives {
 namespace {
 
 constexpr char kHint[] = "; set the option interface or hostname, or C10DD_GLOO_INTERFACE";
 
-/// The first IP address of the interface, as text; empty if it has none.
+/// Returns the first IP address of the interface, as text; empty if it has none.
 std::string address_of_interface(const std::string& name) {
   ifaddrs* all = nullptr;
   if (getifaddrs(&all) != 0) return "";
@@ -39,6 +41,7 @@ std::string address_of_interface(const std::string& name) {
   return address;
 }
 
+/// Returns whether the address is one of this machine; sets errno if not.
 bool can_bind(const addrinfo& address) {
   const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -49,15 +52,15 @@ bool can_bind(const addrinfo& address) {
   return bound;
 }
 
-/// A name or address, as the text of an address that is ours.
+/// Returns the first address of the name that this machine can bind, as text.
 Result<std::string> own_address(const std::string& name) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error = getaddrinfo(name.c_str(), nullptr, &hints, &found);
   if (error != 0) {
-    return failure(Code::invalid_argument, "gloo: own address \"" + name + "\" does not resolve: " +
-                                               gai_strerror(error) + kHint);
+    return failure(Code::invalid_argument, "gloo: local address \"{}\" does not resolve: {}{}",
+                   name, gai_strerror(error), kHint);
   }
   std::string address;
   int refused = 0;
@@ -73,8 +76,8 @@ Result<std::string> own_address(const std::string& name) {
   freeaddrinfo(found);
   if (!address.empty()) return address;
   return failure(Code::invalid_argument,
-                 "gloo: address \"" + name +
-                     "\" cannot be bound on this machine: " + std::strerror(refused) + kHint);
+                 "gloo: address \"{}\" cannot be bound on this machine: {}{}", name,
+                 std::strerror(refused), kHint);
 }
 
 }  // namespace
@@ -90,7 +93,8 @@ Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetu
       name = address_of_interface(interface);
       if (name.empty()) {
         return failure(Code::invalid_argument,
-                       "gloo: interface \"" + interface + "\" has no IP address here" + kHint);
+                       "gloo: interface \"{}\" has no IP address on this machine{}", interface,
+                       kHint);
       }
     } else if (name.empty()) {
       name = setup.bootstrap->local_address();
@@ -99,7 +103,7 @@ Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetu
     if (!address) return address.error();
     return ::gloo::transport::tcp::CreateDevice(address->c_str());
   } catch (const std::exception& error) {
-    return failure(Code::unavailable, "gloo: cannot open \"" + name + "\": " + error.what());
+    return failure(Code::unavailable, "gloo: cannot open \"{}\": {}", name, error.what());
   }
 }
 

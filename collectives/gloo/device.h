@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network device of the own side: one event loop bound to one address of this machine.
+// The network device of this rank: Gloo's event loop, bound to one address of this machine.
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -10,8 +10,9 @@
 
 namespace c10dd::collectives {
 
-/// In this order: option interface, option hostname, C10DD_GLOO_INTERFACE, the bootstrap's local
-/// address. Fails with invalid_argument for a name that is no address of this machine.
+/// Opens the device on the first of these that is set: the option interface, the option hostname,
+/// the variable C10DD_GLOO_INTERFACE, the bootstrap's local address. Fails with invalid_argument if
+/// that is not an interface or address of this machine. May block on the name look-up.
 Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetup& setup);
 
 }  // namespace c10dd::collectives

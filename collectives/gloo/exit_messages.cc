@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How last words travel: receives posted long ahead, which Gloo fails when a connection ends.
+// How exit messages are received: by receives that are posted when the group is opened, and that
+// Gloo fails when the connection ends.
 #include "collectives/gloo/exit_messages.h"
 
 #include <algorithm>
@@ -14,12 +15,13 @@ namespace c10dd::collectives {
 namespace {
 
 // Gloo's collectives use the prefixes 1 to 8 in the top byte of a slot.
-constexpr std::uint64_t kWordsSlot = std::uint64_t{0x7e} << 56;
+constexpr std::uint64_t kMessageSlot = std::uint64_t{0x7e} << 56;
 constexpr std::uint64_t kOpenSlot = std::uint64_t{0x7f} << 56;
 
-constexpr auto kPatience = std::chrono::milliseconds(50);
+// Limits sending to all peers, and receiving from a peer whose connection has ended.
+constexpr auto kWaitLimit = std::chrono::milliseconds(50);
 
-constexpr std::size_t kLostNamed = 16;
+constexpr std::size_t kLostMax = 16;  // lost ranks in one message; the rest of it is text
 
 }  // namespace
 
@@ -31,45 +33,44 @@ void ExitMessages::listen() {
   for (int rank = 0; rank < context_.size; ++rank) {
     if (rank == context_.rank) continue;
     Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    peer.words = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
-    peer.words->recv(rank, kWordsSlot, 0, peer.message.size());
-    // Nobody ever sends to this one: it fails when, and only when, the connection ends.
+    peer.arrival = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
+    peer.arrival->recv(rank, kMessageSlot, 0, peer.message.size());
+    // No rank ever sends to this receive: it fails when, and only when, the connection ends.
     peer.open = context_.createUnboundBuffer(nullptr, 0);
     peer.open->recv(rank, kOpenSlot, 0, 0);
   }
 }
 
-ExitMessages::Message ExitMessages::encode(const Failure& words) {
+ExitMessages::Message ExitMessages::encode(const Failure& reason) {
   Message message{};
-  const std::size_t lost = std::min(words.missing.size(), kLostNamed);
-  message[0] = static_cast<char>(words.code);
+  const std::size_t lost = std::min(reason.missing.size(), kLostMax);
+  message[0] = static_cast<char>(reason.code);
   message[1] = static_cast<char>(lost);
   char* to = message.data() + 2;
   for (std::size_t i = 0; i < lost; ++i, to += sizeof(Rank)) {
-    std::memcpy(to, &words.missing[i].rank, sizeof(Rank));
+    std::memcpy(to, &reason.missing[i].rank, sizeof(Rank));
   }
   const std::size_t room = static_cast<std::size_t>(message.data() + message.size() - 1 - to);
-  std::memcpy(to, words.detail.data(), std::min(words.detail.size(), room));
+  std::memcpy(to, reason.detail.data(), std::min(reason.detail.size(), room));
   return message;
 }
 
 Failure ExitMessages::decode(Message& message) {
   message.back() = '\0';
-  const std::size_t lost =
-      std::min<std::size_t>(static_cast<unsigned char>(message[1]), kLostNamed);
+  const std::size_t lost = std::min<std::size_t>(static_cast<unsigned char>(message[1]), kLostMax);
   const char* from = message.data() + 2;
-  Failure words = failure(static_cast<Code>(message[0]), from + lost * sizeof(Rank));
+  Failure reason = failure(static_cast<Code>(message[0]), from + lost * sizeof(Rank));
   for (std::size_t i = 0; i < lost; ++i, from += sizeof(Rank)) {
-    MissingRank& one = words.missing.emplace_back();
+    MissingRank& one = reason.missing.emplace_back();
     std::memcpy(&one.rank, from, sizeof(Rank));
   }
-  return words;
+  return reason;
 }
 
-// The connection has ended: either the words are here, or the wait fails at once.
-std::optional<Failure> ExitMessages::last_words(Peer& peer) {
+// Called after the connection has ended: either the message has arrived, or the wait fails at once.
+std::optional<Failure> ExitMessages::received_message(Peer& peer) {
   try {
-    peer.words->waitRecv(nullptr, kPatience);
+    peer.arrival->waitRecv(nullptr, kWaitLimit);
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -83,12 +84,13 @@ std::vector<ExitMessages::Ended> ExitMessages::ended() {
     Peer& peer = peers_[rank];
     if (peer.open) {
       try {
-        peer.open->abortWaitRecv();  // makes the wait only look
-        peer.open->waitRecv(nullptr, kPatience);
+        // An aborted wait returns at once, and throws only if the receive has failed.
+        peer.open->abortWaitRecv();
+        peer.open->waitRecv(nullptr, kWaitLimit);
       } catch (const std::exception&) {
-        peer.ended = Ended{static_cast<Rank>(rank), last_words(peer)};
+        peer.ended = Ended{static_cast<Rank>(rank), received_message(peer)};
         peer.open.reset();
-        peer.words.reset();
+        peer.arrival.reset();
       }
     }
     if (peer.ended) all.push_back(*peer.ended);
@@ -96,27 +98,27 @@ std::vector<ExitMessages::Ended> ExitMessages::ended() {
   return all;
 }
 
-void ExitMessages::tell(const Failure& words) {
-  Message message = encode(words);
+void ExitMessages::send(const Failure& reason) {
+  Message message = encode(reason);
   std::vector<std::unique_ptr<::gloo::transport::UnboundBuffer>> sending;
   for (int rank = 0; rank < context_.size; ++rank) {
     if (rank == context_.rank) continue;
     try {
       auto buffer = context_.createUnboundBuffer(message.data(), message.size());
-      buffer->send(rank, kWordsSlot, 0, message.size());
+      buffer->send(rank, kMessageSlot, 0, message.size());
       sending.push_back(std::move(buffer));
     } catch (const std::exception&) {
-      // That connection is down: nobody to tell.
+      // The connection is closed already: that peer gets no message.
     }
   }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kWaitLimit;
   for (const auto& buffer : sending) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     try {
       buffer->waitSend(nullptr, std::max(left, std::chrono::milliseconds(1)));
     } catch (const std::exception&) {
-      // A peer that does not read, or that is gone. Gloo has closed what did not answer in time.
+      // The peer does not read, or is gone. Gloo closes a connection on which a wait times out.
     }
   }
 }

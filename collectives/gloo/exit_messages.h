@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Last words: a rank that leaves a group or gives it up tells every peer why before it closes its
-// connections, so that a peer can tell the cause from those who merely followed. A connection that
-// ends without a word belongs to a rank that died.
+// Exit messages: before a rank closes its connections, it sends the reason to every peer. So a peer
+// can distinguish the rank that has caused a failure from the ranks that failed because of it. If a
+// connection ends without an exit message, the rank has died.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -17,41 +17,44 @@
 
 namespace c10dd::collectives {
 
+/// Sends and receives the exit messages of one rank.
 class ExitMessages {
  public:
-  /// `closed`: left in order. Everything else: gave the group up, and why; Failure::missing has the
-  /// ranks that it has lost.
+  /// A peer whose connection has ended.
   struct Ended {
     Rank rank = 0;
-    std::optional<Failure> words;  ///< none: died
+    /// Its exit message; empty: it has died. Code closed: it has closed its group in good order.
+    /// Any other code: its group has failed, and `missing` has the ranks that it has lost.
+    std::optional<Failure> message;
   };
 
   explicit ExitMessages(::gloo::transport::Context& context);
 
-  /// Once, when all pairs are connected.
+  /// Starts to receive from all peers. Called once, when all pairs are connected.
   void listen();
 
-  /// The peers whose end is known by now. From any thread, does not block.
+  /// Returns the peers whose connections have ended. Thread-safe. Does not block.
   std::vector<Ended> ended();
 
-  /// Tells all peers. Best effort, takes at most some 50 ms; the connections must be closed then.
-  void tell(const Failure& words);
+  /// Sends the message to all peers, as far as that succeeds within about 50 ms. The caller must
+  /// close the connections afterwards.
+  void send(const Failure& reason);
 
  private:
-  // Code, number of lost ranks, these ranks, text. One fixed size, so that a receive can be posted
-  // long before there is anything to receive.
+  // Code, number of lost ranks, these ranks, text up to a zero byte. The size is fixed, so that the
+  // receive can be posted long before a message is sent.
   using Message = std::array<char, 512>;
 
   struct Peer {
     Message message{};
-    std::unique_ptr<::gloo::transport::UnboundBuffer> words;
-    std::unique_ptr<::gloo::transport::UnboundBuffer> open;  // null: own rank, or ended
+    std::unique_ptr<::gloo::transport::UnboundBuffer> arrival;  // receives `message`
+    std::unique_ptr<::gloo::transport::UnboundBuffer> open;     // null: own rank, or ended
     std::optional<Ended> ended;
   };
 
-  static Message encode(const Failure& words);
+  static Message encode(const Failure& reason);
   static Failure decode(Message& message);
-  static std::optional<Failure> last_words(Peer& peer);
+  static std::optional<Failure> received_message(Peer& peer);
 
   ::gloo::transport::Context& context_;
   std::mutex mutex_;

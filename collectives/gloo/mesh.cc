@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Own address, exchange, connects; the order of connects is what keeps ranks from deadlock.
+// Exchanges addresses and connects. The order in which a rank connects keeps the ranks from waiting
+// for each other.
 #include "collectives/gloo/mesh.h"
 
 #include <gloo/transport/pair.h>
@@ -16,16 +17,17 @@
 #include "collectives/gloo/parallel.h"
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/wording.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 namespace {
 
 using ::gloo::transport::tcp::Address;
 
-// Gloo waits five times a pair's time-out for its connection.
+// Gloo waits for a connection five times as long as the pair's time-out.
 constexpr int kGlooConnectFactor = 5;
 
-/// Address and port as they stand in the socket address, which is how Gloo compares them.
+/// Returns the bytes of address and port (6 for IPv4, 22 for IPv6), in network byte order.
 std::string compact(const sockaddr_storage& address) {
   std::string bytes;
   const auto append = [&bytes](const auto& field) {
@@ -44,7 +46,7 @@ std::string compact(const sockaddr_storage& address) {
   return bytes;
 }
 
-/// Inverse of compact(); false for bytes that are none.
+/// Inverse of compact(). Returns false if the bytes are malformed.
 bool expand(const std::string& bytes, sockaddr_storage& address) {
   address = {};
   const char* from = bytes.data();
@@ -70,8 +72,9 @@ bool expand(const std::string& bytes, sockaddr_storage& address) {
   return false;
 }
 
-/// Gloo's own rule: the larger address connects, the other one accepts. Bytes of the address
-/// first, then the raw (network order) port as a number.
+/// Returns whether this rank connects to the peer, or else accepts. Same rule as Gloo's: the larger
+/// address connects. Compares the bytes of the address, then the port, whose network-order bytes
+/// are read as a number of the machine.
 bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
   if (self.ss_family == AF_INET) {
     const auto& a = reinterpret_cast<const sockaddr_in&>(self);
@@ -85,7 +88,8 @@ bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
   return order != 0 ? order > 0 : a.sin6_port > b.sin6_port;
 }
 
-std::string worded(const sockaddr_storage& address) {
+/// Returns the address as "host:port" in numbers, for error texts.
+std::string text_of(const sockaddr_storage& address) {
   char host[NI_MAXHOST] = "?";
   char port[NI_MAXSERV] = "?";
   getnameinfo(reinterpret_cast<const sockaddr*>(&address), sizeof(sockaddr_storage), host,
@@ -93,6 +97,8 @@ std::string worded(const sockaddr_storage& address) {
   return std::string(host) + ":" + port;
 }
 
+/// Creates the pairs and exchanges their addresses. `own` gets the address of this rank's side of
+/// each pair; returns the peers' sides. Both by rank.
 Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& setup,
                                                          Transport& transport,
                                                          std::vector<sockaddr_storage>& own) {
@@ -110,10 +116,11 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
     if (!expand((*reply)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
-      return failure(Code::unavailable,
-                     "gloo: rank " + std::to_string(peer) + " offers " + worded(theirs[peer]) +
-                         ", own address is " + worded(own[peer]) +
-                         "; all ranks must use one address family, set interface or hostname");
+      return failure(
+          Code::unavailable,
+          "gloo: rank {} offers {}, the local address is {}; all ranks must use the same "
+          "address family: set interface or hostname",
+          peer, text_of(theirs[peer]), text_of(own[peer]));
     }
   }
   return theirs;
@@ -122,7 +129,7 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
 }  // namespace
 
 Result<Mesh> connect_mesh(const BackendSetup& setup) {
-  const NoSigpipe no_sigpipe;  // also for the event loop that the device starts
+  const NoSigpipe no_sigpipe;  // before the device starts the event loop: its thread inherits it
   auto device = open_device(setup);
   if (!device) return device.error();
   const int rank = static_cast<int>(setup.world.rank);
@@ -147,11 +154,11 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
       } catch (const std::exception& error) {
         const std::lock_guard lock(mutex);
         absent.push_back(static_cast<Rank>(peer));
-        why = worded(address) + ": " + error.what();
+        why = format("{}: {}", text_of(address), error.what());
       }
     };
-    // Accepting only waits, and must not keep a connect from being made: two ranks that wait for
-    // each other's connects would never meet.
+    // All connects are made before any accept is waited for. Otherwise two ranks could wait for
+    // each other's connects.
     std::vector<int> clients;
     std::vector<int> servers;
     for (int peer = 0; peer < size; ++peer) {
@@ -166,18 +173,19 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
       return mesh;
     }
   } catch (const std::exception& error) {
-    return failure(Code::unavailable,
-                   "gloo: cannot open process group \"" + setup.world.name + "\": " + error.what());
+    return failure(Code::unavailable, "gloo: cannot open process group \"{}\": {}",
+                   setup.world.name, error.what());
   }
   std::vector<MissingRank> missing;
   for (const Rank peer : absent) {
     missing.push_back(missing_rank(peer, setup.bootstrap->processes(),
-                                   MissingRank::Cause::disconnected, "no connection was made"));
+                                   MissingRank::Cause::disconnected, "could not be connected"));
   }
-  Failure reason = failure(
-      Code::unavailable, "gloo: no connection with " + described(missing) + " of " +
-                             std::to_string(size) + " within " + human(setup.options.open_timeout) +
-                             ", the last at " + why + "; look for a firewall or a rank that died");
+  Failure reason = failure(Code::unavailable,
+                           "gloo: no connection to {} of {} ranks within {}, the last one to {}; "
+                           "check for a firewall or "
+                           "a rank that died",
+                           described(missing), size, human(setup.options.open_timeout), why);
   reason.missing = std::move(missing);
   return reason;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A few threads that share one list.
+// Threads that take the peers from one list; the calling thread is one of them.
 #include "collectives/gloo/parallel.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that wait for a turn of Gloo's event loop, up to 10 ms each, taken for many peers at once.
+// Runs a step for many peers in parallel: each step waits for an iteration of Gloo's event loop, up
+// to 10 ms.
 #pragma once
 
 #include <functional>
@@ -7,11 +8,11 @@
 
 namespace c10dd::collectives {
 
-/// Calls `each` for every one of `peers`, on several threads if there are several. Rethrows the
-/// first exception after all have ended.
+/// Calls `each` for every one of `peers`, on up to 16 threads. Blocks until all calls have
+/// returned, then rethrows the first exception.
 void for_each_of(const std::vector<int>& peers, const std::function<void(int)>& each);
 
-/// The same for all ranks below `size` but `rank`.
+/// Like for_each_of(), for all ranks below `size` except `rank`.
 void for_each_peer(int rank, int size, const std::function<void(int)>& each);
 
 }  // namespace c10dd::collectives

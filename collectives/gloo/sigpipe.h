@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo writes to sockets in a way that raises SIGPIPE when the peer is dead, which by default ends
-// the process. Here the signal is kept from the threads that write, and from them only: the
-// program's own handling of SIGPIPE is not changed.
+// Keeps SIGPIPE from the threads that write to sockets. Gloo's writes raise it when the peer is
+// dead, and by default it ends the process. The program's own handling of SIGPIPE does not change.
 #pragma once
 
 #include <csignal>
@@ -9,8 +8,8 @@
 
 namespace c10dd::collectives {
 
-/// For its scope, in this thread and in threads that it starts: writing to a dead peer is only an
-/// error.
+/// Blocks SIGPIPE while it exists, in this thread and in threads that this thread starts: writing
+/// to a dead peer is then only an error.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -23,7 +22,7 @@ class NoSigpipe {
   }
 
   ~NoSigpipe() {
-    // One that was raised meanwhile would be delivered as soon as it is not blocked any more.
+    // Consumes a SIGPIPE that was raised meanwhile: it would be delivered when it is unblocked.
     const timespec now = {};
     if (!was_pending_) sigtimedwait(&only_, nullptr, &now);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

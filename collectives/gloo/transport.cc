@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stopping, and the guard thread that sees deadlines pass and peers go.
+// How a transport is stopped, and the guard thread, which notices deadlines and lost peers.
 #include "collectives/gloo/transport.h"
 
 #include <gloo/transport/pair.h>
@@ -11,16 +11,17 @@
 #include "collectives/gloo/parallel.h"
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/wording.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 namespace {
 
-// How often the guard looks at the peers while a collective lasts. Bounds the time until a lost
-// peer is noticed whose death Gloo itself does not report.
+// How often the guard checks the peers during a collective. Limits how long it takes to notice a
+// lost peer that Gloo itself does not report.
 constexpr auto kGuardPeriod = std::chrono::milliseconds(50);
 
-// From the last words to the end of the connections.
-constexpr auto kLastWords = std::chrono::milliseconds(10);
+// Time between sending the exit message and closing the connections.
+constexpr auto kFlushTime = std::chrono::milliseconds(10);
 
 }  // namespace
 
@@ -28,7 +29,7 @@ Transport::Transport(std::shared_ptr<::gloo::transport::Context> inner)
     : Context(inner->rank, inner->size),
       inner_(std::move(inner)),
       exit_messages_(*inner_),
-      words_(failure(Code::closed, "rank " + std::to_string(rank) + " closed its process group")) {}
+      exit_message_(failure(Code::closed, "rank {} closed its process group", rank)) {}
 
 Transport::~Transport() {
   const NoSigpipe no_sigpipe;
@@ -39,9 +40,9 @@ Transport::~Transport() {
   changed_.notify_all();
   if (guard_.joinable()) {
     guard_.join();
-    if (!has_left_) exit_messages_.tell(words_);
+    if (!has_left_) exit_messages_.send(exit_message_);
   }
-  // Waits for a turn of Gloo's loop each: not one connection after the other.
+  // Each close waits for an iteration of Gloo's event loop, so they run in parallel.
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer).reset(); });
 }
 
@@ -61,7 +62,7 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
 void Transport::watch(std::vector<ProcessAddress> processes) {
   processes_ = std::move(processes);
   exit_messages_.listen();
-  guard_ = std::thread([this] { attend(); });
+  guard_ = std::thread([this] { run_guard(); });
 }
 
 Result<void> Transport::begin(const CallContext& context, std::string what) {
@@ -70,8 +71,8 @@ Result<void> Transport::begin(const CallContext& context, std::string what) {
   running_ = true;
   ++begun_;
   what_ = std::move(what);
-  ticket_ = context;
-  // The guard mostly sleeps towards a later moment and needs no waking: no system call here.
+  call_ = context;
+  // Mostly the guard wakes early enough anyway: then this makes no system call.
   if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
@@ -83,9 +84,9 @@ void Transport::end() {
   running_ = false;
 }
 
-void Transport::stop(Failure reason, Failure words, Closing closing) {
+void Transport::stop(Failure reason, Failure exit_message, Closing closing) {
   const std::lock_guard lock(mutex_);
-  stop_locked(std::move(reason), std::move(words), closing);
+  stop_locked(std::move(reason), std::move(exit_message), closing);
 }
 
 std::optional<Failure> Transport::stopped() const {
@@ -94,7 +95,8 @@ std::optional<Failure> Transport::stopped() const {
 }
 
 void Transport::stop_for_lost_peer(const std::string& message) {
-  // Gloo fails what waits on a broken connection piece by piece: last words may be the last piece.
+  // Gloo fails the buffers of a broken connection one after the other. The exit message may be the
+  // last one, so wait for it: 100 times 1 ms.
   Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -104,18 +106,18 @@ void Transport::stop_for_lost_peer(const std::string& message) {
   stop_lost_locked(ended, message);
 }
 
-void Transport::stop_locked(Failure reason, Failure words, Closing closing) {
+void Transport::stop_locked(Failure reason, Failure exit_message, Closing closing) {
   if (reason_) return;
   reason_ = std::move(reason);
-  words_ = std::move(words);
+  exit_message_ = std::move(exit_message);
   leave_now_ = closing == Closing::now;
   is_stopped_ = true;
-  // The flag of an inner buffer stays up until its next wait: no wait can slip through.
+  // An aborted Gloo buffer also fails the wait that begins next, so no wait is missed here.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
   changed_.notify_all();
 }
 
-void Transport::attend() {
+void Transport::run_guard() {
   const NoSigpipe no_sigpipe;
   std::unique_lock lock(mutex_);
   std::uint64_t seen = 0;
@@ -129,10 +131,12 @@ void Transport::attend() {
       lock.lock();
       continue;
     }
+    // Peers are checked only in a collective that was already running at the previous check: most
+    // are shorter than a period, and a check costs a look at each connection.
     const bool lasts = running_ && begun_ == seen && !reason_;
     const bool active = begun_ != seen || lasts;
     seen = begun_;
-    if (running_ && !reason_ && now >= ticket_.deadline) {
+    if (running_ && !reason_ && now >= call_.deadline) {
       stop_late_locked();
       continue;
     }
@@ -142,7 +146,7 @@ void Transport::attend() {
     }
     guard_wakes_ = Clock::time_point::max();
     if (active) guard_wakes_ = now + kGuardPeriod;
-    if (running_ && !reason_) guard_wakes_ = std::min(guard_wakes_, ticket_.deadline);
+    if (running_ && !reason_) guard_wakes_ = std::min(guard_wakes_, call_.deadline);
     if (guard_wakes_ == Clock::time_point::max()) {
       changed_.wait(lock);
     } else {
@@ -151,19 +155,22 @@ void Transport::attend() {
   }
 }
 
-// Gloo does not wake a wait whose data was half way when the connection broke.
+// Stops the transport if a peer has left that the running collective needs. Gloo does not wake a
+// wait whose message was incomplete when the connection broke. Unlocks while it checks the peers.
 void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t collective = begun_;
   lock.unlock();
   const Ended ended = exit_messages_.ended();
   lock.lock();
+  // The collective may have ended while the lock was released.
   if (!running_ || begun_ != collective || reason_) return;
   const std::vector<Rank> awaited = awaited_locked();
   const bool matters =
       std::any_of(ended.begin(), ended.end(), [&](const ExitMessages::Ended& peer) {
-        // Who gave up takes the group along. Who left or died after doing its part may be gone.
-        if (peer.words &&
-            (peer.words->code == Code::aborted || peer.words->code == Code::unavailable))
+        // A peer that has failed makes the group fail. A peer that has left or died matters only
+        // if this rank still waits for it: it may have done its part before.
+        if (peer.message &&
+            (peer.message->code == Code::aborted || peer.message->code == Code::unavailable))
           return true;
         return std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
       });
@@ -178,64 +185,67 @@ std::vector<Rank> Transport::awaited_locked() const {
   return ranks;
 }
 
-// Peers are not told: each has its own deadline, and knows better whom itself it waits for.
+// Stops the transport after the deadline. The connections stay open: each peer has its own
+// deadline, and finds out by itself which ranks it is waiting for.
 void Transport::stop_late_locked() {
-  std::string text = what_ + " timed out after " + human(ticket_.timeout);
+  std::string text = format("{} timed out after {}", what_, human(call_.timeout));
   const std::vector<Rank> awaited = awaited_locked();
   Failure late = failure(Code::timed_out, "");
   for (const Rank peer : awaited) {
     late.missing.push_back(missing_rank(peer, processes_, MissingRank::Cause::not_arrived));
   }
   if (!awaited.empty()) text += " waiting for " + described(late.missing);
-  const Failure words =
-      failure(Code::timed_out, "rank " + std::to_string(rank) + " gave up: " + text);
+  const Failure exit_message = failure(Code::timed_out, "rank {} stopped: {}", rank, text);
   late.detail = std::move(text);
-  stop_locked(std::move(late), words, Closing::at_destruction);
+  stop_locked(std::move(late), exit_message, Closing::at_destruction);
 }
 
 MissingRank Transport::lost_peer(Rank peer, std::string how) const {
   return missing_rank(peer, processes_, MissingRank::Cause::disconnected, std::move(how));
 }
 
+// Stops the transport after a connection has ended. The exit message of a peer explains more than a
+// broken connection, unless the peer only closed its group.
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
   std::vector<MissingRank> dead;
-  const ExitMessages::Ended* told = nullptr;
+  const ExitMessages::Ended* left = nullptr;
   for (const ExitMessages::Ended& peer : ended) {
-    if (!peer.words) {
+    if (!peer.message) {
       dead.push_back(lost_peer(peer.rank, "connection lost"));
-    } else if (told == nullptr || told->words->code == Code::closed) {
-      told = &peer;  // who merely left explains less
+    } else if (left == nullptr || left->message->code == Code::closed) {
+      left = &peer;
     }
   }
-  if (told != nullptr && (told->words->code != Code::closed || dead.empty())) {
-    return stop_told_locked(*told);
+  if (left != nullptr && (left->message->code != Code::closed || dead.empty())) {
+    return stop_after_exit_locked(*left);
   }
   const std::string lost = dead.empty() ? message : "lost the connection to " + described(dead);
-  Failure reason =
-      failure(Code::unavailable, what_ + " failed: " + lost + "; look at the end of its log");
-  Failure words = failure(Code::unavailable, "rank " + std::to_string(rank) + " gave up: " + lost);
-  reason.missing = words.missing = std::move(dead);
-  stop_locked(std::move(reason), std::move(words), Closing::now);
+  Failure reason = failure(Code::unavailable, "{} failed: {}; check the end of the lost rank's log",
+                           what_, lost);
+  Failure exit_message = failure(Code::unavailable, "rank {} stopped: {}", rank, lost);
+  reason.missing = exit_message.missing = std::move(dead);
+  stop_locked(std::move(reason), std::move(exit_message), Closing::now);
 }
 
-/// A peer has said why it gave the group up, or that it left.
-void Transport::stop_told_locked(const ExitMessages::Ended& peer) {
-  const Failure& words = *peer.words;
-  const bool left = words.code == Code::closed;
+// Stops the transport because of a peer's exit message: it has failed, or has closed its group.
+void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
+  const Failure& message = *peer.message;
+  const bool closed = message.code == Code::closed;
   Failure reason =
-      failure(left ? Code::unavailable : words.code, what_ + " failed: " + words.detail);
-  for (const MissingRank& lost : words.missing) {
+      failure(closed ? Code::unavailable : message.code, "{} failed: {}", what_, message.detail);
+  for (const MissingRank& lost : message.missing) {
     reason.missing.push_back(lost_peer(lost.rank, "connection lost"));
   }
-  if (left) reason.missing.push_back(lost_peer(peer.rank, "it closed its process group"));
-  stop_locked(std::move(reason), words, Closing::now);
+  if (closed) reason.missing.push_back(lost_peer(peer.rank, "it closed its process group"));
+  stop_locked(std::move(reason), message, Closing::now);  // passes the message on to the others
 }
 
-// On the guard, while a collective may still be on its way out: the pairs themselves stay.
+// Sends the exit message and closes the connections. On the guard thread, while a collective may
+// still be returning: so it closes the pairs, but does not destroy them.
 void Transport::leave() {
-  exit_messages_.tell(words_);
-  // A closed pair resets its connection, which would overtake words that are still queued.
-  std::this_thread::sleep_for(kLastWords);
+  exit_messages_.send(exit_message_);
+  // Closing a pair resets its connection, which would discard a message that is still queued.
+  std::this_thread::sleep_for(kFlushTime);
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer)->close(); });
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Gloo transport context that can be stopped. Gloo's collectives ignore aborted waits, close
-// connections when a wait times out, and miss a peer that dies while its data is half way; so all
-// waits go through Transport, which owns the deadline, wakes every waiter with one reason, watches
-// the peers, and makes the woken wait throw. A stopped transport is never used again.
+// Transport: a Gloo transport context that can be stopped. Gloo's collectives ignore an aborted
+// wait, close connections when a wait times out, and do not notice a peer that dies in the middle
+// of a message. So all waits go through Transport, which keeps the deadline, watches the peers,
+// wakes every waiter with one reason, and makes the woken wait throw.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -25,40 +25,51 @@
 
 namespace c10dd::collectives {
 
-/// Leaves a Gloo collective from a wait that was stopped. The reason is in Transport::stopped().
+/// Thrown by a wait that was stopped, to leave Gloo's collective. Transport::stopped() has the
+/// reason.
 struct Stopped : std::exception {
   const char* what() const noexcept override { return "collective stopped"; }
 };
 
 class StoppableBuffer;
 
+/// Owns the connections of one rank to its peers. A stopped transport is not used again.
+/// Thread-safe where it is said.
 class Transport final : public ::gloo::transport::Context {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Transport(std::shared_ptr<::gloo::transport::Context> inner);
-  ~Transport() override;  ///< closes all connections; no collective may be running
+
+  /// Sends the exit message if that was not done, and closes all connections. No collective may be
+  /// running.
+  ~Transport() override;
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int rank) override;
   std::unique_ptr<::gloo::transport::Pair>& createPair(int rank) override;
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t bytes) override;
 
-  /// After all pairs are connected: begins to watch the peers. `processes` is where they run.
+  /// Starts the guard thread, which watches the peers. Called once, when all pairs are connected.
+  /// `processes` has where the ranks run, by rank, or is empty.
   void watch(std::vector<ProcessAddress> processes);
 
-  /// Around each collective, from one thread. `what` names it in messages.
+  /// Called before and after each collective, by one thread. `what` is the collective's name in
+  /// error texts. begin() fails with the reason if the transport is stopped.
   Result<void> begin(const CallContext& context, std::string what);
   void end();
 
-  /// Wakes every waiter with the reason; the first one counts. From any thread. Peers are told
-  /// `words` and lose their connections at once or when this object goes.
+  /// Stops the transport and wakes every waiter. Does nothing if it is stopped already: the first
+  /// reason is kept. The peers get `exit_message`, then their connections are closed: at once, by
+  /// the guard thread, or by the destructor. Does not wait for that. Thread-safe.
   enum class Closing { now, at_destruction };
-  void stop(Failure reason, Failure words, Closing closing);
+  void stop(Failure reason, Failure exit_message, Closing closing);
 
+  /// Returns the reason if the transport is stopped. Thread-safe.
   std::optional<Failure> stopped() const;
 
-  /// Stops because Gloo reported `message`; finds out which peer is to blame.
+  /// Stops the transport because Gloo has failed with `message`. Blocks for up to about 0.1 s to
+  /// find out which peer caused it.
   void stop_for_lost_peer(const std::string& message);
 
  private:
@@ -66,36 +77,37 @@ class Transport final : public ::gloo::transport::Context {
 
   using Ended = std::vector<ExitMessages::Ended>;
 
-  void attend();  // the guard thread
+  void run_guard();
   void guard_collective(std::unique_lock<std::mutex>& lock);
   std::vector<Rank> awaited_locked() const;
   MissingRank lost_peer(Rank rank, std::string how) const;
-  void stop_locked(Failure reason, Failure words, Closing closing);
+  void stop_locked(Failure reason, Failure exit_message, Closing closing);
   void stop_late_locked();
   void stop_lost_locked(const Ended& ended, const std::string& message);
-  void stop_told_locked(const ExitMessages::Ended& peer);
+  void stop_after_exit_locked(const ExitMessages::Ended& peer);
   void leave();
 
   const std::shared_ptr<::gloo::transport::Context> inner_;
   ExitMessages exit_messages_;
   std::vector<ProcessAddress> processes_;
 
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
-  std::set<StoppableBuffer*> buffers_;
-  std::atomic<bool> is_stopped_ = false;
-  std::optional<Failure> reason_;
-  Failure words_;  // for the peers, when this rank leaves
-  bool leave_now_ = false;
-  bool has_left_ = false;
-  bool ending_ = false;
+  std::set<StoppableBuffer*> buffers_;    // those that exist
+  std::atomic<bool> is_stopped_ = false;  // reason_ is set; read without the lock
+  std::optional<Failure> reason_;         // why it was stopped; the first one
+  Failure exit_message_;                  // what the peers get when this rank leaves
+  bool leave_now_ = false;                // the guard has to call leave()
+  bool has_left_ = false;                 // leave() was called
+  bool ending_ = false;                   // the destructor has begun
 
   // The running collective, if any.
   bool running_ = false;
-  std::uint64_t begun_ = 0;  // counts begin(): lets the guard see that one lasts
+  std::uint64_t begun_ =
+      0;  // counts begin(): tells the guard whether a collective is still the same
   std::string what_;
-  CallContext ticket_;
-  Clock::time_point guard_wakes_ = Clock::time_point::max();
+  CallContext call_;
+  Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again
 
   std::thread guard_;
 };

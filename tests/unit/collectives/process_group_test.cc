@@ -84,8 +84,8 @@ TEST(ProcessGroup, UnknownBackendSaysWhereItWasLookedFor) {
 }
 
 TEST(ProcessGroup, BackendNameIsNoPath) {
-  EXPECT_TRUE(contains(error_of_opening({.backend = "../gloo"}), "is no name of a backend"));
-  EXPECT_TRUE(contains(error_of_opening({.backend = ""}), "is no name of a backend"));
+  EXPECT_TRUE(contains(error_of_opening({.backend = "../gloo"}), "invalid backend name"));
+  EXPECT_TRUE(contains(error_of_opening({.backend = ""}), "invalid backend name"));
 }
 
 TEST(ProcessGroup, BrokenModuleIsAnErrorAndNotSkipped) {

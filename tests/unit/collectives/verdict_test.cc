@@ -23,7 +23,7 @@ std::vector<std::shared_ptr<AbortableGroup>> open_pair(Duration patience) {
   run_ranks(2, [&](Rank rank) {
     groups[rank] = collectives::open_group(
         std::make_shared<testing::ThreadBootstrap>(point, rank), World{.rank = rank, .size = 2},
-        {.backend = "loopback", .timeout = 60s}, {.verdict_patience = patience});
+        {.backend = "loopback", .timeout = 60s}, {.reason_patience = patience});
   });
   return groups;
 }

@@ -42,11 +42,12 @@ const std::vector<ProcessAddress> kProcesses = {{"host-a", 5}, {"host-b", 7}, {"
 const std::string kNoCall = "in no call of this group, or in one for less than half its time-out";
 
 TEST(WhoWaits, SaysACallInFewWords) {
-  EXPECT_EQ(words(published(call(Collective::all_reduce, 3))), "all_reduce 3 of 1000 float32 sum");
-  EXPECT_EQ(words(published(call(Collective::broadcast, 0, 1))),
+  EXPECT_EQ(text_of(published(call(Collective::all_reduce, 3))),
+            "all_reduce 3 of 1000 float32 sum");
+  EXPECT_EQ(text_of(published(call(Collective::broadcast, 0, 1))),
             "broadcast 0 of 1000 float32 from rank 1");
-  EXPECT_EQ(words(published(call(Collective::barrier, 7))), "barrier 7");
-  EXPECT_EQ(words(published(call(Collective::all_gather))), "all_gather 0 of 1000 float32");
+  EXPECT_EQ(text_of(published(call(Collective::barrier, 7))), "barrier 7");
+  EXPECT_EQ(text_of(published(call(Collective::all_gather))), "all_gather 0 of 1000 float32");
 }
 
 TEST(WhoWaits, TheOddRankIsNamedFirstAndIsWhoIsMissing) {
@@ -114,9 +115,9 @@ TEST(WhoWaits, AllInTheSameCallSaysSo) {
 TEST(WhoWaits, ALateRankIsToldThatItWasLate) {
   CollectiveCall own = kAllReduce;
   own.finished = own.started + 500ms;
-  Failure seen = failure(Code::timed_out, "all_reduce 0 failed: rank 0 gave up");
+  Failure seen = failure(Code::timed_out, "all_reduce 0 failed: rank 0 stopped");
   explain(seen, own, {{in(kAllReduce, {0, 1, 2})}, 0, {}}, kProcesses);
-  EXPECT_TRUE(seen.detail.ends_with("; this rank came to its call only 0.5 s ago")) << seen.detail;
+  EXPECT_TRUE(seen.detail.ends_with("; this rank started its call only 0.5 s ago")) << seen.detail;
 }
 
 TEST(WhoWaits, ALostPeerIsExplainedOnlyByCallsThatDoNotMatch) {
