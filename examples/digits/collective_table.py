@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The latency of collectives, from what the daemon exports at /metrics."""
+"""Makes a table of the latency of collectives, from the daemon's /metrics."""
 
 import re
 from dataclasses import dataclass, field
@@ -12,15 +12,16 @@ PAYLOAD = "c10dd_collective_payload_bytes_total"
 
 @dataclass
 class Collective:
-    """One series: a histogram of durations and the bytes that were carried."""
+    """One series: the histogram of its durations, in seconds, and its payload."""
 
-    bounds: list = field(default_factory=list)  # (upper bound, count up to it), ascending
+    bounds: list = field(default_factory=list)  # (upper bound in s, count up to it), ascending
     seconds: float = 0
     count: int = 0
     payload_bytes: float = 0
 
     def quantile(self, q):
-        """As Prometheus computes it: linear inside the bucket that holds the q-th value."""
+        """Returns the quantile as histogram_quantile() of Prometheus does: by linear interpolation
+        in the bucket that contains it. Of the last bucket, which is unbounded, the lower bound."""
         wanted = q * self.count
         lower = below = 0
         for bound, count in self.bounds:
@@ -33,7 +34,7 @@ class Collective:
 
 
 def read_collectives(metrics, train_job):
-    """{(process_group, collective, backend): Collective} of one job."""
+    """Returns {(process_group, collective, backend): Collective} of one job."""
     found = {}
     for line in metrics.splitlines():
         sample = SAMPLE.match(line)
@@ -59,7 +60,7 @@ def read_collectives(metrics, train_job):
 
 
 def with_unit(value, units):
-    """Three digits and the largest unit that leaves at least 1."""
+    """Returns the value with three digits, in the largest unit in which it is at least 1."""
     for factor, unit in units:
         if value >= factor:
             break
@@ -71,7 +72,7 @@ BYTES = [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1, "B/s")]
 
 
 def table(collectives):
-    """Lines for people."""
+    """Returns the lines of the table, with a header."""
     rows = [("process_group", "collective", "backend", "count", "p50", "p99", "bytes/s")]
     for key, one in sorted(collectives.items()):
         rate = one.payload_bytes / one.seconds if one.seconds else 0

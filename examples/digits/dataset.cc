@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and dividing the digits.
+// Reads the digits and splits them.
 #include "examples/digits/dataset.h"
 
 #include <charconv>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kSplitSeed = 1998;
 constexpr double kBrightest = 16;
 
-/// Appends the image of one line, or says what is wrong with it.
+/// Appends the image of one line. Returns what is wrong with it; empty: nothing.
 std::string append_image(std::string_view line, Dataset& data) {
   for (std::size_t column = 0; column <= kPixels; ++column) {
     const bool is_label = column == kPixels;

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real training job through the death of the daemon.
+"""Runs a real training job that survives a crash of the daemon.
 
-Starts the daemon on a durable engine and two ranks that train on it, kills the daemon in the middle
-of an epoch, starts it again when the ranks are waiting for it, and checks at the end that nothing
-was lost, nothing counted twice and the training is what one process alone would have done. Exit
-code 0: all checks hold, 1: one does not. Stops everything that it started, whatever happens.
+Starts the daemon on a durable engine and two ranks that train with it. Kills the daemon in the
+middle of an epoch, and starts it again when the ranks wait for it. Checks at the end that nothing
+was lost or counted twice, and that the result is that of a training in one process. Exit codes: 0
+all checks passed, 1 a check or the demo failed, 130 interrupted. Always stops the processes that it
+started.
 """
 
 import argparse
@@ -39,20 +40,21 @@ def say(text):
 
 
 def parse(line):
-    """The word and the key=value pairs of a line that digits prints."""
+    """Returns the word and the {key: value} of a line that digits prints."""
     word, *pairs = line.split()
     return word, dict(pair.split("=", 1) for pair in pairs)
 
 
 def clean_environment(**more):
-    """This environment without what would reconfigure the daemon or the ranks."""
+    """Returns this environment with `more`, without the variables that configure c10dd."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("C10DD_")}
     return {**kept, **more}
 
 
 def reserve_port():
-    """A free port of 127.0.0.1. A bound socket that never listens keeps it until the demo ends: a
-    server with SO_REUSEADDR binds beside it, and nobody else gets it while the server is dead."""
+    """Returns a free port of 127.0.0.1, and reserves it until the demo ends. A bound socket that
+    never listens keeps the port: a server with SO_REUSEADDR can bind it too, but no other program
+    gets it while the server is down."""
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         free.bind(("127.0.0.1", 0))
@@ -62,7 +64,7 @@ def reserve_port():
 
 
 def start_redis(processes, folder):
-    """A server of our own that syncs every write; the engine's URL."""
+    """Starts a Redis server that syncs every write. Returns the URL for --engine."""
     port = reserve_port()
     server = processes.start(
         "redis", ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder,
@@ -71,13 +73,13 @@ def start_redis(processes, folder):
     while True:
         line = processes.first_line(server)
         if line is None:
-            raise Failed(f"redis-server did not start{server.last_words()}")
+            raise Failed(f"redis-server did not start{server.error_tail()}")
         if "Ready to accept connections" in line:
             return f"redis://127.0.0.1:{port}"
 
 
 class Daemon:
-    """c10dd: dies, and comes back on the same port."""
+    """The daemon c10dd, which is killed and started again on the same port."""
 
     def __init__(self, processes, engine):
         self.processes = processes
@@ -85,7 +87,7 @@ class Daemon:
         self.address = f"127.0.0.1:{reserve_port()}"
         self.process = None
         self.killed_at = None
-        self.away = 0.0
+        self.away = 0.0  # seconds in all
 
     def start(self):
         self.process = self.processes.start(
@@ -93,7 +95,7 @@ class Daemon:
             clean_environment())
         line = self.processes.first_line(self.process)
         if line is None or not line.startswith("listening on "):
-            raise Failed(f"the daemon did not start{self.process.last_words()}")
+            raise Failed(f"the daemon did not start{self.process.error_tail()}")
         self.address = line.split()[-1]
         if self.killed_at is not None:
             self.away += time.monotonic() - self.killed_at
@@ -108,12 +110,12 @@ class Daemon:
         return self.killed_at is not None
 
     def metrics(self):
-        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as answer:
-            return answer.read().decode()
+        with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=10) as reply:
+            return reply.read().decode()
 
 
 class Run:
-    """What the ranks of one training printed at its end."""
+    """What the ranks of one training have printed."""
 
     def __init__(self):
         self.images = 0        # in the training set
@@ -123,7 +125,7 @@ class Run:
         self.clients = {}
         self.losses = {}       # by (rank, epoch)
         self.collectives = {}  # count by (process_group, collective, backend), of all ranks
-        self.exported = {}     # what the daemon's /metrics said of these at the end
+        self.exported = {}     # the same from the daemon's /metrics, at the end
 
     def hear(self, word, fields):
         if word == "data":
@@ -141,9 +143,9 @@ class Run:
 
 
 class Outages:
-    """Kills the daemon in the middle of an epoch, and starts it again when every rank has said
-    that its calls are waiting for it. Should a call have slipped through before the kill, there is
-    another outage."""
+    """Kills the daemon in the middle of an epoch, and starts it again when every rank has printed
+    that it waits for the daemon. If a call of some rank ended before the kill, it tries again in a
+    later epoch."""
 
     def __init__(self, daemon, first_epoch):
         self.daemon = daemon
@@ -189,7 +191,8 @@ def show_epoch(fields, away):
 
 
 def listen(processes, ranks, hear):
-    """Hears these processes until all have ended well."""
+    """Calls hear() for every line of these processes until all have exited with 0. Raises Failed if
+    another process ends, or exits with another code."""
     open_ends = set(ranks)
     while open_ends:
         process, line = processes.next_event()
@@ -198,11 +201,11 @@ def listen(processes, ranks, hear):
                 hear(*parse(line))
             continue
         if process not in open_ends:
-            raise Failed(f"{process.name} ended{process.last_words()}")
+            raise Failed(f"{process.name} ended{process.error_tail()}")
         open_ends.remove(process)
         if process.child.wait() != 0:
             raise Failed(f"{process.name} ended with {process.child.returncode}"
-                         f"{process.last_words()}")
+                         f"{process.error_tail()}")
 
 
 def train_with_ranks(processes, daemon, options):
@@ -225,7 +228,8 @@ def train_with_ranks(processes, daemon, options):
                                         WORLD_SIZE=str(WORLD_SIZE))
         ranks.append(processes.start(f"rank {rank}", digits(options), environment))
     listen(processes, ranks, hear)
-    run.exported = read_collectives(daemon.metrics(), JOB)  # they end with the run, after its grace
+    # Now: the daemon removes the metrics of the run soon after the last session has ended.
+    run.exported = read_collectives(daemon.metrics(), JOB)
     return run, outages
 
 
@@ -242,7 +246,7 @@ def digits(options):
 
 
 class Checks:
-    """Says every result; remembers what does not hold."""
+    """Prints every result, and collects the failed checks."""
 
     def __init__(self):
         self.failed = []
@@ -250,7 +254,7 @@ class Checks:
     def check(self, holds, text, demand):
         say(text)
         if not holds:
-            self.failed.append(f"{text}; demanded: {demand}")
+            self.failed.append(f"{text}; required: {demand}")
 
 
 def report(run, outages, reference, daemon, options):
@@ -305,7 +309,7 @@ def report(run, outages, reference, daemon, options):
     checks.check(accuracy >= ACCURACY_MIN, f"test accuracy {accuracy:.3f}",
                  f"at least {ACCURACY_MIN}")
     if checks.failed:
-        raise Failed("\n  ".join(["these checks do not hold:", *checks.failed]))
+        raise Failed("\n  ".join(["these checks failed:", *checks.failed]))
 
 
 def demo(options, processes, folder):
@@ -321,7 +325,7 @@ def demo(options, processes, folder):
     reference = train_alone(processes, options)
     say("== results")
     report(run, outages, reference, daemon, options)
-    say(f"== all checks hold, {time.monotonic() - begin:.1f} s")
+    say(f"== all checks passed, {time.monotonic() - begin:.1f} s")
     if options.hold > 0:
         say(f"== the daemon stays on {daemon.address} for {options.hold:g} s")
         with contextlib.suppress(KeyboardInterrupt):
@@ -335,15 +339,17 @@ def interrupt(*_):
 def main():
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
     parser.add_argument("--engine", choices=["rocksdb", "redis"], default="rocksdb",
-                        help="where the daemon keeps its state; redis: a server of our own")
-    parser.add_argument("--epochs", type=int, default=24, help="default: 24")
+                        help="where the daemon keeps its state; redis: the demo starts a server")
+    parser.add_argument("--epochs", type=int, default=24,
+                        help="number of epochs, at least 4; default: 24")
     parser.add_argument("--hold", type=float, default=0, metavar="SECONDS",
-                        help="keep the daemon up after the end, to look at it")
+                        help="keep the daemon running for so long after the end")
     parser.add_argument("--limit", type=float, default=180, metavar="SECONDS",
-                        help="give up after that long; default: 180")
+                        help="fail if it takes longer; default: 180")
     options = parser.parse_args()
     if options.epochs < 4:
-        parser.error("--epochs: at least 4, so that there is a middle")
+        parser.error(f"--epochs: {options.epochs} is less than 4: the outage needs an epoch in the "
+                     "middle")
     signal.signal(signal.SIGTERM, interrupt)
     signal.signal(signal.SIGHUP, interrupt)
     with tempfile.TemporaryDirectory(prefix="c10dd-demo-") as folder:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The body of ddp::run_elastic(): trains in one generation, from the step that all members have.
 #include "examples/digits/elastic_training.h"
 
 #include <cinttypes>
@@ -15,9 +16,9 @@ Tensor tensor_of(std::span<double> values) {
 }
 
 /// The members of one generation.
-class Generationmates final : public Team {
+class GenerationTeam final : public Team {
  public:
-  Generationmates(ProcessGroup& group, Network& network, const ddp::ReducerOptions& options)
+  GenerationTeam(ProcessGroup& group, Network& network, const ddp::ReducerOptions& options)
       : group_(group) {
     std::vector<ddp::Parameter> parameters;
     for (Parameter& parameter : network.parameters()) {
@@ -66,16 +67,18 @@ ElasticOutcome train_elastic(const std::shared_ptr<Client>& client,
     std::printf("generation rank=%u number=%" PRIu64 " size=%u step=%" PRIu64 " reason=\"%s\"\n",
                 now.generation.rank, now.generation.number, now.generation.size, state.step,
                 now.generation.reason.c_str());
-    Generationmates team(now.group, network, same);
+    GenerationTeam team(now.group, network, same);
     Trainer trainer(network, data, options, team);
     const std::size_t steps = trainer.steps_per_epoch();
     while (state.step < options.epochs * steps) {
       const std::size_t epoch = state.step / steps + 1;
       const std::size_t index = state.step % steps;
-      if (index == 0 && now.should_regroup()) return false;
+      if (index == 0 && now.should_regroup()) return false;  // new members join between epochs
       now.membership.progress("train", state.step, std::chrono::seconds(30));
       trainer.step(epoch, index);
       ++state.step;
+      // The end of the last epoch comes after the loop: a member that gets the state of the last
+      // step from another one runs no step, but must take part in its collectives.
       const bool last = state.step == options.epochs * steps;
       if (index + 1 == steps && !last) outcome.epochs.push_back(trainer.end_epoch(epoch));
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// digits: one rank of a data-parallel training job, or all of them as threads, or the same training
-// in one process alone. Prints lines `word key=value ...` for people and programs; README.md lists
-// them. Exit code 0: the training came to its end, 64: bad option, 1: anything else.
+// digits: runs one rank of a data-parallel training job, or all ranks as threads, or the same
+// training in one process alone. Prints lines `word key=value ...`, which README.md lists. Exit
+// codes: 0 the training has finished, 64 bad option, 1 any other error.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cinttypes>
@@ -29,7 +29,7 @@ const std::vector<std::size_t> kWidths = {kPixels, 256, 256, 256, 256, kClasses}
 struct Options {
   std::string data = "examples/digits/data/digits.csv";
   TrainingOptions training;
-  // One bucket for each layer: none holds the next one's weight as well.
+  // So large that each layer fills one bucket, which does not wait for the next layer.
   TeamOptions team = {.reducer = {.first_bucket_cap_mb = 0.125, .bucket_cap_mb = 0.6}};
   std::string url;
   std::string run;
@@ -43,9 +43,11 @@ struct Options {
 };
 
 void declare(CLI::App& app, Options& o) {
-  app.add_option("--data", o.data, "the digits, one image a line")->capture_default_str();
-  app.add_option("--epochs", o.training.epochs)->capture_default_str()->check(CLI::PositiveNumber);
-  app.add_option("--batch", o.training.batch, "images of all ranks in one step")
+  app.add_option("--data", o.data, "file of the digits, one image per line")->capture_default_str();
+  app.add_option("--epochs", o.training.epochs, "number of epochs")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--batch", o.training.batch, "images per step, of all ranks together")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
   app.add_option("--learning-rate", o.training.learning_rate)
@@ -54,25 +56,35 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--momentum", o.training.momentum)
       ->capture_default_str()
       ->check(CLI::Range(0., 1.));
-  app.add_option("--seed", o.training.seed, "of weights and of the order of images")
+  app.add_option("--seed", o.training.seed, "seed of the weights and of the order of images")
       ->capture_default_str();
   app.add_option("--backend", o.team.backend, "gloo, or loopback with --threads")
       ->capture_default_str();
-  app.add_option("--first-bucket-mb", o.team.reducer.first_bucket_cap_mb)->capture_default_str();
-  app.add_option("--bucket-mb", o.team.reducer.bucket_cap_mb)->capture_default_str();
+  app.add_option("--first-bucket-mb", o.team.reducer.first_bucket_cap_mb,
+                 "size of the first gradient bucket, in MB")
+      ->capture_default_str();
+  app.add_option("--bucket-mb", o.team.reducer.bucket_cap_mb,
+                 "size of the other gradient buckets, in MB")
+      ->capture_default_str();
   app.add_option("--url", o.url, "c10dd://host:port/job")->envname("C10DD_URL");
   app.add_option("--run", o.run, "incarnation of the job")->envname("C10DD_RUN");
-  app.add_option("--rank", o.rank)->envname("RANK");
-  app.add_option("--world-size", o.world_size)->envname("WORLD_SIZE")->check(CLI::PositiveNumber);
-  auto* threads = app.add_option("--threads", o.threads, "all ranks as threads of this process");
-  auto* single = app.add_flag("--single", o.single, "one process, no daemon: the reference")
-                     ->excludes(threads);
-  app.add_option("--elastic", o.elastic, "MIN:MAX ranks, which come and go; ranks are dealt")
+  app.add_option("--rank", o.rank, "rank of this process, from 0")->envname("RANK");
+  app.add_option("--world-size", o.world_size, "number of ranks")
+      ->envname("WORLD_SIZE")
+      ->check(CLI::PositiveNumber);
+  auto* threads =
+      app.add_option("--threads", o.threads, "run so many ranks as threads of this process");
+  auto* single =
+      app.add_flag("--single", o.single, "train in one process without a daemon: the reference")
+          ->excludes(threads);
+  app.add_option("--elastic", o.elastic,
+                 "MIN:MAX, the number of ranks, which may join and leave; the daemon assigns ranks")
       ->excludes(threads)
       ->excludes(single);
-  app.add_option("--last-call", o.last_call, "seconds to wait for more, once MIN are here")
+  app.add_option("--last-call", o.last_call,
+                 "seconds to wait for more ranks after MIN have joined (with --elastic)")
       ->capture_default_str();
-  app.add_option("--ttl", o.ttl, "seconds without a sign of life until an elastic rank is lost")
+  app.add_option("--ttl", o.ttl, "seconds of silence after which a rank is lost (with --elastic)")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);
 }
@@ -81,7 +93,7 @@ std::chrono::nanoseconds seconds(double count) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(count * 1e9));
 }
 
-/// With min 0 if it is not MIN:MAX.
+/// Returns the options of --elastic and of what belongs to it. `min` is 0 if it is not MIN:MAX.
 RendezvousOptions rendezvous_of(const Options& o) {
   RendezvousOptions options;
   options.group = "digits";
@@ -95,18 +107,18 @@ RendezvousOptions rendezvous_of(const Options& o) {
   return options;
 }
 
-/// What makes no sense; empty if all does.
+/// Returns what is wrong with the options; empty: nothing.
 std::string wrong_with(const Options& o) {
   if (o.single) return {};
   if (o.url.empty()) return "no daemon: set C10DD_URL or --url, or train alone with --single";
   if (!o.elastic.empty()) {
     const RendezvousOptions size = rendezvous_of(o);
     if (size.min >= 1 && size.min <= size.max) return {};
-    return "--elastic " + o.elastic + ": MIN:MAX is meant, with 1 <= MIN <= MAX, such as 2:4";
+    return "--elastic " + o.elastic + ": not MIN:MAX with 1 <= MIN <= MAX, such as 2:4";
   }
   if (o.threads == 0 && o.rank >= o.world_size) {
-    return "RANK is " + std::to_string(o.rank) + ", WORLD_SIZE " + std::to_string(o.world_size) +
-           "; ranks are 0 to WORLD_SIZE - 1";
+    return "RANK is " + std::to_string(o.rank) + ", WORLD_SIZE is " + std::to_string(o.world_size) +
+           ": ranks are 0 to WORLD_SIZE - 1";
   }
   if (o.threads == 0 && o.world_size > 1 && o.team.backend == "loopback") {
     return "backend loopback joins threads of one process: use --threads or --backend gloo";
@@ -148,7 +160,8 @@ void train_as_rank(const Options& o, const Split& data, Rank rank, Rank world_si
   identity.run = o.run;
   identity.rank = rank;
   identity.world_size = world_size;
-  // Every rank starts from other weights: that they are equal in the end is the reducer's work.
+  // Every rank starts with different weights, so equal weights at the end show that the reducer has
+  // broadcast them.
   Network network(kWidths, o.training.seed + rank);
   RankTeam team(Client::connect(o.url, identity), rank, world_size, network, o.team);
   const ddp::ReducerStats planned = team.reducer_stats();
@@ -221,6 +234,6 @@ int run(int argc, char** argv) {
 }  // namespace c10dd::digits
 
 int main(int argc, char** argv) {
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // the lines are read while the training goes on
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // the demo reads the lines during the training
   return c10dd::digits::run(argc, argv);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic. The only file that sees Eigen; matrices have one column per image.
+// The arithmetic of the network. Only this file uses Eigen. Matrices have one column per image.
 #include "examples/digits/network.h"
 
 #include <Eigen/Core>
@@ -19,7 +19,7 @@ using ConstVector = Eigen::Map<const Eigen::VectorXd>;
 
 Eigen::Index index(std::size_t value) { return static_cast<Eigen::Index>(value); }
 
-/// Makes room first.
+/// Returns a matrix in `data`, which it resizes first.
 Matrix make_matrix(std::vector<double>& data, std::size_t rows, std::size_t columns) {
   data.resize(rows * columns);
   return {data.data(), index(rows), index(columns)};
@@ -31,7 +31,8 @@ ConstMatrix matrix(std::span<const double> data, std::size_t rows, std::size_t c
 
 ConstVector vector(std::span<const double> data) { return {data.data(), index(data.size())}; }
 
-/// In [-1, 1), from the upper bits: the distributions of the standard library differ by vendor.
+/// Returns a number in [-1, 1) from the upper 53 bits. The distributions of the standard library
+/// would give other numbers with another library.
 double uniform(std::mt19937_64& generator) {
   constexpr double kUnit = 1.0 / (std::uint64_t{1} << 52);
   return static_cast<double>(generator() >> 11) * kUnit - 1;
@@ -40,7 +41,8 @@ double uniform(std::mt19937_64& generator) {
 std::size_t bias_of(std::size_t layer) { return 2 * layer; }
 std::size_t weight_of(std::size_t layer) { return 2 * layer + 1; }
 
-/// Each column becomes probabilities; shifted by its maximum, so that nothing overflows.
+/// Turns each column into probabilities. Subtracts its maximum first, so that exp() does not
+/// overflow.
 void softmax(Matrix& scores) {
   for (Eigen::Index image = 0; image < scores.cols(); ++image) {
     auto column = scores.col(image);
@@ -59,7 +61,8 @@ Network::Network(std::vector<std::size_t> widths, std::uint64_t seed) : widths_(
     const std::string name = "layer" + std::to_string(layer);
     parameters_.push_back({name + ".bias", {out}, std::vector<double>(out)});
     parameters_.push_back({name + ".weight", {in, out}, std::vector<double>(in * out)});
-    // He: keeps the variance of ReLU activations from layer to layer.
+    // Initialisation of He et al. (ICCV 2015): keeps the variance of ReLU activations from layer to
+    // layer.
     const double bound = std::sqrt(6.0 / static_cast<double>(in));
     for (double& weight : parameters_.back().value) weight = bound * uniform(generator);
   }
@@ -104,6 +107,7 @@ std::size_t Network::correct(const Batch& batch) const {
 
 void Network::backward(const Batch& batch, double scale, std::span<double* const> gradients,
                        const std::function<void(std::size_t)>& ready) {
+  // The derivative of softmax and cross-entropy together: probabilities minus the one-hot label.
   delta_ = activations_.back();
   for (std::size_t image = 0; image < batch.size(); ++image) {
     delta_[image * widths_.back() + batch.labels[image]] -= 1;

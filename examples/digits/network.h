@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fully connected network with ReLU and softmax cross-entropy, trained by SGD with momentum.
-// Works on the caller's memory for gradients, so that they can lie in the buckets of a reducer.
-// One thread; the same seed and the same batches give the same numbers.
+// A fully connected network with ReLU and softmax cross-entropy, trained by SGD with momentum. It
+// writes gradients to memory of the caller, so that they can be in the buckets of a reducer. Single
+// threaded: the same seed and the same batches give the same numbers.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,12 @@ namespace c10dd::digits {
 
 struct Parameter {
   std::string name;
-  std::vector<std::size_t> shape;
+  std::vector<std::size_t>
+      shape;  ///< of a weight: inputs, outputs (column-major); of a bias: outputs
   std::vector<double> value;
 };
 
-/// Images one after the other and their labels; a view.
+/// A view of images, as in Dataset.
 struct Batch {
   std::span<const double> pixels;
   std::span<const std::uint8_t> labels;
@@ -29,29 +30,31 @@ struct Batch {
 
 class Network {
  public:
-  /// widths: of the input, the hidden layers, the output.
+  /// `widths` has the number of inputs, the width of each hidden layer and the number of outputs.
   Network(std::vector<std::size_t> widths, std::uint64_t seed);
 
-  /// Per layer the bias, then the weight. Backward walks them from the last to the first, so it
-  /// reaches a layer's weight first, and the bucket that it fills does not wait for the next layer.
+  /// Returns the bias and then the weight of each layer. Backward goes from the last parameter to
+  /// the first. So it computes a layer's weight, which fills a bucket, before the layer's bias.
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  /// The momentum of each parameter: with the parameters all that a step changes.
+  /// Returns the momentum of each parameter. Velocities and parameters are all that a step changes.
   std::vector<std::vector<double>>& velocities() { return velocities_; }
 
-  /// Runs the batch through and returns the sum of its losses.
+  /// Computes the outputs for the batch, and returns the sum of the losses of its images.
   double forward(const Batch& batch);
 
-  /// How many images of the last forward() got their own label as the most probable.
+  /// Returns for how many images of `batch`, that of the last forward(), the most probable class is
+  /// the label.
   std::size_t correct(const Batch& batch) const;
 
-  /// Of the last forward(): writes the gradient of `scale` x the sum of losses of each parameter to
-  /// its place in `gradients`, from the last parameter to the first, and calls `ready` after each.
+  /// Computes the gradients of `scale` x the sum of losses, for the batch of the last forward().
+  /// Writes those of parameter i to gradients[i], from the last parameter to the first, and calls
+  /// ready(i) after each.
   void backward(const Batch& batch, double scale, std::span<double* const> gradients,
                 const std::function<void(std::size_t)>& ready);
 
-  /// velocity = momentum x velocity + gradient; value -= rate x velocity.
+  /// Makes a step: velocity = momentum x velocity + gradient; value -= rate x velocity.
   void descend(std::span<double* const> gradients, double rate, double momentum);
 
  private:
@@ -60,12 +63,13 @@ class Network {
   const std::vector<std::size_t> widths_;
   std::vector<Parameter> parameters_;
   std::vector<std::vector<double>> velocities_;
-  std::vector<std::vector<double>> activations_;  // of each layer; the last: probabilities
-  std::vector<double> delta_;                     // d loss / d input of a layer's activation
-  std::vector<double> delta_below_;
+  std::vector<std::vector<double>> activations_;  // of each layer; of the last: probabilities
+  std::vector<double> delta_;        // d loss / d (input of the activation) of the current layer
+  std::vector<double> delta_below_;  // the same of the layer below
 };
 
-/// 64-bit FNV-1a of all parameters' bytes in order: equal exactly when ranks agree bit for bit.
+/// Returns the 64-bit FNV-1a hash of the bytes of all parameters, in order. Ranks with equal hashes
+/// have the same parameters, bit for bit.
 std::uint64_t hash(const std::vector<Parameter>& parameters);
 
 }  // namespace c10dd::digits

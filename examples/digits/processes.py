@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child processes of the demo: started, listened to line by line, always stopped by their ids."""
+"""Starts the child processes of the demo, reads their output line by line, and stops them."""
 
 import ctypes
 import os
@@ -13,30 +13,32 @@ PR_SET_PDEATHSIG = 1
 
 
 class Failed(Exception):
-    """The demo cannot go on, or one of its checks does not hold; the text is for people."""
+    """The demo can not continue, or a check has failed. The text is printed for the user."""
 
 
 class Process:
-    """One child. Its standard output comes as events; its standard error goes into a file."""
+    """One child. Its standard output becomes events; its standard error is written to a file. The
+    kernel sends it SIGTERM when this process dies."""
 
     def __init__(self, name, command, environment, folder):
         self.name = name
         self.log = os.path.join(folder, name.replace(" ", "-") + ".log")
-        self.unfinished = b""
+        self.unfinished = b""  # the line that has no end yet
         with open(self.log, "ab") as log:
             self.child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                 env=environment, preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM))
 
-    def last_words(self):
-        """To be put after a sentence: the end of its standard error, if there is any."""
+    def error_tail(self):
+        """Returns the last lines of its standard error, to be appended to an error text; may be
+        empty."""
         with open(self.log, encoding="utf-8", errors="replace") as log:
-            words = "".join("\n    " + line.rstrip() for line in log.readlines()[-8:])
-        return ":" + words if words else ""
+            tail = "".join("\n    " + line.rstrip() for line in log.readlines()[-8:])
+        return ":" + tail if tail else ""
 
 
 class Processes:
-    """All children of one demo. Single-threaded: whoever waits for events hears all of them."""
+    """All children of one demo. Single-threaded: next_event() returns the events of all of them."""
 
     def __init__(self, folder, seconds):
         self.folder = folder
@@ -49,18 +51,19 @@ class Processes:
         try:
             process = Process(name, command, environment, self.folder)
         except FileNotFoundError as missing:
-            raise Failed(f"{missing.filename}: no such program; ./dev build makes ours, "
-                         "./dev setup installs the others") from None
+            raise Failed(f"{missing.filename}: no such program; build the project's own programs "
+                         "with ./dev build, install others with ./dev setup") from None
         self.started.append(process)
         self.selector.register(process.child.stdout, selectors.EVENT_READ, process)
         return process
 
     def next_event(self):
-        """(process, line), or (process, None) when it has closed its output."""
+        """Blocks until there is an event and returns it: (process, line), or (process, None) when it
+        has closed its output. Raises Failed after the time limit."""
         while not self.pending:
             left = self.deadline - time.monotonic()
             if left <= 0:
-                raise Failed("not finished in time; its limit is --limit")
+                raise Failed("not finished within the time limit; raise --limit")
             for key, _ in self.selector.select(left):
                 self._read(key.data)
         return self.pending.pop(0)
@@ -75,17 +78,17 @@ class Processes:
         self.pending += [(process, line.decode(errors="replace")) for line in lines]
 
     def first_line(self, process):
-        """The next line of this process; lines of the others stay for later."""
+        """Returns the next line of this process, or None; keeps the events of the others."""
         later = []
         while True:
-            who, line = self.next_event()
-            if who is process:
+            source, line = self.next_event()
+            if source is process:
                 self.pending = later + self.pending
                 return line
-            later.append((who, line))
+            later.append((source, line))
 
     def kill(self, process):
-        """SIGKILL; whatever it still had to say is dropped."""
+        """Sends SIGKILL, and drops the events of the process."""
         process.child.kill()
         self._forget(process)
 
@@ -98,7 +101,7 @@ class Processes:
         self.started.remove(process)
 
     def stop(self, process):
-        """SIGTERM, and SIGKILL if that is not enough."""
+        """Sends SIGTERM, and SIGKILL after 10 s. Drops the events of the process."""
         process.child.terminate()
         try:
             process.child.wait(10)
@@ -107,6 +110,6 @@ class Processes:
         self._forget(process)
 
     def stop_all(self):
-        """Last started, first stopped."""
+        """Stops all processes, the last started one first."""
         for process in reversed(list(self.started)):
             self.stop(process)

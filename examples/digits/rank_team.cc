@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank asks of its process group and of the daemon.
+// What a rank requests from its process group and from the daemon.
 #include "examples/digits/rank_team.h"
 
 #include <chrono>
@@ -9,17 +9,17 @@
 namespace c10dd::digits {
 namespace {
 
-constexpr const char* kImages = "digits/images";      // counter: trained on by all ranks
+constexpr const char* kImages = "digits/images";      // counter: images of all ranks and epochs
 constexpr const char* kFinished = "digits/finished";  // set by rank 0 at the end
 constexpr std::chrono::hours kWholeTraining{24};
-constexpr std::chrono::milliseconds kHeldUp{250};
+constexpr std::chrono::milliseconds kOutstanding{250};
 
 Tensor tensor_of(std::span<double> values) {
   return {.data = values.data(), .count = values.size(), .dtype = DType::float64};
 }
 
 template <typename T>
-bool waiting(const std::future<T>& call) {
+bool pending(const std::future<T>& call) {
   return call.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
 }
 
@@ -28,6 +28,7 @@ bool waiting(const std::future<T>& call) {
 RankTeam::RankTeam(std::shared_ptr<Client> client, Rank rank, Rank world_size, Network& network,
                    const TeamOptions& options)
     : client_(std::move(client)), store_(client_->store()) {
+  // Outstanding during the whole training: also across an outage of the daemon.
   finished_ = std::async(std::launch::async,
                          [store = store_] { store->wait({kFinished}, kWholeTraining); });
   const World world = {.rank = rank, .size = world_size, .name = "digits", .kind = "dp"};
@@ -49,19 +50,20 @@ void RankTeam::end_epoch(std::size_t epoch, std::size_t images) {
   std::future<void> added = std::async(std::launch::async, [store = store_, images] {
     store->add(kImages, static_cast<std::int64_t>(images));
   });
-  std::future<void> met = std::async(std::launch::async, [this] { meet("digits/epoch"); });
-  if (met.wait_for(kHeldUp) != std::future_status::ready) {
+  std::future<void> passed =
+      std::async(std::launch::async, [this] { wait_at_barrier("digits/epoch"); });
+  if (passed.wait_for(kOutstanding) != std::future_status::ready) {
     std::string calls = "barrier";
-    if (waiting(added)) calls += ",add";
-    if (waiting(finished_)) calls += ",wait";
+    if (pending(added)) calls += ",add";
+    if (pending(finished_)) calls += ",wait";
     std::printf("outstanding rank=%zu epoch=%zu calls=%s\n", rank(), epoch, calls.c_str());
   }
   added.get();
-  met.get();
+  passed.get();
 }
 
 std::int64_t RankTeam::finish() {
-  meet("digits/finished");  // every add has returned on its rank
+  wait_at_barrier("digits/finished");  // after it, every rank's add has returned
   if (rank() == 0) store_->set(kFinished, "1");
   finished_.get();
   group_->shutdown();
@@ -69,7 +71,7 @@ std::int64_t RankTeam::finish() {
   return store_->add(kImages, 0);
 }
 
-void RankTeam::meet(const std::string& name) {
+void RankTeam::wait_at_barrier(const std::string& name) {
   client_->barrier(name, {.rank = group_->rank(), .world_size = group_->size()});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank of a data-parallel job. Gradients are averaged by a ddp::Reducer while backward goes on;
-// the ends of epochs and of the training are kept through the daemon, whose death in between holds
-// them up and fails nothing.
+// RankTeam: one rank of a data-parallel job. A ddp::Reducer averages gradients while backward is
+// running. The ranks synchronise through the daemon at the end of each epoch and of the training;
+// if the daemon is down, they wait for it and nothing fails.
 #pragma once
 
 #include <future>
@@ -22,10 +22,12 @@ struct TeamOptions {
   ddp::ReducerOptions reducer = {};
 };
 
+/// The ranks of a job with a fixed world size.
 class RankTeam final : public Team {
  public:
-  /// Blocks until all ranks are here. The network gets rank 0's parameters. The team must be the
-  /// client's only owner, so that its end ends what the client has under way.
+  /// Blocks until all ranks have opened the process group. The network gets the parameters of rank
+  /// 0. The team must be the only owner of the client: its destructor then closes the client, which
+  /// ends the calls that are still outstanding.
   RankTeam(std::shared_ptr<Client> client, Rank rank, Rank world_size, Network& network,
            const TeamOptions& options);
 
@@ -35,21 +37,23 @@ class RankTeam final : public Team {
   void ready(std::size_t parameter) override { reducer_->mark_ready(parameter); }
   void average() override { reducer_->finish(); }
   void sum(std::span<double> values) override;
-  /// A counter `add` and a barrier at the same time. Prints a line `outstanding` when they are held
-  /// up, with the names of the calls that wait for the daemon.
+  /// Adds the images to a counter of the daemon, and waits at a barrier, both at the same time. If
+  /// that takes longer than 0.25 s, prints a line `outstanding` with the calls that wait for the
+  /// daemon.
   void end_epoch(std::size_t epoch, std::size_t images) override;
 
   Client& client() { return *client_; }
   ddp::ReducerStats reducer_stats() const { return reducer_->stats(); }
 
-  /// Returns when all ranks have finished and the daemon knows every collective of this one; the
-  /// images that all ranks have counted.
+  /// Blocks until all ranks have finished and the daemon has counted every collective of this rank.
+  /// Returns the number of images that all ranks have added.
   std::int64_t finish();
 
  private:
-  void meet(const std::string& name);
+  void wait_at_barrier(const std::string& name);
 
-  // First, so destroyed last: closing the client is what ends the call in an unfinished training.
+  // Declared first, so destroyed last: its destructor waits for a call, which ends at the latest
+  // when the client is closed.
   std::future<void> finished_;
   std::shared_ptr<Client> client_;
   std::shared_ptr<Store> store_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One epoch after the other.
+// The steps and the ends of epochs.
 #include "examples/digits/training.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// This rank's part of a batch that begins at `first`; parts differ by at most one image.
+/// Returns this rank's part of a batch; the parts differ by at most one image.
 std::span<const std::size_t> share_of(std::span<const std::size_t> batch, const Team& team) {
   const std::size_t begin = batch.size() * team.rank() / team.size();
   const std::size_t end = batch.size() * (team.rank() + 1) / team.size();
@@ -54,7 +54,8 @@ void Trainer::step(std::size_t epoch, std::size_t index) {
   const Dataset own = data_.train.pick(share_of(batch, team_));
   seen_.loss += network_.forward(batch_of(own));
   seen_.images += static_cast<double>(own.size());
-  // So that the average over ranks is the mean over the batch, however uneven the shares are.
+  // With this scale the average over the ranks is the mean over the batch, even if the shares have
+  // different sizes.
   const double scale = static_cast<double>(team_.size()) / static_cast<double>(batch.size());
   network_.backward(batch_of(own), scale, team_.gradients(),
                     [this](std::size_t parameter) { team_.ready(parameter); });

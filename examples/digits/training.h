@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop, the same for one process and for many: what differs is the Team. Equal options
-// give equal global batches whatever the team's size, so the losses can be compared.
+// The training loop, the same for one process and for many: only the Team differs. Equal options
+// give equal global batches for every size of the team, so the losses can be compared.
 #pragma once
 
 #include <chrono>
@@ -22,27 +22,28 @@ struct TrainingOptions {
   std::uint64_t seed = 1;  ///< of the network and of the order of images in each epoch
 };
 
-/// Those who train together.
+/// The ranks that train together, as one of them sees it.
 class Team {
  public:
   virtual ~Team() = default;
   virtual std::size_t rank() const = 0;
   virtual std::size_t size() const = 0;
 
-  /// Where backward writes the gradient of each parameter.
+  /// Returns where backward writes the gradient of each parameter.
   virtual std::span<double* const> gradients() const = 0;
-  /// This gradient is final. In any order, while backward goes on.
+  /// Reports that the gradient of this parameter is final. Called during backward, in any order.
   virtual void ready(std::size_t parameter) = 0;
-  /// Returns when all gradients are averages over the team.
+  /// Blocks until all gradients are averages over the team.
   virtual void average() = 0;
 
-  /// Each value becomes its sum over the team.
+  /// Replaces each value by its sum over the team.
   virtual void sum(std::span<double> values) = 0;
-  /// This rank has trained on so many images in the epoch; returns when everybody is here.
+  /// Reports on how many images this rank has trained in the epoch, and blocks until all ranks have
+  /// finished it.
   virtual void end_epoch(std::size_t epoch, std::size_t images) = 0;
 };
 
-/// One process alone: the reference.
+/// A team of one process, without a daemon: the reference.
 class Solo final : public Team {
  public:
   explicit Solo(const Network& network);
@@ -60,32 +61,31 @@ class Solo final : public Team {
   std::vector<double*> pointers_;
 };
 
-/// The mean loss over the images of an epoch while it trained, and the share of the test set that
-/// is right after it; both of the whole team.
+/// The result of an epoch, over the whole team.
 struct Epoch {
-  std::size_t number = 0;  ///< from 1
-  double loss = 0;
-  double test_accuracy = 0;
+  std::size_t number = 0;    ///< from 1
+  double loss = 0;           ///< mean over the images, each at the time it was trained on
+  double test_accuracy = 0;  ///< share of the test set that is classified correctly afterwards
 };
 
-/// What a rank has seen in an epoch; the team adds it up.
+/// Sums of one rank in an epoch. Doubles, so that the team can add them up in one all-reduce.
 struct Seen {
-  double loss = 0;
-  double images = 0;
-  double tested = 0;
-  double correct = 0;
+  double loss = 0;     ///< of the images
+  double images = 0;   ///< trained on
+  double tested = 0;   ///< images of the test set
+  double correct = 0;  ///< of these
 };
 
-/// One rank's part of the training, step by step.
+/// Runs one rank's part of the training, step by step.
 class Trainer {
  public:
   Trainer(Network& network, const Split& data, const TrainingOptions& options, Team& team);
 
   std::size_t steps_per_epoch() const;
-  /// Trains on this rank's share of batch `index` of epoch `epoch` (from 1).
+  /// Trains on this rank's share of batch `index` (from 0) of epoch `epoch` (from 1).
   void step(std::size_t epoch, std::size_t index);
-  /// Tests, adds up over the team, and prints the line `epoch`. With what this rank has seen since
-  /// the epoch before.
+  /// Tests the network, adds up the results of the team, and prints the line `epoch` on rank 0. The
+  /// loss is that of the images that the present members have trained on in this epoch.
   Epoch end_epoch(std::size_t epoch);
 
  private:

@@ -56,7 +56,7 @@ class RefusalTest(unittest.TestCase):
     def test_what_makes_no_sense(self):
         url = "c10dd://127.0.0.1:1/digits"
         self.refused(64, "no daemon: set C10DD_URL or --url")
-        self.refused(64, "RANK is 2, WORLD_SIZE 2; ranks are 0 to WORLD_SIZE - 1",
+        self.refused(64, "RANK is 2, WORLD_SIZE is 2: ranks are 0 to WORLD_SIZE - 1",
                      C10DD_URL=url, RANK="2", WORLD_SIZE="2")
         self.refused(64, "backend loopback joins threads of one process", "--backend", "loopback",
                      C10DD_URL=url, RANK="0", WORLD_SIZE="2")

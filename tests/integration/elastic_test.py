@@ -139,7 +139,7 @@ class ElasticTest(unittest.TestCase):
         for size in ("4:2", "0:3", "three", "2:4x"):
             rank = self.start("c10dd://127.0.0.1:1/none", size=size)
             self.assertEqual(rank.process.wait(20), 64)
-            self.assertIn("MIN:MAX is meant", rank.text())
+            self.assertIn("not MIN:MAX with 1 <= MIN <= MAX", rank.text())
 
 
 if __name__ == "__main__":
