@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The single faults that mutate.py can plant in a line of C++: each is the line as it would be after
-a plausible slip. A fault that does not compile is drawn again, so these need not know the types."""
+"""The single faults that mutate.py can plant in a line of C++. Each is the line after a plausible
+mistake. mutate.py skips a fault that does not compile, so the rules here need no types."""
 
 import re
 
@@ -17,7 +17,7 @@ STATEMENT = re.compile(r"^\s*(?:if|for|while|return|const|auto|\w)[^{}]*;$")
 
 
 def code_of(line):
-    """The line with strings, characters and comments blanked, of the same length."""
+    """Returns the line with spaces in place of strings, characters and comments."""
     return TOKEN.sub(lambda match: " " * len(match[0]), line)
 
 
@@ -26,7 +26,7 @@ def replaced(line, match, text, group=0):
 
 
 def faults_of(line):
-    """All faults of this line as (kind, new line)."""
+    """Returns all faults of this line as (kind, new line)."""
     code = code_of(line)
     found = []
     if line.lstrip().startswith(("#", "template", "static_assert", "using")):
@@ -41,11 +41,11 @@ def faults_of(line):
     indent = line[:len(line) - len(line.lstrip())]
     stripped = code.rstrip()
     if RESET.match(stripped):
-        found.append(("reset left out", indent + ";"))
+        found.append(("reset removed", indent + ";"))
     elif CALL.match(stripped):
-        found.append(("call left out", indent + ";"))
+        found.append(("call removed", indent + ";"))
     for match in EXCHANGE.finditer(code):
-        found.append(("reset left out", replaced(line, match, match[1])))
+        found.append(("reset removed", replaced(line, match, match[1])))
     if STATEMENT.match(stripped) and indent:
         found.append(("early return", f"{indent}if (true) return; {line.lstrip()}"))
         found.append(("early return", f"{indent}if (true) return {{}}; {line.lstrip()}"))

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants single faults, one at a time, at lines that the fast tests execute, and says which of them
-the tests find. What survives is a line that no test is about.
+"""Plants faults, one at a time, in lines that the fast tests execute, and prints which of them the
+tests find. A fault that survives is in a line whose result no test checks.
 
     ./dev mutate --seed 1 --count 30 daemon/net client
 
-Works on a copy of the tracked files in build-mutate/, so the tree stays as it is. The first run builds
-that copy with gcov to learn which lines are executed. Exit code 1 if a fault survived.
+Works on a copy of the sources in build-mutate/, so the tree does not change. The first run builds that
+copy with gcov, to find out which lines are executed. Exit code 1 if a fault survived.
 """
 
 import argparse
@@ -31,12 +31,13 @@ PLAIN = WORK / "plain"
 COUNTED = WORK / "counted"
 EXECUTED = WORK / "executed.json"
 FAST = ["-L", "unit", "-LE", "redis", "-E", "^sim_planted$|Model|fuzz_|torture"]
-TEST_LIMIT = 240  # of a run; a fault that hangs is found
-BUILD_LIMIT = 900
+TEST_LIMIT = 240  # seconds for all tests; a fault that makes them hang counts as found
+BUILD_LIMIT = 900  # seconds
 
 
 def run(command, limit, **more):
-    """The exit code, or None if it ran past the limit; with the last of its output."""
+    """Runs a command. Returns its exit code, or None after `limit` seconds, and the end of its
+    output."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               timeout=limit, check=False, errors="replace", **more)
@@ -46,7 +47,7 @@ def run(command, limit, **more):
 
 
 def copy_tree():
-    """Brings the copy to the tree's state; what is the same keeps its time, so nothing is rebuilt."""
+    """Updates the copy of the tree. Files that are equal keep their time, so they are not rebuilt."""
     names = subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], check=True,
                            capture_output=True, text=True).stdout.split("\n")
     wanted = {name for name in names if name and (ROOT / name).is_file()}
@@ -77,18 +78,18 @@ def test(folder):
 
 
 def learn_executed():
-    """Which lines of which file the fast tests execute, by gcov."""
+    """Finds out by gcov which lines the fast tests execute, and stores them in EXECUTED."""
     configure(COUNTED, "-O1 --coverage")
     print("building with gcov", flush=True)
-    code, said = build(COUNTED)
+    code, output = build(COUNTED)
     if code != 0:
-        sys.exit(f"mutate: the tree does not build:\n{said}")
+        sys.exit(f"mutate: the tree does not build:\n{output}")
     for old in COUNTED.rglob("*.gcda"):
         old.unlink()
     print("running the fast tests", flush=True)
-    code, said = test(COUNTED)
+    code, output = test(COUNTED)
     if code != 0:
-        sys.exit(f"mutate: the tests fail without a fault:\n{said}")
+        sys.exit(f"mutate: the tests fail without a fault:\n{output}")
     executed = {}
     for data in COUNTED.rglob("*.gcda"):
         done = subprocess.run(["gcov", "--json-format", "--stdout", data], cwd=COUNTED, check=True,
@@ -103,7 +104,7 @@ def learn_executed():
 
 
 def candidates(paths):
-    """(file, line) of executed lines under the paths that some fault fits."""
+    """Returns the (file, line number) of all executed lines under the paths that can have a fault."""
     executed = json.loads(EXECUTED.read_text())
     found = []
     for name, lines in sorted(executed.items()):
@@ -117,7 +118,7 @@ def candidates(paths):
 
 
 def plant(name, at, chance):
-    """Plants a fault; answers what it is, and how to take it back."""
+    """Plants a fault. Returns its kind, its diff, and a function that removes it."""
     path = TREE / name
     before = path.read_text()
     lines = before.split("\n")
@@ -131,36 +132,38 @@ def plant(name, at, chance):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=10)
-    parser.add_argument("--relearn", action="store_true", help="ask gcov again which lines run")
-    parser.add_argument("paths", nargs="*", default=["daemon", "client", "store", "collectives", "ddp"])
+    parser.add_argument("--seed", type=int, default=1, help="chooses the faults; default: 1")
+    parser.add_argument("--count", type=int, default=10, help="number of faults; default: 10")
+    parser.add_argument("--relearn", action="store_true",
+                        help="find out again which lines are executed")
+    parser.add_argument("paths", nargs="*", default=["daemon", "client", "store", "collectives", "ddp"],
+                        help="files and folders; default: all product code except protocol")
     options = parser.parse_args()
     TREE.mkdir(parents=True, exist_ok=True)
     copy_tree()
     if options.relearn or not EXECUTED.exists():
         learn_executed()
     configure(PLAIN, "-O1")
-    code, said = build(PLAIN)
+    code, output = build(PLAIN)
     if code != 0:
-        sys.exit(f"mutate: the tree does not build:\n{said}")
+        sys.exit(f"mutate: the tree does not build:\n{output}")
     chance = random.Random(options.seed)
     places = candidates(options.paths)
     if not places:
-        sys.exit(f"mutate: no executed line under: {' '.join(options.paths)}")
+        sys.exit(f"mutate: the fast tests execute no line under: {' '.join(options.paths)}")
     chance.shuffle(places)
     found, survived = 0, []
     for name, at in places:
         if found + len(survived) == options.count:
             break
-        kind, shown, take_back = plant(name, at, chance)
+        kind, shown, remove = plant(name, at, chance)
         start = time.monotonic()
         try:
             if build(PLAIN)[0] != 0:
                 continue
             code, _ = test(PLAIN)
         finally:
-            take_back()
+            remove()
         if code == 0:
             survived.append(shown)
         else:
