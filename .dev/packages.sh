@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The Debian 12 packages that each command needs, and how those that are missing are installed.
-# A script sources this file after steps.sh.
+# The Debian 12 packages that each command needs, and the functions that install those that are
+# missing. A script sources this file after steps.sh.
 # shellcheck shell=bash
 
 packages_to_demo=(
@@ -11,8 +11,8 @@ packages_to_build=("${packages_to_demo[@]}" git libhiredis-dev libnghttp2-dev)
 packages_to_test=(curl etcd-server iproute2 libgtest-dev prometheus redis-server systemd)
 packages_to_check=(clang-format-14 clang-tidy-14)
 packages_to_fuzz=(clang-14 libclang-rt-14-dev)
-# Packages that bring a service, and its name; the tests and the demo start servers of their own, on
-# free ports.
+# Packages that contain a service, and the name of the service. The services are not needed: the
+# tests and the demo start their own servers, on free ports.
 declare -A services=([etcd-server]=etcd [prometheus]=prometheus [redis-server]=redis-server)
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
@@ -22,14 +22,15 @@ missing_of() {
     for package in "$@"; do installed "$package" || printf '%s\n' "$package"; done
 }
 
-# What apt-get says about the size of these and what they depend on; nothing if it has no lists yet.
+# Prints the size of these packages and their dependencies, as apt-get reports it; nothing if apt-get
+# has no package lists yet.
 say_size() {
     apt-get -o Debug::NoLocking=1 --assume-no install --no-install-recommends "$@" 2>/dev/null |
         grep -E '^(Need to get|After this operation)' || true
 }
 
-# Runs as root: apt-get under a policy that starts no service, then disables the services that
-# were not there before. Puts an earlier policy back, also when it is interrupted.
+# Installs packages, as root. Starts no service (by a policy-rc.d that forbids it), and disables the
+# services that were not installed before. Restores an earlier policy, also when it is interrupted.
 install_packages() {
     local policy=/usr/sbin/policy-rc.d saved=/usr/sbin/policy-rc.d.before-c10dd package
     local -a new_services=()
@@ -44,7 +45,7 @@ install_packages() {
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -q update || say "apt-get update failed; trying with the lists that are here"
+    apt-get -q update || say "apt-get update failed; trying with the present package lists"
     say_size "$@"
     apt-get -q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install --no-install-recommends "$@"
     restore
@@ -59,7 +60,7 @@ install_packages() {
 
 setup() {
     command -v dpkg-query >/dev/null ||
-        fail "setup knows Debian 12 only; install the equivalents of: $*"
+        fail "setup supports only Debian 12; install the equivalents of: $*"
     local -a missing=()
     mapfile -t missing < <(missing_of "$@")
     if [ ${#missing[@]} -eq 0 ]; then
@@ -76,7 +77,7 @@ setup() {
         sudo "$root/.dev/install-as-root" "${missing[@]}"
     else
         say_size "${missing[@]}"
-        fail "neither root nor sudo; ask for: apt-get install --no-install-recommends ${missing[*]}"
+        fail "neither root nor sudo is available; ask an administrator to run: apt-get install --no-install-recommends ${missing[*]}"
     fi
     mapfile -t missing < <(missing_of "$@")
     [ ${#missing[@]} -eq 0 ] || fail "still missing after apt-get: ${missing[*]}"

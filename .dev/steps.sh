@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The steps that several commands of ./dev take. A script sources this file first; afterwards the
-# current folder is the root of the repository.
+# Steps that several commands of ./dev use. A script sources this file first; after that the current
+# folder is the root of the repository.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -11,11 +11,12 @@ cd -- "$root"
 say() { printf '\033[1m==\033[0m %s\n' "$*"; }
 fail() { printf 'dev: %s\n' "$*" >&2; exit 1; }
 
-# minutes BUILD REST: about how many it takes here, if one core builds for so many minutes.
+# minutes BUILD REST: prints an estimate of the duration on this machine, if the build takes BUILD
+# minutes on one core, and the rest REST minutes on any.
 minutes() { echo $((($1 + jobs - 1) / jobs + $2)); }
 
-# phase NAME COMMAND...: runs it and says how long it took. Called plainly, never in a condition,
-# so that errexit holds inside.
+# phase NAME COMMAND...: runs the command and prints how long it took. Must not be called in a
+# condition: bash would disable errexit inside.
 running=
 phase() {
     local start=$SECONDS
@@ -25,7 +26,7 @@ phase() {
     say "$running: $((SECONDS - start)) s"
     running=
 }
-trap '[ -z "$running" ] || say "$running: failed after $SECONDS s in all" >&2' EXIT
+trap '[ -z "$running" ] || say "$running: failed, $SECONDS s after the start" >&2' EXIT
 
 configure() { cmake --preset release --log-level=NOTICE -DC10DD_BUILD_TESTS="${1:-ON}"; }
 
