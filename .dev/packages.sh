@@ -22,8 +22,8 @@ missing_of() {
     for package in "$@"; do installed "$package" || printf '%s\n' "$package"; done
 }
 
-# Prints the size of these packages and their dependencies, as apt-get reports it; nothing if apt-get
-# has no package lists yet.
+# Prints the size of these packages and their dependencies, as apt-get reports it; nothing if
+# apt-get has no package lists yet.
 say_size() {
     apt-get -o Debug::NoLocking=1 --assume-no install --no-install-recommends "$@" 2>/dev/null |
         grep -E '^(Need to get|After this operation)' || true

@@ -30,9 +30,9 @@ class Work {
   /// Returns the status. Does not block.
   virtual Status status() const = 0;
 
-  /// Blocks until the collective has ended, which its own time-out bounds once it has started.
-  /// Throws if the status is then failed or abandoned: TimedOut, Aborted, Unavailable (a peer was
-  /// lost) or Error with code().
+  /// Blocks until the collective has ended. Once started, it ends within its own time-out. Throws
+  /// if the status is then failed or abandoned: TimedOut, Aborted, Unavailable (a peer was lost) or
+  /// Error with code().
   virtual void wait() = 0;
 
   /// Like wait(), but blocks for at most `timeout`, then throws TimedOut without missing ranks. The

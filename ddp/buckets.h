@@ -37,7 +37,7 @@ struct Bucket {
 /// one. Walks the parameters from last to first, as backward does, and fills one bucket per dtype
 /// at a time up to its limit: `first_bytes` for the first of a dtype, then `bytes`. Only a
 /// parameter that is larger than the limit makes a bucket exceed it. Throws InvalidArgument if a
-/// limit is 0. Source: the same as of reducer.h.
+/// limit is 0. reducer.h names the source of this algorithm.
 std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
                                  const BucketLimits& limits = {});
 

@@ -23,7 +23,7 @@ struct ElasticState {
   std::uint64_t step = 0;
 };
 
-/// What the body gets: one generation of the training. Valid until the body returns.
+/// One generation of the training, as the body gets it. Valid until the body returns.
 struct ElasticTurn {
   ProcessGroup& group;
   Generation generation;

@@ -72,7 +72,7 @@ struct Reducer::State {
   State(ProcessGroup& g, std::vector<Parameter> p) : group(g), parameters(std::move(p)) {}
 
   std::string named(std::size_t index) const {
-    return std::to_string(index) + " \"" + parameters[index].name + "\"";
+    return format("{} \"{}\"", index, parameters[index].name);
   }
 
   void check_parameters() const {

@@ -72,9 +72,9 @@ bool expand(const std::string& bytes, sockaddr_storage& address) {
   return false;
 }
 
-/// Returns whether this rank connects to the peer, or else accepts. Same rule as Gloo's: the larger
-/// address connects. Compares the bytes of the address, then the port, whose network-order bytes
-/// are read as a number of the machine.
+/// Returns true if this rank connects to the peer, false if it accepts. The rule is Gloo's: the
+/// side with the larger address connects. The address is compared by its bytes; if equal, the port
+/// is compared as a number without conversion from network byte order.
 bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
   if (self.ss_family == AF_INET) {
     const auto& a = reinterpret_cast<const sockaddr_in&>(self);

@@ -103,8 +103,7 @@ class Transport final : public ::gloo::transport::Context {
 
   // The running collective, if any.
   bool running_ = false;
-  std::uint64_t begun_ =
-      0;  // counts begin(): tells the guard whether a collective is still the same
+  std::uint64_t begun_ = 0;  // counts begin(), so that the guard sees whether one is still running
   std::string what_;
   CallContext call_;
   Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again

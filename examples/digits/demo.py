@@ -127,7 +127,7 @@ class Run:
         self.collectives = {}  # count by (process_group, collective, backend), of all ranks
         self.exported = {}     # the same from the daemon's /metrics, at the end
 
-    def hear(self, word, fields):
+    def on_line(self, word, fields):
         if word == "data":
             self.images = int(fields["train"])
         elif word == "loss":
@@ -155,7 +155,7 @@ class Outages:
         self.waiting = {}
         self.all_waited = False
 
-    def hear(self, word, fields):
+    def on_line(self, word, fields):
         epoch = int(fields.get("epoch", 0))
         if word == "half" and epoch == self.next_epoch and not self.daemon.down:
             self.half.add(fields["rank"])
@@ -190,15 +190,15 @@ def show_epoch(fields, away):
         f"{'  (daemon away)' if away else ''}")
 
 
-def listen(processes, ranks, hear):
-    """Calls hear() for every line of these processes until all have exited with 0. Raises Failed if
+def listen(processes, ranks, on_line):
+    """Calls on_line() for every line of these processes until all have exited with 0. Raises Failed if
     another process ends, or exits with another code."""
     open_ends = set(ranks)
     while open_ends:
         process, line = processes.next_event()
         if line is not None:
             if process in open_ends and line:
-                hear(*parse(line))
+                on_line(*parse(line))
             continue
         if process not in open_ends:
             raise Failed(f"{process.name} ended{process.error_tail()}")
@@ -212,9 +212,9 @@ def train_with_ranks(processes, daemon, options):
     run = Run()
     outages = Outages(daemon, max(1, options.epochs * 2 // 5))
 
-    def hear(word, fields):
-        run.hear(word, fields)
-        outages.hear(word, fields)
+    def on_line(word, fields):
+        run.on_line(word, fields)
+        outages.on_line(word, fields)
         if word == "epoch":
             show_epoch(fields, daemon.down)
         elif word == "buckets" and fields["rank"] == "0":
@@ -227,7 +227,7 @@ def train_with_ranks(processes, daemon, options):
                                         C10DD_RUN="demo", RANK=str(rank),
                                         WORLD_SIZE=str(WORLD_SIZE))
         ranks.append(processes.start(f"rank {rank}", digits(options), environment))
-    listen(processes, ranks, hear)
+    listen(processes, ranks, on_line)
     # Now: the daemon removes the metrics of the run soon after the last session has ended.
     run.exported = read_collectives(daemon.metrics(), JOB)
     return run, outages
@@ -237,7 +237,7 @@ def train_alone(processes, options):
     run = Run()
     alone = processes.start("one process alone", digits(options) + ["--single"],
                             clean_environment())
-    listen(processes, [alone], run.hear)
+    listen(processes, [alone], run.on_line)
     return run
 
 

@@ -93,7 +93,7 @@ std::chrono::nanoseconds seconds(double count) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(count * 1e9));
 }
 
-/// Returns the options of --elastic and of what belongs to it. `min` is 0 if it is not MIN:MAX.
+/// Returns what --elastic, --last-call and --ttl set. `min` is 0 if --elastic is not MIN:MAX.
 RendezvousOptions rendezvous_of(const Options& o) {
   RendezvousOptions options;
   options.group = "digits";

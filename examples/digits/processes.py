@@ -58,8 +58,8 @@ class Processes:
         return process
 
     def next_event(self):
-        """Blocks until there is an event and returns it: (process, line), or (process, None) when it
-        has closed its output. Raises Failed after the time limit."""
+        """Blocks until there is an event and returns it: (process, line), or (process, None) when
+        the process has closed its output. Raises Failed after the time limit."""
         while not self.pending:
             left = self.deadline - time.monotonic()
             if left <= 0:
