@@ -35,8 +35,13 @@ struct GroupOptions {
 };
 
 /// Collectives among the members of one World. All ranks must issue the same collectives, with the
-/// same arguments, in the same order. Each call returns at once; one worker thread per group runs
-/// the collectives in the order in which they were issued.
+/// same arguments, in the same order. One worker thread per group runs the collectives in the order
+/// in which they were issued.
+///
+/// all_reduce(), broadcast(), all_gather_single() and barrier() return at once, with a Work that
+/// gets the outcome. Their `timeout` replaces GroupOptions::timeout. They throw InvalidArgument if
+/// it is not positive, if a tensor that has elements has no memory, or if it is not in cpu memory.
+/// A collective without elements (count 0) succeeds without waiting for the other ranks.
 ///
 /// After its first failure a group is unusable: work that is queued or issued later is abandoned
 /// with the reason of the first failure. To continue, open a new group, with a higher generation.
@@ -83,11 +88,6 @@ class ProcessGroup {
   /// Reduces `tensor` over all ranks, element by element, in place: afterwards every rank has the
   /// result. `count` and `dtype` are equal on all ranks. For floats the order of the operations is
   /// the backend's choice.
-  ///
-  /// Of this and the next three: return at once; the Work has the outcome. `timeout` replaces
-  /// GroupOptions::timeout. Throw InvalidArgument if `timeout` is not positive, or a tensor has a
-  /// null pointer and elements, or is not in cpu memory. Without elements (count 0) the collective
-  /// succeeds without waiting for the other ranks.
   virtual WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
                              std::optional<Duration> timeout = {}) = 0;
 
@@ -101,7 +101,7 @@ class ProcessGroup {
   virtual WorkPtr all_gather_single(Tensor output, Tensor input,
                                     std::optional<Duration> timeout = {}) = 0;
 
-  /// Is done when every rank has issued it.
+  /// Moves no data: the Work is done when every rank has issued the barrier.
   virtual WorkPtr barrier(std::optional<Duration> timeout = {}) = 0;
 
   virtual const World& world() const = 0;

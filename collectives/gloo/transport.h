@@ -33,8 +33,8 @@ struct Stopped : std::exception {
 
 class StoppableBuffer;
 
-/// Owns the connections of one rank to its peers. A stopped transport is not used again.
-/// Thread-safe where it is said.
+/// Owns the connections of one rank to its peers. A stopped transport is not used again. stop() and
+/// stopped() are thread-safe; the other methods are called by the thread that runs the collectives.
 class Transport final : public ::gloo::transport::Context {
  public:
   using Clock = std::chrono::steady_clock;
