@@ -117,7 +117,7 @@ class DiskFull(unittest.TestCase):
         reply = self.refusal()
         for key in refused[-5:]:
             self.assertEqual("not_found", writer.get(key).code, key)
-        limits = f"({RESERVE} for growth|{MINIMUM} for any change but removals)"
+        limits = f"({RESERVE} for growth|{MINIMUM} for any change except removals)"
         self.assertRegex(reply.detail, f"{self.folder}.*: [0-9]+ bytes free, limit {limits}; remove")
         key = self.random.choice(list(self.stored))
         self.assertEqual("ok", writer.call(wire.REMOVE, text(key)).code)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Look-ups, idle reports, retirement and removal.
+// Lookups, idle reports, retirement and removal.
 #include "daemon/core/host/directory_host.h"
 
 #include <algorithm>
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
@@ -21,7 +22,9 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
   const Revision before = directory_->revision();
   const Result<JobNumber> number = directory_->open(job, run, effects);
   if (number && !effects.rows.empty()) {
-    shell_.write({before, effects.revision, std::move(effects.rows), {}}, {});
+    shell_.write(
+        {.from = before, .to = effects.revision, .rows = std::move(effects.rows), .erased = {}},
+        {});
   }
   return number;
 }
@@ -31,7 +34,8 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   const Result<JobNumber> number = number_of(job, run);
-  if (number) directory_->mark_idle(*number, true, job_time());  // until somebody has really come
+  // Idle until the hello has arrived at the host: its client may disconnect before.
+  if (number) directory_->mark_idle(*number, true, job_time());
   return number;
 }
 
@@ -63,8 +67,7 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
   });
 }
 
-// ---- retirement
-// ----------------------------------------------------------------------------------
+// ---- retirement --------------------------------------------------------------------------------
 
 void DirectoryHost::end_turn() {
   const TimePoint now = time_.end_turn(loop_.now());
@@ -95,10 +98,13 @@ void DirectoryHost::retire() {
   if (!retired.entries.empty()) strike_out(std::move(retired), before, "retired");
 }
 
-/// The hosts of these jobs forget them, their rows go.
+/// Makes the hosts of these jobs drop them, and commits the removal of their rows.
 void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std::string_view how,
                                std::function<void(bool)> then) {
-  DirectoryBatch batch{before, retired.effects.revision, std::move(retired.effects.rows), {}};
+  DirectoryBatch batch{.from = before,
+                       .to = retired.effects.revision,
+                       .rows = std::move(retired.effects.rows),
+                       .erased = {}};
   for (const Directory::NamedRun& entry : retired.entries) {
     shell_.struck_out(entry, how);
     batch.erased.push_back(entry.number);
@@ -109,16 +115,15 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
   shell_.write(std::move(batch), std::move(then));
 }
 
-// ---- removal
-// -------------------------------------------------------------------------------------
+// ---- removal -----------------------------------------------------------------------------------
 
-/// A job that is to be removed, while its hosts are asked how many sessions are connected.
+/// A removal under way: the hosts of the job's runs are asked how many sessions are connected.
 struct DirectoryHost::Removal {
-  std::string job;
-  std::vector<JobNumber> numbers;
-  std::vector<std::uint64_t> lookups;  ///< by number, from before the hosts were asked
-  std::size_t connected = 0;
-  std::size_t to_ask = 0;
+  std::string job;                     ///< printable
+  std::vector<JobNumber> numbers;      ///< of its runs
+  std::vector<std::uint64_t> lookups;  ///< newest of each run before the hosts were asked
+  std::size_t connected = 0;           ///< sessions, by the replies so far
+  std::size_t to_ask = 0;              ///< hosts that have not replied
   std::function<void(Result<void>)> then;
 };
 
@@ -132,7 +137,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
     removal->lookups.push_back(lookups_[entry.number]);
   }
   if (removal->numbers.empty()) {
-    return removal->then(failure(Code::not_found, "no job \"" + removal->job + "\""));
+    return removal->then(failure(Code::not_found, "unknown job \"{}\"", removal->job));
   }
   removal->to_ask = removal->numbers.size();
   for (const JobNumber number : removal->numbers) {
@@ -146,29 +151,30 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   }
 }
 
-/// From here on a hello has to ask the directory: one that did meanwhile has a newer lookup.
+/// Removes the job if no session is connected or connecting. After close_job() every hello has to
+/// ask the directory, so a hello that came meanwhile has got a newer lookup.
 void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (!directory_) return removal->then(closed());
-  bool on_the_way = false;
+  bool connecting = false;
   for (std::size_t i = 0; i < removal->numbers.size(); ++i) {
-    on_the_way = on_the_way || lookups_[removal->numbers[i]] != removal->lookups[i];
+    connecting = connecting || lookups_[removal->numbers[i]] != removal->lookups[i];
   }
-  if (removal->connected > 0 || on_the_way) {
+  if (removal->connected > 0 || connecting) {
     for (const JobNumber number : removal->numbers) {
       JobHost& host = shell_.host_of(number);
       host.loop().post([&host, number] { host.keep_job(number); });
     }
-    return removal->then(failure(
-        Code::unavailable,
-        "job \"" + removal->job + "\" is in use: " +
-            (removal->connected > 0 ? std::to_string(removal->connected) + " sessions are connected"
-                                    : std::string("a client is connecting")) +
-            "; end its processes first"));
+    const std::string evidence = removal->connected > 0
+                                     ? format("{} sessions are connected", removal->connected)
+                                     : "a client is connecting";
+    return removal->then(failure(Code::unavailable,
+                                 "job \"{}\" is in use: {}; end its processes first", removal->job,
+                                 evidence));
   }
   const Revision before = directory_->revision();
   strike_out(directory_->remove(removal->numbers), before, "removed", [removal](bool durable) {
     if (durable) return removal->then(Result<void>());
-    removal->then(unavailable("the engine was lost; whether the job is removed is not known"));
+    removal->then(unavailable("the engine was lost; the job may or may not have been removed"));
   });
 }
 

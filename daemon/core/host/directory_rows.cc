@@ -6,14 +6,17 @@
 #include <vector>
 
 namespace c10dd::core {
+
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now) {
   constexpr JobNumber kNumber = Directory::kNumber;
   const Result<store::Claim> claim = engine.claim(kNumber);
   if (!claim) return claim.error();
-  DirectoryRead read{std::make_unique<Directory>(claim->revision, limits), {}};
+  DirectoryRead read{.directory = std::make_unique<Directory>(claim->revision, limits),
+                     .rolled_back = {}};
   Directory& directory = *read.directory;
   Result<void> restored;
+  // The first damaged row counts: load() reads on, and the rows after it are skipped.
   const Result<void> loaded = engine.load(kNumber, [&](const Row& row) {
     if (restored) restored = directory.restore(row);
   });
@@ -25,7 +28,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
   const store::JobBatch batch{kNumber, claim->epoch, claim->revision, effects.revision,
                               std::move(effects.rows)};
   if (engine.commit(std::span(&batch, 1)).front() != store::Outcome::durable) {
-    return failure(Code::unavailable, "the engine did not take the directory of jobs");
+    return failure(Code::unavailable, "the engine did not commit the directory of jobs");
   }
   if (!read.rolled_back.empty()) engine.renewed();
   return read;
@@ -34,6 +37,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
 bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
   std::vector<store::JobBatch> batches;
   for (const JobNumber number : change.erased) {
+    // A new claim fences batches of the old one, so that no row is written after the erasure.
     const Result<store::Claim> claim = engine.claim(number);
     if (!claim) return false;
     batches.push_back({number,
@@ -42,7 +46,7 @@ bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch&
                        claim->revision + 1,
                        {{Row::Kind::erase_prefix, {}, {}}}});
   }
-  // The directory has one owner per engine today: claiming it again fences nobody else.
+  // The directory has one owner per engine today: claiming it again fences no other daemon.
   const Result<store::Claim> owner = engine.claim(Directory::kNumber);
   if (!owner) return false;
   batches.push_back({Directory::kNumber, owner->epoch, change.from, change.to, change.rows});

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a daemon that drains may end: after it has looked at all hosts twice, and found nothing
-// unfinished. Once is not enough: a request that one loop read before it heard of the drain may
-// still be on its way to the host of another loop, which had nothing to do when it was looked at.
-// It was posted before the first loop said that it drains, so the second look comes after it.
+// Decides when a draining daemon may end: when two checks of all hosts in a row have found nothing
+// unfinished. One check is not enough: a request that one loop read before it was notified of the
+// drain may still be on its way to the host of another loop, which had nothing to do when it was
+// checked. That request was posted before the first loop confirmed the drain, so the second check
+// comes after it.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +16,8 @@ namespace c10dd::core {
 
 class Drain {
  public:
-  /// unfinished: JobHost::unfinished() of each host, all asked after they were told to drain, and
-  /// after the look before. True if the daemon may end.
+  /// Takes a check: JobHost::unfinished() of each host, all read after JobHost::drain() and after
+  /// the check before. Returns true if the daemon may end.
   bool finished(const std::vector<std::size_t>& unfinished) {
     const bool none = std::all_of(unfinished.begin(), unfinished.end(),
                                   [](std::size_t count) { return count == 0; });
@@ -25,7 +26,7 @@ class Drain {
   }
 
  private:
-  int looks_ = 0;  ///< in a row that found nothing
+  int looks_ = 0;  ///< checks in a row that found nothing
 };
 
 }  // namespace c10dd::core

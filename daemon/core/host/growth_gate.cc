@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which requests grow less than their operation can, and the texts of the refusals.
+// Which requests grow the state less than their operation can, and the texts of the refusals.
 #include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kSmallExchange = 64 * 1024;
+constexpr std::size_t kSmallExchange = 64 * 1024;  // bytes of all parts
 
 Growth of(const Transact& transact) {
   const bool removes =
@@ -57,7 +58,8 @@ std::uint64_t GrowthGate::free() const {
   return free - std::min<std::uint64_t>(free, written_);
 }
 
-/// What is left free. What was written since has to be tidied up, too.
+/// Returns how many bytes growth must leave free. Bytes written since set_free() may have to be
+/// rewritten by the engine, too, so they add to what it needs.
 std::uint64_t GrowthGate::kept() const {
   const std::uint64_t needed = needed_;
   return std::max(reserve_, needed == 0 ? 0 : needed + written_);
@@ -65,16 +67,17 @@ std::uint64_t GrowthGate::kept() const {
 
 DiskRoom GrowthGate::room() const {
   const std::uint64_t now = free();
-  return now < minimum_ ? DiskRoom::none : now < kept() ? DiskRoom::little : DiskRoom::enough;
+  if (now < minimum_) return DiskRoom::none;
+  return now < kept() ? DiskRoom::little : DiskRoom::enough;
 }
 
 std::string GrowthGate::disk_note() const {
   const DiskRoom room = this->room();
   if (room == DiskRoom::enough) return {};
   const bool none = room == DiskRoom::none;
-  return what_ + ": " + std::to_string(free()) + " bytes free, limit " +
-         std::to_string(none ? minimum_ : kept()) + " for " +
-         (none ? "any change but removals" : "growth") + "; remove keys, or make room on that disk";
+  return format("{}: {} bytes free, limit {} for {}; remove keys, or free space on that disk",
+                what_, free(), none ? minimum_ : kept(),
+                none ? "any change except removals" : "growth");
 }
 
 std::optional<Failure> GrowthGate::refuses(const Request& request) const {
@@ -85,9 +88,9 @@ std::optional<Failure> GrowthGate::refuses(const Request& request) const {
   const Growth refused = room == DiskRoom::none ? Growth::little : Growth::much;
   if (room != DiskRoom::enough && growth >= refused) return failure(Code::disk_full, disk_note());
   if (growth != Growth::much || held < max_bytes_) return std::nullopt;
-  return failure(Code::quota_exceeded, "all jobs together hold " + std::to_string(held) +
-                                           " bytes, limit " + std::to_string(max_bytes_) +
-                                           "; remove keys, or raise --max-bytes");
+  return failure(Code::quota_exceeded,
+                 "all jobs together hold {} bytes, limit {}; remove keys, or raise --max-bytes",
+                 held, max_bytes_);
 }
 
 }  // namespace c10dd::core

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses what would let the state grow while there is no room for it, on the disk or in memory.
-// The refusal is definite: the request was not applied. From any thread, without locks.
+// Refuses requests that let the state grow while the disk or the memory has no room for it. A
+// refusal is definite: the request was not applied. One gate serves all hosts of a daemon.
+// Thread-safe without locks, except watch().
 #pragma once
 
 #include <atomic>
@@ -13,34 +14,40 @@
 
 namespace c10dd::core {
 
-/// How much a request lets the state grow; OpInfo::growth is the most that its operation can.
+/// Returns how much a request lets the state grow, which may be less than OpInfo::growth, the most
+/// that its operation can.
 Growth growth_of(const Request& request);
 
-/// What the disk of the state has room for.
+/// What the disk of the state has room for: `enough` for every request; `little`: not for
+/// Growth::much; `none`: not for Growth::little either.
 enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {
  public:
-  /// of all jobs together, in memory
+  /// max_bytes: the limit for all jobs together, in memory.
   explicit GrowthGate(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Why the request must not be applied now: disk_full or quota_exceeded with both numbers.
+  /// Returns why the request must not be applied now: disk_full or quota_exceeded, with the value
+  /// and the limit. Empty if it may be applied.
   std::optional<Failure> refuses(const Request& request) const;
 
-  /// A job has grown or shrunk.
+  /// Adds the change of a job's size in memory, in bytes; negative when it shrinks.
   void add_bytes(std::int64_t difference) { bytes_ += difference; }
   std::uint64_t bytes() const;
   std::uint64_t max_bytes() const { return max_bytes_; }
 
-  /// There is a disk with these limits; what: where, for people. Before there are threads.
+  /// Sets the limits for free bytes: room() is `little` below `reserve`, `none` below `minimum`.
+  /// `what` names the disk in texts. Without this call the disk always has enough room.
+  /// Not thread-safe: called before the threads of the daemon start.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);
-  /// What the disk has free now, as somebody looked; needed: what the engine needs of that to let
-  /// go of what is removed. Growth leaves at least so much, however small the reserve is.
+  /// Sets the free bytes of the disk, as measured now. `needed`: how many of them the engine needs
+  /// to erase removed rows for good; growth leaves at least so many free, however small the
+  /// reserve.
   void set_free(std::uint64_t free, std::uint64_t needed = 0);
-  /// Bytes on their way to the disk since then.
+  /// Counts bytes that were handed to the engine since set_free().
   void add_written(std::uint64_t bytes) { written_ += bytes; }
   DiskRoom room() const;
-  /// One sentence on the disk; empty when it has room.
+  /// Returns one sentence about the free space and its limit; empty if there is enough.
   std::string disk_note() const;
 
  private:

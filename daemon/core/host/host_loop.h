@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event loop of one thread, as the hosts of jobs see it. The daemon's is Asio's, the simulator's
-// has messages that come late.
+// An event loop of one thread, as the hosts of jobs see it. The daemon implements it with Asio, the
+// simulator with messages that arrive late.
 #pragma once
 
 #include <chrono>
@@ -8,20 +8,22 @@
 
 namespace c10dd::core {
 
-/// The process's own clock. Job time is made of it, see job_time.h.
+/// The clock of the process. Job time is derived from it, see job_time.h.
 using SteadyTime = std::chrono::steady_clock::time_point;
 
 class HostLoop {
  public:
   virtual ~HostLoop() = default;
 
-  /// Runs f on the loop, after what was posted there before. From any thread.
+  /// Runs f on the loop, after everything that was posted before.
+  /// Thread-safe.
   virtual void post(std::function<void()> f) = 0;
 
-  /// Runs f at once if the caller is on the loop, else posts it. From any thread.
+  /// Runs f at once if the caller is on the loop's thread, else posts it.
+  /// Thread-safe.
   virtual void dispatch(std::function<void()> f) = 0;
 
-  /// From the loop's thread.
+  /// Called on the loop's thread.
   virtual SteadyTime now() const = 0;
 };
 

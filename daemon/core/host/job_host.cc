@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn: requests in, effects out, one batch at the engine at a time, answers when durable.
+// The turn: requests in, effects out, at most one batch in flight, replies when they are durable.
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
-/// The job's data of which an answer has a copy.
+/// Returns how many bytes of the job's data a reply holds.
 std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
   if (!reply) return bytes;
@@ -44,9 +45,9 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     });
     return;
   }
-  if (slot->dropped) return;  // its connections are being told
-  // A request of another loop may come after its session's hello on a newer connection. Its answer
-  // would leave there, and be taken for that of the client's second asking.
+  if (slot->dropped) return;  // its sessions have been ended, and the clients repeat the request
+  // A request of another loop may arrive after its session's hello on a newer connection. Its reply
+  // would be sent there, and be taken for the reply to the client's second attempt.
   const auto it = slot->attached.find(from.session);
   const bool late = it != slot->attached.end() && it->second.connection != from.connection;
   if (late) return;
@@ -87,7 +88,7 @@ void JobHost::perform(const JobRef& slot, Effects effects, const Origin* from,
     }
     slot->gate->hold(std::move(reply));
   }
-  if (engine_ && engine_->is_volatile) {
+  if (engine_ && engine_->is_volatile) {  // no row goes to the engine, so no reply waits
     slot->job->seal(slot->rows);
     slot->rows.clear();
     slot->gate->committed(effects.revision);
@@ -101,6 +102,7 @@ void JobHost::touch(const JobRef& slot) {
   touched_.push_back(slot);
 }
 
+// Deadlines and restored pieces come before the batch, so that it carries their rows.
 void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
@@ -129,7 +131,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   count_bytes(slot);
   const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
   release(slot);
-  if (waits) touch(slot);  // for the next batch
+  if (waits) touch(slot);  // start_batch() looks at touched jobs only
 }
 
 void JobHost::count_bytes(const JobRef& slot) {
@@ -140,7 +142,7 @@ void JobHost::count_bytes(const JobRef& slot) {
   slot->bytes = bytes;
 }
 
-/// Counts the requests whose answers wait for a batch.
+/// Returns how many requests wait for a batch to be answered.
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
   for (const JobRef& slot : touched_) {
@@ -149,7 +151,8 @@ std::size_t JobHost::waiting() const {
   return all;
 }
 
-/// Hands what has gathered to the engine, unless a batch is under way or others are waited for.
+/// Hands all gathered rows to the engine as one batch, unless a batch is in flight or the pace says
+/// to wait for more requests.
 void JobHost::start_batch() {
   if (batch_in_flight_ || !engine_ || engine_->is_volatile) return;
   const std::size_t requests = waiting();
@@ -201,7 +204,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     shell_.tell(slot.get(), CommitFailed{outcome});
     lost = lost || outcome == store::Outcome::unknown;
     if (outcome == store::Outcome::fenced) {
-      drop(slot, failure(Code::not_owner, "job \"" + slot->name + "\" is owned by another daemon"));
+      drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
     }
   };
   for (std::size_t i = 0; i < committing.size(); ++i) {
@@ -216,7 +219,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) {
+  if (lost) {  // the engine may lack rows that the jobs in memory have: all are loaded again
     const std::string why = "a commit has an unknown outcome";
     const std::uint64_t generation = engine_->generation;
     engine_lost(why);
@@ -226,7 +229,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());
 }
 
-/// Sends the answers that may leave.
+/// Sends the replies that may leave, each to the attachment on which its request came.
 void JobHost::release(const JobRef& slot) {
   for (OutgoingReply& reply : slot->gate->take_released()) {
     shell_.answered(reply);
@@ -249,7 +252,7 @@ void JobHost::release(const JobRef& slot) {
   }
 }
 
-/// Keeps the job's place among the deadlines up to date.
+/// Keeps the job's entry in deadlines_ up to date.
 void JobHost::watch_deadline(const JobRef& slot) {
   const auto next = slot->dropped ? std::nullopt : slot->job->next_deadline();
   if (next == slot->deadline) return;
@@ -296,7 +299,7 @@ std::vector<JobReport> JobHost::reports() const {
 }
 
 void JobHost::forget() {
-  for (const auto& [number, slot] : jobs_) {  // a job and its connections hold each other
+  for (const auto& [number, slot] : jobs_) {  // a job and its connections refer to each other
     slot->attached.clear();
     slot->refused.clear();
     slot->when_loaded.clear();

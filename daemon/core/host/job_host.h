@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the jobs of one event loop: takes requests to their Job, holds answers until they are
-// durable, hands rows to the engine in batches, loads jobs and gives them up, keeps job time.
-// Pure: sockets, threads and the engine belong to the Shell around it, time comes from the loop.
-// All calls are made on the loop's thread, but for those that say so. A connection talks to the
-// host of its own loop only: the host posts what is for a job of another host there, and the
-// answers come back through a RemoteSink. The turn is in job_host.cc, sessions are in
-// job_host_sessions.cc, loads in job_host_load.cc.
+// Serves the jobs of one event loop: passes requests to their Job, holds replies until they are
+// durable, hands rows to the engine in batches, loads jobs and drops them, keeps job time. Pure:
+// sockets, threads and the engine belong to the Shell around it, time comes from the loop.
+//
+// Threads: every call is made on the thread of the host's loop, except those marked "Thread-safe."
+// A connection calls only the host of its own loop. That host posts a call for a job of another
+// host to the other loop; the replies come back through a RemoteSink.
+//
+// Turns: requests come in while ready sockets are drained. end_turn() then fires deadlines, starts
+// a batch and sends the replies that are durable.
+//
+// Files: the turn is in job_host.cc, sessions are in job_host_sessions.cc, loads in
+// job_host_load.cc.
 #pragma once
 
 #include <functional>
@@ -29,15 +35,15 @@ namespace c10dd::core {
 
 class DirectoryHost;
 
-/// `unavailable`, to be tried again soon.
+/// Returns a Failure of code unavailable whose retry_after asks the client to retry soon.
 Failure unavailable(std::string detail);
 
 /// The engine that is open.
 struct EngineState {
-  std::uint64_t generation = 0;  ///< counts the openings; results of an older one are dropped
-  std::uint64_t incarnation = 0;
-  bool shared = false;       ///< reads must be confirmed
-  bool is_volatile = false;  ///< no row outlives the process: none is handed over
+  std::uint64_t generation = 0;   ///< counts the openings; results of an older one are ignored
+  std::uint64_t incarnation = 0;  ///< of the state
+  bool shared = false;            ///< between daemons: reads wait until ownership is confirmed
+  bool is_volatile = false;       ///< rows do not outlive the process, so none is handed over
 };
 
 /// A hello on its way to its job.
@@ -47,32 +53,35 @@ struct HelloRequest {
   std::uint64_t sequence = 0;
   std::uint64_t connection = 0;  ///< Origin::connection
   Hello hello;
-  std::function<void(JobRef)> on_open;  ///< before the answer, unless the hello is refused
+  /// Called before the reply, on the connection's loop, unless the hello is refused.
+  std::function<void(JobRef)> on_open;
 };
 
-/// Where a job lives.
+/// Where a job lives, as the directory has found it.
 struct JobLocation {
   JobHost* host = nullptr;
   JobNumber number = 0;
   std::uint64_t generation = 0;  ///< of the engine
-  std::uint64_t lookup = 0;      ///< counts the answers of the directory that named this job
+  std::uint64_t lookup = 0;      ///< counts the locations of this job; see directory_host.h
 };
 
-// ---- events of a host: for metrics and the log
-// ---------------------------------------------------
+// ---- events of a host, for metrics and the log -------------------------------------------------
 
+/// A job was loaded and is served.
 struct JobServed {};
 struct JobLoadFailed {
   std::string reason;
 };
 /// The job's metric series begin, or end.
 struct JobCounted {
-  bool counted = false;
+  bool counted = false;  ///< they begin
 };
+/// A batch with rows has ended, and its outcome is known.
 struct BatchCommitted {
   std::size_t rows = 0;
   Duration took{0};
 };
+/// The rows of a job were not committed, or its ownership was not confirmed.
 struct CommitFailed {
   store::Outcome outcome;
 };
@@ -80,26 +89,29 @@ using HostEvent = std::variant<JobServed, JobLoadFailed, JobCounted, BatchCommit
 
 class JobHost {
  public:
-  /// What the host asks of the shell around it. Called on the loop's thread; an implementation
-  /// calls the host back from the loop only, never from inside.
+  /// What the host needs from the shell around it. Called on the loop's thread. An implementation
+  /// must not call the host before it returns: it posts the call to the loop.
   class Shell {
    public:
     virtual ~Shell() = default;
 
-    /// Hands a batch to the engine; JobHost::committed() has the result.
+    /// Hands a batch to the engine. The result goes to JobHost::committed().
     virtual void commit(store::CommitBatch batch) = 0;
-    /// Reads a job from the engine, see store::JobLoad; JobHost::loaded() gets the pieces.
+    /// Reads a job from the engine, see store::JobLoad. The pieces go to JobHost::loaded().
     virtual void load(const JobRef& slot) = 0;
-    /// The engine of this generation no longer works. The host has dropped its jobs.
+    /// Closes the engine of this generation, which no longer works, and opens it again. The host
+    /// has dropped its jobs.
     virtual void lose_engine(std::uint64_t generation, const std::string& why) = 0;
+    /// Reports that the rows of a job are damaged.
     virtual void report_damage(const std::string& what) = 0;
 
-    /// A job made a step: for a request `from` a session, or without one.
+    /// Reports a step of a job. `from` and `sequence` name the request; `from` is null for a step
+    /// without one, such as a deadline.
     virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
                            std::uint64_t sequence) = 0;
-    /// An answer may leave, if its session is still there.
+    /// Reports a reply that may leave. It is sent only if its session is still attached.
     virtual void answered(const OutgoingReply& reply) = 0;
-    /// slot: null for a batch.
+    /// Reports an event; `slot` is null if the event concerns a batch.
     virtual void tell(const JobSlot* slot, const HostEvent& event) = 0;
   };
 
@@ -108,74 +120,88 @@ class JobHost {
     std::string version;  ///< Welcome::daemon
   };
 
-  /// All of them outlive the host.
+  /// All four references must outlive the host.
   JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
           Settings settings);
   ~JobHost();
 
-  HostLoop& loop() { return loop_; }  ///< from any thread
+  HostLoop& loop() { return loop_; }  ///< Thread-safe.
 
   // ---- for the connections of this loop
 
-  /// Opens the session of a hello: finds its job, loads it if need be, takes the session over from
-  /// an older connection, answers through the sink.
+  /// Opens the session of a hello: finds its job, loads the job if needed, takes the session over
+  /// from an older connection. The reply comes through the request's sink.
   void hello(HelloRequest request);
 
-  /// Takes a request to its job. The answer comes through the session's sink.
+  /// Passes a request to its job. The reply comes through the session's sink. Ignored if the job
+  /// was dropped, or if the session has moved to a newer connection: the client asks again there.
   void submit(const JobRef& job, const Origin& from, const CallId& call, Request request);
 
-  /// Notes a heartbeat of a connection that has sessions in the job.
+  /// Records a heartbeat of a connection that has sessions in the job.
   void heard(const JobRef& job, std::uint64_t connection);
 
-  /// The connection of a session went. `sink` is compared only, never used.
+  /// Detaches a session from its connection, which has closed. `sink` is only compared, never
+  /// dereferenced.
   void detach(const JobRef& job, const SessionId& session, const ReplySink* sink);
 
-  /// Counts bytes read for a job; true if its connections must rest until the next turn.
+  /// Counts a request of `bytes` bytes that was read for a job. Returns spent().
   bool charge(const JobRef& job, std::size_t bytes);
+  /// Returns true if the job's connections must not read any more before the next turn. All jobs of
+  /// other hosts share one budget.
   bool spent(const JobRef& job) const;
 
   // ---- for the engine's side
 
   void engine_opened(const EngineState& engine) { engine_ = engine; }
-  /// Drops all jobs. Nobody is told "failed": retries resolve what is unknown.
+  /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, since
+  /// the outcome of their commits is unknown; clients repeat the requests after they reconnect.
   void engine_lost(const std::string& why);
+  /// Takes a piece of a job that was read from the engine; restores one piece per turn. Ignored if
+  /// the engine of this generation is not open any more.
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
+  /// Takes the result of the batch in flight. Ignored if the engine of this generation is not open
+  /// any more.
   void committed(std::uint64_t generation, store::CommitResult result);
 
   // ---- for the directory
 
-  /// Loads a run, as a hello does, to see whether it has sessions.
+  /// Loads a run, as a hello does, to find out whether it has sessions; if not, the host reports it
+  /// as idle.
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
-  /// The directory has struck the job out, since it had no sessions any more.
+  /// Drops a job that the directory has retired or removed.
   void retire(JobNumber number);
-  /// Nobody has used the job for a while: its metric series end until somebody does.
+  /// Ends the metric series of a job that has not been used for a while. They begin again with the
+  /// next hello.
   void end_series(JobNumber number);
-  /// How many sessions of the job are connected, or on their way. If none is, the next hello has to
-  /// ask the directory.
+  /// Returns how many sessions of the job are connected, or how many hellos wait for its load. If
+  /// there are none, every later hello has to ask the directory first.
   std::size_t close_job(JobNumber number);
-  /// It was not removed after all.
+  /// Keeps a job after close_job(), because the directory has not removed it.
   void keep_job(JobNumber number);
 
   // ---- the turn
 
-  /// After ready sockets were drained: time moves, deadlines fire, a batch starts, answers leave.
+  /// Ends a turn, after ready sockets were drained: moves job time, fires deadlines, starts a
+  /// batch, sends replies.
   void end_turn();
-  /// When to end a turn at the latest though nothing happens.
+  /// Returns when the next turn must end at the latest; empty if the host waits for nothing.
   std::optional<SteadyTime> next_wake() const;
 
-  /// The daemon will end: the host takes no more hellos, and job time stands still, since a client
-  /// that has lost its connection could not come back.
+  /// Prepares the end of the daemon: from now on the host refuses hellos. Job time stands still, so
+  /// that no session expires whose client has lost its connection and could not come back.
   void drain();
   bool draining() const { return draining_; }
-  /// Held answers, and rows that are not durable; 0 when a drain may end.
+  /// Returns the number of held replies and of rows not yet handed to the engine; see Drain.
   std::size_t unfinished() const;
 
-  /// The jobs that it serves.
+  /// Returns a report on each job that is served.
   std::vector<JobReport> reports() const;
+  /// Returns all jobs, including those that are loading.
   const std::unordered_map<JobNumber, JobRef>& jobs() const { return jobs_; }
   TimePoint job_time() const { return time_.now(loop_.now()); }
 
-  /// Drops all references to connections, when the loop has ended.
+  /// Drops all references to jobs and connections.
+  /// Called when the loop has ended.
   void forget();
 
  private:
@@ -217,13 +243,13 @@ class JobHost {
   DirectoryHost& directory_;
   GrowthGate& growth_;
   const Settings settings_;
-  std::optional<EngineState> engine_;  ///< none: it is being opened
+  std::optional<EngineState> engine_;  ///< empty while it is being opened
 
   std::unordered_map<JobNumber, JobRef> jobs_;
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;
-  std::vector<JobRef> touched_;
-  std::vector<JobRef> loading_;  ///< those that have pieces
-  /// Jobs of equal deadlines in the order of their numbers, the same in every run.
+  std::vector<JobRef> touched_;  ///< jobs that end_turn() has to look at
+  std::vector<JobRef> loading_;  ///< jobs with pieces that are not restored yet
+  /// Orders jobs of equal deadlines by number, so that simulated runs are reproducible.
   struct Earlier {
     bool operator()(const std::pair<TimePoint, JobRef>& a,
                     const std::pair<TimePoint, JobRef>& b) const {
@@ -231,23 +257,24 @@ class JobHost {
     }
   };
   std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
-  std::vector<std::shared_ptr<ReplySink>> to_flush_;
+  std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks with replies of this turn
 
+  /// Rows of a job in the batch in flight.
   struct InFlight {
     JobRef slot;
     Revision to = 0;
     std::size_t rows = 0;
   };
-  std::uint64_t batch_ = 0;
+  std::uint64_t batch_ = 0;  ///< number of the newest batch
   bool batch_in_flight_ = false;
   std::size_t to_answer_ = 0;  ///< requests that wait for the batch in flight
   CommitPace pace_;
-  std::vector<InFlight> committing_;
-  std::vector<JobRef> confirming_;
+  std::vector<InFlight> committing_;  ///< in the order of CommitBatch::jobs
+  std::vector<JobRef> confirming_;    ///< in the order of CommitBatch::confirms
 
   JobTime time_;
   bool draining_ = false;
-  TurnUse foreign_use_;  ///< of the jobs of other hosts, together
+  TurnUse foreign_use_;  ///< of all jobs of other hosts together
 };
 
 }  // namespace c10dd::core

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the host loads a job: piece by piece, one in each turn, so that the other jobs go on
-// meanwhile.
+// How the host loads a job: in pieces, one per turn, so that the loop serves other jobs meanwhile.
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
@@ -8,9 +7,9 @@
 namespace c10dd::core {
 namespace {
 
-/// Loading takes the engine from the other jobs; a client that is turned away comes again and
-/// again.
-constexpr auto kDamagedRest = std::chrono::minutes(1);
+/// How long a damaged job is not loaded again. Each load occupies the engine's thread, and a client
+/// that is refused keeps coming back.
+constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
 
@@ -20,6 +19,7 @@ void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPie
   if (!engine_ || engine_->generation != generation || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
+  // The first of the queue puts the job into loading_, restore_pieces() keeps it there.
   if (slot->pieces.size() == 1) loading_.push_back(slot);
 }
 
@@ -54,6 +54,8 @@ void JobHost::restore_piece(const JobRef& slot) {
   finish_load(slot, good);
 }
 
+/// Ends a load. A job that is served or damaged stays; one that failed otherwise is dropped, so
+/// that the next hello loads it again. Failing with unavailable means that the engine is lost.
 void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
   if (good) {
     slot->serving = true;
@@ -67,7 +69,7 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
   const bool damaged = good.has_error() && good.error().code == Code::malformed;
   if (damaged) {
     shell_.report_damage(slot->load_failure);
-    slot->damaged_until = loop_.now() + kDamagedRest;
+    slot->damaged_until = loop_.now() + kDamagedPause;
     slot->job.reset();
     slot->gate.reset();
   }

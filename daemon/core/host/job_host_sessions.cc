@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sessions come to their jobs and leave them, and how the host gives a job up.
+// How sessions reach their jobs and leave them, and how the host drops a job.
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
 constexpr Duration kRetry = std::chrono::milliseconds(100);
-constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next daemon has to start
+constexpr Duration kDrainRetry = std::chrono::milliseconds(200);  // the next daemon must start
 
 }  // namespace
 
@@ -57,7 +58,8 @@ void JobHost::hello(HelloRequest request) {
   directory_.locate(job, run, loop_, std::move(located));
 }
 
-/// The slot of a job that lives here and has somebody on the way; starts to load a new one.
+/// Returns the slot of a job that this host serves, for a hello or a probe, and marks it as in use.
+/// Starts to load the job if it has no slot.
 JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
                         const std::string& run) {
   JobRef& slot = jobs_[location.number];
@@ -79,7 +81,7 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
   if (slot->serving) touch(slot);
 }
 
-/// Takes a hello whose job lives here.
+/// Takes a hello whose job this host serves. Waits for the load of the job if needed.
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   if (!engine_ || location.generation != engine_->generation) {
     return refuse(request, unavailable("the engine is being opened again"));
@@ -97,15 +99,17 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   });
 }
 
-/// Tells the directory, too, that nobody came in.
+/// Refuses a hello because its job could not be loaded. Reports the job as idle to the directory,
+/// since the hello opens no session.
 void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
   refuse(request,
-         unavailable("job \"" + slot->name + "\" could not be loaded: " + slot->load_failure));
+         unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure)));
   if (!engine_) return;
   directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
 }
 
-/// Ends the older attachment of the session, if there is one.
+/// Ends the older attachment of the session, if there is one. Its connection is notified, unless
+/// the hello came on the same channel of the same connection.
 void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
   const auto older = slot->attached.find(request.hello.session);
   if (older == slot->attached.end()) return;
@@ -137,8 +141,8 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
                                      request.connection};
     request.on_open(slot);
   } else {
-    // The refusal shows the job's state: on a shared engine only the owner may say that a client
-    // has seen more than there is.
+    // The refusal shows the job's state. On a shared engine only the confirmed owner may report
+    // that a client has seen a newer revision than there is.
     welcome.evidence = Evidence::state;
     welcome.attachment = ++slot->attachments;
     slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};
@@ -148,7 +152,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
 
 void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySink* sink) {
   if (!mine(slot)) {
-    // By then the connection may be gone.
+    // The connection may be destroyed before the call runs: `sink` is only compared there.
     slot->owner.loop().post([slot, session, sink] { slot->owner.detach(slot, session, sink); });
     return;
   }
@@ -159,8 +163,8 @@ void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySi
   perform(slot, slot->job->disconnect(session, now()));
 }
 
-/// Tells the directory when the last session has ended. Until a hello has come by way of the
-/// directory again nobody is let in, so it may retire the run.
+/// Reports the job to the directory as idle if its last session has ended. From then on hello()
+/// asks the directory before it opens a session, so the directory may retire the run.
 void JobHost::report_idle(const JobRef& slot) {
   const JobStats stats = slot->job->stats();
   const bool away_counts = !planted(Planted::away_is_idle);
@@ -200,8 +204,8 @@ void JobHost::retire(JobNumber number) {
   drop(slot, failure(Code::session_expired, "the run has ended and was retired"));
 }
 
-/// Gives a job up; its connections are told and come again. `slot` is the caller's own reference:
-/// the one in jobs_ ends here.
+/// Stops serving a job, and ends its sessions with `reason`. The caller passes its own reference:
+/// drop() erases the one in jobs_.
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
   const bool counted = std::exchange(slot->serving, false) && !slot->idle;
@@ -219,7 +223,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
 }
 
 void JobHost::engine_lost(const std::string& why) {
-  const auto jobs = jobs_;
+  const auto jobs = jobs_;  // a copy: drop() erases
   for (const auto& [number, slot] : jobs) {
     slot->load_failure = "the engine is being opened again: " + why;
     drop(slot, unavailable(slot->load_failure));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job as its host holds it. Belongs to one loop; other threads hold JobRefs only to hand them
-// back to a host.
+// A job as its host holds it. Belongs to the thread of its owner's loop: other threads may read the
+// constant members, and keep JobRefs to hand them back to a host.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace c10dd::core {
 
 class JobHost;
 
-/// What a job has had of its loop in one turn.
+/// What a job has used of its loop in one turn: requests, and bytes of requests and replies.
 struct TurnUse {
   static constexpr std::size_t kRequests = 2'048;
   static constexpr std::size_t kBytes = 1024 * 1024;
@@ -36,20 +36,23 @@ struct TurnUse {
     bytes += size;
   }
   void answered(std::size_t size) { bytes += size; }
-  /// The job's connections read no further before the next turn, so that the others get theirs.
+  /// Returns true if the job has used its share: its connections read no more before the next turn,
+  /// so that other jobs get their share.
   bool spent() const { return requests >= kRequests || bytes >= kBytes; }
 };
 
 /// A job that a host serves, or is loading.
 struct JobSlot {
+  /// A session on its connection.
   struct Attachment {
     std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
-    std::uint64_t number = 0;  ///< of all of the job's; answers held for an older one do not leave
+    std::uint64_t number = 0;      ///< counts the job's attachments; replies held for an older
+                                   ///< attachment of the session are not sent
     std::uint64_t connection = 0;  ///< Origin::connection
   };
 
-  /// A hello whose refusal waits at the gate: it shows the job's state.
+  /// A refused hello whose reply waits at the gate, because the refusal shows the job's state.
   struct Refused {
     std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
@@ -59,37 +62,50 @@ struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
       : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
 
-  JobHost& owner;  ///< this and the next three may be read on any thread
+  // Constant: may be read on any thread.
+  JobHost& owner;
   const std::string name;
   const std::string run;
   const JobNumber number;
-  Epoch epoch = 0;
-  bool serving = false;
-  bool dropped = false;  ///< the host has given it up
+
+  // Life of the slot: loading, serving, dropped.
+  Epoch epoch = 0;       ///< of the claim under which the job was loaded
+  bool serving = false;  ///< loaded, and takes sessions and requests
+  bool dropped = false;  ///< the host no longer serves it, and keeps no reference in jobs_
   std::unique_ptr<Job> job;
   std::unique_ptr<CommitGate> gate;
+
+  // Rows for the engine.
   std::vector<Row> rows;     ///< not yet handed to the engine
-  Revision handed_over = 0;  ///< revision up to which rows were handed over
+  Revision handed_over = 0;  ///< revision up to which rows were handed to the engine
+
+  // Sessions.
   std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< by number, like attachments
-  std::uint64_t attachments = 0;             ///< so far, with the refused
-  std::vector<std::function<void()>> when_loaded;
-  std::deque<store::JobPiece> pieces;  ///< that are not restored yet
-  Result<void> restored;               ///< so far
-  std::string load_failure;            ///< why it is not served
-  /// Its rows are damaged: nobody is let in, and it is not loaded again, before then.
+  std::map<std::uint64_t, Refused> refused;  ///< by a number that `attachments` counts, too
+  std::uint64_t attachments = 0;             ///< so far, including refused hellos
+
+  // Loading.
+  std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed
+  std::deque<store::JobPiece> pieces;              ///< read, not yet restored
+  Result<void> restored;                           ///< result of the pieces restored so far
+  std::string load_failure;                        ///< why the job is not served
+  /// Set when rows are damaged: until then hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
-  bool touched = false;               ///< in this turn
-  std::optional<TimePoint> deadline;  ///< its place in JobHost::deadlines_
+
+  // The turn.
+  bool touched = false;               ///< in JobHost::touched_
+  std::optional<TimePoint> deadline;  ///< its key in JobHost::deadlines_
   TurnUse use;
-  std::size_t bytes = 0;     ///< as it was last told to the growth gate
-  std::uint64_t lookup = 0;  ///< the newest JobLocation::lookup that a hello came with
-  bool in_use = false;       ///< the directory was not told that the last session ended
-  bool idle = false;         ///< its metric series have ended, since nobody uses it
+  std::size_t bytes = 0;  ///< as last reported to the growth gate
+
+  // Use, as the directory knows it.
+  std::uint64_t lookup = 0;  ///< newest JobLocation::lookup that a hello or a probe came with
+  bool in_use = false;       ///< not reported as idle to the directory
+  bool idle = false;         ///< its metric series have ended, because no session used it
 };
 using JobRef = std::shared_ptr<JobSlot>;
 
-/// What is told of a job that is loaded.
+/// What a host reports of a job that it serves, for metrics and status pages.
 struct JobReport {
   std::string name;
   std::string run;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job time of one loop: it moves only while the loop turns, and at most kTurnMax in one turn, so a
-// process that was paused expires nobody.
+// Job time of one loop. It advances only while the loop turns, and at most by kTurnMax in one turn,
+// so no session expires because the process was paused.
+// Pure: the caller passes the clock. Not thread-safe: belongs to one host.
 #pragma once
 
 #include <algorithm>
@@ -15,10 +16,11 @@ namespace c10dd::core {
 class JobTime {
  public:
   static constexpr Duration kTurnMax = std::chrono::milliseconds(250);
-  /// While deadlines are pending the loop turns at least this often, so that job time keeps up.
+  /// While deadlines are pending the loop turns at least this often, so that job time keeps up with
+  /// the clock.
   static constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
 
-  /// clock: the process's, now, here and below.
+  /// clock: HostLoop::now(), here and below.
   explicit JobTime(SteadyTime clock) : turn_ended_(clock) {}
 
   TimePoint now(SteadyTime clock) const {
@@ -27,14 +29,14 @@ class JobTime {
     return time_ + std::min(passed, kTurnMax);
   }
 
-  /// After ready sockets were drained. Returns the time as it is now.
+  /// Ends a turn, after ready sockets were drained. Returns the job time now.
   TimePoint end_turn(SteadyTime clock) {
     time_ = now(clock);
     turn_ended_ = clock;
     return time_;
   }
 
-  /// From now on no time passes.
+  /// Stops job time for good.
   void stand_still(SteadyTime clock) {
     end_turn(clock);
     stands_still_ = !planted(Planted::time_passes_in_drain);

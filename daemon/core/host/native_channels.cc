@@ -4,22 +4,20 @@
 #include <map>
 #include <string>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
 
 Result<void> check_hello(const Hello& hello) {
   if (hello.version_min > kProtocolVersion || hello.version_max < 1) {
-    return failure(Code::version_unsupported, "protocol versions " +
-                                                  std::to_string(hello.version_min) + " to " +
-                                                  std::to_string(hello.version_max) +
-                                                  " are asked for, this daemon speaks 1 to " +
-                                                  std::to_string(kProtocolVersion));
+    return failure(Code::version_unsupported,
+                   "protocol versions {} to {} requested, this daemon supports 1 to {}",
+                   hello.version_min, hello.version_max, kProtocolVersion);
   }
   if (hello.credential.size() > limits::kCredentialBytes) {
-    return failure(Code::too_large, "hello: credential of " +
-                                        std::to_string(hello.credential.size()) + " bytes, limit " +
-                                        std::to_string(limits::kCredentialBytes));
+    return failure(Code::too_large, "hello: credential of {} bytes, limit {}",
+                   hello.credential.size(), limits::kCredentialBytes);
   }
   return {};
 }
@@ -37,8 +35,10 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
     return false;
   }
   const OpInfo& op = info_of(*request);
-  const bool welcome = op.code == Ping::op.code || op.code == Hello::op.code;
-  if (host_.draining() && !welcome) return false;  // the client asks the next daemon
+  // A drain replies to pings, and to hellos with a refusal. Other requests get no reply: the client
+  // repeats them at the next daemon.
+  const bool answered_in_drain = op.code == Ping::op.code || op.code == Hello::op.code;
+  if (host_.draining() && !answered_in_drain) return false;
   taken(op);
   if (auto* hello = std::get_if<Hello>(&*request)) {
     open(header, std::move(*hello));
@@ -46,27 +46,29 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   }
   const auto it = channels_.find(header.channel);
   if (it == channels_.end() || !it->second.job) {
-    reply(header, failure(Code::session_unknown, "channel " + std::to_string(header.channel) +
-                                                     " has no session: send hello first"));
+    reply(header, failure(Code::session_unknown, "channel {} has no session: send hello first",
+                          header.channel));
     return false;
   }
   const Channel& channel = it->second;
   if (last_job_ != channel.job) last_job_ = channel.job;
   const bool spent = host_.charge(channel.job, frame.size);
   if (op.access > channel.from.role) {
-    reply(header, failure(Code::permission_denied,
-                          std::string(op.name) + " is not allowed for this session"));
+    reply(header, failure(Code::permission_denied, "{} is not allowed for this session", op.name));
     return spent;
   }
-  const CallId call{header.sequence, header.acked_below,
-                    op.dedup == Dedup::reply ? native::fingerprint(header.op, frame.body) : 0,
-                    arrived_ns};
+  const bool by_reply = op.dedup == Dedup::reply;
+  const CallId call{.sequence = header.sequence,
+                    .acked_below = header.acked_below,
+                    .fingerprint = by_reply ? native::fingerprint(header.op, frame.body) : 0,
+                    .arrived_ns = arrived_ns};
   if (op.code == Ping::op.code && channels_.size() > 1) heartbeat_for_others(channel);
   host_.submit(channel.job, channel.from, call, std::move(*request));
   return spent;
 }
 
-/// A heartbeat is a sign of life of every session on the connection, whichever job it is in.
+/// Passes a heartbeat on `one` to the jobs of the connection's other sessions: one heartbeat serves
+/// all sessions of a connection.
 void NativeChannels::heartbeat_for_others(const Channel& one) {
   std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
@@ -79,9 +81,9 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
   if (const Result<void> good = check_hello(hello); !good)
     return refuse_bytes(header, good.error());
   if (channels_.size() >= limits::kChannelsPerConnection && !channels_.contains(header.channel)) {
-    return reply(header,
-                 failure(Code::quota_exceeded, "too many channels on the connection, limit " +
-                                                   std::to_string(limits::kChannelsPerConnection)));
+    return reply(header, failure(Code::quota_exceeded,
+                                 "too many channels on the connection: {} with this one, limit {}",
+                                 channels_.size() + 1, limits::kChannelsPerConnection));
   }
   Channel& channel = channels_[header.channel];
   if (channel.job && channel.from.session != hello.session) {
@@ -98,8 +100,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
       {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
-/// The job has taken the session. By now the connection may have closed the channel, or given it to
-/// another session.
+/// Records that a job has opened the session. Detaches the session again if the channel was closed
+/// meanwhile, or was given to another session.
 void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
   const auto it = channels_.find(channel);
   if (it == channels_.end() || it->second.from.session != session) {

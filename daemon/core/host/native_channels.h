@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one native connection, by channel: decides what its frames mean. Pure; sockets
-// and buffers belong to the class that derives from it. Belongs to one loop.
+// The sessions of one native connection, by channel: decides what the frames of the connection
+// mean. Pure: sockets and buffers belong to the class that derives from it.
+//
+// Threads: every call is made on the thread of the connection's loop, which is also the loop of
+// `host`. Replies of jobs of other hosts come through a RemoteSink.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +16,13 @@
 
 namespace c10dd::core {
 
-/// Why a hello is refused before any job is asked: version_unsupported or too_large.
+/// Checks a hello before its job is looked up. Fails with version_unsupported, or with too_large
+/// for its credential.
 Result<void> check_hello(const Hello& hello);
 
 class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
  public:
-  /// connection: names it in its jobs; never used again in this process.
+  /// connection: identifies the connection in its jobs; never used again in this process.
   NativeChannels(JobHost& host, std::uint64_t connection) : host_(host), number_(connection) {}
 
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override;
@@ -27,29 +31,34 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
  protected:
   using Frame = native::Frame<native::RequestHeader>;
 
-  /// Takes a whole frame: a hello opens a session on its channel, all else goes to the job of the
-  /// channel's session. True if the connection has to rest until the next turn.
+  /// Takes a whole frame: a hello opens a session on its channel, every other request goes to the
+  /// job of the channel's session. `arrived_ns`: when the frame was read, of the steady clock.
+  /// Returns true if the connection must not take more frames before the next turn.
   bool take(const Frame& frame, std::int64_t arrived_ns);
 
-  /// The connection went: its sessions are detached.
+  /// Detaches all sessions from the connection, which has closed.
   void close_sessions();
 
+  /// Sends a reply to a request at once, without any job.
   void reply(const native::RequestHeader& header, const Reply& reply);
 
-  bool opened() const { return opened_; }               ///< a session was opened on this connection
-  const JobRef& last_job() const { return last_job_; }  ///< that it took a frame for
+  /// Returns true if a session was ever opened on this connection.
+  bool opened() const { return opened_; }
+  /// Returns the job of the newest frame; null before the first.
+  const JobRef& last_job() const { return last_job_; }
   std::uint64_t number() const { return number_; }
   JobHost& host() { return host_; }
 
-  // ---- what the connection does
+  // ---- what the derived class does
 
-  /// Encodes an answer and puts it into the way out; flush() sends it.
+  /// Encodes a reply and queues it; flush() sends it.
   virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
-  /// These bytes cannot be trusted: says why and ends the connection.
+  /// Replies with the reason why the bytes of the connection are malformed, or its hello is
+  /// refused, and ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
-  /// A request is taken; for metrics.
+  /// Counts a request for the metrics.
   virtual void taken(const OpInfo& op) = 0;
-  /// An operation of a newer protocol is answered unknown_op; for metrics.
+  /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;
 
  private:

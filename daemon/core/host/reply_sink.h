@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of answers to the connections of their sessions, also from one loop to another.
+// How replies reach the connections of their sessions, also from one loop to another.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,29 @@
 
 namespace c10dd::core {
 
-/// Where the answers of a session go: its connection. Called on the loop of whoever holds it.
+/// Takes the replies of a session: its connection, or a RemoteSink that stands for it.
+/// Called on one loop only: a connection on its own, a RemoteSink on that of the host that holds
+/// it.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
+  /// Takes a reply for the session on this channel; flush() sends it.
   virtual void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) = 0;
-  /// The session on this channel is over; later requests on it are refused.
+  /// Ends the session on this channel, and reports the reason to the client. Later requests on the
+  /// channel are refused.
   virtual void end_session(std::uint32_t channel, const Failure& reason) = 0;
-  /// The end of a turn in which something was delivered.
+  /// Sends what was delivered. Called at the end of a turn.
   virtual void flush() = 0;
-  /// The connection that this is, or stands for.
+  /// Identifies the connection that this sink is, or stands for; only to be compared.
   virtual const void* connection() const { return this; }
 };
 
-/// Stands for a connection on the loop of another host: the answers of a session whose job lives
-/// there are posted to the connection's loop, in order, once per turn.
+/// Stands for a connection on the loop of another host, which serves the job of one of its
+/// sessions. Posts the replies to the connection's loop, in order, once per turn. Called on the
+/// loop of that host.
 class RemoteSink final : public ReplySink {
  public:
-  /// home: the connection, which is touched on its own loop only.
+  /// home: the connection, which is called on its own loop only. loop: the connection's loop.
   RemoteSink(std::shared_ptr<ReplySink> home, HostLoop& loop)
       : home_(std::move(home)), loop_(loop) {}
 

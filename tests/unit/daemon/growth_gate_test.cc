@@ -47,7 +47,7 @@ TEST(GrowthGate, RefusesGrowthBelowTheReserve) {
   EXPECT_EQ(refused_by(gate), expected);
   EXPECT_EQ(
       gate.refuses(Set{})->detail,
-      "disk of /srv: 999 bytes free, limit 1000 for growth; remove keys, or make room on that "
+      "disk of /srv: 999 bytes free, limit 1000 for growth; remove keys, or free space on that "
       "disk");
   Transact transact;
   transact.actions = {{Action::Kind::remove, "k", "", 0, Duration{0}, false}};
@@ -96,7 +96,7 @@ TEST(GrowthGate, LeavesWhatTheEngineNeedsToLetGoOfWhatIsRemoved) {
   EXPECT_EQ(gate.room(), DiskRoom::little) << "that will have to be tidied up, too";
   gate.set_free(2999, 3000);
   EXPECT_EQ(gate.refuses(Set{})->detail,
-            "disk of /srv: 2999 bytes free, limit 3000 for growth; remove keys, or make room on "
+            "disk of /srv: 2999 bytes free, limit 3000 for growth; remove keys, or free space on "
             "that disk");
   EXPECT_FALSE(gate.refuses(Remove{}));
   gate.set_free(2999, 500);

@@ -251,7 +251,7 @@ TEST_F(NativeSessionTest, HelloOfAnotherVersionEndsTheConnection) {
   EXPECT_EQ(reply.code(), Code::version_unsupported);
   EXPECT_EQ(reply.detail(), "protocol versions " + std::to_string(kProtocolVersion + 1) + " to " +
                                 std::to_string(kProtocolVersion + 2) +
-                                " are asked for, this daemon speaks 1 to " +
+                                " requested, this daemon supports 1 to " +
                                 std::to_string(kProtocolVersion));
   EXPECT_TRUE(peer_.ends());
 }
@@ -280,7 +280,8 @@ TEST_F(NativeSessionTest, ChannelsAreBounded) {
   EXPECT_EQ(peer_.ask(Ping{}, last).code(), Code::ok);
   const NativeReply reply = peer_.ask(NativePeer::hello_of(1), last + 1);
   EXPECT_EQ(reply.code(), Code::quota_exceeded);
-  EXPECT_EQ(reply.detail(), "too many channels on the connection, limit 65536");
+  EXPECT_EQ(reply.detail(),
+            "too many channels on the connection: 65537 with this one, limit 65536");
   EXPECT_EQ(peer_.ask(Ping{}, last).code(), Code::ok) << "the connection goes on";
 }
 
