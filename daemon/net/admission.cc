@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts.
 #include "daemon/net/admission.h"
 
 #include <sys/resource.h>
 
 #include <algorithm>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::size_t kAddressesKept = 4'096;  // then those without connections are forgotten
+constexpr std::size_t kAddressesKept = 4'096;  // above, those without connections are forgotten
 
+/// Raises the soft limit of open files to the hard limit; returns the limit.
 std::size_t open_files() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 1024;
@@ -35,35 +36,35 @@ Admission::Admission(const Options& options) : per_address_(options.max_connecti
 Result<void> Admission::may_enter(const boost::asio::ip::address& from) const {
   const std::size_t all = *all_;
   if (all >= limit_) {
-    return failure(Code::quota_exceeded, "too many connections: " + std::to_string(all + 1) +
-                                             " with this one, limit " + std::to_string(limit_) +
-                                             "; see --max-connections and the limit of open files");
+    return failure(Code::quota_exceeded,
+                   "too many connections: {} with this one, limit {}; raise --max-connections or "
+                   "the limit of open files",
+                   all + 1, limit_);
   }
-  const std::size_t most = per_address_ != 0    ? per_address_
-                           : from.is_loopback() ? limit_
-                                                : limits::kConnectionsPerAddress;
+  std::size_t most = per_address_;
+  if (most == 0) most = from.is_loopback() ? limit_ : limits::kConnectionsPerAddress;
   const auto known = by_address_.find(from);
   const std::size_t here = known == by_address_.end() ? 0 : known->second->load();
   if (here < most) return {};
   return failure(Code::quota_exceeded,
-                 "too many connections from " + from.to_string() + ": " + std::to_string(here + 1) +
-                     " with this one, limit " + std::to_string(most) +
-                     "; share connections, or raise --max-connections-per-address");
+                 "too many connections from {}: {} with this one, limit {}; share connections, or "
+                 "raise --max-connections-per-address",
+                 from.to_string(), here + 1, most);
 }
 
 Ticket Admission::enter(const boost::asio::ip::address& from) {
-  if (by_address_.size() >= kAddressesKept) forget_the_gone();
+  if (by_address_.size() >= kAddressesKept) forget_idle_addresses();
   std::shared_ptr<Ticket::Count>& count = by_address_[from];
   if (!count) count = std::make_shared<Ticket::Count>(0);
   return Ticket(all_, count);
 }
 
 std::optional<Ticket> Admission::enter_for_probes() {
-  if (*aside_ >= limits::kSpareFiles / 2) return std::nullopt;
-  return Ticket(aside_);
+  if (*refused_ >= limits::kSpareFiles / 2) return std::nullopt;
+  return Ticket(refused_);
 }
 
-void Admission::forget_the_gone() {
+void Admission::forget_idle_addresses() {
   std::erase_if(by_address_, [](const auto& entry) { return *entry.second == 0; });
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many connections there may be: in all, so that files stay for the state, and from one
-// address, so that one machine cannot take them all. On the listener's loop; a ticket may end on
-// any thread.
+// Limits the number of connections: in all, so that file descriptors remain for the state, and per
+// address, so that one machine cannot take them all.
 #pragma once
 
 #include <array>
@@ -17,13 +16,14 @@
 
 namespace c10dd::daemon {
 
-/// One connection's place; given back with it.
+/// Counts one connection for as long as the ticket lives.
+/// May be destroyed on any thread.
 class Ticket {
  public:
   using Count = std::atomic<std::size_t>;
 
   Ticket() = default;
-  /// Counts in both, or in one.
+  /// Counts in `a` and, if it is not null, in `b`.
   explicit Ticket(std::shared_ptr<Count> a, std::shared_ptr<Count> b = nullptr)
       : counts_{std::move(a), std::move(b)} {
     for (const auto& count : counts_) {
@@ -45,26 +45,30 @@ class Ticket {
   std::array<std::shared_ptr<Count>, 2> counts_;
 };
 
+/// Decides which connections are admitted.
+/// Called on the listener's loop.
 class Admission {
  public:
-  /// Raises the limit of open files as far as it goes.
+  /// Raises the process's soft limit of open files to its hard limit.
   explicit Admission(const Options& options);
 
-  /// quota_exceeded with both numbers.
+  /// Fails with quota_exceeded, the number and the limit if the connection must be refused.
   Result<void> may_enter(const boost::asio::ip::address& from) const;
 
+  /// Counts a connection that may enter.
   Ticket enter(const boost::asio::ip::address& from);
 
-  /// The place of a connection that stays only to be told why; none when too many are being told.
+  /// Counts a connection that is kept only until its refusal is sent; empty when there are too many
+  /// of these.
   std::optional<Ticket> enter_for_probes();
 
  private:
-  void forget_the_gone();
+  void forget_idle_addresses();
 
   std::size_t limit_;
   std::size_t per_address_;
   std::shared_ptr<Ticket::Count> all_ = std::make_shared<Ticket::Count>(0);
-  std::shared_ptr<Ticket::Count> aside_ = std::make_shared<Ticket::Count>(0);
+  std::shared_ptr<Ticket::Count> refused_ = std::make_shared<Ticket::Count>(0);
   std::map<boost::asio::ip::address, std::shared_ptr<Ticket::Count>> by_address_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binds, and one accept loop.
+// Binding, and the accept loop.
 #include "daemon/net/listener.h"
 
 #include <netinet/tcp.h>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "daemon/net/plain_stream.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
@@ -24,10 +25,11 @@ using asio::ip::tcp;
 constexpr int kBacklog = 4096;
 constexpr std::chrono::milliseconds kRetryMin{10};
 constexpr std::chrono::milliseconds kRetryMax{200};
-constexpr int kBufferBytes = 256 * 1024;  // of the kernel, per direction
+constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
 constexpr int kUserTimeoutMs = 15'000;
 
-/// A dead peer is found whether data is in flight (user time-out) or not (keepalive).
+/// Sets the options of a new connection. A dead peer is detected both with data in flight (user
+/// time-out) and without (keepalive).
 void configure(tcp::socket& socket) {
   ErrorCode ignored;
   const int fd = socket.native_handle();
@@ -54,8 +56,8 @@ Result<void> Listener::open(const std::string& host, std::uint16_t port) {
   const auto found = resolver.resolve(
       host, std::to_string(port), tcp::resolver::passive | tcp::resolver::numeric_service, failed);
   if (failed || found.empty()) {
-    return failure(Code::invalid_argument,
-                   "listen: host \"" + host + "\" cannot be resolved: " + failed.message());
+    return failure(Code::invalid_argument, "listen: host \"{}\" cannot be resolved: {}", host,
+                   failed.message());
   }
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), failed);
@@ -63,8 +65,7 @@ Result<void> Listener::open(const std::string& host, std::uint16_t port) {
   if (!failed) acceptor_.bind(endpoint, failed);
   if (!failed) acceptor_.listen(kBacklog, failed);
   if (failed) {
-    const std::string what =
-        "listen: " + host + ":" + std::to_string(port) + ": " + failed.message();
+    const std::string what = format("listen: {}:{}: {}", host, port, failed.message());
     if (failed == asio::error::address_in_use) {
       return failure(Code::unavailable,
                      what + "; stop the other server or choose another port with --listen");
@@ -105,9 +106,9 @@ asio::awaitable<void> Listener::accept() {
     if (!acceptor_.is_open()) break;
     if (!failed) {
       delay = kRetryMin;
-      welcome(std::move(socket));
+      admit(std::move(socket));
     } else if (failed != asio::error::connection_aborted) {
-      // Out of descriptors or memory: a level-triggered accept would spin.
+      // Out of descriptors or memory: without a pause the accept would fail again at once.
       spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted(failed.message()),
                    delay.count());
       timer.expires_after(delay);
@@ -117,11 +118,11 @@ asio::awaitable<void> Listener::accept() {
   }
 }
 
-void Listener::welcome(tcp::socket socket) {
+void Listener::admit(tcp::socket socket) {
   configure(socket);
   ErrorCode failed;
   const auto from = socket.remote_endpoint(failed).address();
-  if (failed) return;  // gone again
+  if (failed) return;  // the client has closed it already
   Result<void> admitted = admission_.may_enter(from);
   std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.enter_for_probes();
   if (!ticket) return reception_->drop_unheard();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections on one address, as far as there may be so many, and hands them to their
-// reception.
+// Accepts connections on one address, and hands them to the Reception: those that the Admission
+// refuses, too, so that they get the reason.
+// Called on its loop's thread.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -21,22 +22,22 @@ class Listener {
  public:
   Listener(asio::io_context& loop, const Options& options);
 
-  /// Binds and listens; unavailable when the port is in use, invalid_argument for a bad host. Who
-  /// connects waits until serve().
+  /// Binds and listens. Fails with unavailable if the port is in use, permission_denied if it is
+  /// privileged, invalid_argument for a bad host. Clients that connect wait until serve().
   Result<void> open(const std::string& host, std::uint16_t port);
 
-  /// host:port that is really bound.
+  /// Returns the bound host:port; the port is the real one if 0 was asked for.
   std::string address() const;
 
-  /// Accepts from now on.
+  /// Starts to accept. `context` must outlive all connections.
   void serve(const SessionContext& context, Protocols protocols);
 
-  /// Accepts no more.
+  /// Stops accepting.
   void close();
 
  private:
   asio::awaitable<void> accept();
-  void welcome(asio::ip::tcp::socket accepted);
+  void admit(asio::ip::tcp::socket accepted);
 
   asio::io_context& loop_;
   asio::ip::tcp::acceptor acceptor_;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol on one connection: buffers, fairness and patience around
-// core::NativeChannels, which decides what the frames mean. Frames are decoded as a whole before
-// anything happens; a bad frame is answered and ends the connection, the sessions can be resumed on
-// another one. Runs on one loop, whose shard sees to jobs of the others.
+// The native protocol on one connection: buffers, fairness and time-outs around
+// core::NativeChannels, which decides what the frames mean. A frame is decoded as a whole before it
+// has an effect. A malformed frame gets a reply and ends the connection; its sessions can be
+// resumed on another one. Runs on one loop, whose shard passes requests on to the jobs of other
+// shards.
 #include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
@@ -29,11 +30,11 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
-constexpr std::size_t kFirstBytes = 384;  // that a connection keeps room for while it waits
-constexpr unsigned kSilentLooks = 4;      // in a row, then the peer is taken for gone
+constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that waits for bytes
+constexpr unsigned kSilentChecks = 4;     // in a row, then the connection is closed as idle
 constexpr const char* kNoRoom = "quota_exceeded";
 
-/// Names a connection in its jobs; never used again in this process.
+/// Returns an identity for a connection in its jobs; never returned again in this process.
 std::uint64_t next_connection() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -68,13 +69,13 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   void refuse_bytes(const native::RequestHeader& header, const Failure& reason) override;
   void taken(const OpInfo& op) override;
   void unknown_op() override;
-  void look_for_silence();
-  bool stands() const;
-  asio::awaitable<void> rest();
-  bool must_rest() const;
+  void check_silence();
+  bool is_paused() const;
+  asio::awaitable<void> wait_for_turn();
+  bool must_wait_for_turn() const;
   bool read();
   void take_in();
-  void expect_rest();
+  void ask_for_room();
   std::size_t take_frames(std::string_view in);
   void log_refusal(const Failure& reason);
   void end(const char* reason);
@@ -82,21 +83,21 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   std::shared_ptr<Stream> stream_;
   const SessionContext& context_;
   Shard& shard_;
-  asio::steady_timer wakeup_;    // what stood may go on, or the next turn has come
-  asio::steady_timer deadline_;  // of the hello; then: looks whether the peer still speaks
+  asio::steady_timer wakeup_;    // cancelled to resume run(): after a pause, or in the next turn
+  asio::steady_timer deadline_;  // for the hello; afterwards for check_silence()
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
   ErrorCode read_failed_;
   BudgetShare share_;
-  Bytes in_;                      // of a frame that is not complete, or whose turn has not come
-  bool waits_for_room_ = false;   // for the rest of a large frame
+  Bytes in_;                      // bytes of frames that are incomplete or left for a later turn
+  bool waits_for_room_ = false;   // in the budget, for the rest of a large frame
   bool frames_left_ = false;      // in_ may begin with whole frames
-  std::uint64_t taken_turn_ = 0;  // in which it last took frames
-  std::uint64_t heard_turn_ = 0;  // taken_turn_ when last looked
-  unsigned silent_looks_ = 0;     // since then
-  const char* ended_ = nullptr;
-  std::int64_t arrived_ns_ = 0;
+  std::uint64_t taken_turn_ = 0;  // the turn in which it last took frames
+  std::uint64_t heard_turn_ = 0;  // taken_turn_ at the last check for silence
+  unsigned silent_checks_ = 0;    // in a row
+  const char* ended_ = nullptr;   // why run() has to end, a metric label; null while it goes on
+  std::int64_t arrived_ns_ = 0;   // when the newest bytes were read
 };
 
 asio::awaitable<void> NativeSession::run() {
@@ -112,11 +113,11 @@ asio::awaitable<void> NativeSession::run() {
   deadline_.async_wait([self](const ErrorCode& cancelled) {
     if (cancelled) return;
     if (!self->opened()) return self->end("hello_deadline");
-    self->look_for_silence();
+    self->check_silence();
   });
   take_in();
   while (ended_ == nullptr) {
-    while (stands() && ended_ == nullptr) {
+    while (is_paused() && ended_ == nullptr) {
       wakeup_.expires_at(asio::steady_timer::time_point::max());
       co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
     }
@@ -124,7 +125,7 @@ asio::awaitable<void> NativeSession::run() {
       const std::size_t n = co_await stream_->read_next(asio::buffer(first_), read_failed_);
       first_bytes_ = n;
     }
-    while (must_rest() && ended_ == nullptr) co_await rest();
+    while (must_wait_for_turn() && ended_ == nullptr) co_await wait_for_turn();
     if (ended_ != nullptr) break;
     if (frames_left_) {
       take_in();
@@ -132,6 +133,7 @@ asio::awaitable<void> NativeSession::run() {
       end("peer");
     }
   }
+  // A pending write keeps the outbox alive, but its callbacks refer to this session: abandon().
   outbox_->flush();
   outbox_->abandon();
   Bytes().swap(in_);
@@ -145,53 +147,57 @@ asio::awaitable<void> NativeSession::run() {
   }
 }
 
-/// Reads nothing more for now: its answers are not read, or there is no room for its frame.
-bool NativeSession::stands() const {
+/// Returns true while the connection must not be read: the peer does not read its replies, or the
+/// budget has no room for the frame that has begun.
+bool NativeSession::is_paused() const {
   return outbox_->over_soft_limit() || waits_for_room_ ||
          (outbox_->over_small_limit() && share_.budget().scarce());
 }
 
-/// Counted in looks, of which a process that was paused makes one: it ends nobody.
-void NativeSession::look_for_silence() {
+/// Ends the connection if no frame has come for the idle time-out. Counts checks instead of time: a
+/// process that was paused makes one check late, and closes no connection for that.
+void NativeSession::check_silence() {
   if (ended_ != nullptr) return;
-  silent_looks_ = heard_turn_ == taken_turn_ ? silent_looks_ + 1 : 0;
+  silent_checks_ = heard_turn_ == taken_turn_ ? silent_checks_ + 1 : 0;
   heard_turn_ = taken_turn_;
-  if (silent_looks_ > kSilentLooks) return end("idle");
-  deadline_.expires_after(context_.options.idle_timeout / kSilentLooks);
+  if (silent_checks_ > kSilentChecks) return end("idle");
+  deadline_.expires_after(context_.options.idle_timeout / kSilentChecks);
   deadline_.async_wait([self = shared_self()](const ErrorCode& cancelled) {
-    if (!cancelled) self->look_for_silence();
+    if (!cancelled) self->check_silence();
   });
 }
 
-/// One buffer in a turn, and no more for a job that has had its share of it.
-bool NativeSession::must_rest() const {
+/// Returns true if the connection must not take bytes before the next turn: it has taken a buffer
+/// in this one, or its job has used its share of it.
+bool NativeSession::must_wait_for_turn() const {
   return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
 
-asio::awaitable<void> NativeSession::rest() {
+asio::awaitable<void> NativeSession::wait_for_turn() {
   wakeup_.expires_at(asio::steady_timer::time_point::max());
   shard_.rest([self = shared_self()] { self->wakeup_.cancel(); }, taken_turn_ == shard_.turn());
   co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-/// Takes what there is; false at the end of the connection. What is more than the first bytes comes
-/// into a buffer that all connections share, so that an idle one holds none.
+/// Takes the bytes that have come; returns false at the end of the connection. Bytes beyond the
+/// first ones are read into a buffer that all connections of the thread share, so that an idle
+/// connection holds no large buffer.
 bool NativeSession::read() {
   if (read_failed_) return false;
   static thread_local Bytes scratch(kReadBytes, '\0');
   std::string_view bytes(first_.data(), first_bytes_);
   if (first_bytes_ == first_.size()) {
     bytes.copy(scratch.data(), bytes.size());
-    ErrorCode failed;  // the next read fails, too
-    const bool little = share_.budget().scarce() && !share_.has_frame();
-    const std::size_t most = little ? limits::kSmallFrameBytes : kReadBytes;
+    ErrorCode failed;  // ignored: the next read fails, too
+    const bool small = share_.budget().scarce() && !share_.has_frame();
+    const std::size_t most = small ? limits::kSmallFrameBytes : kReadBytes;
     const std::size_t more =
         stream_->read_now(asio::buffer(scratch.data(), most) + bytes.size(), failed);
     bytes = std::string_view(scratch).substr(0, bytes.size() + more);
   }
   if (in_.empty()) {
     in_ = bytes.substr(take_frames(bytes));
-    expect_rest();
+    ask_for_room();
   } else {
     in_.append(bytes);
     take_in();
@@ -199,17 +205,18 @@ bool NativeSession::read() {
   return true;
 }
 
+/// Takes the whole frames of in_, and keeps the rest.
 void NativeSession::take_in() {
   const std::size_t used = take_frames(in_);
   in_.erase(0, used);
   if (used > 0) share_.end_frame();
-  expect_rest();
+  ask_for_room();
   const bool small = in_.size() <= limits::kSmallFrameBytes && !share_.has_frame();
   if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
 }
 
-/// Asks for room for the frame that has begun, if it is large.
-void NativeSession::expect_rest() {
+/// Asks the budget for room for the frame that has begun, if it is large. Pauses if there is none.
+void NativeSession::ask_for_room() {
   if (frames_left_ || ended_ != nullptr) return;
   const std::size_t size = native::request_size(in_);
   if (size <= limits::kSmallFrameBytes || share_.has_frame()) return;
@@ -228,12 +235,13 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  if (outbox_->empty()) reply(header, reason);  // else half a frame may have left
+  // With bytes in the outbox, part of a frame may be sent already, which no other frame may follow.
+  if (outbox_->empty()) reply(header, reason);
   end(kNoRoom);
 }
 
-/// Returns how many bytes the frames had that it took from the head of `in`: all whole ones, unless
-/// a job's share of the turn was spent before.
+/// Takes whole frames from the beginning of `in`: all of them, or until a job has used its share of
+/// the turn. Returns how many bytes they had.
 std::size_t NativeSession::take_frames(std::string_view in) {
   arrived_ns_ =
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
@@ -265,7 +273,6 @@ void NativeSession::send(const native::ReplyHeader& header, const Reply& reply) 
   if (outbox_) outbox_->add(native::encode_reply(header, reply));
 }
 
-/// Bytes that cannot be trusted: says why, then ends the connection.
 void NativeSession::refuse_bytes(const native::RequestHeader& header, const Failure& reason) {
   log_refusal(reason);
   reply(header, reason);
@@ -283,7 +290,7 @@ void NativeSession::end(const char* reason) {
   ended_ = reason;
   wakeup_.cancel();
   deadline_.cancel();
-  stream_->cancel();  // run() goes on
+  stream_->cancel();  // resumes run(), which cleans up
 }
 
 }  // namespace
@@ -291,7 +298,7 @@ void NativeSession::end(const char* reason) {
 void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard) {
   context.metrics.connection_opened(Protocol::native);
   const auto session = std::make_shared<NativeSession>(std::move(stream), context, shard);
-  // Holds it until run() has begun, and does.
+  // The lambda keeps the session alive until run() takes its own reference.
   asio::co_spawn(
       shard.loop(), [session] { return session->run(); }, asio::detached);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol: frames of protocol/native_wire.h, one coroutine per connection that reads
-// top to bottom: read, decode, submit.
+// The native protocol: frames of protocol/native_wire.h, and one coroutine per connection that
+// reads, decodes and submits.
 #pragma once
 
 #include <memory>
@@ -12,14 +12,16 @@
 
 namespace c10dd::daemon {
 
-/// The entry in the list of protocols.
+/// Returns the native protocol's entry in the list of protocols. `context` must outlive it.
 WireProtocol native_protocol(const SessionContext& context);
 
-/// Serves a connection on the loop of the shard whose job its first frame asks for. Its head begins
-/// with the magic bytes, here and below.
+/// Moves a connection to the loop of the shard that serves the job of its first frame, and serves
+/// it there. The stream's head begins with the magic bytes. Called on the stream's loop, that of
+/// context.first.
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context);
 
-/// Serves a connection on the loop of `shard`, which is the stream's.
+/// Serves a connection on the loop of `shard`. The stream's head begins with the magic bytes.
+/// Called on the stream's loop, that of `shard`.
 void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard);
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers, writes, and waits for room only when the kernel has none.
+// Gathers and writes; waits for room only when the kernel has none.
 #include "daemon/net/outbox.h"
 
 #include <array>
@@ -27,12 +27,13 @@ void Outbox::add(native::EncodedReply frame) {
   } else {
     segments_.push_back({std::move(frame.head), std::move(frame.tail)});
   }
-  if (bytes_ > limits::kOutboxHardBytes) take_measures();
-  tell_size();
+  if (bytes_ > limits::kOutboxHardBytes) enforce_hard_limit();
+  report_size();
 }
 
-/// Many large answers at once are no fault of a peer that reads.
-void Outbox::take_measures() {
+/// Ends the outbox if the peer does not read. A peer that reads may be sent many large replies at
+/// once, up to the last limit.
+void Outbox::enforce_hard_limit() {
   flush();
   if (bytes_ <= limits::kOutboxHardBytes) return;
   const bool stuck = std::chrono::steady_clock::now() - full_since_ > limits::kOutboxPatience;
@@ -43,9 +44,9 @@ bool Outbox::over_soft_limit() const { return bytes_ > limits::kOutboxSoftBytes;
 
 bool Outbox::over_small_limit() const { return bytes_ > limits::kSmallFrameBytes; }
 
-void Outbox::tell_size() {
-  if (!over_small_limit() && !size_told_) return;
-  size_told_ = over_small_limit();
+void Outbox::report_size() {
+  if (!over_small_limit() && !size_reported_) return;
+  size_reported_ = over_small_limit();
   if (callbacks_.on_size) callbacks_.on_size(bytes_);
 }
 
@@ -93,7 +94,7 @@ void Outbox::drop(std::size_t written) {
     offset_ -= size;
     segments_.pop_front();
   }
-  tell_size();
+  report_size();
   const bool drained = was_over_soft != over_soft_limit() || was_over_small != over_small_limit();
   if (drained && callbacks_.on_drained) callbacks_.on_drained();
 }
@@ -102,8 +103,8 @@ void Outbox::die(const char* reason) {
   dead_ = true;
   segments_.clear();
   bytes_ = offset_ = 0;
-  tell_size();
-  if (const auto tell = std::exchange(callbacks_.on_dead, nullptr)) tell(reason);
+  report_size();
+  if (const auto on_dead = std::exchange(callbacks_.on_dead, nullptr)) on_dead(reason);
 }
 
 void Outbox::abandon() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outbound side of one connection: bounded bytes, one write at a time. Small frames gather in
-// one buffer; shared buffers are written from where they are.
+// The outbound side of one connection: a bounded queue of bytes, written one write at a time. Small
+// frames are gathered in one buffer; shared buffers are written without a copy.
+// Called on the stream's loop.
 #pragma once
 
 #include <chrono>
@@ -16,45 +17,50 @@ namespace c10dd::daemon {
 class Outbox : public std::enable_shared_from_this<Outbox> {
  public:
   struct Callbacks {
-    std::function<void()> on_drained;  ///< the bytes fell below one of the limits again
-    std::function<void(const char* reason)> on_dead;  ///< once: writing failed, or was too slow
-    std::function<void(std::size_t bytes)> on_size;   ///< above the small limit, or below it again
+    /// Called when the queue has fallen below the soft or the small limit.
+    std::function<void()> on_drained;
+    /// Called once when a write has failed, or the peer reads too slowly. `reason`: a metric label.
+    std::function<void(const char* reason)> on_dead;
+    /// Called with the queue's size when it changes above the small limit, or falls below it.
+    std::function<void(std::size_t bytes)> on_size;
   };
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
-  /// Above limits::kOutboxHardBytes it dies if the peer has taken nothing for kOutboxPatience.
-  /// Nothing is taken any more then: half a frame may have left.
+  /// Queues a frame. Above limits::kOutboxHardBytes the outbox ends (on_dead) if the peer has taken
+  /// nothing for kOutboxPatience, above kOutboxMostBytes in any case. Once it has ended it ignores
+  /// frames, since part of the last one may have been sent.
   void add(native::EncodedReply frame);
 
-  /// Writes what goes; the rest follows by itself. Called at the end of a turn.
+  /// Writes as much as the kernel takes; the rest is written when the kernel has room again.
+  /// Called at the end of a turn.
   void flush();
 
-  bool over_soft_limit() const;   ///< limits::kOutboxSoftBytes
-  bool over_small_limit() const;  ///< limits::kSmallFrameBytes
+  bool over_soft_limit() const;   ///< above limits::kOutboxSoftBytes
+  bool over_small_limit() const;  ///< above limits::kSmallFrameBytes
   bool empty() const { return bytes_ == 0; }
 
-  /// Nothing is written, and nobody called, any more.
+  /// Drops the queue; from now on writes nothing and calls no callback.
   void abandon();
 
  private:
   struct Segment {
-    Bytes own;           ///< first
-    SharedBytes shared;  ///< then this
+    Bytes own;           ///< written first
+    SharedBytes shared;  ///< written after `own`
   };
 
-  void take_measures();
-  void tell_size();
+  void enforce_hard_limit();
+  void report_size();
   void drop(std::size_t written);
   void die(const char* reason);
 
   std::shared_ptr<Stream> stream_;
   Callbacks callbacks_;
   std::deque<Segment> segments_;
-  std::size_t offset_ = 0;  // written of the first segment
+  std::size_t offset_ = 0;  // bytes of the first segment that are written
   std::size_t bytes_ = 0;
-  bool waiting_ = false;  // for the kernel to take more
-  std::chrono::steady_clock::time_point full_since_;
-  bool size_told_ = false;  // above the small limit
+  bool waiting_ = false;                              // until the kernel takes more
+  std::chrono::steady_clock::time_point full_since_;  // when the kernel last took nothing
+  bool size_reported_ = false;                        // a size above the small limit
   bool dead_ = false;
 };
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each call is one of the socket's.
 #include "daemon/net/plain_stream.h"
 
 #include <boost/asio/post.hpp>
@@ -11,7 +10,7 @@ using asio::ip::tcp;
 
 PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
     : Stream(std::move(ticket)), socket_(std::move(socket)) {
-  ErrorCode ignored;  // what is over already says so when it is read
+  ErrorCode ignored;  // a socket that has failed reports it at the next read
   socket_.non_blocking(true, ignored);
 }
 
@@ -73,6 +72,7 @@ bool PlainStream::is_local() const {
   ErrorCode failed;
   const auto address = socket_.remote_endpoint(failed).address();
   if (failed) return false;
+  // A dual-stack listener sees IPv4 peers at mapped addresses.
   const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
   return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback()
                 : address.is_loopback();

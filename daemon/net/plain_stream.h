@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream over a TCP socket, with nothing between.
+// A stream over a TCP socket, without encryption.
 #pragma once
 
 #include <boost/asio/ip/tcp.hpp>

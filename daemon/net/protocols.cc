@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks each protocol of the list.
 #include "daemon/net/protocols.h"
 
 #include <utility>
@@ -25,9 +24,9 @@ Protocols::Found Protocols::recognise(std::string_view head) const {
   return found;
 }
 
-const WireProtocol* Protocols::for_strangers(const ProtocolSet& spoken) const {
+const WireProtocol* Protocols::for_strangers(const ProtocolSet& enabled) const {
   for (const WireProtocol& entry : list_) {
-    if (entry.tells_strangers && spoken == ProtocolSet{entry.protocol}) return &entry;
+    if (entry.tells_strangers && enabled == ProtocolSet{entry.protocol}) return &entry;
   }
   return nullptr;
 }

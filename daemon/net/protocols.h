@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of wire protocols: how one is told from the others by the first bytes of a connection,
-// how it is served, and how a refusal is said in its words. The names are in
-// daemon/config/protocol_names.h. A session's file makes the entry of its protocol; the list itself
-// is made by Server, the only one who sees all of them.
+// The list of wire protocols: how each is recognised by the first bytes of a connection, how it is
+// served, and how its clients get a refusal. The names are in daemon/config/protocol_names.h. Each
+// entry is made in the file of the protocol's session, the list by Server, which alone includes all
+// of them.
+// Called on the loop that accepts connections.
 #pragma once
 
 #include <array>
@@ -17,26 +18,30 @@
 
 namespace c10dd::daemon {
 
-/// What the first bytes of a connection say of a protocol.
+/// Whether the first bytes of a connection belong to a protocol; `maybe`: more bytes are needed.
 enum class Match : std::uint8_t { no, maybe, yes };
 
+/// An entry of the list.
 struct WireProtocol {
   Protocol protocol = Protocol::unknown;
 
-  /// Whether it is this one, for at least one byte; `maybe` asks for more.
+  /// Returns whether the connection speaks this protocol. `head` has at least one byte.
   Match (*recognise)(std::string_view head) = nullptr;
 
-  /// Whether more is to be read of a connection that was recognised before it is served; null: no.
+  /// Returns true if a recognised connection needs more bytes in its head before it is served. Null
+  /// if it never does.
   std::function<bool(std::string_view head)> wants_more = {};
 
-  /// Takes the connection over, on its loop, with the bytes that were read as its head. What it
-  /// starts is spawned, so that nothing of the recognition stays in memory with it.
+  /// Takes the connection over, with the bytes that were read as its head. Spawns a coroutine of
+  /// its own and returns, so that the memory of the recognition is freed. Called on the
+  /// connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};
 
-  /// Returns the bytes that tell a client of this protocol why it is refused.
+  /// Encodes a refusal for a client of this protocol.
   std::string (*refusal)(const Failure& reason) = nullptr;
 
-  /// Whether that is also told to who speaks something else, where only this protocol is spoken.
+  /// True if a client of an unknown protocol gets the refusal in this protocol's encoding. Used
+  /// only where this is the one enabled protocol.
   bool tells_strangers = false;
 };
 
@@ -44,7 +49,7 @@ class Protocols {
  public:
   using List = std::array<WireProtocol, kProtocolCount>;
 
-  /// An entry for each of kProtocols, in their order.
+  /// `list` must have an entry for each of kProtocols, in the same order.
   explicit Protocols(List list);
 
   struct Found {
@@ -52,11 +57,12 @@ class Protocols {
     const WireProtocol* protocol = nullptr;  ///< set when it is a match
   };
 
-  /// Returns whose first bytes these are, of all protocols whether they are spoken or not.
+  /// Finds the protocol of these first bytes among all, enabled or not.
   Found recognise(std::string_view head) const;
 
-  /// Returns whose words are for strangers where these are spoken; null when nobody's are.
-  const WireProtocol* for_strangers(const ProtocolSet& spoken) const;
+  /// Returns the protocol in which clients of unknown protocols get their refusal, given the
+  /// enabled protocols; null if they get none.
+  const WireProtocol* for_strangers(const ProtocolSet& enabled) const;
 
  private:
   List list_;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first bytes of a connection, and what becomes of it.
 #include "daemon/net/reception.h"
 
 #include <spdlog/spdlog.h>
@@ -13,22 +12,24 @@
 
 #include "daemon/config/option_values.h"
 #include "daemon/metrics/metrics.h"
+#include "protocol/format.h"
 #include "protocol/wording.h"
 
 namespace c10dd::daemon {
 namespace {
 
-constexpr unsigned char kLastOfTcpStore = 0x0B;  // its operations are its first bytes, from 0
+// PyTorch's TCPStore begins with the byte of an operation, from 0 to this one.
+constexpr unsigned char kLastOfTcpStore = 0x0B;
 
 Failure unknown_protocol(unsigned char first, const Options& options) {
-  const bool torch = first <= kLastOfTcpStore;
-  return failure(Code::malformed, "no protocol that is spoken here begins with byte " +
-                                      std::to_string(first) +
-                                      "; spoken are: " + protocols_text(options) +
-                                      (torch ? "; it looks like PyTorch's TCPStore, which is not "
-                                               "spoken here yet: give the trainer another "
-                                               "MASTER_PORT"
-                                             : ""));
+  std::string_view hint;
+  if (first <= kLastOfTcpStore) {
+    hint =
+        "; it looks like PyTorch's TCPStore, which is not supported yet: give the trainer another "
+        "MASTER_PORT";
+  }
+  return failure(Code::malformed, "no enabled protocol begins with byte {}; enabled: {}{}", first,
+                 protocols_text(options), hint);
 }
 
 }  // namespace
@@ -52,6 +53,7 @@ bool Reception::wants_more(std::string_view head, bool admitted) const {
 }
 
 asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
+  // Shared with the deadline's handler, which may run when its cancellation comes too late.
   struct Watch {
     bool over = false;
     bool late = false;
@@ -91,20 +93,20 @@ asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Resul
     found->serve(std::move(stream));
   } else {
     Failure reason = unknown_protocol(static_cast<unsigned char>(head.front()), context_.options);
-    const WireProtocol* const words = protocols_.for_strangers(context_.options.protocols);
-    co_await refuse(std::move(stream), words, std::move(reason));
+    const WireProtocol* const encoding = protocols_.for_strangers(context_.options.protocols);
+    co_await refuse(std::move(stream), encoding, std::move(reason));
   }
 }
 
-/// Says why in the words of the protocol, if there are any, and closes.
-asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream, const WireProtocol* words,
-                                        Failure reason) {
-  const Protocol protocol = words ? words->protocol : Protocol::unknown;
+/// Sends the reason in this encoding, unless it is null, and closes the connection.
+asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream,
+                                        const WireProtocol* encoding, Failure reason) {
+  const Protocol protocol = encoding ? encoding->protocol : Protocol::unknown;
   context_.metrics.protocol_error(protocol, reason.code);
   context_.metrics.connection_closed(Protocol::unknown, "refused");
   spdlog::warn("event=refused peer={} code={} detail={}", stream->peer(), name_of(reason.code),
                quoted(reason.detail));
-  const std::string reply = words ? words->refusal(reason) : std::string();
+  const std::string reply = encoding ? encoding->refusal(reason) : std::string();
   ErrorCode failed;
   co_await stream->write_all(asio::buffer(reply), failed);
   co_await stream->finish();

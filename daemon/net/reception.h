@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes a new connection as far as its protocol: reads its first bytes, within a deadline, and has
-// it served, or tells it why not. On the loop that accepts connections.
+// Reads the first bytes of a new connection, within a deadline, and passes it to the protocol that
+// they belong to, or refuses it with the reason.
+// Called on the loop that accepts connections.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -16,19 +17,19 @@ namespace c10dd::daemon {
 
 class Reception {
  public:
+  /// `context` must outlive all connections.
   Reception(const SessionContext& context, Protocols protocols);
 
-  /// Receives a connection, on its loop. One that was not admitted is told so in the words of its
-  /// protocol.
+  /// Receives a connection. If `admitted` is a failure, refuses it in the encoding of its protocol.
   void receive(std::shared_ptr<Stream> stream, Result<void> admitted);
 
-  /// Counts one that nothing can be told to, for too many are being told.
+  /// Counts a connection that is closed without a reason, because too many are being refused.
   void drop_unheard();
 
  private:
   asio::awaitable<void> recognise(std::shared_ptr<Stream> stream, Result<void> admitted);
   bool wants_more(std::string_view head, bool admitted) const;
-  asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* words,
+  asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* encoding,
                                Failure reason);
 
   const SessionContext& context_;

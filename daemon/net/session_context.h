@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection sees of the daemon. It outlives all connections, and is theirs on any loop.
+// What a connection sees of the daemon. Outlives all connections.
+// Thread-safe, except `first` and `shard_of`.
 #pragma once
 
 #include <atomic>
@@ -21,10 +22,11 @@ struct SessionContext {
   Metrics& metrics;
   SharedBudget& budget;
   const std::atomic<bool>& draining;
-  Shard& first;  ///< of the loop that accepts connections
-  /// Returns the shard of a job and run, on that loop; null where the first has all jobs.
+  Shard& first;  ///< the shard of the loop that accepts connections
+  /// Returns the shard that serves a job's run; null if the first shard serves all jobs.
+  /// Called on the loop that accepts connections.
   std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
-  Duration hello_deadline = limits::kHelloDeadline;  ///< of who connects, to say what it wants
+  Duration hello_deadline = limits::kHelloDeadline;  ///< for a client to send its first request
 };
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A look comes late when the process was paused, and counts as one then.
+// The timer of a process that was paused fires late and counts as one look, so that a pause closes
+// no connection.
 #include "daemon/net/shared_budget.h"
 
 #include <algorithm>
@@ -25,27 +26,27 @@ void SharedBudget::decide(F&& step) {
   const std::lock_guard lock(mutex_);
   carry_out(step());
   scarce_ = budget_.scarce();
-  if (scarce_ && !std::exchange(looking_, true)) asio::post(loop_, [this] { look_later(); });
+  if (scarce_ && !std::exchange(looking_, true)) asio::post(loop_, [this] { start_timer(); });
 }
 
 void SharedBudget::carry_out(const Decisions& decisions) {
-  const auto tell = [this](Connection connection, auto what) {
+  const auto post = [this](Connection connection, auto what) {
     const auto known = sinks_.find(connection);
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
     if (!sink) return;
     const auto executor = sink->budget_executor();
-    // Moved: its end takes the lock, so it must not end here.
+    // Moved, because its destructor takes the lock, which is held here.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
   for (const Connection connection : decisions.read_on) {
-    tell(connection, [](BudgetSink& sink) { sink.read_on(); });
+    post(connection, [](BudgetSink& sink) { sink.read_on(); });
   }
   for (const auto& [connection, reason] : decisions.close) {
-    tell(connection, [reason = reason](BudgetSink& sink) { sink.close_for_room(reason); });
+    post(connection, [reason = reason](BudgetSink& sink) { sink.close_for_room(reason); });
   }
 }
 
-void SharedBudget::look_later() {
+void SharedBudget::start_timer() {
   timer_.expires_after(look_);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
     if (cancelled) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// core::ConnectionBudget for the connections of all loops: a lock, the looks, and the way of its
-// decisions to them. A connection that never holds much touches none of it.
+// core::ConnectionBudget for the connections of all loops: adds a lock and a timer, and posts its
+// decisions to the connections. A connection that never holds much memory does not use it.
 #pragma once
 
 #include <atomic>
@@ -17,24 +17,29 @@
 
 namespace c10dd::daemon {
 
-/// A connection as the budget sees it; called on its own loop.
+/// A connection as the budget sees it.
+/// Called on the connection's loop.
 class BudgetSink {
  public:
   virtual ~BudgetSink() = default;
   virtual boost::asio::any_io_executor budget_executor() = 0;
-  /// The frame that had to wait may be read.
+  /// Goes on with the frame that had to wait.
   virtual void read_on() = 0;
-  /// It holds, or has waited for, too much for too long.
+  /// Closes the connection, because it has held or waited for too much memory for too long.
   virtual void close_for_room(const Failure& reason) = 0;
 };
 
+/// The budget of all connections of a daemon.
+/// Thread-safe.
 class SharedBudget {
  public:
-  /// max_bytes: of all jobs together. look: the time from one look to the next.
+  /// loop: runs the timer. max_bytes: the limit for all jobs together, of which connections get a
+  /// share. look: the time between two calls of ConnectionBudget::look() while memory is scarce.
   SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look = limits::kBudgetLook);
 
-  /// Whether reads should stay small.
+  /// Returns true while connections wait for room, or hold too much: reads should stay small.
   bool scarce() const { return scarce_.load(std::memory_order_relaxed); }
+  /// Returns how many bytes the connections hold.
   std::uint64_t held() const;
 
  private:
@@ -45,20 +50,21 @@ class SharedBudget {
   template <class F>
   void decide(F&& step);
   void carry_out(const Decisions& decisions);
-  void look_later();
+  void start_timer();
 
   mutable std::mutex mutex_;
   core::ConnectionBudget budget_;
-  std::unordered_map<Connection, std::weak_ptr<BudgetSink>> sinks_;  ///< of those that are counted
-  Connection connections_ = 0;
+  std::unordered_map<Connection, std::weak_ptr<BudgetSink>> sinks_;  ///< of counted connections
+  Connection connections_ = 0;                                       ///< the newest number
   std::atomic<bool> scarce_ = false;
   Loop& loop_;
   const Duration look_;
-  boost::asio::steady_timer timer_;  ///< the loop's
-  bool looking_ = false;             ///< a look is on its way
+  boost::asio::steady_timer timer_;  ///< used on loop_ only
+  bool looking_ = false;             ///< the timer is set, or will be
 };
 
-/// What one connection has of the budget. On the connection's loop.
+/// One connection's share of the budget.
+/// Called on the connection's loop.
 class BudgetShare {
  public:
   explicit BudgetShare(SharedBudget& of) : budget_(of) {}
@@ -66,23 +72,26 @@ class BudgetShare {
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
-  /// Whom decisions go to; before all else.
+  /// Sets the receiver of decisions. Must be called before any other function.
   void belong_to(std::weak_ptr<BudgetSink> sink) { sink_ = std::move(sink); }
 
   const SharedBudget& budget() const { return budget_; }
 
-  /// False: the sink will be called. A frame of limits::kSmallFrameBytes always fits.
+  /// Asks for room for a frame. Returns false if the connection has to wait: the sink is called
+  /// when it may go on or must close. A frame of up to limits::kSmallFrameBytes always fits.
   bool begin_frame(std::size_t size);
   bool has_frame() const { return frame_; }
   void end_frame() {
     if (frame_) give_back_frame();
   }
-  /// Unread answers, as often as they change: what has not changed much is not told.
+  /// Takes the size of unread replies, at every change. Reports it to the budget only if it has
+  /// changed much.
   void set_replies(std::size_t bytes) {
     const std::size_t more = bytes > replies_ ? bytes - replies_ : replies_ - bytes;
     const bool few = bytes <= limits::kSmallFrameBytes && replies_ > 0;
     if (more > limits::kSmallFrameBytes || few) report_replies(bytes);
   }
+  /// Frees everything that the connection holds.
   void leave();
 
  private:
@@ -92,9 +101,9 @@ class BudgetShare {
 
   SharedBudget& budget_;
   std::weak_ptr<BudgetSink> sink_;
-  SharedBudget::Connection number_ = 0;  ///< 0: it was never counted
-  bool frame_ = false;                   ///< counted, or waiting
-  std::size_t replies_ = 0;              ///< as counted
+  SharedBudget::Connection number_ = 0;  ///< 0 while the connection is not counted
+  bool frame_ = false;                   ///< a large frame is counted, or waits
+  std::size_t replies_ = 0;              ///< as last reported to the budget
 };
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all forms of a stream have in common: the head, writing all, and the end.
+// What all streams have in common: the head, writing all, and the end.
 #include "daemon/net/stream.h"
 
 #include <boost/asio/redirect_error.hpp>
@@ -42,6 +42,7 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
+  // Shared with the deadline's handler, which may run when its cancellation comes too late.
   struct End {
     bool over = false;
     bool late = false;
@@ -49,7 +50,7 @@ asio::awaitable<void> Stream::finish() {
   const auto end = std::make_shared<End>();
   deadline.async_wait([this, end](const ErrorCode& cancelled) {
     if (cancelled || end->over) return;
-    end->late = true;  // bytes may have come already: then there is nothing to cancel
+    end->late = true;  // cancel() does nothing if the read has just ended: the loop checks this
     cancel();
   });
   std::string discard(64 * 1024, '\0');

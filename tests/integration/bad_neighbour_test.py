@@ -34,7 +34,7 @@ class OneProtocol(unittest.TestCase):
             for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"\0"):
                 reply, ended = first_bytes(daemon.address, data)
                 self.assertEqual("malformed", reply.code)
-                self.assertIn(f"byte {data[0]}; spoken are: native", reply.detail)
+                self.assertIn(f"byte {data[0]}; enabled: native", reply.detail)
                 self.assertTrue(ended)
             self.assertLess(daemon.resident_bytes() - before, 2 * 2**20 * SLOWDOWN)
             client = Wire(daemon.address)

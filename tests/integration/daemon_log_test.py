@@ -106,7 +106,7 @@ class Log(unittest.TestCase):
                     while stranger.recv(100):
                         pass
                 self.line(daemon, "event=refused", f"byte {first};", "PyTorch's TCPStore",
-                          "not spoken here yet")
+                          "not supported yet")
         with Daemon() as daemon:
             with socket.create_connection(daemon.address, timeout=10) as stranger:
                 stranger.sendall(b"\x0c")

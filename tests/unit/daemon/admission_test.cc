@@ -47,7 +47,7 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(
       refused.error().detail,
-      "too many connections: 2 with this one, limit 1; see --max-connections and the limit of "
+      "too many connections: 2 with this one, limit 1; raise --max-connections or the limit of "
       "open files")
       << "those aside are not counted";
   aside.pop_back();

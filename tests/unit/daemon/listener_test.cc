@@ -102,7 +102,7 @@ TEST_F(ListenerTest, OneThatIsTooManyIsToldInItsWords) {
   tcp::socket second = connect();
   const std::string refused = ask(second, kGet, "");
   EXPECT_TRUE(refused.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << refused;
-  EXPECT_NE(refused.find("too many connections: 2 with this one, limit 1; see --max-connections"),
+  EXPECT_NE(refused.find("too many connections: 2 with this one, limit 1; raise --max-connections"),
             std::string::npos);
   first.close();
   EXPECT_TRUE(daemon_.turn_until([&] { return daemon_.closed("http", "peer") == 1; }));

@@ -174,13 +174,11 @@ TEST_F(ReceptionTest, StrangerIsToldInFramesWhereOnlyNativeIsSpoken) {
   daemon_.options.protocols = {Protocol::native};
   const Failure plain = failure_in(answer_to(kGet));
   EXPECT_EQ(plain.code, Code::malformed);
-  EXPECT_EQ(plain.detail,
-            "no protocol that is spoken here begins with byte 71; spoken are: native");
+  EXPECT_EQ(plain.detail, "no enabled protocol begins with byte 71; enabled: native");
   const Failure torch = failure_in(answer_to(std::string("\x00\x01", 2)));
   EXPECT_EQ(torch.detail,
-            "no protocol that is spoken here begins with byte 0; spoken are: native; it looks like "
-            "PyTorch's TCPStore, which is not spoken here yet: give the trainer another "
-            "MASTER_PORT");
+            "no enabled protocol begins with byte 0; enabled: native; it looks like PyTorch's "
+            "TCPStore, which is not supported yet: give the trainer another MASTER_PORT");
   EXPECT_NE(failure_in(answer_to("\x0B")).detail.find("TCPStore"), std::string::npos);
   EXPECT_EQ(failure_in(answer_to("\x0C")).detail.find("TCPStore"), std::string::npos);
   EXPECT_EQ(refused("native", "malformed"), 4);
