@@ -40,6 +40,8 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
+/// One native connection. A coroutine, run(), reads and waits; replies come through the sink.
+/// Called on the loop of its shard, which is the stream's.
 class NativeSession final : public core::NativeChannels, public BudgetSink {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
@@ -97,7 +99,7 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   std::uint64_t heard_turn_ = 0;  // taken_turn_ at the last check for silence
   unsigned silent_checks_ = 0;    // in a row
   const char* ended_ = nullptr;   // why run() has to end, a metric label; null while it goes on
-  std::int64_t arrived_ns_ = 0;   // when the newest bytes were read
+  std::int64_t arrived_ns_ = 0;   // when it last took frames, of the steady clock
 };
 
 asio::awaitable<void> NativeSession::run() {

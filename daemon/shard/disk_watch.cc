@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// statvfs, a file, and words for the log.
 #include "daemon/shard/disk_watch.h"
 
 #include <fcntl.h>
@@ -17,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterval{500};
 constexpr std::chrono::milliseconds kShortInterval{200};  // while room is short
-constexpr unsigned kRelieveEvery = 2;                     // looks of those
+constexpr unsigned kRelieveEvery = 2;                     // measurements with kShortInterval
 constexpr std::string_view kScheme = "rocksdb:";
 
 constexpr std::string_view kRoomNames[] = {"enough", "little", "none"};
@@ -77,7 +76,8 @@ void DiskWatch::check_again_later() {
   });
 }
 
-/// Only where that leaves twice its size above the reserve, so that the two do not take turns.
+/// Writes the ballast if it is missing. Requires that twice its size stays free above the reserve:
+/// with less, the ballast itself would soon make room short and be removed again.
 void DiskWatch::keep_ballast(std::uint64_t free) {
   if (ballast_bytes_ == 0 || free < reserve_ + 3 * ballast_bytes_) return;
   if (::access(ballast_.c_str(), F_OK) == 0) return;
@@ -99,7 +99,8 @@ void DiskWatch::engine_failed() {
   if (free && *free < minimum_) give_up_ballast(*free);
 }
 
-/// An engine that needs more room for that gets the ballast's.
+/// Asks the engine to free the space of removed rows, and removes the ballast if it has no room for
+/// that.
 void DiskWatch::relieve() {
   engine_.relieve([this](bool had_room) {
     stuck_ = !had_room;

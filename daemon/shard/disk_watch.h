@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks how much room the disk of the state has, twice a second and more often while it is short;
-// tells the gate, and keeps a ballast file there that is given up when the disk is full all the
-// same. On the first loop.
+// Measures the free space on the disk of the state, twice a second and more often while it is
+// short, and reports it to the growth gate. Keeps a ballast file on the disk, and removes it when
+// the disk is full in spite of the gate, so that the engine can erase rows. Called on the first
+// loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,21 +18,23 @@ namespace c10dd::daemon {
 
 class DiskWatch {
  public:
-  /// What it needs of the engine.
+  /// What the watch needs from the engine.
   struct Engine {
-    /// Asks it to let go of what was removed; `then` hears whether it had room for that.
+    /// Asks the engine to free the space of removed rows. Calls `then` with true if it had room to
+    /// do that.
     std::function<void(std::function<void(bool)> then)> relieve;
-    /// Bytes that it needs for that.
+    /// Returns how many free bytes the engine needs to do that.
     std::function<std::uint64_t()> needs;
   };
 
   DiskWatch(boost::asio::io_context& loop, const Options& options, core::GrowthGate& gate,
             Metrics& metrics, Engine engine);
 
-  /// Begins; an engine without a directory has no disk to watch.
+  /// Starts the measurements. Does nothing if the engine has no directory.
   void start();
 
-  /// The engine could not be opened, or was lost: if that was for want of room, the ballast goes.
+  /// Removes the ballast if the disk is full. To be called when the engine is lost or could not be
+  /// opened.
   void engine_failed();
 
  private:
@@ -52,9 +55,9 @@ class DiskWatch {
   std::optional<std::uint64_t> wanted_reserve_;
   std::uint64_t reserve_ = 0;
   std::uint64_t minimum_;
-  core::DiskRoom room_ = core::DiskRoom::enough;  ///< at the last look
-  unsigned short_for_ = 0;                        ///< looks in a row that found room short
-  bool stuck_ = false;  ///< the engine had no room to let go of what was removed
+  core::DiskRoom room_ = core::DiskRoom::enough;  ///< at the last measurement
+  unsigned short_for_ = 0;                        ///< measurements in a row without enough room
+  bool stuck_ = false;  ///< the engine had no room to free the space of removed rows
 };
 
 }  // namespace c10dd::daemon

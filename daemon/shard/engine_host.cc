@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the engine fails nobody is told "failed": the jobs stop being served on all shards, the
-// engine is closed and opened again, and retries resolve what is unknown.
+// When the engine fails, no request fails for good: all shards drop their jobs, the engine is
+// closed and opened again, and clients repeat the requests whose outcome is unknown.
 #include "daemon/shard/engine_host.h"
 
 #include <spdlog/spdlog.h>
@@ -13,6 +13,7 @@
 #include "daemon/core/host/directory_rows.h"
 #include "daemon/shard/event_log.h"
 #include "daemon/shard/shards.h"
+#include "protocol/format.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -22,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kReopenMin{100};
 constexpr std::chrono::milliseconds kReopenMax{2000};
 constexpr std::chrono::seconds kWatchInterval{1};
-constexpr std::chrono::seconds kCommitAge{5};  // with an older one the daemon is not ready
+constexpr std::chrono::seconds kCommitAge{5};  // with an older commit the daemon is not ready
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -105,19 +106,22 @@ void EngineHost::close() {
 }
 
 std::string EngineHost::not_ready() const {
-  if (!lost_.empty()) return "engine " + engine_name_ + " is not open: " + lost_;
+  if (!lost_.empty()) return format("engine {} is not open: {}", engine_name_, lost_);
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
   if (age < kCommitAge) return {};
-  return "engine " + engine_name_ + ": a commit has not ended for " + std::to_string(age.count()) +
-         " s, limit " + std::to_string(kCommitAge.count()) +
-         " s; look at the disk or the server that it writes to";
+  return format(
+      "engine {}: a commit has not ended for {} s, limit {} s; check the disk or the server that "
+      "it "
+      "writes to",
+      engine_name_, age.count(), kCommitAge.count());
 }
 
 Duration EngineHost::commit_age() const {
   return engine_.commit ? engine_.commit->oldest() : Duration{0};
 }
 
-/// For the log; whoever asks not_ready() need not wait for it.
+/// Logs every second when a commit becomes stuck, and when it goes on. Only for the log:
+/// not_ready() is up to date without it.
 void EngineHost::watch_commits() {
   const std::string why = lost_.empty() ? not_ready() : "";
   const bool stuck = !why.empty();
@@ -138,8 +142,7 @@ void EngineHost::report_damage(const std::string& what) {
   asio::dispatch(loop_, [this, what] { damage_ = what; });
 }
 
-// ---- the directory
-// -------------------------------------------------------------------------------
+// ---- the directory -----------------------------------------------------------------------------
 
 Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& run) {
   const Result<JobNumber> number = directory_.expect(job, run);
@@ -152,12 +155,13 @@ core::JobHost& EngineHost::host_of(JobNumber number) { return shards_->of(number
 void EngineHost::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.state.generation,
                         change = std::move(change), then = std::move(then)](store::Engine& engine) {
+    // After a failed change the later ones must not be committed: their revisions would have a gap.
     const bool was_intact = *intact;
     const bool durable = was_intact && core::write_directory(engine, change);
     if (then) asio::post(loop_, [then, durable] { then(durable); });
     if (durable || !was_intact) return;
     *intact = false;
-    report_lost(generation, "a change of the directory of jobs was not taken");
+    report_lost(generation, "a change of the directory of jobs was not committed");
   });
 }
 
@@ -200,8 +204,7 @@ void EngineHost::checkpoint(const std::string& path, std::function<void(Result<v
   });
 }
 
-// ---- losing the engine
-// ---------------------------------------------------------------------------
+// ---- losing the engine -------------------------------------------------------------------------
 
 void EngineHost::report_lost(std::uint64_t generation, const std::string& why) {
   asio::dispatch(loop_, [this, generation, why] {
@@ -214,12 +217,13 @@ void EngineHost::lose(const std::string& why) {
   spdlog::error("event=engine_lost engine={} reason={}", engine_name_, quoted(why));
   metrics_.engine_up(false);
   directory_.lost();
-  const auto lose = [why](Shard& shard) {
+  const auto drop_jobs = [why](Shard& shard) {
     shard.engine_lost(why);
     return true;
   };
-  shards_->ask<bool>(lose, [this](const std::vector<bool>&) {
-    // Nobody else has it now: the engine is closed, which waits for the checkpoint under way.
+  shards_->ask<bool>(drop_jobs, [this](const std::vector<bool>&) {
+    // No shard refers to the engine now. Closing it waits for a checkpoint under way, so it is done
+    // on opener_.
     asio::post(opener_, [this, commit = std::move(engine_.commit)]() mutable {
       acknowledged_ = commit->engine().acknowledged();
       commit.reset();
@@ -250,7 +254,7 @@ Result<EngineHost::Opened> EngineHost::open_again(
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options.engine, how);
   if (!engine) return engine.error();
   return with_directory(std::move(*engine), options, now);
-} catch (const std::exception& failed) {  // no memory, no thread: there may be some later
+} catch (const std::exception& failed) {  // no memory or no thread: the next attempt may get one
   return core::unavailable(failed.what());
 }
 
@@ -261,8 +265,8 @@ void EngineHost::reopened(Result<Opened> opened) {
     return;
   }
   const Failure& why = opened.error();
-  lost_ = why.code == Code::unavailable ? why.detail
-                                        : std::string(name_of(why.code)) + ": " + why.detail;
+  lost_ = why.detail;
+  if (why.code != Code::unavailable) lost_ = format("{}: {}", name_of(why.code), why.detail);
   spdlog::warn("event=engine_reopen_failed engine={} reason={}", engine_name_, quoted(lost_));
   on_failed_();
   reopen_delay_ = std::min(reopen_delay_ * 2, kReopenMax);

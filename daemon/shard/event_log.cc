@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10dd::quoted is named in full: <filesystem> brings another one.
+// c10dd::quoted is qualified, because std::quoted, which comes with <filesystem>, is found, too.
 #include "daemon/shard/event_log.h"
 
 #include <spdlog/spdlog.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log lines of what a job's effects tell. deploy/README.md lists them.
+// Writes the events of jobs to the log. deploy/README.md lists the lines.
 #pragma once
 
 #include <chrono>
@@ -12,22 +12,24 @@
 
 namespace c10dd::daemon {
 
-/// Lets some lines a second through, for what clients can cause as often as they like.
+/// Limits log lines that clients can cause at will to kLines a second.
 class LogPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  static constexpr unsigned kLines = 20;  ///< a second
+  static constexpr unsigned kLines = 20;  ///< per second
 
-  /// How many lines were left out before this one; nothing if this one is to be left out, too.
+  /// Returns how many lines were skipped since the last one that was written; empty if this one
+  /// must be skipped, too.
   std::optional<std::uint64_t> next(Time now);
 
  private:
-  std::optional<Time> begin_;  ///< of the second
-  unsigned lines_ = 0;         ///< in it
-  std::uint64_t skipped_ = 0;
+  std::optional<Time> begin_;  ///< of the current second
+  unsigned lines_ = 0;         ///< written in the current second
+  std::uint64_t skipped_ = 0;  ///< since the last line that was written
 };
 
-/// Of one shard.
+/// The log of one shard's jobs.
+/// Called on the shard's loop.
 class EventLog {
  public:
   void write(const std::string& job, const core::Event& event);
@@ -38,7 +40,8 @@ class EventLog {
   LogPace refusals_;
 };
 
-/// A checkpoint was written, or not. It looks at the files: not for a loop's thread.
+/// Logs that a checkpoint was written, with its size, or why not.
+/// Blocks to read the sizes of its files: not to be called on a loop's thread.
 void log_checkpoint(const std::string& path, const Result<void>& done);
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event loop of one thread.
+// An event loop of one thread, by Asio.
 #pragma once
 
 #include <boost/asio/dispatch.hpp>
@@ -20,8 +20,9 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
   void dispatch(std::function<void()> f) override { boost::asio::dispatch(*this, std::move(f)); }
   core::SteadyTime now() const override { return std::chrono::steady_clock::now(); }
 
-  /// When no thread runs it any more: destroys what waits in it. Loops that hold each other's
-  /// connections are all emptied before the first is destroyed.
+  /// Destroys all handlers that wait in the loop. Loops may hold each other's connections, so all
+  /// of them are emptied before the first is destroyed. Called when no thread runs the loop any
+  /// more.
   void empty() { shutdown(); }
 };
 

@@ -12,7 +12,8 @@
 namespace c10dd::daemon {
 namespace {
 
-/// Rows of a piece: a few milliseconds of each thread.
+/// Rows that are read and restored at once: a few milliseconds of the engine's thread and of the
+/// loop's.
 constexpr std::size_t kPieceRows = 4'096;
 
 std::int64_t steady_ns() {
@@ -31,8 +32,7 @@ Shard::Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context)
             {context.options.quotas, kVersion}),
       timer_(loop) {}
 
-// ---- the engine
-// ----------------------------------------------------------------------------------
+// ---- the engine --------------------------------------------------------------------------------
 
 void Shard::engine_opened(const OpenEngine& engine) {
   engine_ = engine;
@@ -74,8 +74,7 @@ void Shard::lose_engine(std::uint64_t generation, const std::string& why) {
 
 void Shard::report_damage(const std::string& what) { engine_host_.report_damage(what); }
 
-// ---- metrics and the log
-// -------------------------------------------------------------------------
+// ---- metrics and the log -----------------------------------------------------------------------
 
 void Shard::performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin*,
                       std::uint64_t) {
@@ -114,8 +113,7 @@ std::vector<core::JobReport> Shard::reports() {
   return host_.reports();
 }
 
-// ---- the turn
-// ------------------------------------------------------------------------------------
+// ---- the turn ----------------------------------------------------------------------------------
 
 void Shard::rest(std::function<void()> wake, bool had_some) {
   (had_some ? served_ : starved_).push_back(std::move(wake));
@@ -134,14 +132,15 @@ void Shard::end_turn() {
   arm_timer();
 }
 
-/// A timer that is set already stays unless it is too late: setting it anew wakes the loop.
+/// Sets the timer for the next turn. A timer that fires early enough is left alone, because setting
+/// it again wakes the loop.
 void Shard::arm_timer() {
   const auto next = host_.next_wake();
   if (!next || (timer_set_ && timer_.expiry() <= *next)) return;
   timer_set_ = true;
   timer_.expires_at(*next);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) timer_set_ = false;  // waking the loop is all
+    if (!cancelled) timer_set_ = false;  // the wake-up itself starts the turn
   });
 }
 

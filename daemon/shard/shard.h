@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One event loop with its jobs: the shell around core::JobHost, which decides. Here are the loop's
-// timer, the way to the engine's thread, metrics and the log.
-// Everything runs on the loop's thread. A connection talks to the shard of its own loop only.
+// One event loop with its jobs: the shell around core::JobHost, which decides. The shard adds the
+// loop's timer, the hand-over to the engine's thread, metrics and the log.
+//
+// Threads: every call is made on the loop's thread. A connection calls only the shard of its own
+// loop.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -20,7 +22,8 @@
 
 namespace c10dd::daemon {
 
-/// What all shards share; may be used from any thread.
+/// What all shards share. Outlives them.
+/// Thread-safe.
 struct ShardContext {
   Metrics& metrics;
   const Options& options;
@@ -31,7 +34,8 @@ class Shard final : private core::JobHost::Shell {
  public:
   Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context);
 
-  Loop& loop() { return loop_; }
+  Loop& loop() { return loop_; }  ///< Thread-safe.
+  /// Thread-safe; calls of the host are not.
   core::JobHost& host() { return host_; }
 
   // ---- for the connections of this loop: see core::JobHost
@@ -49,31 +53,36 @@ class Shard final : private core::JobHost::Shell {
   bool spent(const core::JobRef& job) const { return host_.spent(job); }
   bool draining() const { return host_.draining(); }
 
-  /// Counts the requests of this loop's connections.
+  /// Returns the counters of this loop's requests.
   RequestTally& tally() { return tally_; }
 
-  /// Counts turns, for connections that read once in each.
+  /// Returns the number of the turn, for connections that read once per turn.
   std::uint64_t turn() const { return turn_; }
-  /// Calls `wake` after this turn; those that had nothing of it come first.
+  /// Calls `wake` after this turn. Connections that have taken nothing in this turn (`had_some` is
+  /// false) are called first.
   void rest(std::function<void()> wake, bool had_some);
 
   // ---- for the daemon
 
+  /// Takes an engine that was opened.
   void engine_opened(const OpenEngine& engine);
+  /// Drops all jobs and the reference to the engine.
   void engine_lost(const std::string& why);
 
-  /// After ready sockets were drained.
+  /// Ends a turn, after ready sockets were drained: see core::JobHost::end_turn().
   void end_turn();
 
   void drain() { host_.drain(); }
   std::size_t unfinished() const { return host_.unfinished(); }
   std::vector<core::JobReport> reports();
 
-  /// Lets go of the engine, when the loop has ended. Its threads post to the loop until it is
-  /// closed.
+  /// Drops the reference to the engine. Until the engine is closed its threads still post to the
+  /// loop.
+  /// Called when the loop has ended.
   void let_go() { engine_.commit.reset(); }
 
-  /// Drops all references to connections, when the engine is closed.
+  /// Drops all references to connections.
+  /// Called when the engine is closed.
   void forget();
 
  private:
@@ -94,14 +103,14 @@ class Shard final : private core::JobHost::Shell {
   Metrics& metrics_;
   RequestTally tally_;
   EventLog log_;
-  OpenEngine engine_;  ///< without a commit: there is none
+  OpenEngine engine_;  ///< `commit` is null while no engine is open
   core::JobHost host_;
   boost::asio::steady_timer timer_;
   bool timer_set_ = false;
   std::uint64_t turn_ = 1;
   std::int64_t turn_ended_ns_ = 0;
-  std::vector<std::function<void()>> starved_;
-  std::vector<std::function<void()>> served_;
+  std::vector<std::function<void()>> starved_;  ///< connections that took nothing in this turn
+  std::vector<std::function<void()>> served_;   ///< connections that took something
 };
 
 }  // namespace c10dd::daemon

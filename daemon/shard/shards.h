@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All shards with their loops and threads. The first runs on the caller's loop, which also accepts
-// connections and answers HTTP.
+// All shards with their loops and threads. The first shard runs on the caller's loop, which also
+// accepts connections and serves HTTP.
+//
+// Threads: every call is made on the thread of the first loop, except those marked "Thread-safe."
 #pragma once
 
 #include <boost/asio/post.hpp>
@@ -18,22 +20,25 @@ class Shards {
   Shards(Loop& first, std::size_t count, EngineHost& host, const ShardContext& context);
   ~Shards();
 
-  /// Starts the threads of all but the first.
+  /// Starts the threads of all shards but the first.
   void start();
 
-  /// Ends and joins them; all shards let go of the engine.
+  /// Ends and joins these threads, then makes all shards drop the engine. Blocks.
   void stop();
 
-  std::size_t size() const { return 1 + others_.size(); }
-  Shard& first() { return first_; }
+  std::size_t size() const { return 1 + others_.size(); }  ///< Thread-safe.
+  Shard& first() { return first_; }                        ///< Thread-safe.
 
-  /// A job's number says where it lives.
+  /// Returns the shard that serves the job of this number.
+  /// Thread-safe.
   Shard& of(JobNumber number);
 
-  /// Calls f for every shard, on its loop, without waiting.
+  /// Posts a call of f for every shard to the shard's loop.
+  /// Thread-safe.
   void each(const std::function<void(Shard&)>& f);
 
-  /// Calls f for every shard, on its loop, and `then` with all answers on the first loop.
+  /// Calls f for every shard on the shard's loop, then `then` with all results on the first loop,
+  /// in no fixed order of shards. Thread-safe.
   template <class R>
   void ask(std::function<R(Shard&)> f, std::function<void(std::vector<R>)> then) {
     const auto replies = std::make_shared<std::vector<R>>();
@@ -45,7 +50,9 @@ class Shards {
     });
   }
 
-  /// One turn of a loop: waits for something ready, takes what else is, ends the shard's turn.
+  /// Runs one turn of a loop: waits for a ready handler, runs it and the others that are ready, up
+  /// to a limit, then ends the shard's turn.
+  /// Called on the loop's thread. Blocks until a handler is ready.
   static void turn(Loop& loop, Shard& shard);
 
  private:

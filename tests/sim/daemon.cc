@@ -112,7 +112,7 @@ void Daemon::write(core::DirectoryHost::DirectoryBatch change, std::function<voi
     if (then) first().post([then, durable] { then(durable); });
     if (durable || !was_intact) return;
     *intact = false;
-    report_lost(g, "a change of the directory of jobs was not taken");
+    report_lost(g, "a change of the directory of jobs was not committed");
   });
 }
 
