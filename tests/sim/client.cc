@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A turn in the order of client/internal/connection.cc: time, calls, socket, bytes out, answers,
+// A turn in the order of client/internal/connection.cc: time, calls, socket, bytes out, replies,
 // dialling.
 #include "tests/sim/client.h"
 
@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kDialPatience = milliseconds(2500);
-constexpr Duration kLimit = seconds(20);  // of calls without a time-out of their own
+constexpr Duration kLimit = seconds(20);  // the time-out of calls that have none of their own
 
 client::CoreOptions options_of(const Client::Identity& identity, const Swarm& swarm,
                                Random& random) {
@@ -84,7 +84,7 @@ void Client::on_closed(const LinkRef& link) {
   });
 }
 
-/// The planted client that sends an unanswered change under another number.
+/// Plants a client that sends an unanswered change again under another number.
 void Client::call_again() {
   for (const auto& [call, index] : std::exchange(pending_, {})) {
     const Request& request = records_.ops[index].request;
@@ -164,7 +164,7 @@ void Client::ask_workload() {
     next_ask_ = local_now() + world_.random.between(Duration(0), swarm_.think);
     if (auto request = workload_.next()) ask(std::move(*request));
   }
-  // Sometimes a caller loses patience.
+  // Sometimes a caller cancels its call.
   if (calls_left_ > 0 && !pending_.empty() && world_.random.below(400) == 0) {
     const auto [call, index] = *pending_.begin();
     note_names();
@@ -182,7 +182,7 @@ void Client::flush() {
   }
 }
 
-/// By which name on the wire the daemon knows each call.
+/// Records the session and the sequence number under which the daemon knows each call.
 void Client::note_names() {
   for (const auto& [call, index] : pending_) {
     const std::uint64_t sequence = core_.sequence_of(call);

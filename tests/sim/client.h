@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A client process: the product's client core, driven as client/internal/connection.cc drives it,
-// with a workload that asks for something new when an answer came.
+// with a workload that sends new requests when replies have come.
 #pragma once
 
 #include <map>
@@ -31,26 +31,26 @@ class Client final : public Process, public Endpoint {
   void on_bytes(const LinkRef& link, std::string bytes) override;
   void on_closed(const LinkRef& link) override;
   void kill() override;
-  /// Its connection is lost, and it reaches nobody for a while.
+  /// Loses its connection, and cannot connect again for a while.
   void cut_off(Duration how_long);
-  /// The machine is gone, and nobody is told.
+  /// Ends with its machine: no FIN or RST reaches the daemon.
   void vanish();
 
-  /// One call beside the workload, answered into the records. Its number.
+  /// Makes one call beside the workload. Returns its number; the reply goes into the records.
   std::uint64_t ask(Request request);
-  /// As the SDK's close: gives up what is pending, then says goodbye.
+  /// Closes as the SDK does: cancels pending calls, then says goodbye.
   void leave();
-  /// Nothing new from the workload.
+  /// Stops new requests from the workload.
   void stop_asking() { calls_left_ = 0; }
   void stop_following();
-  /// Nobody answers its dials for a while, and its link goes silent.
+  /// Partitions the client for a while: its dials get no reply, and its link goes silent.
   void partition(Duration how_long);
   void resume() {
     partitioned_until_ = world_.now();
     Process::resume();
   }
 
-  /// Nothing is under way but following the group, which has no end.
+  /// Returns true if no call is under way but the watch of the group, which never ends.
   bool idle() const { return busy_calls() == 0; }
   bool follows() const { return pending_.contains(follow_); }
   const Identity& identity() const { return identity_; }
@@ -80,7 +80,7 @@ class Client final : public Process, public Endpoint {
   TimePoint next_ask_;                            // local
   std::map<std::uint64_t, std::size_t> pending_;  // index in records_.ops, by call
   std::uint64_t sessions_lost_ = 0;
-  std::uint64_t follow_ = 0;  // number of the call that follows the group
+  std::uint64_t follow_ = 0;  // number of the call that watches the group
   TimePoint next_follow_;     // local
   bool may_follow_ = true;
 };

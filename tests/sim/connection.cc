@@ -8,7 +8,7 @@
 namespace c10dd::sim {
 namespace {
 
-/// Changes an answer on its way out, if that is planted.
+/// Changes a reply before it is sent, if that fault is planted.
 void spoil(Reply& reply) {
   auto* changes = reply ? std::get_if<Changes>(&*reply) : nullptr;
   if (changes == nullptr || changes->changes.size() < 2) return;
@@ -43,7 +43,8 @@ void Connection::read(std::string_view bytes) {
     take_frame(**frame);
     used += (*frame)->size;
   }
-  // The magic stays until a whole frame followed it: then the input cannot start with it again.
+  // Keeps the magic until a whole frame has followed it. Afterwards no rest of the input begins
+  // with the magic.
   if (first && used == native::kMagic.size()) used = 0;
   in_.erase(0, used);
 }
@@ -89,7 +90,7 @@ void Connection::send(const native::ReplyHeader& header, const Reply& reply) {
   link_->send(Link::daemon, bytes);
 }
 
-/// The planted daemon says "refused" of what may have been applied.
+/// Plants a daemon that refuses requests which may have been applied.
 void Connection::end_session(std::uint32_t channel, const Failure& reason) {
   if (planted(Plant::error_is_failure) && reason.code == Code::unavailable) {
     for (const auto& [sequence, op] : std::exchange(asked_[channel], {})) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's end of a link: cuts frames for the product's channels, and sends what they answer.
+// The daemon's end of a link: cuts frames for the product's channels, and sends their replies.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class Connection final : public core::NativeChannels {
   Connection(Shard& shard, World& world, Records& records, LinkRef link);
 
   void read(std::string_view bytes);
-  /// The link is closed.
+  /// Ends the connection, because the link is closed.
   void close();
   const LinkRef& link() const { return link_; }
 
@@ -43,7 +43,7 @@ class Connection final : public core::NativeChannels {
   LinkRef link_;
   Bytes in_;
   bool closed_ = false;
-  std::map<std::uint32_t, SessionId> sessions_;  ///< of hellos, by channel
+  std::map<std::uint32_t, SessionId> sessions_;  ///< named by the hellos, by channel
   std::map<std::uint32_t, std::set<std::pair<std::uint64_t, std::uint8_t>>> asked_;  ///< unanswered
 };
 

@@ -13,7 +13,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Every other rank, beginning with 0 or 1.
+/// Returns every other rank, beginning with 0 or 1.
 std::vector<Rank> every_other(Rank first, std::uint32_t size) {
   std::vector<Rank> ranks;
   for (Rank rank = first; rank < size; rank += 2) ranks.push_back(rank);
@@ -97,7 +97,8 @@ std::optional<Request> CrewMember::barrier(Kind kind) {
                   patience, 0,           std::string(kGroup), {}};
 }
 
-/// Under the number of a generation that is over; nobody else asks for this sequence.
+/// Makes a request under the number of a generation that has ended, with a sequence that no other
+/// request uses.
 std::optional<Request> CrewMember::stale_barrier() {
   if (generation_ < 2) return std::nullopt;
   return Barrier{"step",
@@ -138,7 +139,7 @@ Request CrewMember::leave() {
   return Leave{std::string(kGroup), random_.chance(50) ? generation_ : 0, kind, "enough"};
 }
 
-// ---- answers -----------------------------------------------------------------------------------
+// ---- replies -----------------------------------------------------------------------------------
 
 void CrewMember::done(const Op& op) {
   if (std::holds_alternative<Join>(op.request)) return joined(op);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one client process does as a member of its job's group: joins, follows, meets the others of
-// its generation, reports, notifies, leaves, and joins again when the generation ends. Now and then
-// it asks for what an older generation could have done.
+// What one client process does as a member of its job's group: joins, watches the group, takes part
+// in the barriers of its generation, reports, notifies, leaves, and joins again when the generation
+// ends. Now and then it sends a request under the number of an older generation.
 #pragma once
 
 #include <array>
@@ -20,17 +20,17 @@ class CrewMember {
 
   CrewMember(const Swarm& swarm, std::uint64_t seed);
 
-  /// The next thing to ask; nothing if what was drawn is not possible now.
+  /// Draws the next request; empty if the drawn one is not possible now.
   std::optional<Request> next();
-  /// From the newest news on; one at a time.
+  /// Returns the watch of the group from the newest known status on; one at a time.
   WatchGroup watch();
-  /// An answer came; of any request.
+  /// Takes the reply to any request.
   void done(const Op& op);
   void session_lost() { place_.reset(); }
 
  private:
   enum Kind : std::size_t { barriers, exchanges, some, kKinds };
-  /// Where this process is in one kind of barrier of its generation.
+  /// The position of this process in one kind of barrier of its generation.
   struct Turn {
     std::uint64_t sequence = 0;
     bool asked = false;
@@ -52,7 +52,7 @@ class CrewMember {
   Random random_;
   const bool spare_;
   std::optional<Joined> place_;
-  std::uint64_t round_ = 0;  ///< of the newest place, also of one that is over
+  std::uint64_t round_ = 0;  ///< of the newest place in the group, even if its generation has ended
   std::uint64_t generation_ = 0;
   bool asking_ = false;  ///< for a place
   bool over_ = false;    ///< the generation has ended

@@ -43,7 +43,8 @@ core::Quotas Daemon::quotas() const {
 
 void Daemon::start() {
   world_.note("daemon.start", number_);
-  // Sessions that are not attached here count from now on; only another daemon can have some.
+  // The absence of sessions counts from now on for this daemon. Only after a takeover may sessions
+  // still be attached to another daemon.
   for (auto& [id, facts] : records_.sessions) {
     if (!facts.attached() || records_.takeovers == 0) facts.is_here(world_.now(), false);
   }
@@ -101,8 +102,7 @@ void Daemon::heard_of(const SessionId& session) {
   }
 }
 
-// ---- the directory's side of the engine
-// ----------------------------------------------------------
+// ---- the directory's side of the engine --------------------------------------------------------
 
 void Daemon::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   queue_->post([this, self = shared_from_this(), change = std::move(change), then = std::move(then),
@@ -151,8 +151,7 @@ void Daemon::reopen_later() {
   });
 }
 
-// ---- the end
-// -------------------------------------------------------------------------------------
+// ---- the end -----------------------------------------------------------------------------------
 
 void Daemon::drain(Duration timeout, std::function<void()> closed, std::function<void()> ended) {
   world_.note("daemon.drain", number_);
@@ -191,7 +190,7 @@ void Daemon::end_when_finished(TimePoint deadline, std::function<void()> ended) 
   }
 }
 
-/// What the daemon held has left.
+/// Checks that a drained daemon holds no reply and no row.
 void Daemon::check_drained() {
   for (const auto& shard : shards_) {
     for (const auto& [number, slot] : shard->host().jobs()) {
@@ -203,7 +202,8 @@ void Daemon::check_drained() {
   }
 }
 
-/// Who is away from now on finds the door closed: nobody may be given up for that.
+/// Marks absent sessions as present: the daemon refuses connections from now on, so no session may
+/// expire for its absence.
 void Daemon::forgive_absence() {
   for (auto& [id, facts] : records_.sessions) {
     if (!facts.attached()) facts.is_here(world_.now(), true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A daemon process: the product's hosts of jobs and of the directory, on one or more event loops,
-// over the simulated disk and network. What decides is the product's; here are its threads, the way
-// to the disk, and the end of the process. Its loops are in shard.h.
+// over the simulated disk and network. The product's code decides; this shell simulates its
+// threads, its access to the disk, and the end of the process. Its loops are in shard.h.
 #pragma once
 
 #include <functional>
@@ -25,29 +25,30 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
          std::uint64_t number);
 
-  /// Opens the engine; then connections may come.
+  /// Opens the engine, then accepts connections.
   void start();
   void accept(const LinkRef& link);
 
   bool dead() const { return dead_; }
   void pause(Duration how_long);
   void resume();
-  /// SIGKILL: the kernel resets the sockets. With the machine's power gone nobody is told.
+  /// Kills the process, as by SIGKILL: the kernel resets the sockets. If the machine loses power,
+  /// it does not.
   void kill() { die(false); }
   void die(bool power_lost);
 
-  /// SIGTERM: takes nothing but heartbeats; when what it holds has left, or after `timeout`, it
-  /// ends. `closed` is called first, `ended` last.
+  /// Drains, as after SIGTERM: takes only heartbeats, and ends when all held replies have been
+  /// sent, or after `timeout`. Calls `closed` first, `ended` last.
   void drain(Duration timeout, std::function<void()> closed, std::function<void()> ended);
 
-  /// The disk has little room, or none, until then.
+  /// Makes room on the disk short, or gone, until that time.
   void disk_short_for(Duration how_long);
 
-  /// Says what is blocked, held or on its way to the engine; empty when nothing is.
+  /// Describes what is blocked, held or on its way to the engine; empty if nothing is.
   std::string unsettled() const;
-  /// The bytes of all jobs that are served, and what the growth gate takes them for.
+  /// Returns the bytes of all served jobs, and their sum as the growth gate counts it.
   std::pair<std::uint64_t, std::uint64_t> bytes() const;
-  /// The job of this name, if it is served.
+  /// Returns the job of this name; null if it is not served.
   const core::Job* job(const std::string& name) const;
   core::Quotas quotas() const;
 
@@ -59,9 +60,9 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   const Swarm& swarm() const { return swarm_; }
   Records& records() { return records_; }
   bool draining() const { return draining_; }
-  /// A heartbeat of the session has come, on whichever loop.
+  /// Records a heartbeat of the session, on any loop.
   void heard_of(const SessionId& session);
-  /// From any loop: the engine of this generation no longer works.
+  /// Takes the report, from any loop, that the engine of this generation no longer works.
   void report_lost(std::uint64_t generation, const std::string& why);
 
  private:
@@ -91,7 +92,7 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;
-  std::size_t to_let_go_ = 0;  ///< shards that have not heard yet that the engine is lost
+  std::size_t to_let_go_ = 0;  ///< shards that have not yet dropped the lost engine
   bool draining_ = false;
   core::Drain drain_;
   bool dead_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One item at a time: what it does happens between two random delays, unless somebody dies.
+// One item at a time: its effect happens between two random delays, unless the process dies.
 #include "tests/sim/disk.h"
 
 #include "tests/sim/plants.h"
@@ -41,7 +41,7 @@ void Disk::roll_back() {
   engine_ = std::move(older);
 }
 
-/// The planted engine that takes a batch of an owner who was deposed.
+/// Plants an engine that commits the batch of a deposed owner.
 bool Disk::force(const JobBatch& batch) {
   store::Ownership owner{batch.job, batch.epoch};
   while (engine_->confirm(std::span(&owner, 1)).front() != Outcome::durable) ++owner.epoch;
@@ -95,7 +95,7 @@ void DiskQueue::start() {
 
 void DiskQueue::execute(const std::shared_ptr<Item>& item, Duration rest) {
   if (dead_) {
-    // A command to a shared engine was on the wire when its sender died.
+    // A command to a shared engine may have been on the wire when its sender died.
     if (disk_.swarm_.shared && !executed_ && !item->function && world_.random.chance(50)) {
       disk_.apply(item->batch.jobs, item->batch.jobs.size());
     }
@@ -138,7 +138,7 @@ void DiskQueue::die() {
   const Item& item = *items_.front();
   if (disk_.swarm_.shared || item.function) return;
   executed_ = true;
-  // What the kernel had may reach the disk without the sync: a prefix, in whole batches.
+  // Bytes in the kernel's cache may reach the disk without a sync: a prefix, in whole batches.
   disk_.apply(item.batch.jobs, world_.random.below(item.batch.jobs.size() + 1));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What survives, and the way there. Disk is the product's memory engine as the truth that outlives
+// What survives, and how it gets there. Disk is the product's memory engine, whose state outlives
 // processes. DiskQueue is one process's commit thread: a batch is applied somewhere between its
 // submission and its end; when the process dies before, any prefix of its batches may survive.
 #pragma once
@@ -21,15 +21,15 @@ class Disk {
 
   store::Engine& engine() { return *engine_; }
 
-  /// The next commit of any queue fails, or takes seconds.
+  /// Makes the next commit of any queue fail, or take seconds.
   void fail_next() { fail_next_ = true; }
   void stall_next() { stall_next_ = true; }
   void heal() { fail_next_ = stall_next_ = false; }
 
-  /// Loses the end of every job, though it was durable; keeps the directory of jobs.
+  /// Loses the newest rows of every job, though they were durable; keeps the directory of jobs.
   void roll_back();
 
-  /// Applies the first `count` batches; the others are unknown.
+  /// Applies the first `count` batches; the outcome of the others is unknown.
   std::vector<store::Outcome> apply(std::span<const store::JobBatch> batches, std::size_t count);
 
  private:
@@ -52,11 +52,13 @@ class DiskQueue : public std::enable_shared_from_this<DiskQueue> {
 
   DiskQueue(World& world, Disk& disk) : world_(world), disk_(disk) {}
 
-  /// As GroupCommit's; on_done and f run at any time, and post to their process themselves.
+  /// As GroupCommit's functions. on_done and f run at any time, and post to their process
+  /// themselves.
   void submit(store::CommitBatch batch, OnDone on_done);
   void post(Function f);
 
-  /// The process died: nothing comes back; what is in flight may be applied.
+  /// Ends the queue, because the process died: calls nothing back; batches in flight may be
+  /// applied.
   void die();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In a batch the list of a generation comes before the facts that name it.
+// Reads rows. In a batch the list of a generation comes before the facts that name it.
 #include "tests/sim/group_log.h"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ void GroupLog::take_facts(const Step& step, const std::string& group, core::Grou
   formed.sessions = now.sessions = list->sessions;
   for (const auto& [session, member] : now.members) {
     if (member.state != State::here) continue;
-    // Who asked and got no place asks for the next round from now on.
+    // A session that asked and got no place asks for the next round from now on.
     const bool asks = member.asked && member.asked_in >= asked_in;
     ++formed.living;
     formed.asking += asks ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the durable rows of one job say of its groups, step by step: who was a member when, which
-// generations formed and of whom, and which bound arrivals were taken. Reads rows only.
+// What the durable rows of one job say about its groups, step by step: when each session was a
+// member, which generations formed with which members, and which bound arrivals were accepted.
+// Reads rows only.
 #pragma once
 
 #include <map>
@@ -13,10 +14,10 @@
 
 namespace c10dd::sim {
 
-/// The session in the key of a member's row.
+/// Returns the session in the key of a member's row.
 SessionId member_of(const Row& row);
 
-/// A list that was decided.
+/// A member list that was decided.
 struct Formation {
   Revision revision = 0;
   std::uint64_t durable = 0;  ///< order
@@ -25,12 +26,12 @@ struct Formation {
   std::uint64_t digest = 0;
   RendezvousPolicy policy;
   std::vector<SessionId> sessions;  ///< by rank
-  bool unbroken = false;            ///< the generation before still worked
-  std::size_t living = 0;           ///< members that were here
-  std::size_t asking = 0;           ///< of them: for a place
+  bool unbroken = false;            ///< the generation before had not ended
+  std::size_t living = 0;           ///< members that were present
+  std::size_t asking = 0;           ///< of these: members that asked for a place
 };
 
-/// A member that takes part no more.
+/// A member that has left, finished or was lost.
 struct Ending {
   core::GroupMember::State state = core::GroupMember::State::lost;
   SessionId session;
@@ -38,23 +39,24 @@ struct Ending {
   std::uint64_t durable = 0;  ///< order
 };
 
-/// A rank came to a barrier that is bound to the group.
+/// The arrival of a rank at a barrier that is bound to the group.
 struct BoundArrival {
   Revision revision = 0;
   SessionId session;
   std::uint64_t generation = 0;  ///< of the barrier
-  Rank place = 0;                ///< in the group
-  std::uint64_t newest = 0;      ///< generation of the group
-  bool works = false;            ///< that one is formed, not over
+  Rank place = 0;                ///< the rank in the group
+  std::uint64_t newest = 0;      ///< newest generation of the group
+  bool works = false;            ///< the newest generation has formed and not ended
   bool own_place = false;        ///< the session has this rank
 };
 
 struct GroupHistory {
-  std::vector<Formation> formations;  ///< in order, as are the others
+  std::vector<Formation> formations;  ///< this and the other lists are in order
   std::vector<Ending> endings;
   std::vector<BoundArrival> arrivals;
 
-  /// The newest list of a generation that was durable before this moment; nullptr: none.
+  /// Returns the newest list that was durable for a generation before this moment; null if there
+  /// was none.
   const Formation* list_of(std::uint64_t generation, std::uint64_t order) const;
 };
 
@@ -63,13 +65,13 @@ class GroupLog {
   explicit GroupLog(const std::vector<Step>& log);
 
   const std::map<std::string, GroupHistory>& groups() const { return groups_; }
-  /// Without history if nobody has joined it.
+  /// Returns the history of a group; empty if no session has joined it.
   const GroupHistory& of(const std::string& group) const;
 
  private:
   struct Now {
     core::GroupFacts facts;
-    std::optional<core::MemberList> list;  ///< decided, and not yet in the facts
+    std::optional<core::MemberList> list;  ///< decided, but not yet among the facts
     std::vector<SessionId> sessions;
     std::map<SessionId, core::GroupMember> members;
   };

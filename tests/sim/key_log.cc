@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to changes and versions; a removal by prefix becomes one change per key.
+// Converts rows to changes and versions; a removal by prefix becomes one change per key.
 #include "tests/sim/key_log.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The durable changes of the keys of one job, one by one and as versions of each key: what the
-// oracles hold answers against.
+// The durable changes of the keys of one job, one by one and as versions of each key. The oracles
+// compare replies with them.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ class KeyLog {
   const std::vector<Change>& changes() const { return changes_; }
   const std::map<Bytes, std::vector<KeyVersion>>& keys() const { return keys_; }
 
-  /// The key as of a revision; nullptr: absent.
+  /// Returns the key as of a revision; null if it was absent.
   const KeyVersion* at(const Bytes& key, Revision revision) const;
   std::vector<Bytes> list(std::string_view prefix, Revision revision) const;
 
@@ -35,18 +35,18 @@ class KeyLog {
   std::map<Bytes, std::vector<KeyVersion>> keys_;
 };
 
-/// The revision that an answer itself says it has seen; 0 when it says nothing.
+/// Returns the revision that a reply says it has observed; 0 if it names none.
 Revision seen_in(const Op& op);
 
-/// Between which revisions the answer of a call must be true: not before what had been answered
-/// when it was made, not after what was durable when it was answered.
+/// The revisions between which the reply of a call must be true: not before the newest that had
+/// been replied when the call was made, not after the newest durable one when its reply came.
 class Windows {
  public:
   Windows(const Records& records, const std::string& job);
 
   Revision least(const Op& op) const;
   Revision most(const Op& op) const;
-  /// The revisions in the window, also the one at its beginning.
+  /// Returns the revisions in the window, including the one at its beginning.
   std::vector<Revision> revisions(const Op& op) const;
 
  private:

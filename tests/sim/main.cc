@@ -86,13 +86,14 @@ int run_many(const Range& range) {
   return bad == 0 ? 0 : 1;
 }
 
-/// Oracles that look inside: at rows, at a rebuilt job. All others judge what clients were told.
+/// The oracles that look inside: at rows, or at a rebuilt job. All others judge the replies to
+/// clients.
 bool looks_inside(const std::string& oracle) {
   return oracle == "rows" || oracle == "restored" || oracle == "bounds" || oracle == "restore";
 }
 
-/// One line of the table: how many seeds until an oracle found the plant, and which; if that looks
-/// inside, also until one that does not.
+/// One line of the table: how many seeds it took until an oracle found the plant, and which oracle.
+/// If that oracle looks inside, also the first one that does not.
 bool hunt(const PlantInfo& info, Range range, bool only_first) {
   range.plant = info.plant;
   std::uint64_t seeds = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each operation in as few lines as it can have.
+// The model: each operation in as few lines as possible.
 #include "tests/sim/model.h"
 
 #include "tests/history/linearize.h"

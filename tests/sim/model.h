@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of a job in their shortest form: what each operation does to a map, and its answer.
+// The shortest model of a job's keys: what each operation does to a map, and its reply.
 #pragma once
 
 #include <map>
@@ -20,8 +20,8 @@ class Model {
     bool operator==(const Entry&) const = default;
   };
 
-  /// Makes the change of a session at this revision and returns the answer; nothing for operations
-  /// that this model does not answer. An answer that is a failure changed nothing.
+  /// Makes the change of a session at this revision and returns the reply; empty for operations
+  /// that the model does not know. If the reply is a failure, nothing was changed.
   std::optional<Reply> apply(const Request& request, const SessionId& session, Revision revision);
 
   std::map<Bytes, Entry> keys;

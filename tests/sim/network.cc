@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every delivery is an event; bytes of one direction never overtake each other.
+// Every delivery is an event. Bytes of one direction never overtake each other.
 #include "tests/sim/network.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kShredded = 48;  // bytes that may come one by one
+constexpr std::size_t kShredded = 48;  // first bytes of a piece, which may arrive one by one
 
 }  // namespace
 
@@ -72,7 +72,7 @@ void Link::reset() {
 
 void Link::vanish(Side side) {
   ends_[side].open = false;
-  // Neither FIN nor RST comes; keep-alive or the user time-out ends the other side.
+  // Neither FIN nor RST is sent; keep-alive or the user time-out ends the other side.
   tell_closed(other(side), world_.random.between(seconds(5), seconds(20)));
 }
 
@@ -93,7 +93,7 @@ void Link::heal() {
     arrive(side, std::exchange(ends_[side].stopped, {}));
   }
   if (!healed) return;
-  // Whoever is gone, or has given up meanwhile, answers the next packet with a reset.
+  // A side that is gone, or has timed out meanwhile, replies to the next packet with a reset.
   for (const Side side : {client, daemon}) {
     if (!ends_[side].open) tell_closed(other(side), milliseconds(1));
   }

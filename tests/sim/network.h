@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Byte streams between client processes and the daemon that listens: delay, fragments of one byte,
-// FIN, RST, and links that go silent in one direction or both without anybody being told.
+// FIN, RST, and links that go silent in one direction or both without a FIN or an RST.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,8 @@ namespace c10dd::sim {
 class Link;
 using LinkRef = std::shared_ptr<Link>;
 
-/// Who holds one end of links. Called by the network at any time; a process posts to itself.
+/// The owner of one end of links. Called by the network at any time; a process posts the call to
+/// itself.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -35,14 +36,14 @@ class Link : public std::enable_shared_from_this<Link> {
   void attach(Side side, std::weak_ptr<Endpoint> endpoint) { ends_[side].owner = endpoint; }
 
   void send(Side from, std::string_view bytes);
-  /// No more from this side: the other hears of it after the last byte.
+  /// Closes this side (FIN): the other side is notified after the last byte.
   void close(Side from);
-  /// Both sides hear of it; what is on its way is lost.
+  /// Resets the link (RST): both sides are notified; bytes in flight are lost.
   void reset();
-  /// The machine of this side is gone: the other side hears nothing, until it gives up.
+  /// Ends this side with its machine: the other side is not notified until its time-out.
   void vanish(Side side);
 
-  /// Bytes from this side stop on their way. A side that is never healed gives up in the end.
+  /// Stops bytes from this side in flight. If they are never released, the link times out.
   void cut(Side from);
   void heal();
 
@@ -54,9 +55,9 @@ class Link : public std::enable_shared_from_this<Link> {
   struct End {
     std::weak_ptr<Endpoint> owner;
     bool open = true;
-    bool cut = false;        ///< what it sends stops on its way
-    std::string stopped;     ///< on its way
-    TimePoint last_arrival;  ///< of what it sent: bytes stay in order
+    bool cut = false;        ///< the bytes that it sends are stopped
+    std::string stopped;     ///< the bytes that were stopped
+    TimePoint last_arrival;  ///< of its bytes, to keep them in order
   };
 
   static Side other(Side side) { return side == client ? daemon : client; }
@@ -70,7 +71,7 @@ class Link : public std::enable_shared_from_this<Link> {
   End ends_[2];
 };
 
-/// The one address that clients know, and all links there are.
+/// The one address that clients know, and all links.
 class Network {
  public:
   using Accept = std::function<void(const LinkRef&)>;
@@ -78,13 +79,13 @@ class Network {
 
   Network(World& world, const Swarm& swarm) : world_(world), swarm_(swarm) {}
 
-  /// Connections go here from now on; an empty function refuses.
+  /// Sets the receiver of connections from now on; an empty function refuses them.
   void listen(Accept accept) { accept_ = std::move(accept); }
   void refuse_for(Duration how_long) { refused_until_ = world_.now() + how_long; }
 
   void dial(std::weak_ptr<Endpoint> client, OnDialled on_dialled);
 
-  /// The links that are in use, oldest first.
+  /// Returns the links in use, oldest first.
   std::vector<LinkRef> links();
   void heal_all();
 

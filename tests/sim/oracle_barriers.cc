@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers and exchanges release all with one outcome, and nobody early; what is bound to a
-// generation only while that one lasts.
+// Barriers and exchanges release all ranks with one outcome, and no rank early. One that is bound
+// to a generation is released only while that generation lasts.
 #include <algorithm>
 
 #include "protocol/fields.h"
@@ -16,9 +16,9 @@ struct BarrierState {
   std::uint32_t world_size = 0;
   std::map<Rank, std::uint64_t> first_call;  ///< order
   std::vector<const Op*> calls;
-  bool strangers = false;  ///< one of an earlier launch, which is alive, may have its rank
-  std::uint64_t first_release = kNever;  ///< order of the first good answer
-  std::uint64_t over = kNever;           ///< of the first answer that says its generation is over
+  bool strangers = false;                ///< a live process of an earlier launch may have its rank
+  std::uint64_t first_release = kNever;  ///< order of the first good reply
+  std::uint64_t over = kNever;  ///< order of the first reply that says its generation has ended
 };
 
 std::vector<Bytes> parts_expected(const Exchange& exchange, std::uint64_t launch) {
@@ -36,7 +36,7 @@ std::vector<Bytes> parts_expected(const Exchange& exchange, std::uint64_t launch
   return parts;
 }
 
-/// What the answer of an exchange brings, if it is a whole list.
+/// Returns the parts in the reply of an exchange; empty if it does not hold the whole list.
 std::optional<std::vector<Bytes>> parts_told(const Op& op) {
   const auto& exchanged = std::get<Exchanged>(**op.reply);
   std::vector<Bytes> parts;
@@ -48,7 +48,7 @@ std::optional<std::vector<Bytes>> parts_told(const Op& op) {
 
 bool recorded(const Op& op) { return op.reply && !*op.reply && op.reply->error().recorded; }
 
-/// Its outcome may have been forgotten, and begun anew.
+/// Returns true if the outcome may have been forgotten and the barrier begun again.
 bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
   return std::ranges::any_of(barrier.calls, [&](const Op* op) {
     const auto it = records.sessions.find(op->session);
@@ -57,14 +57,15 @@ bool may_be_forgotten(const Records& records, const BarrierState& barrier) {
   });
 }
 
-/// A time-out that is no outcome: the daemon was away, or somebody else may have the rank.
+/// Returns true for a time-out of one call only, not of the barrier: the daemon was away, or
+/// another process may have the rank.
 bool is_of_one_call(const Op& op) {
   const std::string& detail = op.reply->error().detail;
   return detail.find("the daemon at") != std::string::npos ||
          detail.find("it is given up after") != std::string::npos;
 }
 
-/// One outcome for all: released, or broken for one reason.
+/// Checks that all calls have one outcome: released, or broken for one reason.
 Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
   const Op* broken = nullptr;
   const Op* released = nullptr;
@@ -83,7 +84,8 @@ Judgement judge_outcome(const Records& records, const BarrierState& barrier) {
   return Violation{"barriers", describe(*broken) + ": broken, but " + describe(*released)};
 }
 
-/// Nobody who comes when the generation is known to be over is released with the others.
+/// Checks that no rank is released with the others that arrives when the generation is known to
+/// have ended.
 Judgement judge_bound(const BarrierState& barrier) {
   if (barrier.first_release == kNever) return std::nullopt;
   for (const auto& [rank, order] : barrier.first_call) {
@@ -122,7 +124,7 @@ Judgement judge_barrier(const Records& records, const BarrierState& barrier) {
   return std::nullopt;
 }
 
-/// When somebody was first told that a generation is over.
+/// When a client was first notified that a generation has ended.
 class Endings {
  public:
   explicit Endings(const Records& records) {
@@ -150,7 +152,7 @@ class Endings {
   }
 
  private:
-  /// All generations below this one are over.
+  /// Records that all generations below this one have ended.
   void add(const Op& op, const std::string& group, std::uint64_t generation) {
     std::uint64_t& first = below_.try_emplace({op.job, group, generation}, kNever).first->second;
     first = std::min(first, op.answered);

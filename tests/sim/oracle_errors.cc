@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No definite error for a request that was applied.
+// A request with a definite error was not applied.
 #include <algorithm>
 
 #include "tests/sim/group_log.h"
@@ -8,7 +8,7 @@
 namespace c10dd::sim {
 namespace {
 
-using Logs = std::map<std::string, GroupLog>;  // by job, those that were needed
+using Logs = std::map<std::string, GroupLog>;  // by job, filled when needed
 
 bool session_lost(const Records& records, std::uint32_t client) {
   for (const auto& [id, facts] : records.sessions) {
@@ -23,7 +23,7 @@ bool was_replaced(const Records& records, std::uint32_t client) {
   });
 }
 
-/// The generation that the request names: of a bound barrier, a report, a leave, a list.
+/// Returns the generation that the request names: a bound barrier, a report, a leave or a list.
 std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
   if (const auto* barrier = std::get_if<Barrier>(&request)) {
     return {barrier->group, barrier->generation};
@@ -36,7 +36,8 @@ std::pair<std::string, std::uint64_t> generation_in(const Request& request) {
   return {};
 }
 
-/// A newer one was decided; or the caller reports, and may be no member any more.
+/// Returns true if a newer generation was decided, or if the caller reports and may no longer be a
+/// member.
 bool generation_was_over(const Records& records, const Op& op, Logs& logs) {
   if (std::holds_alternative<Progress>(op.request)) return true;
   const auto [group, generation] = generation_in(op.request);
@@ -53,8 +54,8 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
     case Code::ok:
     case Code::timed_out:
     case Code::not_found:
-    case Code::aborted:  // the caller gave up, or the session said goodbye
-    case Code::closed:   // likewise
+    case Code::aborted:  // the caller cancelled, or the session said goodbye
+    case Code::closed:   // as aborted
       return true;
     case Code::wrong_type:
       return std::holds_alternative<Add>(op.request) ||
@@ -73,7 +74,7 @@ bool explained(const Records& records, const Op& op, Logs& logs) {
       return records.disk_was_short && info_of(op.request).growth >= Growth::little;
     case Code::session_replaced:
       return was_replaced(records, op.client);
-    case Code::rank_taken:  // it arrived in its session before, or another process has its rank
+    case Code::rank_taken:  // its session has arrived already, or another process has the rank
     case Code::size_mismatch:
       return op.launch > 0 || session_lost(records, op.client);
     default:

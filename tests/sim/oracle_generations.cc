@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One number, one member list, for everybody and for good. What is durable is held against the
-// rules by which generations form, what was told against what is durable.
+// A generation has one member list, for all members and for good. Durable rows are checked against
+// the rules by which generations form, and replies against the durable rows.
 #include <algorithm>
 #include <set>
 
@@ -21,7 +21,8 @@ std::string name_of(const Formation& f) {
 
 // ---- what is durable ---------------------------------------------------------------------------
 
-/// Whether all who were in the list before have asked again: then a quorum needs no majority.
+/// Returns true if all members of the list before have asked again: then a quorum needs no
+/// majority.
 bool all_again(const Formation& before, const Formation& f) {
   return !before.sessions.empty() &&
          std::ranges::all_of(before.sessions, [&](const SessionId& session) {
@@ -84,9 +85,9 @@ Judgement judge_formations(const GroupHistory& history) {
   return std::nullopt;
 }
 
-// ---- what was told -----------------------------------------------------------------------------
+// ---- replies -----------------------------------------------------------------------------------
 
-/// What an answer says of where the group stands; 0: nothing.
+/// Returns the revision of the group's status in a reply; 0 if it has none.
 struct Standing {
   std::uint64_t round = 0;
   std::uint64_t generation = 0;
@@ -159,7 +160,7 @@ Judgement judge_told(const Records& records, const GroupHistory& history, const 
   return bad("generations", describe(op) + ": no such list is durable");
 }
 
-/// What one has been told, nobody who asks later is told less.
+/// Checks that no later request gets an older status than an earlier one has got.
 Judgement judge_order(const std::vector<const Op*>& ops) {
   std::vector<std::pair<std::uint64_t, const Op*>> told;
   for (const Op* op : ops) told.emplace_back(op->answered, op);

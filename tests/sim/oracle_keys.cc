@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every key alone is linearizable.
+// Each key on its own is linearizable.
 #include "tests/history/keys.h"
 #include "tests/sim/oracles.h"
 
 namespace c10dd::sim {
 namespace {
 
-/// Keys that only calls change, one at a time; others end by themselves or change in groups.
+/// Returns true for keys that only calls change, one at a time. Other keys expire or change in
+/// groups.
 bool is_plain(const Bytes& key) { return key.starts_with('s') || key.starts_with('n'); }
 
 }  // namespace

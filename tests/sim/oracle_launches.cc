@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job that starts again: whose rank is given to another was gone for long enough and does nothing
-// more, and no launch fails with what broke for the one before.
+// A job that starts again: a session whose rank is given to another one was gone for long enough
+// and has no more effect, and no launch fails with the broken outcome of an earlier launch.
 #include <algorithm>
 
 #include "daemon/core/barriers.h"
@@ -12,8 +12,8 @@
 namespace c10dd::sim {
 namespace {
 
-/// How long a session was away before this moment, and whether a daemon that loaded the job at
-/// `loaded` had seen it.
+/// Returns how long a session was away before this moment, and whether a daemon that loaded the job
+/// at `loaded` had seen it.
 struct Away {
   bool seen = false;
   bool here = false;
@@ -31,7 +31,7 @@ Away away_at(const SessionFacts& facts, TimePoint loaded, TimePoint moment) {
   return away;
 }
 
-/// Whether it was connected at some moment of this time.
+/// Returns true if the session was connected at some moment of this time.
 bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
   return away_at(facts, {}, from).here ||
          std::ranges::any_of(facts.presence, [&](const auto& change) {
@@ -41,7 +41,7 @@ bool was_here(const SessionFacts& facts, TimePoint from, TimePoint to) {
 
 Duration shortest(Duration asked) { return asked * 1'000 / 1'060; }  // a clock may run fast
 
-/// A clock may run slow, and a loop looks at its deadlines a little late.
+/// A clock may run slow, and a loop checks its deadlines a little late.
 Duration longest(Duration asked) { return asked * 1'060 / 1'000 + std::chrono::milliseconds(250); }
 
 class LaunchJudge {
@@ -114,7 +114,8 @@ class LaunchJudge {
     const auto outcome = broken_.find(op.reply->error().detail);
     if (outcome == broken_.end()) return std::nullopt;
     const auto& [step, sessions] = outcome->second;
-    // Of the caller's launch, or somebody who arrived may be here: told. Else it is of the past.
+    // The failure may be reported if it is of the caller's launch, or if a session that arrived may
+    // still be present. Otherwise it belongs to an earlier launch.
     const bool concerned = std::ranges::any_of(sessions, [&](const SessionId& id) {
       const auto known = records_.sessions.find(id);
       if (known == records_.sessions.end()) return false;
@@ -148,8 +149,8 @@ class LaunchJudge {
 
   const Records& records_;
   const std::string& job_;
-  std::map<SessionId, std::uint64_t> replaced_;  // by session, the order since when
-  std::map<std::string, Broken> broken_;         // by what is told
+  std::map<SessionId, std::uint64_t> replaced_;  // by session: the order of its replacement
+  std::map<std::string, Broken> broken_;         // by the text of the failure
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions, times to live and keys of sessions end when they may, not before.
+// Sessions, keys with a time to live and keys of sessions end when they may, not before.
 #include "daemon/core/key_row.h"
 #include "protocol/fields.h"
 #include "tests/sim/oracles.h"
@@ -11,7 +11,7 @@ constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting cloc
 
 Duration shortest(Duration asked) { return asked * 1'000 / kFastest; }
 
-/// What the newest row of a key says of its end.
+/// What the newest row of a key says about its end.
 struct Alive {
   core::KeyRow row;
   TimePoint since;
@@ -46,7 +46,8 @@ class LifeJudge {
   }
 
  private:
-  /// Whether the session may have been ended at this moment. With two daemons nobody can tell.
+  /// Returns true if the session may have been ended at this moment. With two daemons that is
+  /// always possible.
   bool may_have_ended(const SessionId& session, TimePoint at) const {
     const auto it = records_.sessions.find(session);
     if (it == records_.sessions.end() || it->second.said_goodbye || records_.takeovers > 0)
@@ -54,7 +55,7 @@ class LifeJudge {
     return it->second.away_at(at) >= shortest(records_.session_expiry);
   }
 
-  /// A key that went in a step of nobody, or of somebody's hello or goodbye.
+  /// Judges the end of a key in a step without a call, or in the step of a hello or goodbye.
   Judgement judge_end(const Step& step, const Bytes& key) const {
     const auto it = alive_.find(key);
     if (it == alive_.end() || step.sequence != 0) return std::nullopt;

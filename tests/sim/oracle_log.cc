@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was acknowledged is in the log of the disk, in the order of revisions, and once.
+// Each acknowledged change is in the log of the disk once, in the order of revisions.
 #include <set>
 
 #include "daemon/core/key_row.h"
@@ -13,10 +13,11 @@
 namespace c10dd::sim {
 namespace {
 
-/// A key that may end by itself; whether it may end now is another oracle's.
+/// Returns true if the key may end without a call. Whether it may end now is checked by another
+/// oracle.
 bool may_lapse(const Bytes& key) { return key.starts_with('t') || key.starts_with('e'); }
 
-/// Whether a good answer says that something was changed.
+/// Returns true if a good reply says that something was changed.
 bool says_changed(const Op& op) {
   if (!op.good() || info_of(op.request).kind != OpKind::write) return false;
   const ReplyBody& body = **op.reply;
@@ -28,7 +29,7 @@ bool says_changed(const Op& op) {
   return !std::holds_alternative<Done>(body);
 }
 
-/// A transaction may be applied and have nothing to do.
+/// Returns true for a transaction: it may be applied without a change.
 bool may_change_nothing(const Op& op) { return std::holds_alternative<Transact>(op.request); }
 
 std::string life_of(const Model::Entry& entry) {
@@ -63,7 +64,7 @@ class LogJudge {
     return Violation{oracle, job_ + ": " + text};
   }
 
-  /// Takes the rows over into actual_; the keys that they name.
+  /// Applies the rows to actual_. Returns the keys that they name.
   std::set<Bytes> take_rows(const Step& step) {
     std::set<Bytes> named;
     for (const Row& row : step.rows) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nobody is given up without a cause, who is dead is given up in time, and everybody is told.
-// Times are those that the daemon itself saw pass while it served the job.
+// No member is declared lost without a cause, a dead member is declared lost in time, and all who
+// watch the group are notified. Times are those that the daemon itself measured while it served the
+// job.
 #include <algorithm>
 
 #include "protocol/limits.h"
@@ -13,7 +14,7 @@ namespace {
 using State = core::GroupMember::State;
 
 constexpr std::int64_t kFastest = 1'060;  // per mille: how fast a drifting clock may run
-// Until a turn comes, and a step of its time is at most a quarter of a second.
+// The delay until a turn comes, and the steps of job time, which are at most a quarter of a second.
 constexpr Duration kSlack = std::chrono::seconds(1);
 
 std::string text_of(Duration d) { return std::to_string(d.count() / 1'000'000) + " ms"; }
@@ -44,14 +45,15 @@ class LossJudge {
   }
 
  private:
-  /// Its time is over, by what was heard of it.
+  /// Returns true if the member's time had passed: the restart grace if the daemon never heard of
+  /// it, the grace after its connection closed, else the time to live since its last frame.
   bool due(const Loss& loss) const {
     if (!loss.silent) return loss.served >= limits::kRestartGrace;
     if (loss.away) return *loss.away >= policy_.grace;
     return *loss.silent >= policy_.ttl;
   }
 
-  /// Its time was over long before.
+  /// Checks that a loss that was due has not come too late.
   Judgement late(const Loss& loss) const {
     const Duration most = !loss.silent ? std::max<Duration>(limits::kRestartGrace, policy_.ttl)
                           : loss.away  ? policy_.grace
@@ -70,7 +72,7 @@ class LossJudge {
     return away >= std::min<Duration>(records_.session_expiry, limits::kSessionExpiry);
   }
 
-  /// Somebody gave it a time to leave, and that is over.
+  /// Returns true if a notice gave the member a time to leave, and that time has passed.
   bool asked_to_leave(const Loss& loss) const {
     return std::ranges::any_of(records_.ops, [&](const Op& op) {
       const auto* notify = std::get_if<Notify>(&op.request);
@@ -83,7 +85,7 @@ class LossJudge {
   const RendezvousPolicy& policy_;
 };
 
-// ---- what was told -----------------------------------------------------------------------------
+// ---- replies -----------------------------------------------------------------------------------
 
 class NewsJudge {
  public:
@@ -110,7 +112,7 @@ class NewsJudge {
     return {"news", job_ + ": " + describe(op) + ": " + text};
   }
 
-  /// Who is told to be lost, or finished, has ended, and that is durable.
+  /// Checks that a member that a reply calls lost or finished has ended, durably.
   Judgement judge_lost(const GroupHistory& history, const Op& op, const GroupStatus& status) const {
     if (status.lost.empty() && status.finished.empty()) return std::nullopt;
     const Formation* list = history.list_of(status.generation, op.answered);
@@ -128,7 +130,8 @@ class NewsJudge {
     return std::nullopt;
   }
 
-  /// Who is told to be stalled had promised a report, and may not have given it.
+  /// Checks that a member that a reply calls stalled had promised a report, and may not have sent
+  /// it.
   Judgement judge_stalled(const GroupHistory& history, const Op& op,
                           const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
@@ -141,7 +144,7 @@ class NewsJudge {
   }
 
   bool has_stalled(const SessionId& session, const Op& told) const {
-    std::uint64_t newest = 0;  // report that had surely come before
+    std::uint64_t newest = 0;  // newest report that had certainly arrived before
     for (const Op& op : records_.ops) {
       const bool counts = op.session == session && op.good() && op.answered < told.invoked;
       if (counts && std::holds_alternative<Progress>(op.request)) {
@@ -156,7 +159,8 @@ class NewsJudge {
     });
   }
 
-  /// Long after all faults: the dead are told, nothing is overdue, and all who follow know it.
+  /// Checks the state long after all faults: dead members are reported, no notice is overdue, and
+  /// all who watch the group have the newest status.
   Judgement judge_quiet(const GroupHistory& history, const Op& op,
                         const GroupStatus& status) const {
     const Formation* list = history.list_of(status.generation, op.answered);
@@ -171,10 +175,10 @@ class NewsJudge {
     }
     for (const Op& other : records_.ops) {
       const auto* watch = std::get_if<WatchGroup>(&other.request);
-      const bool follows = follow != nullptr && other.job == job_ && watch->timeout > Duration(0);
+      const bool follows = watch != nullptr && other.job == job_ && watch->timeout > Duration(0);
       const bool waits = follows && other.invoked < records_.quiet &&
                          (other.answered == 0 || other.answered > records_.quiet);
-      // A daemon that lost the job and is asked nothing does not know it yet.
+      // A daemon that has dropped the job does not know it before the next request.
       if (!waits || records_.takeovers > 0) continue;
       if (records_.dead_clients.contains(other.client)) continue;
       if (watch->seen < status.number) {

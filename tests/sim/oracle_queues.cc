@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items leave in order, to one popper, and none is lost. Which pushes were done, the log says.
+// Items are popped in order, by one client each, and no item is lost. The log shows which pushes
+// were applied.
 #include <set>
 
 #include "tests/history/queues.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A read shows a state that was, not older than what was acknowledged before it.
+// A read shows a state that existed, not older than the changes acknowledged before it.
 #include <algorithm>
 
 #include "tests/history/linearize.h"
@@ -11,7 +11,7 @@
 namespace c10dd::sim {
 namespace {
 
-/// The keys and queues as they were at one revision.
+/// The keys and queues at one revision.
 struct View {
   const KeyLog& log;
   const QueueLog& queues;
@@ -49,7 +49,8 @@ bool holds(const View& view, const Condition& condition) {
   return false;
 }
 
-/// A daemon's "timed out" or "not found" about these keys; not a client that gave up.
+/// Returns true for a daemon's "timed out" or "not found" about these keys, but not for a time-out
+/// of the client.
 bool found_missing(const Op& op) {
   if (op.code() == Code::not_found) return true;
   return op.code() == Code::timed_out &&
@@ -58,7 +59,7 @@ bool found_missing(const Op& op) {
 
 using Explains = bool (*)(const Op& op, const View& view);
 
-/// How an answer of this operation is looked up; nullptr if it shows no keys.
+/// Returns how a reply to this operation is looked up; null if it shows no keys.
 struct Looks {
   static bool get(const Op& op, const View& view) {
     const auto& request = std::get<Get>(op.request);

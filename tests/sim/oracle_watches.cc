@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watches tell every change of the log, and are refused only when some were forgotten.
+// Watches report every change of the log, and are refused only when some changes were forgotten.
 #include "tests/history/watches.h"
 #include "tests/sim/key_log.h"
 #include "tests/sim/oracles.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises of the service, each as a judge of the records of a whole run. Each has unit tests
-// with a history that it must refuse: tests/sim/oracles_test.cc.
+// The oracles: each checks one promise of the service against the records of a whole run. Each has
+// unit tests with a history that it must refuse: tests/sim/oracles_test.cc.
 #pragma once
 
 #include <optional>
@@ -17,44 +17,46 @@ using Judgement = std::optional<Violation>;
 Judgement violation_of(const char* oracle, const std::string& job,
                        const history::Findings& findings);
 
-/// Calls on one key could have been made one at a time (O1), by search, without looking at
-/// revisions.
-/// Counts in `undecided` the keys whose search was given up.
+/// Calls on one key are linearizable (O1). Checked by search, without revisions. Counts in
+/// `undecided` the keys whose search was stopped.
 Judgement judge_keys(const Records& records, std::uint64_t* undecided = nullptr);
 
-/// What was acknowledged is durable, once, and what is durable was asked for; in an order that
-/// time allows, with the answers that the model gives (O1 by revision, O2, O3, O13).
+/// Each acknowledged change is durable once, and each durable change was requested. Their order is
+/// consistent with time, and the replies are those of the model (O1 by revision, O2, O3, O13).
 Judgement judge_log(const Records& records);
 
-/// Each answer that shows keys was true at one revision between its call and its answer; nothing
-/// shown vanished again; nobody was woken too late (O1, O2).
+/// Each reply that shows keys was true at one revision between the call and the reply; no state
+/// that was shown was lost; no waiter was woken too late (O1, O2).
 Judgement judge_reads(const Records& records);
 
-/// Each item pushed is popped: by one, unless its session ended; in order (O4).
+/// Each pushed item is popped, in order, by one session, unless that session ended (O4).
 Judgement judge_queues(const Records& records);
 
-/// A watch tells every change from where it began, once, in order, none before it is durable (O5).
+/// A watch reports every change since its start once, in order, and not before it is durable (O5).
 Judgement judge_watches(const Records& records);
 
-/// Nobody leaves a barrier or exchange before all arrived; all get the same, for ever (O6).
+/// No rank leaves a barrier or exchange before all have arrived; all get the same result, for ever
+/// (O6).
 Judgement judge_barriers(const Records& records);
 
-/// One number has one member list, durable, for everybody; it forms by the rules (O8).
+/// A generation has one durable member list, the same for all members; it forms by the rules (O8).
 Judgement judge_generations(const Records& records);
 
-/// Who is given up had its time, who is dead is given up, and all who follow know it (O9).
+/// A member is declared lost only after its time, a dead member is declared lost, and all who watch
+/// the group are notified (O9).
 Judgement judge_losses(const Records& records);
 
-/// Keys end when their time or their session is over, not before (O7).
+/// Keys are removed when their time to live or their session has ended, not before (O7).
 Judgement judge_lives(const Records& records);
 
-/// A launch takes the place of one that is gone, which does nothing more and is not heard of (O14).
+/// A launch replaces an earlier one only if that is gone; the earlier launch has no more effect,
+/// and its failures are not reported to the new one (O14).
 Judgement judge_launches(const Records& records);
 
-/// No error that nothing explains (O13).
+/// Every error has an explanation (O13).
 Judgement judge_errors(const Records& records);
 
-/// All of them, in this order.
+/// All oracles, in this order.
 Judgement judge(const Records& records, std::uint64_t* undecided = nullptr);
 
 }  // namespace c10dd::sim

@@ -45,7 +45,7 @@ class GroupStory : public Story {
     return {Row::Kind::put, row_key('g').take(), wire::encode(facts)};
   }
 
-  /// All of these ask, and get a list.
+  /// All of these sessions ask for a place, and get a list.
   void formed(std::uint64_t round, std::uint64_t generation, std::vector<SessionId> sessions,
               std::uint64_t order) {
     std::vector<Row> rows;
@@ -148,7 +148,7 @@ TEST(GroupOracles, GenerationsNeverComeAgainOrGoBack) {
   EXPECT_EQ(judged(2, 3, {kA, kB}), "generations");
   EXPECT_EQ(judged(3, 3, {kA, kA}), "generations");
   EXPECT_EQ(judged(3, 3, {kA}), "generations");  // min is 2
-  EXPECT_EQ(judged(3, 3, {kB, kA}), "ranks");    // both stay, and changed places
+  EXPECT_EQ(judged(3, 3, {kB, kA}), "ranks");    // both stay, but have changed places
   EXPECT_EQ(judged(3, 3, {kA, kC}), "fine");     // 2 is not below the new size
   EXPECT_EQ(judged(3, 3, {kA, kC, kB}), "ranks");
 }
@@ -158,7 +158,7 @@ TEST(GroupOracles, NobodyIsToldLessThanBefore) {
   run.formed(1, 1, {kA, kB}, 10);
   run.formed(2, 2, {kA, kB}, 20);
   run.watched(status(2, 2, 2), 25, 30);
-  run.watched(status(1, 1, 2), 26, 40);  // it was asked before
+  run.watched(status(1, 1, 2), 26, 40);  // the watch began before
   EXPECT_EQ(run.generations(), "fine");
   run.watched(status(1, 1, 2), 31, 40);
   EXPECT_EQ(run.generations(), "generations");
@@ -178,8 +178,8 @@ TEST(GroupOracles, AQuorumIsMoreThanHalf) {
     return run.generations();
   };
   EXPECT_EQ(judged({}, false), "fine");
-  EXPECT_EQ(judged({{4, 4}}, false), "quorum");  // two of four, and not all of the last
-  EXPECT_EQ(judged({}, true), "generations");    // it was over
+  EXPECT_EQ(judged({{4, 4}}, false), "quorum");  // two of four, without all of the last list
+  EXPECT_EQ(judged({}, true), "generations");    // the generation had ended
 }
 
 TEST(GroupOracles, WhatIsBoundBelongsToItsGeneration) {
@@ -214,7 +214,7 @@ TEST(GroupOracles, ALossHasACauseAndComesInTime) {
     return run.losses();
   };
   EXPECT_EQ(judged(seconds(2), {}, seconds(40)), "fine");
-  EXPECT_EQ(judged(milliseconds(1900), {}, seconds(40)), "losses");  // its ttl is 2 s
+  EXPECT_EQ(judged(milliseconds(1900), {}, seconds(40)), "losses");  // its time to live is 2 s
   EXPECT_EQ(judged(seconds(2), seconds(1), seconds(40)), "fine");
   EXPECT_EQ(judged(seconds(2), milliseconds(900), seconds(40)), "losses");  // its grace is 1 s
   EXPECT_EQ(judged(seconds(4), {}, seconds(40)), "losses");                 // forgotten
@@ -273,7 +273,7 @@ TEST(GroupOracles, WhenAllIsQuietEverybodyKnowsTheDead) {
   EXPECT_EQ(dead.losses(), "news");
   run.call(WatchGroup{"crew", 7, seconds(9)}, 90, 0, std::nullopt);
   EXPECT_EQ(run.losses(), "fine");
-  run.call(WatchGroup{"crew", 6, seconds(9)}, 91, 0, std::nullopt);  // it was not woken
+  run.call(WatchGroup{"crew", 6, seconds(9)}, 91, 0, std::nullopt);  // the watch was not woken
   EXPECT_EQ(run.losses(), "news");
 }
 

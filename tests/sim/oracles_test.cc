@@ -135,7 +135,7 @@ TEST(Oracles, AnItemIsPoppedByOne) {
   EXPECT_EQ(oracle(judge_queues(run.records)), "fine");
   run.call(QueuePop{"q0", {}}, 30, 39, told(Popped{"x"}));
   EXPECT_EQ(oracle(judge_queues(run.records)), "queues");
-  run.records.dead_clients.insert(1);  // then it went back
+  run.records.dead_clients.insert(1);  // then its item went back
   EXPECT_EQ(oracle(judge_queues(run.records)), "fine");
 }
 
@@ -228,7 +228,7 @@ TEST(Oracles, KeysLiveAsLongAsTheyShould) {
   Story late = run;
   late.durable({{Row::Kind::erase, "kt0", {}}}, 45, false);
   EXPECT_EQ(oracle(judge_lives(late.records)), "fine");
-  run.records.drained = true;  // and it is still there
+  run.records.drained = true;  // and the key is still there
   EXPECT_EQ(oracle(judge_lives(run.records)), "lives");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of what can be planted, and which of it is.
+// The list of faults that can be planted, and the one that is.
 #include "tests/sim/plants.h"
 
 namespace c10dd::sim {

@@ -42,7 +42,7 @@ struct PlantInfo {
 
 std::span<const PlantInfo> all_plants();
 
-/// Of this process; one at a time.
+/// The planted fault of this process; one at a time.
 void plant(AnyPlant one);
 bool planted(Plant one);
 

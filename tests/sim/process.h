@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process with one event loop: what arrives waits in an inbox, a turn takes all of it, then
+// A process with one event loop: calls wait in an inbox, a turn runs all of them, then
 // end_turn() runs. It can be paused (the inbox fills) and killed (nothing of it runs again).
 #pragma once
 
@@ -40,17 +40,17 @@ class Process : public std::enable_shared_from_this<Process> {
   }
   bool dead() const { return dead_; }
 
-  /// It is running right now.
+  /// Returns true while a turn of the process runs.
   bool in_turn() const { return in_turn_; }
 
  protected:
-  /// After what was ready was done.
+  /// Ends a turn, after the inbox was emptied.
   virtual void end_turn() = 0;
 
   TimePoint local_now() const { return clock_.local(world_.now()); }
   void wake_at_local(TimePoint at) { wake_at(clock_.world(at)); }
 
-  /// A turn no later than this, unless paused.
+  /// Requests a turn no later than this, unless the process is paused.
   void wake_at(TimePoint when) {
     when = std::max({when, paused_until_, world_.now()});
     if (scheduled_ && *scheduled_ <= when) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only source of chance in a simulation: equal seeds, equal numbers, on every machine.
+// The only source of randomness in a simulation: equal seeds give equal numbers on every machine.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Random {
     return z ^ (z >> 31);
   }
 
-  /// Uniform from 0 to n - 1.
+  /// Returns a uniform number from 0 to n - 1.
   std::uint64_t below(std::uint64_t n) { return next() % n; }
   bool chance(std::uint64_t percent) { return below(100) < percent; }
 
@@ -28,7 +28,7 @@ class Random {
     return least + Duration(below(static_cast<std::uint64_t>((most - least).count()) + 1));
   }
 
-  /// Mostly near least, rarely near most: how machines and networks delay.
+  /// Returns a delay, mostly near `least` and rarely near `most`, as machines and networks have.
   Duration skewed(Duration least, Duration most) {
     return between(least, chance(90) ? least + (most - least) / 10 : most);
   }

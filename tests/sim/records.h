@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the oracles judge: what clients asked and were told, and what became durable of what the
-// jobs did, each with its place in one total order of events.
+// What the oracles judge: the calls of clients with their replies, and the steps of jobs that
+// became durable, each with its number in one total order of events ("order" below).
 #pragma once
 
 #include <map>
@@ -25,41 +25,42 @@ struct Step {
   Revision revision = 0;
   std::uint32_t client = 0;  ///< whose call it was; 0: time or a disconnect
   SessionId session;
-  std::uint64_t sequence = 0;  ///< 0 likewise
+  std::uint64_t sequence = 0;  ///< 0: time or a disconnect
   std::vector<Row> rows;
   bool keeps_answer = false;
   TimePoint at;
   std::uint64_t applied = 0;  ///< order
   std::uint64_t durable = 0;  ///< order
 
-  /// It is what the call asked for: it changes keys, or keeps an answer. Else it only clears up.
+  /// Returns true if the step is the effect of its call: it changes keys, or keeps a reply. Other
+  /// steps only clean up.
   bool is_effect() const;
 };
 
-/// What is known of a session from outside.
+/// What is known about a session from outside the daemon.
 struct SessionFacts {
   std::uint32_t client = 0;
   bool said_goodbye = false;
-  bool ended = false;                                ///< the daemon said so
-  bool replaced = false;                             ///< likewise, and another has its rank
+  bool ended = false;                                ///< the daemon has reported its end
+  bool replaced = false;                             ///< ended, and another session has its rank
   std::vector<std::pair<TimePoint, bool>> presence;  ///< connected or not, from when on
 
   void is_here(TimePoint now, bool here) { presence.emplace_back(now, here); }
   bool attached() const { return !presence.empty() && presence.back().second; }
-  /// For how long it had been away at this moment.
+  /// Returns for how long the session had been away at this moment.
   Duration away_at(TimePoint moment) const;
-  /// The longest time it was away from one daemon.
+  /// Returns the longest time that the session was away from one daemon.
   Duration longest_away(TimePoint now) const;
 };
 
-/// A member that a daemon has declared lost, with the signs of life that it had of it since it
-/// began to serve the job, all in its own job time. What is absent did not happen.
+/// A member that a daemon has declared lost, with its signs of life since the daemon began to serve
+/// the job, in the daemon's job time. An empty member: this did not happen.
 struct Loss {
   std::string job;
   SessionId session;
   TimePoint at;
-  std::string ending;              ///< as the daemon says
-  Duration served{0};              ///< for how long it had served the job
+  std::string ending;              ///< the reason that the daemon gives
+  Duration served{0};              ///< for how long the daemon had served the job
   std::optional<Duration> silent;  ///< since the last frame
   std::optional<Duration> away;    ///< since the connection closed; it did not come back
 };
@@ -69,7 +70,7 @@ class Records {
   std::vector<Op> ops;
   std::vector<Loss> losses;
   std::optional<RendezvousPolicy> crew;  ///< of the groups, if there are any
-  std::uint64_t quiet = 0;               ///< order; long after the last fault and the last call
+  std::uint64_t quiet = 0;  ///< order of a moment long after the last fault and the last call
   std::set<std::uint32_t> dead_by_then;  ///< clients that were dead when it became quiet
   std::map<std::string, JobNumber> jobs;
   std::map<SessionId, SessionFacts> sessions;
@@ -79,27 +80,27 @@ class Records {
   unsigned takeovers = 0;
   bool small_history = false;  ///< the daemon keeps few changes for watches
   bool disk_was_short = false;
-  bool drained = false;  ///< the run came to its end: sessions over, queues emptied
+  bool drained = false;  ///< the run ended normally: sessions ended, queues emptied
   std::map<std::string, Revision> rolled_back_to;
   std::map<std::string, unsigned> loads;  ///< how often a daemon began to serve the job
-  std::map<std::string, std::vector<TimePoint>> loaded_at;  ///< and when
+  std::map<std::string, std::vector<TimePoint>> loaded_at;  ///< when it began
 
-  /// A job did something under this epoch; nothing is durable yet.
+  /// Records a step of a job under this epoch, not yet durable.
   void did(JobNumber job, Epoch epoch, Step step) {
     doing_[{job, epoch}].push_back(std::move(step));
   }
-  /// The newest batch was completed with these rows.
+  /// Adds the rows that complete the newest batch.
   void sealed(JobNumber job, Epoch epoch, std::span<const Row> rows) {
     auto& last = doing_[{job, epoch}].back().rows;
     last.insert(last.end(), rows.begin(), rows.end());
   }
-  /// The engine has taken this batch.
+  /// Records that the engine has committed this batch.
   void taken(const store::JobBatch& batch, std::uint64_t order);
 
   /// The calls of each job, in the order in which they were made.
   std::map<std::string, history::Ops> calls() const;
 
-  /// The durable steps of a job, by revision.
+  /// Returns the durable steps of a job, by revision.
   const std::vector<Step>& log(JobNumber job) const;
   const std::vector<Step>& log(const std::string& job) const;
 

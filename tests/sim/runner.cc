@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker takes every jobs-th seed and says over a pipe which one it begins and how it went.
+// A worker takes every jobs-th seed, and reports over a pipe which seed it begins and its result.
 #include "tests/sim/runner.h"
 
 #include <poll.h>
@@ -93,8 +93,8 @@ bool receive(int fd, Message& m, Report& report) {
 struct Worker {
   pid_t pid = 0;
   int fd = -1;
-  std::uint64_t next = 0;   // the first seed that it has not ended
-  std::uint64_t begun = 0;  // the seed that it is at; 0: none
+  std::uint64_t next = 0;   // the first seed that it has not finished
+  std::uint64_t begun = 0;  // the seed that it runs; 0: none
 };
 
 void start(Worker& worker, const Range& range) {
@@ -161,7 +161,7 @@ void run_seeds(const Range& range, const std::function<bool(const Report&)>& on_
         continue;
       }
       stop(worker, false);
-      if (worker.begun == 0) continue;  // it has ended them all
+      if (worker.begun == 0) continue;  // it has finished all its seeds
       report = {};
       report.seed = worker.begun;
       report.violation = Violation{"assertion", "the process died; see above"};

@@ -17,10 +17,10 @@ struct Range {
   AnyPlant plant = Plant::none;
 };
 
-/// Simulates one seed here, twice if it is a 50th: then the hashes must agree.
+/// Simulates one seed in this process. Every 50th seed runs twice, and the hashes must be equal.
 Report run_seed(std::uint64_t seed);
 
-/// Calls on_report once per seed, in no order. It returns false for enough.
+/// Calls on_report once per seed, in no fixed order. Stops when on_report returns false.
 void run_seeds(const Range& range, const std::function<bool(const Report&)>& on_report);
 
 }  // namespace c10dd::sim

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kPieceRows = 60;  // at most
 
-/// Changes a batch on its way to the engine, if that is planted.
+/// Changes a batch before it goes to the engine, if that fault is planted.
 void spoil(std::vector<Row>& rows) {
   const auto lose = [&](auto which) { std::erase_if(rows, which); };
   if (planted(Plant::reply_row_lost)) {
@@ -36,7 +36,7 @@ void spoil(std::vector<Row>& rows) {
   }
 }
 
-/// The guests have records of their own.
+/// Returns true for guests (visits.h), which have records of their own.
 bool is_recorded(const core::JobSlot& slot) { return slot.name != Visits::kJob; }
 
 }  // namespace
@@ -50,8 +50,7 @@ void Shard::start(core::DirectoryHost& directory) {
                                           core::JobHost::Settings{daemon_.quotas(), "sim"});
 }
 
-// ---- the loop
-// ------------------------------------------------------------------------------------
+// ---- the loop ----------------------------------------------------------------------------------
 
 core::SteadyTime Shard::now() const { return core::SteadyTime(local_now().time_since_epoch()); }
 
@@ -65,7 +64,7 @@ void Shard::post(std::function<void()> f) {
                [this, self = shared_from_this()] { hurry(); });
 }
 
-/// Those that are late arrive, in order.
+/// Runs the late calls, in order.
 void Shard::hurry() {
   for (auto& f : std::exchange(late_, {})) Process::post(std::move(f));
 }
@@ -86,8 +85,7 @@ void Shard::end_turn() {
   if (next) wake_at_local(TimePoint(next->time_since_epoch()));
 }
 
-// ---- the network
-// ---------------------------------------------------------------------------------
+// ---- the network -------------------------------------------------------------------------------
 
 void Shard::accept(const LinkRef& link) {
   if (dead()) return link->reset();
@@ -126,8 +124,7 @@ void Shard::die(bool power_lost) {
   for (auto& [job, watched] : watched_) all_gone(job);
 }
 
-// ---- the engine
-// ----------------------------------------------------------------------------------
+// ---- the engine --------------------------------------------------------------------------------
 
 void Shard::engine_opened(const core::EngineState& engine, std::shared_ptr<DiskQueue> queue,
                           std::shared_ptr<bool> intact) {
@@ -203,8 +200,7 @@ std::string Shard::unsettled() const {
   return text;
 }
 
-// ---- the records
-// ---------------------------------------------------------------------------------
+// ---- the records -------------------------------------------------------------------------------
 
 void Shard::performed(const core::JobSlot& slot, const core::Effects& effects,
                       const core::Origin* from, std::uint64_t sequence) {
@@ -215,7 +211,7 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects,
   if (from != nullptr) {
     Signs& signs = watched_[slot.number].signs[from->session];
     signs.frame = host_->job_time();
-    // The connection of a hello may have gone before its job was loaded.
+    // The connection of a hello may have closed before its job was loaded.
     if (hello && !slot.attached.contains(from->session)) signs.closed = signs.frame;
   }
   if (!effects.rows.empty()) note_step(slot, effects, hello ? nullptr : from, sequence);
@@ -245,7 +241,7 @@ void Shard::note_step(const core::JobSlot& slot, const core::Effects& effects,
   world_.note("step", slot.number, effects.revision);
 }
 
-/// Whom the job has given up in this step, and what was heard of them.
+/// Records the members that the job has declared lost in this step, with their signs of life.
 void Shard::note_losses(const core::JobSlot& slot, const Step& step) {
   const TimePoint now = host_->job_time();
   const Watched& watched = watched_[slot.number];
@@ -267,7 +263,7 @@ void Shard::note_losses(const core::JobSlot& slot, const Step& step) {
   }
 }
 
-/// Which sessions are connected, if that has changed.
+/// Records which sessions are connected, if that has changed.
 void Shard::note_presence(const core::JobSlot& slot) {
   Records& records = daemon_.records();
   Watched& watched = watched_[slot.number];

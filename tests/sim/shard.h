@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One event loop of a daemon with the product's host of its jobs. Hands its batches to the disk,
-// and tells the records what the jobs did. What loops post to each other comes late now and then.
+// One event loop of a daemon with the product's host of its jobs. Hands the host's batches to the
+// disk, and records what the jobs did. Calls that loops post to each other are late now and then.
 #pragma once
 
 #include <deque>
@@ -28,11 +28,11 @@ class Shard final : public Process,
  public:
   Shard(Daemon& daemon, DriftingClock clock, bool first);
 
-  /// Begins, when there is a directory.
+  /// Starts the host, once there is a directory.
   void start(core::DirectoryHost& directory);
   core::JobHost& host() { return *host_; }
 
-  // ---- the loop; a shard that posts to itself is not late
+  // ---- the loop; a call that a shard posts to itself is not late
   void post(std::function<void()> f) override;
   void dispatch(std::function<void()> f) override;
   core::SteadyTime now() const override;
@@ -51,17 +51,17 @@ class Shard final : public Process,
   void die(bool power_lost);
   std::string unsettled() const;
 
-  /// A heartbeat came on a connection of the session.
+  /// Records a heartbeat on a connection of the session.
   void heard_of(const SessionId& session);
   void note_sign(const SessionId& session);
   /// Signs of life of a session since this host began to serve its job, in job time.
   struct Signs {
     std::optional<TimePoint> frame;
-    std::optional<TimePoint> closed;  ///< its connection went then
+    std::optional<TimePoint> closed;  ///< when its connection closed
   };
 
  private:
-  /// What the records know of a job that this shard serves.
+  /// What is observed, for the records, of a job that this shard serves.
   struct Watched {
     TimePoint served_since;  ///< job time
     std::set<SessionId> attached;
@@ -92,7 +92,7 @@ class Shard final : public Process,
   const bool first_;
   std::unique_ptr<core::JobHost> host_;
   std::map<std::uint64_t, std::shared_ptr<Connection>> connections_;
-  std::deque<std::function<void()>> late_;  ///< posted, on their way
+  std::deque<std::function<void()>> late_;  ///< posted calls that have not arrived
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;
   std::uint64_t generation_ = 0;

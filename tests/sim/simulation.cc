@@ -13,7 +13,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr Duration kPatience = seconds(60);  // after the last fault
-// Then who is dead is lost: a job is loaded again, a silent link given up, and the grace is over.
+// By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
+// grace has passed.
 constexpr Duration kQuiet = seconds(30);
 
 }  // namespace
@@ -85,12 +86,12 @@ std::string Simulation::unsettled() const {
   return text + daemon_->unsettled();
 }
 
-/// No new calls and no more faults: what is asked must be answered.
+/// Stops new calls and faults. Every call must get its reply within kPatience.
 void Simulation::calm_down() {
   end_faults();
   for (const auto& client : clients_) client->stop_asking();
   if (run_until(kPatience, [&] { return settled(); })) {
-    run_until(seconds(5), [] { return false; });  // what was given up is taken back
+    run_until(seconds(5), [] { return false; });  // cancelled calls are withdrawn
     return;
   }
   std::string text = "60 s after the last fault: " + unsettled();
@@ -101,7 +102,7 @@ void Simulation::calm_down() {
   world_.violated("liveness", text);
 }
 
-/// Who follows a group has been told all there is; somebody who asks now sees the same.
+/// Waits until all who watch a group have its newest status. A new watch must get the same one.
 void Simulation::fall_quiet() {
   if (!swarm_.crew) return;
   run_until(kQuiet, [] { return false; });
@@ -116,10 +117,10 @@ void Simulation::fall_quiet() {
   if (!told || !run_until(kPatience, [&] { return settled(); })) {
     return world_.violated("liveness", "when all is quiet: " + unsettled());
   }
-  run_until(seconds(2), [] { return false; });  // what was given up is taken back
+  run_until(seconds(2), [] { return false; });  // cancelled calls are withdrawn
 }
 
-/// All sessions end; then somebody new looks at everything that is left.
+/// Ends all sessions; then a new client reads everything that is left.
 void Simulation::audit() {
   for (const auto& daemon : deposed_) daemon->kill();
   for (const auto& client : clients_) client->ask(Goodbye{});

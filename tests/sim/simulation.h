@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One seed: a world with a daemon and clients, faults while they are busy, peace until everything
-// is answered, an audit of what is left, and the judgement.
+// Simulates one seed: a world with a daemon and clients, faults while they are busy, then a calm
+// phase until every call has a reply, an audit of the state that is left, and the oracles.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ struct Report {
   std::uint64_t hash = 0;
   std::uint64_t events = 0;
   std::uint64_t calls = 0;
-  std::uint64_t undecided = 0;  ///< keys whose linearizability was not settled
+  std::uint64_t undecided = 0;  ///< keys whose linearizability was not decided
   Duration simulated{0};
   std::array<std::uint64_t, kFaults> faults{};
   std::optional<Violation> violation;
@@ -78,15 +78,15 @@ class Simulation {
   Records records_;
   Disk disk_;
   Network network_;
-  std::shared_ptr<Daemon> daemon_;                  ///< the one that listens
-  std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but another has taken over
-  std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still name them
-  std::unique_ptr<Visits> visits_;                  ///< if the seed has some
+  std::shared_ptr<Daemon> daemon_;                  ///< the daemon that listens
+  std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but without their jobs
+  std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still refer to them
+  std::unique_ptr<Visits> visits_;                  ///< null if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
-  std::vector<std::shared_ptr<Client>> doomed_;  ///< of these, whose job starts again
+  std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again
   std::map<std::string, std::shared_ptr<Team>> teams_;
-  std::map<std::string, std::shared_ptr<Team>> relaunching_;  ///< by job, who will start it again
+  std::map<std::string, std::shared_ptr<Team>> relaunching_;  ///< the next launch, by job
   std::uint64_t daemons_ = 0;
   std::uint32_t processes_ = 0;
   unsigned calls_each_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is looked at from inside when a run is over: bounds, rows against the log, and a job rebuilt
-// from rows against the living one.
+// The checks of internal state at the end of a run: bounds, rows against the log, and a job rebuilt
+// from its rows against the live one.
 #include "protocol/json_wire.h"
 #include "tests/sim/key_log.h"
 #include "tests/sim/simulation.h"
@@ -26,7 +26,7 @@ std::string text_of(const core::JobStats& s) {
 
 }  // namespace
 
-/// Every call is answered, so nothing may be blocked (O10).
+/// Every call has its reply, so no request may be blocked (O10).
 void Simulation::check_bounds() {
   const auto [held, counted] = daemon_->bytes();
   if (held != counted) {
@@ -51,7 +51,8 @@ void Simulation::check_bounds() {
   }
 }
 
-/// When all sessions are over and all queues empty, only keys and the audit's own rows are left.
+/// When all sessions have ended and all queues are empty, only keys and the audit's own rows are
+/// left.
 void Simulation::check_left_over() {
   for (const auto& [name, number] : records_.jobs) {
     const core::Job* job = daemon_->job(name);
@@ -72,7 +73,7 @@ void Simulation::check_left_over() {
   }
 }
 
-/// Who has seen what the disk has lost is told, and never served again (rule D).
+/// A client that has seen a lost revision is refused, and never served again (rule D).
 void Simulation::check_rollback() {
   std::map<std::uint32_t, Revision> seen;
   for (const Op& op : records_.ops) seen[op.client] = std::max(seen[op.client], seen_in(op));
@@ -95,7 +96,7 @@ void Simulation::check_rollback() {
   }
 }
 
-/// The rows that the engine has are those of the durable steps, in order (O12).
+/// The rows in the engine are those of the durable steps, in order (O12).
 void Simulation::check_rows(const std::string& job) {
   std::map<Bytes, Bytes> expected;
   for (const Step& step : records_.log(job)) {
@@ -110,11 +111,11 @@ void Simulation::check_rows(const std::string& job) {
   }
 }
 
-/// A job rebuilt from its rows says the same as the one that lived through it all (O12).
+/// A job rebuilt from its rows has the same state as the live job (O12).
 void Simulation::check_restored(const std::string& name) {
   const core::Job* job = daemon_->job(name);
   if (job == nullptr) return;
-  core::Job& living = const_cast<core::Job&>(*job);  // the run is over
+  core::Job& living = const_cast<core::Job&>(*job);  // the run has ended
   core::Job restored(records_.jobs.at(name), Stamp{1, 1, living.revision()}, daemon_->quotas());
   Result<void> good;
   static_cast<void>(disk_.engine().load(records_.jobs.at(name), [&](const Row& row) {

@@ -26,7 +26,8 @@ void Simulation::start_again() {
   });
 }
 
-/// On a slow disk it takes long, and who loses the connection meanwhile finds the door closed.
+/// Drains the daemon, often on a slow disk, so that it takes long. Clients that lose their
+/// connection meanwhile are refused.
 void Simulation::drain() {
   graveyard_.push_back(daemon_);
   if (world_.random.chance(70)) disk_.stall_next();
@@ -55,7 +56,7 @@ void Simulation::inject(Fault fault) {
   ++report_.faults[static_cast<std::size_t>(fault)];
   const std::vector<LinkRef> links = network_.links();
   const LinkRef link = links.empty() ? nullptr : links[random.below(links.size())];
-  if (clients_.empty()) return;  // about to start again
+  if (clients_.empty()) return;  // the job is about to start again
   const std::shared_ptr<Client> client = random.pick(clients_);
   switch (fault) {
     case Fault::kill:
@@ -86,7 +87,7 @@ void Simulation::inject(Fault fault) {
       deposed_.push_back(daemon_);
       ++records_.takeovers;
       for (const LinkRef& each : links) {
-        if (random.chance(40)) each->reset();  // some clients come to the new one at once
+        if (random.chance(40)) each->reset();  // some clients connect to the new one at once
       }
       return start_daemon();
     case Fault::reset:
@@ -116,9 +117,9 @@ void Simulation::inject(Fault fault) {
   }
 }
 
-/// All processes of a job die, some a little later than others; then it starts again. Sometimes one
-/// does not die: it is out of reach until long after, and was gone for the daemon before the others
-/// came (which a daemon that is killed meanwhile could not know).
+/// Kills all processes of a job, some a little later than others, then starts the job again.
+/// Sometimes one process is not killed but partitioned until long after, so that the daemon takes
+/// it for gone before the new launch comes. A daemon that is killed meanwhile could not know that.
 void Simulation::relaunch(const std::string& job) {
   if (relaunching_.contains(job)) return;
   const auto next = std::make_shared<Team>();

@@ -23,7 +23,7 @@ class Story {
     records.sessions[kSession].client = 1;
   }
 
-  /// A call from one moment to another; its answer, if it was told one.
+  /// Records a call from one moment to another, and its reply, if it got one.
   Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Reply> reply) {
     Op op;
     op.client = 1;
@@ -38,7 +38,7 @@ class Story {
     return records.ops.back();
   }
 
-  /// The newest call, or nobody, made this durable as the next revision.
+  /// Makes rows durable as the next revision: by the newest call, or by no call.
   Revision durable(std::vector<Row> rows, std::uint64_t order, bool of_call = true) {
     Step step;
     step.revision = ++revision;
@@ -53,7 +53,7 @@ class Story {
     return revision;
   }
 
-  /// A set that is applied and answered as it should be.
+  /// Records a set that is applied and answered correctly.
   void set(const Bytes& key, const Bytes& value, std::uint64_t from) {
     call(Set{key, value, {}, false}, from, from + 9, ReplyBody(Written{revision + 1}));
     durable({put(key, value, revision + 1)}, from + 1);

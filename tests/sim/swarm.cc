@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Half of everything, at random.
+// Draws half of the faults and operations, and special seeds for rare combinations.
 #include "tests/sim/swarm.h"
 
 #include <algorithm>
@@ -34,8 +34,8 @@ RendezvousPolicy choose_policy(Random& random, std::uint64_t crew) {
   return policy;
 }
 
-/// A change that finds nothing to change leaves no reply behind. Asked again on a new connection,
-/// while its first answer waits for a slow disk, it may find something.
+/// A change that finds nothing to change stores no reply. If it is repeated on a new connection
+/// while its first reply waits for a slow disk, it may find something to change.
 void ask_again_on_one_key(Swarm& s) {
   s.faults = {Fault::reset, Fault::disk_stall};
   s.works = {Work::set,           Work::remove,   Work::compare_set, Work::multi_set,
@@ -46,7 +46,7 @@ void ask_again_on_one_key(Swarm& s) {
   s.crew.reset();
 }
 
-/// A drain that a slow disk makes longer than the patience with sessions that are away.
+/// A drain that a slow disk makes longer than the expiry of absent sessions.
 void drain_slowly(Swarm& s) {
   s.faults = {Fault::drain, Fault::disk_stall, Fault::partition};
   s.works.push_back(Work::ephemeral);
@@ -55,7 +55,7 @@ void drain_slowly(Swarm& s) {
   s.fault_every = seconds(1);
 }
 
-/// Daemons that take jobs from each other while these are being read from a slow disk.
+/// Daemons that claim jobs from each other while the jobs are loaded from a slow disk.
 void take_over_while_loading(Swarm& s) {
   s.faults = {Fault::takeover, Fault::takeover, Fault::takeover, Fault::kill, Fault::disk_stall};
   s.works = {Work::set, Work::multi_set, Work::transact, Work::push, Work::remove};
@@ -67,7 +67,7 @@ void take_over_while_loading(Swarm& s) {
   s.crew.reset();
 }
 
-/// A run that is retired soon, with guests who come just then, also after a restart.
+/// A run that is retired soon, with guests that connect just then, also after a restart.
 void visit_runs(Swarm& s, Random& random) {
   s.visits = true;
   s.late = 70;

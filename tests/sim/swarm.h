@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one seed may do: each enables a random half of the faults and of the operations, so that
-// rare combinations come up and a fault that hides others is sometimes absent.
+// What one seed may do: each seed enables a random half of the faults and of the operations, so
+// that rare combinations come up and a fault that hides others is sometimes absent.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace c10dd::sim {
 
-/// What a client may ask for.
+/// The kinds of requests that a client may send.
 enum class Work : std::uint8_t {
   set,
   get,
@@ -41,20 +41,20 @@ inline constexpr std::size_t kWorks = static_cast<std::size_t>(Work::exchange) +
 
 enum class Fault : std::uint8_t {
   kill,          ///< the daemon's process dies; its sockets are reset
-  power_cut,     ///< as kill, and nobody hears of it
+  power_cut,     ///< as kill, but the sockets are not reset
   disk_short,    ///< the disk of the state has little room, or none, for a while
-  drain,         ///< SIGTERM: the daemon closes its door, lets go what it holds, and ends
+  drain,         ///< SIGTERM: the daemon refuses connections, sends held replies, and ends
   pause,         ///< the daemon stops for a while
-  disk_error,    ///< a commit fails; whether it was applied is not known
+  disk_error,    ///< a commit fails, with an unknown outcome
   disk_stall,    ///< a commit takes seconds
-  takeover,      ///< another daemon claims the jobs of a shared engine; the first goes on
+  takeover,      ///< another daemon claims the jobs of a shared engine; the first one continues
   reset,         ///< a connection is reset
   cut,           ///< bytes of one direction stop, for a while or until the end
-  partition,     ///< a client reaches nobody for a while
+  partition,     ///< a client cannot reach the daemon for a while
   refuse,        ///< connections are refused for a while
-  client_death,  ///< a client's process dies; another comes
+  client_death,  ///< a client's process dies; another one starts
   client_pause,
-  client_leave,  ///< a client says goodbye in the middle of its calls; another comes
+  client_leave,  ///< a client says goodbye in the middle of its calls; another one starts
 };
 inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::client_leave) + 1;
 const char* name_of(Fault fault);
@@ -65,10 +65,10 @@ struct Swarm {
   unsigned clients = 2;
   unsigned jobs = 1;
   unsigned shards = 1;       ///< of the daemon
-  unsigned late = 10;        ///< percent of what its loops post to each other
+  unsigned late = 10;        ///< percent of the calls posted between its loops that are late
   unsigned outstanding = 1;  ///< calls of one client at a time
   unsigned keys = 3;         ///< of each family
-  Duration busy{0};          ///< how long clients ask for new things, and faults happen
+  Duration busy{0};          ///< how long clients send new requests, and faults happen
   Duration think{0};         ///< at most, between two calls
   Duration fault_every{0};
   Duration session_expiry{0};
@@ -78,12 +78,12 @@ struct Swarm {
   bool fragments = false;
   bool drift = false;                    ///< clocks run a little fast or slow
   bool shared = false;                   ///< the engine is shared: reads need confirmation
-  bool rollback = false;                 ///< at the end the disk loses what was durable
+  bool rollback = false;                 ///< at the end the disk loses durable rows
   std::size_t history = 0;               ///< how many changes are kept for watches; 0: the default
   std::optional<RendezvousPolicy> crew;  ///< of the group that the clients of a job form, if any
-  bool spares = false;                   ///< some of them are
-  bool visits = false;                   ///< a run is retired, and there again, many times
-  bool relaunch = false;                 ///< jobs start again as a whole, under the names of before
+  bool spares = false;                   ///< some clients are spares
+  bool visits = false;                   ///< a run is retired and created again, many times
+  bool relaunch = false;                 ///< jobs start again as a whole, under the same names
 
   bool has(Fault fault) const;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FNV-1a by words; text is made only for who asks.
+// FNV-1a by words; text is made only on request.
 #include "tests/sim/trace.h"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happened in a simulation: a hash over all of it, and the last of it for people.
+// The events of a simulation: a hash over all of them, and the newest ones as text.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ class Trace {
  public:
   static constexpr std::size_t kKept = 256;
 
-  /// `what` is a literal.
+  /// Adds an event. `what` is a literal.
   void note(TimePoint at, const char* what, std::uint64_t a = 0, std::uint64_t b = 0,
             std::string_view detail = {});
 
-  /// Events are printed as they happen.
+  /// Prints events as they happen.
   void print_all() { printing_ = true; }
 
-  /// Equal runs have equal hashes.
+  /// Returns the hash of all events: equal runs have equal hashes.
   std::uint64_t hash() const { return hash_; }
   std::uint64_t events() const { return events_; }
-  /// The newest events as lines of text, oldest first.
+  /// Returns the newest events as lines of text, oldest first.
   std::vector<std::string> last() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The planted engine that says of every claim that it still holds.
+// The planted engine that confirms every claim, even one that no longer holds.
 #pragma once
 
 #include "store/engine.h"

@@ -24,7 +24,7 @@ void Visits::end() {
   }
 }
 
-/// Often just when another leaves, or when the run is to be retired.
+/// Schedules a guest, often just when another one leaves or when the run is to be retired.
 void Visits::come_later() {
   const Duration grace = swarm_.run_grace;
   const Duration slack = milliseconds(50);
@@ -72,13 +72,13 @@ void Visits::leave(const std::shared_ptr<Guest>& guest) {
   come_later();
 }
 
-/// False: the guest learns nothing any more.
+/// Judges the reads of a guest. Returns false if the guest has to stop.
 bool Visits::judge(const Guest& guest) {
   for (std::size_t i = guest.first_op; i < records_.ops.size(); ++i) {
     const Op& op = records_.ops[i];
     if (op.client != guest.client->identity().number || op.answered == 0) continue;
     if (op.code() == Code::timed_out) return false;  // the disk or the network was slow
-    // A session without a row is not known after a restart: the run may have been retired.
+    // A session without a row is unknown after a restart: the run may have been retired.
     if (i == guest.first_op && op.code() == Code::state_rolled_back) return false;
     const auto* value = op.good() ? std::get_if<Value>(&**op.reply) : nullptr;
     const bool wrong = value != nullptr && value->value != guest.key;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guests of a run that is often empty, so that the daemon retires it again and again: each comes,
-// sets a key of its own, reads it for a while and leaves. As long as a guest's session lasts, the
-// run with its key is there: no retirement meets a run with a session, or with one on its way.
+// Short-lived clients ("guests") of a run that is often empty, so that the daemon retires it again
+// and again. Each guest connects, sets a key of its own, reads it for a while and leaves. The
+// oracle: while a guest's session lasts, its key is there, so no run was retired that had a session
+// or a hello on its way.
 #pragma once
 
 #include <functional>
@@ -22,7 +23,7 @@ class Visits {
       : world_(world), swarm_(swarm), network_(network), clock_(std::move(clock)) {}
 
   void begin();
-  /// No guest comes or stays any more.
+  /// Ends all guests; no more start.
   void end();
 
  private:
@@ -43,9 +44,9 @@ class Visits {
   const Swarm& swarm_;
   Network& network_;
   const std::function<DriftingClock()> clock_;
-  Records records_;  ///< of the guests; the daemon's records know nothing of them
+  Records records_;  ///< of the guests only; the daemon's records do not have them
   std::vector<std::shared_ptr<Guest>> guests_;
-  std::vector<std::shared_ptr<Client>> gone_;  ///< events may still name them
+  std::vector<std::shared_ptr<Client>> gone_;  ///< events may still refer to them
   std::uint32_t number_ = 100'000;
   bool over_ = false;
 };

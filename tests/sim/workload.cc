@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Families of keys: s single values, n counters, m many at once, t time-to-live, e ephemeral, q
-// queues.
+// The first letter of a key is its family: s single values, n counters, m many at once, t with a
+// time to live, e ephemeral, q queues.
 #include "tests/sim/workload.h"
 
 #include <algorithm>

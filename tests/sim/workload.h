@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one client process asks for, and what it makes of the answers: values that occur once,
-// barriers with the others of its job, a watch that goes on where it was.
+// The requests of one client process, and its use of the replies: values that occur once, barriers
+// with the other members of its job, a watch that continues where it was.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,9 @@
 
 namespace c10dd::sim {
 
-/// Who meets whom in one job. A member that dies or loses its session begins a new generation;
-/// not in a job that starts again as a whole, whose launches all begin at generation 0.
+/// The clients that take part in the barriers of one job. A member that dies or loses its session
+/// is replaced, which begins a new generation, except in a job that starts again as a whole: there
+/// every launch begins at generation 0.
 struct Team {
   std::uint64_t launch = 0;  ///< 0: members are replaced one by one
   std::uint64_t generation = 0;
@@ -29,23 +30,25 @@ struct Team {
   }
 };
 
-/// What rank `giver` of a launch brings to exchange (generation, sequence) for `taker`.
+/// Returns what rank `giver` of a launch sends to rank `taker` in exchange (generation, sequence).
 Bytes exchange_part(std::uint64_t launch, std::uint64_t generation, std::uint64_t sequence,
                     Rank giver, Rank taker);
-/// Everybody knows the shape of an exchange from its number.
+/// Returns the shape of an exchange, which follows from its number.
 Shape exchange_shape(std::uint64_t sequence);
 
 class Workload {
  public:
-  /// A process that only reads stays with a daemon that was deposed, until it is told.
+  /// A process that only reads stays connected to a deposed daemon until it learns
+  /// of that.
   Workload(const Swarm& swarm, std::shared_ptr<Team> team, std::uint32_t client,
            std::uint64_t seed);
 
-  /// The next thing to ask; nothing if what comes next is not possible now.
+  /// Returns the next request; empty if the one that was drawn is not possible now.
   std::optional<Request> next();
-  /// What is asked beside all that, one at a time, if there is a crew.
+  /// Returns the watch of the group, which is sent beside next(), one at a time, if there is a
+  /// crew.
   WatchGroup watch() { return crew_->watch(); }
-  /// An answer of one of them came.
+  /// Takes the reply to one of these requests.
   void done(const Op& op);
   void session_lost() {
     if (crew_) crew_->session_lost();
@@ -61,7 +64,7 @@ class Workload {
   Duration timeout();
   Duration ttl();
 
-  /// Where this process is in the barriers or the exchanges of its team.
+  /// The position of this process in the barriers or the exchanges of its team.
   struct Place {
     std::uint64_t generation = 0;
     std::uint64_t sequence = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A queue of events and a clock that jumps to the next.
+// A queue of events and a clock that jumps to the next one.
 #include "tests/sim/world.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace c10dd::sim {
 namespace {
 
-constexpr std::uint64_t kEventsMost = 10'000'000;  // then a run goes round in circles
+constexpr std::uint64_t kEventsMost = 10'000'000;  // with more, a run does not end
 
 }  // namespace
 
@@ -20,7 +20,7 @@ bool World::step(TimePoint end) {
     now_ = std::max(now_, end);
     return false;
   }
-  // The queue gives only constant access; the event is dropped in the next line.
+  // The queue gives only constant access; the event is removed below.
   const auto what = std::move(const_cast<Event&>(events_.top()).what);
   now_ = events_.top().when;
   events_.pop();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The time of a simulation, and what is to happen in it. One thread, one seed: events at equal
-// times happen in the order in which they were asked for.
+// The time of a simulation, and its queue of events. One thread, one seed: events at equal times
+// happen in the order in which they were scheduled.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace c10dd::sim {
 
-/// A promise that was broken: which oracle says so, and the evidence.
+/// A broken promise: the oracle that found it, and the evidence.
 struct Violation {
   std::string oracle;
   std::string text;
@@ -28,10 +28,10 @@ class World {
   void at(TimePoint when, std::function<void()> what);
   void after(Duration delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
-  /// Lets the next event happen, if there is one before `end`; else time is `end`.
+  /// Runs the next event. Returns false if there is none up to `end`: then the time is `end`.
   bool step(TimePoint end);
 
-  /// A number for "happened before": each call gives the next.
+  /// Returns the next number in the total order of events ("happened before").
   std::uint64_t next_order() { return ++order_; }
 
   void note(const char* what, std::uint64_t a = 0, std::uint64_t b = 0,
@@ -39,7 +39,7 @@ class World {
     trace.note(now_, what, a, b, detail);
   }
 
-  /// The first violation counts.
+  /// Records a violation; only the first one is kept.
   void violated(const char* oracle, std::string text);
   const std::optional<Violation>& violation() const { return violation_; }
 
@@ -64,7 +64,7 @@ class World {
   std::optional<Violation> violation_;
 };
 
-/// A machine's own clock: it started anywhere and runs a little fast or slow.
+/// The clock of one machine: has an arbitrary offset and runs a little fast or slow.
 class DriftingClock {
  public:
   DriftingClock(Duration offset, std::int64_t parts_per_million)
@@ -74,7 +74,7 @@ class DriftingClock {
     const auto since = world.time_since_epoch().count();
     return TimePoint(offset_ + Duration(since + since / 1'000'000 * ppm_));
   }
-  /// The earliest time of the world at which local() is not before this.
+  /// Returns the earliest time of the world at which local() is not before `at`.
   TimePoint world(TimePoint at) const {
     const auto since = (at.time_since_epoch() - offset_).count();
     TimePoint guess(Duration(since - since / (1'000'000 + ppm_) * ppm_));

@@ -24,7 +24,7 @@ enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {
  public:
-  /// max_bytes: the limit for all jobs together, in memory.
+  /// max_bytes: the limit for all jobs together, in memory, in bytes.
   explicit GrowthGate(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   /// Returns why the request must not be applied now: disk_full or quota_exceeded, with the value

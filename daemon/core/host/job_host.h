@@ -152,6 +152,7 @@ class JobHost {
 
   // ---- for the engine's side
 
+  /// Takes the state of an engine that was opened. Until then hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
   /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, since
   /// the outcome of their commits is unknown; clients repeat the requests after they reconnect.

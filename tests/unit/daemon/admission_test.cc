@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tickets, and those who stand aside. The limits themselves are in growth_gate_test.cc.
+// Tickets, and connections that are kept only to be refused. The limits themselves are tested in
+// growth_gate_test.cc.
 #include "daemon/net/admission.h"
 
 #include <gtest/gtest.h>

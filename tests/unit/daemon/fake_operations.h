@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon as HTTP sees it, that says what the test wants and notes what it was asked.
+// A daemon as HTTP sees it: returns what the test has set, and records the calls.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused when room is short, and what never is; how many connections are let in.
+// Which requests are refused when room is short, and how many connections are admitted.
 #include "daemon/core/host/growth_gate.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using core::GrowthGate;
 
 constexpr std::uint64_t kMany = std::uint64_t{1} << 40;
 
-/// Whether a request is refused, by the name of its operation.
+/// Returns whether a request of each operation is refused, by the operation's name.
 std::map<std::string, Code> refused_by(const GrowthGate& gate) {
   std::map<std::string, Code> refused;
   for_each_op([&]<class Op>(std::type_identity<Op>) {

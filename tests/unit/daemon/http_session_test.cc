@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HTTP on one connection: request after request, what each asks of the daemon, and how a connection
-// ends.
+// HTTP on one connection: requests in a row, the calls that each makes to the daemon, and how a
+// connection ends.
 #include "daemon/http/http_session.h"
 
 #include <gtest/gtest.h>
@@ -39,14 +39,14 @@ class HttpSessionTest : public testing::Test {
     return line + " HTTP/1.1\r\nHost: localhost\r\n" + fields + length + "\r\n" + body;
   }
 
-  /// What is answered to these bytes, as far as there is something to read.
+  /// Sends these bytes. Returns the reply once it is complete.
   std::string answer_to(const std::string& bytes) {
     wire_->say(bytes);
     EXPECT_TRUE(daemon_.turn_until([&] { return whole(wire_->written()); }));
     return wire_->take();
   }
 
-  /// Whether there is an answer with all of its body.
+  /// Returns true if there is a reply with its whole body.
   static bool whole(const std::string& bytes) {
     const std::string field = "Content-Length: ";
     const std::size_t body = bytes.find("\r\n\r\n");
@@ -57,7 +57,7 @@ class HttpSessionTest : public testing::Test {
 
   static int status(const std::string& reply) { return std::stoi(reply.substr(9, 3)); }
 
-  /// Whether the connection ended, for this reason.
+  /// Returns true if the connection has ended for this reason.
   bool ended(const std::string& reason) {
     const bool over = daemon_.turn_until([&] { return wire_->session_ended(); });
     wire_->hang_up();
@@ -119,8 +119,7 @@ TEST_F(HttpSessionTest, EndsWithTheNextAnswerInADrain) {
   EXPECT_TRUE(ended("drain"));
 }
 
-// ---- routes
-// ------------------------------------------------------------------------------------------
+// ---- routes ------------------------------------------------------------------------------------
 
 TEST_F(HttpSessionTest, AsksTheDaemonForWhatARouteNeeds) {
   connect();
@@ -164,8 +163,7 @@ TEST_F(HttpSessionTest, AnswersToItsOwnNamesOnly) {
   EXPECT_EQ(status(answer_to(foreign)), 200);
 }
 
-// ---- what is refused, and time
-// ---------------------------------------------------------------------------
+// ---- refusals and time-outs --------------------------------------------------------------------
 
 TEST_F(HttpSessionTest, RequestThatIsNoneIsToldAndEndsTheConnection) {
   connect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to requests, requests to answers, answers to bytes.
+// Parsing of requests, routing to replies, formatting of replies.
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
@@ -13,7 +13,8 @@ namespace {
 
 const std::string kGet = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Everything at once: the status of the refusal, 0 for a request, -1 for "need more".
+/// Parses all bytes at once. Returns the status of the refusal, 0 for a request, -1 if more bytes
+/// are needed.
 int outcome(const std::string& bytes) {
   HttpReader reader;
   reader.put(bytes);

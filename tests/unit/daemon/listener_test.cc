@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding, accepting and admitting, over sockets of this machine; and --checkpoint, which is a
-// client of such a listener.
+// Binding, accepting and admitting, over local sockets; and --checkpoint, which is a client of such
+// a listener.
 #include "daemon/net/listener.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ class ListenerTest : public testing::Test {
     return socket;
   }
 
-  /// Reads until this text has come, or the end. What was read.
+  /// Reads until this text has come, or the end. Returns what was read.
   std::string read(tcp::socket& socket, const std::string& until) {
     std::string text;
     ErrorCode failed;
@@ -155,8 +155,7 @@ TEST_F(ListenerTest, ClosedItAcceptsNoMore) {
   EXPECT_FALSE(ask(first, kGet, "ok\n").empty()) << "those that are there go on";
 }
 
-// ---- checkpoint
-// ------------------------------------------------------------------------------------------
+// ---- checkpoint --------------------------------------------------------------------------------
 
 class CheckpointRequestTest : public ListenerTest {
  protected:
@@ -166,7 +165,7 @@ class CheckpointRequestTest : public ListenerTest {
     std::string error;
   };
 
-  /// What a client says that asks for a checkpoint, while the daemon turns.
+  /// Requests a checkpoint as a client, while the daemon turns. Returns the client's output.
   Said request(const std::string& path) {
     Options options = daemon_.options;
     options.listen = listener_ ? listener_->address() : "127.0.0.1:1";

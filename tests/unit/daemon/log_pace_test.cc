@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many lines a second go into the log, and that the rest is counted.
+// The number of log lines per second is limited, and the skipped ones are counted.
 #include <gtest/gtest.h>
 
 #include "daemon/shard/event_log.h"

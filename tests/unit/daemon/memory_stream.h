@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection without a socket: the session holds a MemoryStream, the test the other end, a
-// MemoryWire. What the test does is seen when the session's loop turns; nothing waits for time.
+// A connection without a socket: the session holds a MemoryStream, the test holds the other end, a
+// MemoryWire. What the test does takes effect when the session's loop turns; nothing waits for
+// time.
 #pragma once
 
 #include <algorithm>
@@ -27,29 +28,29 @@ class MemoryWire {
     to_session_ += bytes;
     wake_session();
   }
-  /// Says nothing more.
+  /// Ends the peer's stream: it sends no more bytes.
   void hang_up() {
     ended_ = true;
     wake_session();
   }
-  /// Is gone: reading and writing fail.
+  /// Closes the connection: reading and writing fail.
   void break_off() {
     broken_ = true;
     wake_session();
   }
-  /// Lets the session write this much more; until the first call it may write all it wants.
+  /// Lets the session write this many more bytes. Without any call it may write without a limit.
   void give_room(std::size_t bytes) {
     room_ = std::exchange(limited_, true) ? room_ + bytes : bytes;
     wake_session();
   }
-  /// Returns what the session has written since the last time.
+  /// Returns what the session has written since the last call.
   std::string take() { return std::exchange(to_peer_, {}); }
   const std::string& written() const { return to_peer_; }
   bool unread() const { return !to_session_.empty(); }
 
-  bool session_ended() const { return session_ended_; }  ///< it will write no more
+  bool session_ended() const { return session_ended_; }  ///< it writes no more
   bool closed() const { return closed_; }
-  unsigned moves() const { return moves_; }  ///< from loop to loop
+  unsigned moves() const { return moves_; }  ///< how often it moved to another loop
   std::size_t most_buffers() const { return most_buffers_; }
 
  private:
@@ -178,7 +179,7 @@ class MemoryStream final : public Stream {
   bool is_local() const override { return local_; }
 
  private:
-  /// Whether it is worth looking again; false when the wait was cancelled.
+  /// Waits for wake(). Returns true to check again, false if the wait was cancelled.
   asio::awaitable<bool> wait(asio::steady_timer& timer) {
     ErrorCode woken;
     struct Waiting {
@@ -196,7 +197,7 @@ class MemoryStream final : public Stream {
     writable_.cancel();
   }
 
-  /// The loop holds what is to be called, and lets go of it with all that waits there.
+  /// Keeps the callback in the loop, which destroys it with its other handlers.
   void wait_for_room(std::function<void()> on_ready) {
     writable_.expires_at(asio::steady_timer::time_point::max());
     writable_.async_wait(

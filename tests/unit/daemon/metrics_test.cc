@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exposition against the catalogue, and against names that clients choose.
+// The exposition is checked against the catalogue, and with names that clients choose.
 #include "daemon/metrics/metrics.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ core::CollectivesMeasured measured(const std::string& collective, std::uint64_t 
   return {{totals}};
 }
 
-/// The samples by their text before the value; the families by name.
+/// The samples by the text before their value; the families by name.
 struct Exposition {
   explicit Exposition(const Metrics& metrics) : text(metrics.render()) {
     std::istringstream lines(text);
@@ -96,7 +96,7 @@ class MetricsTest : public testing::Test {
     tally.answered(Set::op, Code::ok, milliseconds(2));
     tally.answered(Get::op, Code::timed_out, milliseconds(7000));
     tally.flush();
-    tally.flush();  // nothing twice
+    tally.flush();  // counts nothing twice
     metrics_.committed(12, milliseconds(3));
     metrics_.commit_failed(store::Outcome::fenced);
     metrics_.job_loaded("digits");
@@ -307,11 +307,11 @@ TEST_F(MetricsTest, WhatHappensInAJobWithoutSeriesMakesNone) {
 
 TEST_F(MetricsTest, SeriesStayUntilTheLastRunOfAJobIsGone) {
   served("digits", {.keys = 1});
-  served("digits", {.keys = 3});  // of both runs
+  served("digits", {.keys = 3});  // of both runs together
   metrics_.remove_job("digits");
   EXPECT_EQ(Exposition(metrics_).at("c10dd_store_keys{train_job=\"digits\"}"), 3);
   metrics_.remove_job("digits");
-  metrics_.job_stats("digits", {.keys = 5});  // as it was when somebody asked before
+  metrics_.job_stats("digits", {.keys = 5});  // an older state of the job
   EXPECT_EQ(metrics_.render().find("train_job"), std::string::npos);
 }
 

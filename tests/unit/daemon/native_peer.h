@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of the native protocol on a connection without a socket: sends frames, reads answers.
+// A client of the native protocol on a connection without a socket: sends frames, reads replies.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class NativePeer {
  public:
   explicit NativePeer(SmallDaemon& daemon) : daemon_(daemon) {}
 
-  /// Has a session of the daemon at the other end; `early` is what was read to recognise it.
+  /// Starts a session of the daemon at the other end; `early`: the bytes read to recognise it.
   void connect(std::string_view early = {}) {
     auto stream = std::make_shared<MemoryStream>(daemon_.loop, wire);
     stream->put_head(std::string(native::kMagic).append(early));
@@ -63,7 +63,7 @@ class NativePeer {
     wire->say(frame(request, channel, sequence));
   }
 
-  /// Whether the session was let in.
+  /// Opens a session. Returns true if the hello was accepted.
   bool hello(std::uint64_t session, std::uint32_t channel = 0, const std::string& job = "digits") {
     send(hello_of(session, job), channel);
     return next().code() == Code::ok;
@@ -74,14 +74,14 @@ class NativePeer {
     return next();
   }
 
-  /// Whether an answer is there already.
+  /// Returns true if a reply is there already.
   bool has_reply() {
     unread_ += wire->take();
     const auto cut = native::cut_reply(unread_, std::size_t{1} << 30);
     return cut && cut->has_value();
   }
 
-  /// Turns the daemon until the next answer is there.
+  /// Turns the daemon until the next reply is there.
   NativeReply next() {
     NativeReply reply;
     const bool came = daemon_.turn_until([&] { return has_reply(); });
@@ -95,7 +95,7 @@ class NativePeer {
     return reply;
   }
 
-  /// Turns until the session has ended its side, then ends this one. Whether it did.
+  /// Turns until the session has ended its side, then ends this side. Returns true if it did.
   bool ends() {
     const bool ended = daemon_.turn_until([&] { return wire->session_ended(); });
     has_reply();

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 
-/// A neighbour that has most of what connections may hold together.
+/// Another connection that holds most of what all connections together may hold.
 struct Neighbour final : BudgetSink {
   explicit Neighbour(SmallDaemon& daemon) : loop(daemon.loop), share(daemon.budget) {}
   asio::any_io_executor budget_executor() override { return loop.get_executor(); }
@@ -85,7 +85,7 @@ TEST_F(NativePressureTest, ReadsNoFurtherWhileItsAnswersAreNotRead) {
   peer_.wire->give_room(0);
   peer_.wire->say(NativePeer::frame(Get{"k"}, 0, 100) + NativePeer::frame(Get{"k"}, 0, 101));
   daemon_.turn_a_while();
-  peer_.send(Ping{}, 0, 102);  // is read: that was under way
+  peer_.send(Ping{}, 0, 102);  // is read, because that read was under way
   daemon_.turn_a_while();
   peer_.send(Ping{}, 0, 103);
   daemon_.turn_a_while();
@@ -152,8 +152,7 @@ TEST_F(NativePressureTest, ReaderThatIsFarBehindIsClosed) {
   EXPECT_EQ(daemon_.budget.held(), 0u);
 }
 
-// ---- silence
-// -----------------------------------------------------------------------------------------
+// ---- silence -----------------------------------------------------------------------------------
 
 TEST(NativeSilence, ConnectionWithoutAHelloEndsAtTheDeadline) {
   SmallDaemon daemon;
@@ -198,10 +197,9 @@ TEST(NativeSilence, HeartbeatsKeepAConnection) {
   EXPECT_FALSE(peer.wire->session_ended());
 }
 
-// ---- several loops
-// -------------------------------------------------------------------------------------
+// ---- several loops -----------------------------------------------------------------------------
 
-/// A job that lives on this loop, counted from 0, of a daemon with two.
+/// Returns a job that is served on this loop, counted from 0, of a daemon with two.
 std::string job_on(SmallDaemon& daemon, std::size_t loop) {
   for (int i = 0;; ++i) {
     const std::string job = "job" + std::to_string(i);
@@ -244,7 +242,7 @@ TEST(NativeMove, WhatNamesNoJobIsServedWhereItCame) {
   Hello bad = NativePeer::hello_of(1);
   bad.version_min = 200;
   Bytes no_hello = NativePeer::frame(NativePeer::hello_of(1));
-  no_hello[native::RequestHeader::kSize + 29] = '\xFF';  // of the length of the job's name
+  no_hello[native::RequestHeader::kSize + 29] = '\xFF';  // a byte of the length of the job's name
   for (const Bytes& first : {NativePeer::frame(Ping{}), NativePeer::frame(bad), no_hello,
                              Bytes(native::RequestHeader::kSize, '\xFF')}) {
     NativePeer peer(daemon);

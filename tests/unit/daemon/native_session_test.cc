@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol on one connection, frame by frame: hellos, requests, frames that are half or
-// bad, channels, and how a connection ends.
+// The native protocol on one connection, frame by frame: hellos, requests, incomplete and malformed
+// frames, channels, and how a connection ends.
 #include "daemon/net/native_session.h"
 #include "daemon/core/host/native_channels.h"
 
@@ -60,7 +60,7 @@ TEST_F(NativeSessionTest, RequestsAreAnswered) {
   const NativeReply ping = peer_.ask(Ping{}, 0, 5);
   EXPECT_EQ(ping.header.op, Ping::op.code);
   EXPECT_EQ(ping.header.sequence, 5u);
-  daemon_.shard().reports();  // brings the counts to the metrics
+  daemon_.shard().reports();  // adds the counts to the metrics
   EXPECT_EQ(daemon_.count(metric::kRequests, "op=\"set\",protocol=\"native\""), 1);
   EXPECT_EQ(daemon_.count(metric::kRequests, "op=\"get\",protocol=\"native\""), 2);
 }
@@ -193,8 +193,7 @@ TEST_F(NativeSessionTest, HelloOfAConnectionThatIsGoneOpensNothing) {
   EXPECT_EQ(sessions(), 0u);
 }
 
-// ---- what is refused
-// -----------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------
 
 TEST_F(NativeSessionTest, UnknownOperationIsAnsweredAndForgiven) {
   start();
@@ -285,8 +284,7 @@ TEST_F(NativeSessionTest, ChannelsAreBounded) {
   EXPECT_EQ(peer_.ask(Ping{}, last).code(), Code::ok) << "the connection goes on";
 }
 
-// ---- drain
-// -----------------------------------------------------------------------------------------
+// ---- drain -------------------------------------------------------------------------------------
 
 TEST_F(NativeSessionTest, DrainRefusesHellosAndTakesNothingButHeartbeats) {
   start();

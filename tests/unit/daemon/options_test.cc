@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precedence of the layers, and the message of every refusal.
+// The precedence of the layers of options, and the message of every refusal.
 #include "daemon/config/options.h"
 
 #include <gtest/gtest.h>

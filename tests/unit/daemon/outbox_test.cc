@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What leaves a connection, in which order and in how many writes, and when too much is waiting.
+// What a connection writes, in which order and in how many writes, and what happens when too much
+// is queued.
 #include "daemon/net/outbox.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of protocols: one entry per name, and whose the first bytes of a connection are.
+// The list of protocols: one entry per name, and the recognition of first bytes.
 #include "daemon/net/protocols.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class ProtocolsTest : public testing::Test {
     return {native_protocol(daemon_.context), http_protocol(daemon_.context, operations_)};
   }
 
-  /// Whose the bytes are: its name, "?" while they could become somebody's, "" when nobody's.
+  /// Returns the name of the protocol of these bytes, "?" if more are needed, "" if it is unknown.
   std::string found(std::string_view head) const {
     const Protocols::Found found = protocols_.recognise(head);
     EXPECT_EQ(found.match == Match::yes, found.protocol != nullptr);

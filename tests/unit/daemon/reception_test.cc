@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a connection by its first bytes, however they arrive: served, told why not, or
-// closed when it is late.
+// A connection is served, refused with a reason, or closed when its first bytes are late, however
+// they arrive.
 #include "daemon/net/reception.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 class ReceptionTest : public testing::Test {
  protected:
-  /// Protocols whose sessions are only noted, with the bytes that they get.
+  /// Protocols whose sessions are only recorded, with the bytes that they get.
   Protocols protocols() {
     Protocols::List list{native_protocol(daemon_.context),
                          http_protocol(daemon_.context, operations_)};
@@ -50,7 +50,7 @@ class ReceptionTest : public testing::Test {
     return wire;
   }
 
-  /// What is answered to these bytes, when the connection has ended.
+  /// Sends these bytes, and returns the reply when the connection has ended.
   std::string answer_to(std::string_view bytes, Result<void> admitted = {}) {
     const auto wire = connect(std::move(admitted));
     wire->say(bytes);
@@ -187,7 +187,7 @@ TEST_F(ReceptionTest, StrangerIsToldInFramesWhereOnlyNativeIsSpoken) {
 
 TEST_F(ReceptionTest, OneThatWasNotAdmittedIsToldInItsWords) {
   const Result<void> full = failure(Code::quota_exceeded, "too many connections");
-  native_wants_ = 100;  // it is not read on for
+  native_wants_ = 100;  // a refused connection is not read further
   EXPECT_EQ(failure_in(answer_to(kMagic, full)).detail, "too many connections");
   const std::string http = answer_to("GET", full);
   EXPECT_TRUE(http.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << http;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the budget's decisions reach connections, each on its own loop. Whom they are for is
-// connection_budget_test.cc's.
+// How the budget's decisions reach connections, each on its own loop. The decisions themselves are
+// tested in connection_budget_test.cc.
 #include "daemon/net/shared_budget.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class SharedBudgetTest : public testing::Test {
 
   Loop loop_;
   Loop other_;
-  SharedBudget budget_{loop_, 0};  // 64 MiB, the least that there is
+  SharedBudget budget_{loop_, 0};  // 64 MiB, the smallest budget
   Connection a_{budget_, loop_};
   Connection b_{budget_, other_};
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sessions stand on, without a listener: shards on a memory engine, turned by the test on its
-// own thread, and what they share.
+// The parts of a daemon that sessions need, without a listener: shards on a memory engine, turned
+// by the test on its own thread, and what they share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace c10dd::daemon {
 
 class SmallDaemon {
  public:
-  static constexpr std::chrono::seconds kPatience{30};  // of a test that fails
+  static constexpr std::chrono::seconds kPatience{30};  // then the test fails
 
   explicit SmallDaemon(std::size_t shards = 1, const Options& with = {})
       : options(with),
@@ -49,7 +49,7 @@ class SmallDaemon {
     shards_.reset();
   }
 
-  /// What is ready on every loop, and the end of the turn.
+  /// Runs what is ready on every loop, and ends the turns.
   void turn() {
     for (std::size_t i = 1; i <= shards_->size(); ++i) {
       Shard& shard = shards_->of(i);
@@ -60,7 +60,7 @@ class SmallDaemon {
     host.end_turn();
   }
 
-  /// Turns until there is what is waited for. Whether it came.
+  /// Turns until the condition holds. Returns false after kPatience.
   template <class Condition>
   bool turn_until(Condition&& there) {
     const auto end = std::chrono::steady_clock::now() + kPatience;
@@ -69,12 +69,12 @@ class SmallDaemon {
       if (there()) break;
       if (std::chrono::steady_clock::now() > end) return false;
       loop.restart();
-      loop.run_one_for(std::chrono::milliseconds(1));  // what timers and threads bring
+      loop.run_one_for(std::chrono::milliseconds(1));  // for timers and other threads
     }
     return true;
   }
 
-  /// Turns a few times: for what must not happen.
+  /// Turns a few times, to check that something does not happen.
   void turn_a_while() {
     for (int i = 0; i < 20; ++i) turn();
   }
@@ -82,7 +82,7 @@ class SmallDaemon {
   Shards& shards() { return *shards_; }
   Shard& shard() { return shards_->first(); }
 
-  /// The value of a series, as in `NAME{a="b"}`; 0 when there is none.
+  /// Returns the value of a series, as in `NAME{a="b"}`; 0 if there is none.
   double count(const metric::Info& metric, const std::string& labels) const {
     const std::string series = "\n" + std::string(metric.name) + "{" + labels + "} ";
     const std::string text = metrics.render();

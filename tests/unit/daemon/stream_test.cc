@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every form of a stream does alike, and a stream over a TCP socket.
+// What all streams have in common, and the stream over a TCP socket.
 #include "daemon/net/stream.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace {
 
 using asio::ip::tcp;
 
-/// Turns the loop until the coroutine has ended. Whether it did.
+/// Turns the loop until the coroutine has ended. Returns true if it did.
 bool run(Loop& loop, std::function<asio::awaitable<void>()> body) {
   bool ended = false;
   asio::co_spawn(loop, std::move(body), [&](const std::exception_ptr&) { ended = true; });
@@ -138,8 +138,7 @@ TEST_F(StreamTest, PeerThatDoesNotEndIsWaitedForASecond) {
   EXPECT_TRUE(other->unread());
 }
 
-// ---- over a socket
-// -------------------------------------------------------------------------------------
+// ---- over a socket -----------------------------------------------------------------------------
 
 class PlainStreamTest : public testing::Test {
  protected:
