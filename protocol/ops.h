@@ -2,8 +2,8 @@
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
 // dispatch, JSON, metric labels and fuzz corpora derive from this table.
 // To add an operation: a struct with its Body in one of these files, an entry in Request, one
-// on(...) in daemon/core/job.cc. Fields are only ever appended; a removed field stays as
-// reserved_N.
+// on(...) of a handler in daemon/core/*_ops.h. Fields are only ever appended; a removed field stays
+// as reserved_N.
 #pragma once
 
 #include <type_traits>
