@@ -18,6 +18,7 @@
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
 #include "collectives/verdict.h"
+#include "protocol/address.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
 
@@ -37,10 +38,9 @@ BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 /// a daemon on this machine, else the address of an interface. Sends no packet: connecting a
 /// datagram socket only selects the route. May block on the name look-up.
 std::string address_towards(const std::string& daemon) {
-  const std::size_t colon = daemon.rfind(':');
-  std::string host = daemon.substr(0, colon);
-  const std::string port = colon == std::string::npos ? "0" : daemon.substr(colon + 1);
-  if (host.size() > 1 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  const Result<AddressParts> parts = split_address(daemon);
+  const std::string host(parts ? parts->host : daemon);
+  const std::string port(parts ? parts->port.value_or("0") : "0");
   addrinfo hints = {};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;

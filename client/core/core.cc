@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "client/core/foreign.h"
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -54,8 +55,8 @@ bool is_final(Code code, bool had_session) {
 std::vector<std::string> usable(const std::vector<std::string>& addresses) {
   std::vector<std::string> good;
   for (const std::string& address : addresses) {
-    const std::size_t colon = address.rfind(':');
-    const bool whole = colon != address.npos && colon > 0 && colon + 1 < address.size();
+    const Result<AddressParts> parts = split_address(address);
+    const bool whole = parts && parts->port && !parts->port->empty();
     if (!whole || address.size() > kAddressBytes) continue;
     if (printable(address, address.size()) == address) good.push_back(address);
     if (good.size() == kRedirectsMax) break;

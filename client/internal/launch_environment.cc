@@ -3,13 +3,13 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::client {
@@ -102,12 +102,10 @@ Result<std::int64_t> Reader::number(const Source& source, const char* name, std:
                                     std::int64_t most) {
   const std::string_view text = get(name);
   if (text.empty()) return std::int64_t{-1};
-  std::int64_t value = -1;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value >= least && value <= most) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (value && *value >= least && *value <= most) {
     use(name);
-    return value;
+    return *value;
   }
   return failure(Code::invalid_argument, "{} is {}: not an integer from {} to {}{}", name,
                  in_quotes(text), least, most, what_to_do(source));

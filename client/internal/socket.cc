@@ -16,6 +16,7 @@
 #include <memory>
 #include <system_error>
 
+#include "protocol/address.h"
 #include "protocol/format.h"
 
 namespace c10dd::client {
@@ -84,13 +85,12 @@ std::string error_text(int number) {
 }
 
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience) {
-  const std::size_t colon = address.rfind(':');
-  if (colon == std::string::npos) {
-    return failure(Code::invalid_argument, "address without a port: " + address);
+  const Result<AddressParts> parts = split_address(address);
+  if (!parts || !parts->port) {
+    return failure(Code::invalid_argument, "address {}: {}", address,
+                   parts ? "the port is missing" : parts.error().detail);
   }
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  Result<Addresses> found = resolve(host, address.substr(colon + 1));
+  Result<Addresses> found = resolve(std::string(parts->host), std::string(*parts->port));
   if (!found) return found.error();
   int error = 0;
   bool refused = false;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/internal/url.h"
 
-#include <algorithm>
-#include <charconv>
-#include <optional>
-
+#include "protocol/address.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::client {
@@ -15,49 +13,25 @@ namespace {
 constexpr std::string_view kScheme = "c10dd://";
 constexpr std::size_t kQuotedBytes = 120;
 
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) return std::nullopt;
-  return value;
-}
-
 Failure bad_url(std::string_view text, const std::string& what) {
   return failure(Code::invalid_argument, "invalid URL \"{}\": {}; expected c10dd://host:port/job",
                  printable(text, kQuotedBytes), what);
 }
 
 Result<void> parse_authority(std::string_view text, std::string_view authority, Url& url) {
-  std::string_view port;
-  if (authority.starts_with('[')) {
-    const std::size_t close = authority.find(']');
-    if (close == std::string_view::npos) return bad_url(text, "the host has no closing bracket");
-    url.host = authority.substr(1, close - 1);
-    port = authority.substr(close + 1);
-    if (!port.empty() && port.front() != ':') {
-      return bad_url(text, "the host's closing bracket is followed by neither a port nor a slash");
-    }
-  } else {
-    const std::size_t colon = authority.find(':');
-    url.host = authority.substr(0, colon);
-    if (colon != std::string_view::npos) port = authority.substr(colon);
-    if (std::count(port.begin(), port.end(), ':') > 1) {
-      return bad_url(text, "an IPv6 host needs brackets, [" + std::string(authority) + "]");
-    }
-  }
-  if (url.host.empty()) return bad_url(text, "the host is empty");
+  const Result<AddressParts> parts = split_address(authority);
+  if (!parts) return bad_url(text, parts.error().detail);
+  url.host = parts->host;
   if (url.host.find_first_of("@?#[] ") != std::string::npos ||
       printable(url.host, url.host.size()) != url.host) {
     return bad_url(text, format("the host \"{}\" has a character that is not valid in a host name",
                                 printable(url.host, kQuotedBytes)));
   }
-  if (port.empty()) return {};
-  const auto number = parse_number<std::uint16_t>(port.substr(1));
+  if (!parts->port) return {};
+  const auto number = parse_number<std::uint16_t>(*parts->port);
   if (!number || *number == 0) {
     return bad_url(text, format("the port \"{}\" is not an integer from 1 to 65535",
-                                printable(port.substr(1), kQuotedBytes)));
+                                printable(*parts->port, kQuotedBytes)));
   }
   url.port = *number;
   return {};
@@ -95,10 +69,7 @@ Result<std::string> read_url(const Environment& environment, const std::string& 
 
 }  // namespace
 
-std::string Url::address() const {
-  const bool v6 = host.find(':') != std::string::npos;
-  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
-}
+std::string Url::address() const { return address_text(host, port); }
 
 Result<Url> parse_url(std::string_view text) {
   if (!text.starts_with(kScheme)) return bad_url(text, "the scheme is not c10dd://");

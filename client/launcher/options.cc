@@ -14,6 +14,7 @@
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::run {
@@ -29,10 +30,8 @@ std::string in_quotes(std::string_view text) { return "\"" + printable(text, kQu
 
 std::uint32_t parse_count(const std::string& option, std::string_view text, std::uint32_t least,
                           std::uint32_t most) {
-  std::uint32_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error == std::errc() && stop == end && value >= least && value <= most) return value;
+  const auto value = parse_number<std::uint32_t>(text);
+  if (value && *value >= least && *value <= most) return *value;
   refuse(
       format("{} is {}: expected an integer from {} to {}", option, in_quotes(text), least, most));
 }

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/launcher/plan.h"
 
-#include <charconv>
-
 #include "protocol/exit_codes.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 
 namespace c10dd::run {
 namespace {
 
 std::uint32_t nproc_of(const Member& member) {
-  std::uint32_t nproc = 0;
   if (const auto label = member.labels.find("nproc"); label != member.labels.end()) {
-    const std::string& text = label->second;
-    std::from_chars(text.data(), text.data() + text.size(), nproc);
+    const auto nproc = parse_number<std::uint32_t>(label->second);
+    if (nproc && *nproc >= 1 && *nproc <= kWorkersPerNode) return *nproc;
   }
-  if (nproc >= 1 && nproc <= kWorkersPerNode) return nproc;
   throw Fatal(exit_code::kBug,
               format("node {} ({}) did not report its number of workers; does it run another "
                      "version of c10drun?",

@@ -2,11 +2,10 @@
 // The operations, each as an attempt that reads the state and lists its changes.
 #include "client/stores/local_store.h"
 
-#include <charconv>
-
 #include "client/internal/throw_failure.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
 
@@ -51,16 +50,12 @@ void check_keys(const char* op, const std::vector<std::string>& keys) {
 }
 
 std::int64_t sum_of(const std::string& key, const std::string& text, std::int64_t delta) {
-  std::int64_t value = 0;
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end) {
-    throw_failure(not_a_counter(key, text.size()));
-  }
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value) throw_failure(not_a_counter(key, text.size()));
   std::int64_t sum = 0;
-  if (__builtin_add_overflow(value, delta, &sum)) {
+  if (__builtin_add_overflow(*value, delta, &sum)) {
     throw_failure(failure(Code::out_of_range,
-                          "add: {} + {} overflows 64 bits; the value is unchanged", value, delta));
+                          "add: {} + {} overflows 64 bits; the value is unchanged", *value, delta));
   }
   return sum;
 }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "protocol/format.h"
+#include "protocol/parse.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -16,16 +17,6 @@ namespace {
 constexpr std::pair<std::string_view, int> kUnits[] = {
     {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"", 0}};
 constexpr int kSizeBits = 53;  // a TOML or JSON number holds integers of so many bits exactly
-
-/// Returns nothing if any byte of the text is not part of the number.
-template <class Number>
-std::optional<Number> parse(std::string_view text) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [parsed_to, error] = std::from_chars(text.data(), end, value);
-  if (text.empty() || parsed_to != end || error != std::errc()) return std::nullopt;
-  return value;
-}
 
 std::string text_of(double number) {
   std::array<char, 64> text;
@@ -39,7 +30,7 @@ std::string text_of(double number) {
 
 Result<void> set_count(std::size_t& value, const std::string& text, std::size_t least,
                        std::size_t most) {
-  const auto parsed = parse<std::size_t>(text);
+  const auto parsed = parse_number<std::size_t>(text);
   if (!parsed || *parsed < least || *parsed > most) {
     return failure(Code::invalid_argument, "\"{}\" is not an integer from {} to {}", text, least,
                    most);
@@ -50,7 +41,7 @@ Result<void> set_count(std::size_t& value, const std::string& text, std::size_t 
 
 Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& text, double least,
                          double most) {
-  const auto seconds = parse<double>(text);
+  const auto seconds = parse_number<double>(text);
   if (!seconds || !(*seconds >= least && *seconds <= most)) {  // NaN is refused too
     return failure(Code::invalid_argument,
                    "\"{}\" is not a number of seconds from {} to {}, for example 30 or 2.5", text,
@@ -68,7 +59,7 @@ Result<void> set_size(std::uint64_t& value, const std::string& text) {
   for (const auto& [unit, shift] : kUnits) {
     if (!text.ends_with(unit)) continue;
     const auto number =
-        parse<std::uint64_t>(std::string_view(text).substr(0, text.size() - unit.size()));
+        parse_number<std::uint64_t>(std::string_view(text).substr(0, text.size() - unit.size()));
     if (!number || *number >> (kSizeBits - shift) != 0) break;  // the product would be too large
     value = *number << shift;
     return {};

@@ -8,13 +8,14 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/parse.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -79,8 +80,8 @@ Failure invalid_protocols(const std::string& text) {
 /// Returns the host of "name:port", "[::1]:port" or a bare name or address: in lower case, without
 /// brackets and port.
 std::string without_port(std::string_view host) {
-  if (host.starts_with('[')) return lower(host.substr(1, host.find(']') - 1));
-  return lower(host.substr(0, host.find(':')));
+  const Result<AddressParts> parts = split_address(host);
+  return lower(parts ? parts->host : host);
 }
 
 std::optional<std::string> environment(const char* name) {
@@ -101,29 +102,23 @@ std::optional<std::string> home() {
 
 Result<void> set_listen(Options& options, const std::string& text) {
   const std::string example = "use HOST:PORT, for example 127.0.0.1:29500 or [::1]:29500";
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return refused(text, "has no port; " + example);
-  std::string host = text.substr(0, colon);
-  const std::string digits = text.substr(colon + 1);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-    if (!is_ipv6(host)) return refused(text, "has no valid IPv6 address in brackets; " + example);
-  } else if (host.find(':') != std::string::npos) {
-    return refused(text, "has more than one colon; put an IPv6 address in brackets; " + example);
-  } else if (!is_name(host)) {
-    return refused(text, "has no valid host; " + example);
+  const Result<AddressParts> parts = split_address(text);
+  if (!parts) return refused(text, "is not an address: " + parts.error().detail + "; " + example);
+  const std::string host(parts->host);
+  if (parts->bracketed && !is_ipv6(host)) {
+    return refused(text, "has no valid IPv6 address in brackets; " + example);
   }
-  std::uint16_t port = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [parsed_to, error] = std::from_chars(digits.data(), end, port);
-  if (digits.empty() || parsed_to != end || error != std::errc()) {
-    return refused(text,
-                   "has port \"" + digits +
-                       "\", which is not an integer from 0 to 65535; use 0 for any free port");
+  if (!parts->bracketed && !is_name(host)) return refused(text, "has no valid host; " + example);
+  if (!parts->port) return refused(text, "has no port; " + example);
+  const auto port = parse_number<std::uint16_t>(*parts->port);
+  if (!port) {
+    return refused(text, format("has port \"{}\", which is not an integer from 0 to 65535; use 0 "
+                                "for any free port",
+                                *parts->port));
   }
   options.listen = text;
   options.listen_host = host;
-  options.listen_port = port;
+  options.listen_port = *port;
   return {};
 }
 

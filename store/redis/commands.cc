@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <optional>
 
+#include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/parse.h"
 #include "store/job_head.h"
 
 namespace c10dd::store {
@@ -212,22 +214,14 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
   if (!take_login(authority, address)) {
     return refused("not [user]:password before the @, with %XX for / @ : % in them");
   }
-  std::size_t end = authority.find(':');
-  if (authority.starts_with('[')) {
-    const std::size_t close = authority.find(']');
-    if (close == std::string_view::npos) return refused("no ] after the host");
-    address.host = authority.substr(1, close - 1);
-    end = close + 1;
-  } else {
-    address.host = authority.substr(0, end);
-  }
-  if (address.host.empty()) return refused("no host");
-  if (end < authority.size()) {
-    const char* last = authority.data() + authority.size();
-    const auto [stop, error] = std::from_chars(authority.data() + end + 1, last, address.port);
-    if (authority[end] != ':' || error != std::errc() || stop != last || address.port == 0) {
-      return refused("the port is not an integer from 1 to 65535");
-    }
+  const Result<AddressParts> parts = split_address(authority);
+  // the reason would quote the text, which may hold a password
+  if (!parts) return refused("no valid host:port, or [host]:port for IPv6, after //");
+  address.host = parts->host;
+  if (parts->port) {
+    const auto port = parse_number<std::uint16_t>(*parts->port);
+    if (!port || *port == 0) return refused("the port is not an integer from 1 to 65535");
+    address.port = *port;
   }
   if (prefix.size() > 1) address.prefix = prefix.substr(1);
   if (!plain(address.prefix)) {

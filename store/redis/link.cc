@@ -7,10 +7,10 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "protocol/format.h"
+#include "protocol/parse.h"
 
 namespace c10dd::store {
 namespace {
@@ -110,9 +110,9 @@ class HiredisLink final : public RedisLink {
 }  // namespace
 
 bool RedisReply::number(std::uint64_t& value) const {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return is_bytes() && error == std::errc() && stop == end;
+  const auto number = is_bytes() ? parse_number<std::uint64_t>(text) : std::nullopt;
+  if (number) value = *number;
+  return number.has_value();
 }
 
 Result<std::unique_ptr<RedisLink>> RedisLink::open(const std::string& host, std::uint16_t port) {

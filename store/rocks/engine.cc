@@ -18,12 +18,12 @@
 #include <rocksdb/write_batch.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "protocol/format.h"
+#include "protocol/parse.h"
 #include "store/engines.h"
 #include "store/job_head.h"
 #include "store/rocks/layout.h"
@@ -267,18 +267,15 @@ class RocksEngine final : public Engine {
       return written(write, true) ? Result<void>() : lost();
     }
     if (!status.ok()) return damaged(status.ToString());
-    std::uint32_t found = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
-    if (error != std::errc() || end != text.data() + text.size()) {
-      return damaged("the format is not a number");
-    }
-    if (found == kStoredFormat) return {};
+    const auto found = parse_number<std::uint32_t>(text);
+    if (!found) return damaged("the format is not a number");
+    if (*found == kStoredFormat) return {};
     return failure(Code::version_unsupported,
                    "rocksdb: {} has format {}, this daemon knows format {}; {}", directory_.path(),
                    text, kStoredFormat,
-                   found > kStoredFormat ? "start the newer daemon that wrote it"
-                                         : "a version before the first release wrote it: choose "
-                                           "another directory");
+                   *found > kStoredFormat ? "start the newer daemon that wrote it"
+                                          : "a version before the first release wrote it: choose "
+                                            "another directory");
   }
 
   /// Returns the mark of the state as it is now, without log_number.

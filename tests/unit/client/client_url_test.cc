@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadUrl{"PortEmpty", "c10dd://h:/j", "port \"\""},
         BadUrl{"BareIpv6", "c10dd://::1/j", "brackets"},
         BadUrl{"OpenBracket", "c10dd://[::1/j", "closing bracket"},
-        BadUrl{"AfterBracket", "c10dd://[::1]x/j", "neither a port"},
+        BadUrl{"AfterBracket", "c10dd://[::1]x/j", "followed by something other than a port"},
         BadUrl{"User", "c10dd://me@h/j", "character that is not valid in a host"},
         BadUrl{"BracketInHost", "c10dd://[[]/j", "character that is not valid in a host"},
         BadUrl{"LateBracket", "c10dd://h]:1/j", "character that is not valid in a host"},

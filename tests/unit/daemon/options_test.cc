@@ -185,13 +185,14 @@ TEST_F(OptionsTest, ListenRefusalsShowTheFormThatIsWanted) {
   const std::string want = "; use HOST:PORT, for example 127.0.0.1:29500 or [::1]:29500\n";
   const std::string port = "\", which is not an integer from 0 to 65535; use 0 for any free port\n";
   EXPECT_EQ(refused({"--listen", "x"}), "c10dd: --listen: \"x\" has no port" + want);
-  EXPECT_EQ(refused({"--listen", ":1"}), "c10dd: --listen: \":1\" has no valid host" + want);
+  EXPECT_EQ(refused({"--listen", ":1"}),
+            "c10dd: --listen: \":1\" is not an address: the host is empty" + want);
   EXPECT_EQ(refused({"--listen", "a b:1"}), "c10dd: --listen: \"a b:1\" has no valid host" + want);
   EXPECT_EQ(refused({"--listen", "[::x]:1"}),
             "c10dd: --listen: \"[::x]:1\" has no valid IPv6 address in brackets" + want);
   EXPECT_EQ(
       refused({"--listen", "::1:5"}),
-      "c10dd: --listen: \"::1:5\" has more than one colon; put an IPv6 address in brackets" + want);
+      "c10dd: --listen: \"::1:5\" is not an address: an IPv6 host needs brackets, [::1:5]" + want);
   for (const std::string bad : {"", "-1", "65536", "1x", "0x1", " 1"}) {
     EXPECT_EQ(refused({"--listen", "localhost:" + bad}),
               "c10dd: --listen: \"localhost:" + bad + "\" has port \"" + bad + port);

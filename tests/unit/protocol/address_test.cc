@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What people write as an address or a number, and what is wrong with other texts.
+#include "protocol/address.h"
+
+#include <gtest/gtest.h>
+
+#include "protocol/parse.h"
+
+namespace c10dd {
+namespace {
+
+TEST(Address, SplitsHostAndPort) {
+  const Result<AddressParts> both = split_address("node-7:29500");
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->host, "node-7");
+  EXPECT_EQ(both->port, "29500");
+  EXPECT_FALSE(both->bracketed);
+  const Result<AddressParts> v6 = split_address("[fe80::1%eth0]:9");
+  ASSERT_TRUE(v6);
+  EXPECT_EQ(v6->host, "fe80::1%eth0");
+  EXPECT_EQ(v6->port, "9");
+  EXPECT_TRUE(v6->bracketed);
+}
+
+TEST(Address, TellsAMissingPortFromAnEmptyOne) {
+  EXPECT_EQ(split_address("host")->port, std::nullopt);
+  EXPECT_EQ(split_address("[::1]")->port, std::nullopt);
+  EXPECT_EQ(split_address("host:")->port, "");
+}
+
+TEST(Address, SaysWhatIsWrong) {
+  const auto fault = [](std::string_view text) { return split_address(text).error().detail; };
+  EXPECT_EQ(fault(""), "the host is empty");
+  EXPECT_EQ(fault(":1"), "the host is empty");
+  EXPECT_EQ(fault("[]:1"), "the host is empty");
+  EXPECT_EQ(fault("[::1"), "the host has no closing bracket");
+  EXPECT_EQ(fault("[::1]x"),
+            "the host's closing bracket is followed by something other than a port");
+  EXPECT_EQ(fault("::1"), "an IPv6 host needs brackets, [::1]");
+  EXPECT_EQ(fault("a:1:2"), "an IPv6 host needs brackets, [a:1:2]");
+}
+
+TEST(Address, IsWrittenAsItIsRead) {
+  EXPECT_EQ(address_text("node-7", 1), "node-7:1");
+  EXPECT_EQ(address_text("::1", 65535), "[::1]:65535");
+  EXPECT_EQ(split_address(address_text("::1", 1))->host, "::1");
+}
+
+TEST(ParseNumber, TakesOnlyAWholeNumberInRange) {
+  EXPECT_EQ(parse_number<std::uint16_t>("65535"), 65535);
+  EXPECT_EQ(parse_number<std::int64_t>("-7"), -7);
+  for (const char* bad : {"", " 1", "1 ", "+1", "1x", "0x1", "65536", "-1"}) {
+    EXPECT_EQ(parse_number<std::uint16_t>(bad), std::nullopt) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace c10dd
