@@ -146,6 +146,10 @@ class Tidy(unittest.TestCase):
             ("tests/sim/x.cc", '#include "daemon/shard/shard.h"\n', "a copy of the shell"),
             ("tests/sim/x.cc", '#include "daemon/core/job.h"\n', "a copy of the shell"),
             ("docs/x.md", "see /work/notes\n", "somebody's machine"),
+            ("daemon/x.cc", "struct MeetingKey;\n", "retired word"),
+            ("daemon/x.cc", "// the meeting is over\n", "retired word"),
+            ("client/x.cc", "auto r = connection.call(FollowGroup{});\n", "retired word"),
+            ("docs/x.md", "Options: `foo` is no engine.\n", "retired word"),
             ("dev", "cd /root/c10dd\n", "somebody's machine"),
         ]:
             with self.subTest(path=path, body=body):
