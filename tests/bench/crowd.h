@@ -73,7 +73,7 @@ class Crowd {
   std::vector<std::unique_ptr<Line>> lines_;
   struct Pulse {
     bool asked = false;     ///< since the last answer or time to beat
-    bool left_out = false;  ///< the last heartbeat was
+    bool skipped = false;  ///< the last heartbeat was
   };
   std::vector<Pulse> pulses_;  // of the lines
   bool beats_ = false;

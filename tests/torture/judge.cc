@@ -66,9 +66,9 @@ void Judge::fault(history::Finding finding) {
   if (++shown_[kind] > kEvidenceOfAKind) return;
   std::string line = std::string(kFaultNames[kind]) + ": " + finding.text;
   const history::Ops& calls = finding.calls;
-  const std::size_t left_out = calls.size() - std::min(calls.size(), kCallsShown);
-  if (left_out > 0) line += "\n    " + std::to_string(left_out) + " calls, then";
-  for (std::size_t i = left_out; i < calls.size(); ++i) line += "\n    " + describe(*calls[i]);
+  const std::size_t skipped = calls.size() - std::min(calls.size(), kCallsShown);
+  if (skipped > 0) line += "\n    " + std::to_string(skipped) + " calls, then";
+  for (std::size_t i = skipped; i < calls.size(); ++i) line += "\n    " + describe(*calls[i]);
   verdict_.evidence.push_back(std::move(line));
 }
 

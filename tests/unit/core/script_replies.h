@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of tests/unit/scripts: an Answer to the text that stands after the arrow.
+// The words of tests/unit/scripts: a reply as the text after the arrow.
 #pragma once
 
 #include <boost/describe/enum_to_string.hpp>

@@ -73,7 +73,7 @@ void for_each_request(std::uint64_t seed, F&& f) {
   for_each_op([&]<class Op>(std::type_identity<Op>) { f(Request(sample<Op>(seed++))); });
 }
 
-/// Calls f(op code, Answer) for the reply of each operation, filled.
+/// Calls f(op code, reply) for the reply of each operation, filled.
 template <class F>
 void for_each_reply(std::uint64_t seed, F&& f) {
   for_each_op([&]<class Op>(std::type_identity<Op>) {
