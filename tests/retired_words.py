@@ -29,4 +29,4 @@ PHRASES = {
 
 
 def pattern():
-    return (r"(?<![\w/.-])(?:" + "|".join(NAMES) + r")(?!\w)|" + "|".join(PHRASES))
+    return (r"(?<![\w/-])(?:" + "|".join(NAMES) + r")(?!\w)|" + "|".join(PHRASES))

@@ -232,8 +232,8 @@ void Crowd::beat() {
     native::encode_request(ping, header, Ping{});
     for (std::size_t i = slice_; i < greeted_; i += kSlices) {
       Pulse& pulse = pulses_[i];
-      pulse.left_out = std::exchange(pulse.asked, false) && !pulse.left_out;
-      if (!pulse.left_out) lines_[i]->send(ping);
+      pulse.skipped = std::exchange(pulse.asked, false) && !pulse.skipped;
+      if (!pulse.skipped) lines_[i]->send(ping);
     }
     slice_ = (slice_ + 1) % kSlices;
   }
