@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions without a connection that requests wait for: until they have one again, or are gone.
+// Keeps the sessions without a connection that blocked requests wait for, until each session is
+// connected again, has ended, or is gone.
 #pragma once
 
 #include <map>
@@ -15,8 +16,8 @@ namespace c10dd::core {
 
 class Absences {
  public:
-  /// Somebody waits for the session, which is gone at this time. Times are rounded up to a grid, so
-  /// that those who were lost together share a tick.
+  /// Adds a session, or changes the time at which it counts as gone. Rounds the time up to a grid,
+  /// so that sessions that were lost together share a tick.
   void wait_for(const SessionId& session, TimePoint gone_at) {
     constexpr Duration kGrid = std::chrono::milliseconds(25);
     const Duration since = gone_at.time_since_epoch();
@@ -27,7 +28,7 @@ class Absences {
     by_time_.emplace(due, session);
   }
 
-  /// It is back, or has ended. Whether anybody waited for it.
+  /// Removes a session that is back or has ended. Returns whether a request waited for it.
   bool over(const SessionId& session) {
     const auto at = due_.find(session);
     if (at == due_.end()) return false;
@@ -36,7 +37,7 @@ class Absences {
     return true;
   }
 
-  /// Those that are gone by now; they are no longer waited for.
+  /// Removes and returns the sessions that are gone by now.
   std::vector<SessionId> due(TimePoint now) {
     std::vector<SessionId> gone;
     while (!by_time_.empty() && by_time_.begin()->first <= now) {

@@ -5,17 +5,18 @@
 #include <initializer_list>
 
 #include "daemon/core/job.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
+/// Compares a sum or index size with what a recount found.
 Finding differ(const char* what, std::size_t kept, std::size_t counted) {
   if (kept == counted) return std::nullopt;
-  return std::string(what) + ": " + std::to_string(kept) + " are kept, " + std::to_string(counted) +
-         " are counted";
+  return format("{}: {} kept, {} counted", what, kept, counted);
 }
 
-/// The first inconsistency of several.
+/// Returns the first inconsistency of several findings.
 Finding first(std::initializer_list<Finding> all) {
   for (const Finding& one : all) {
     if (one) return one;
@@ -56,7 +57,7 @@ Finding Barriers::audit() const {
       for (const Bytes& part : arrival.parts) arrived_bytes += part.size() + sizeof(std::uint32_t);
       const Participation::Participant* participant = participation_.find(arrival.session);
       if (participant == nullptr || !participant->waits.contains(key)) {
-        return describe(key) + ": a session has arrived and is not known to take part";
+        return describe(key) + ": a session that has arrived is not recorded as a participant";
       }
     }
     waiting += waiting_.contains(key) && !barrier.absent.empty() ? 1 : 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The audits recount, from scratch, what the parts of a job keep as sums and as second indexes.
-// They look at everything, so they are for tests and the simulator.
+// The result of an audit. An audit recounts from scratch the sums and second indexes that a part of
+// a job keeps. It reads the whole state, so only tests and the simulator run it.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace c10dd::core {
 
-/// The first inconsistency, as text; nothing if all is well.
+/// The first inconsistency, as text; empty if there is no inconsistency.
 using Finding = std::optional<std::string>;
 
 }  // namespace c10dd::core

@@ -6,13 +6,15 @@
 
 #include "daemon/core/missing.h"
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
 namespace {
 
-/// What a blocked arrival needs to be answered: not what it brought, which the barrier has.
+/// Returns the request without its participants and parts, which the barrier keeps. A blocked
+/// request does not need them to be answered.
 Barrier without_load(Barrier barrier) {
   barrier.participants = {};
   return barrier;
@@ -35,20 +37,19 @@ Exchange without_load(const Exchange& exchange) {
 template <class Op>
 Result<void> check_barrier(const Op& op) {
   if (op.name.size() > limits::kNameBytes) {
-    return failure(Code::too_large, std::string(Op::op.name) + ": name of " +
-                                        std::to_string(op.name.size()) + " bytes, limit " +
-                                        std::to_string(limits::kNameBytes));
+    return failure(Code::too_large, "{}: name of {} bytes, limit {}", Op::op.name, op.name.size(),
+                   limits::kNameBytes);
   }
   if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
-    return failure(Code::invalid_argument,
-                   describe(barrier_key(op)) + ": rank " + std::to_string(op.rank) +
-                       " of world size " + std::to_string(op.world_size) +
-                       "; the world size is 1 to " + std::to_string(limits::kWorldSize) +
-                       " and the rank is below it");
+    return failure(
+        Code::invalid_argument,
+        "{}: rank {} of world size {}; the world size is 1 to {} and the rank is below it",
+        describe(barrier_key(op)), op.rank, op.world_size, limits::kWorldSize);
   }
   if (op.group.empty() && !op.participants.empty()) {
     return failure(Code::invalid_argument,
-                   describe(barrier_key(op)) + ": participants are ranks of a group: name it");
+                   describe(barrier_key(op)) +
+                       ": participants without a group; name the group whose ranks they are");
   }
   return {};
 }
@@ -58,12 +59,12 @@ Result<void> check_barrier(const Op& op) {
 // ---- arrivals ----------------------------------------------------------------------------------
 
 Maybe BarrierOps::on(Step& step, const Barrier& barrier) {
-  return meet(step, barrier, barrier_key(barrier),
-              {.session = step.from.session,
-               .world_size = barrier.world_size,
-               .parts = {},
-               .group = barrier.group,
-               .participants = barrier.participants});
+  return arrive(step, barrier, barrier_key(barrier),
+                {.session = step.from.session,
+                 .world_size = barrier.world_size,
+                 .parts = {},
+                 .group = barrier.group,
+                 .participants = barrier.participants});
 }
 
 Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
@@ -73,30 +74,31 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
     if (barrier == nullptr || !barrier->complete || barrier->broken ||
         barrier->holder(exchange.rank) == nullptr ||
         *barrier->holder(exchange.rank) != step.from.session) {
-      return refuse(Code::outcome_unknown, describe(key) + ": no answer to continue at byte " +
-                                               std::to_string(exchange.offset));
+      return refuse(Code::outcome_unknown,
+                    format("{}: no reply to continue at byte {}", describe(key), exchange.offset));
     }
     return waits_.ready(step, exchange);
   }
-  return meet(step, exchange, key,
-              {.session = step.from.session,
-               .world_size = exchange.world_size,
-               .shape = exchange.shape,
-               .root = exchange.root,
-               .parts = exchange.parts,
-               .group = exchange.group,
-               .participants = exchange.participants});
+  return arrive(step, exchange, key,
+                {.session = step.from.session,
+                 .world_size = exchange.world_size,
+                 .shape = exchange.shape,
+                 .root = exchange.root,
+                 .parts = exchange.parts,
+                 .group = exchange.group,
+                 .participants = exchange.participants});
 }
 
-/// The operation with what its arrival must fulfil, in order: it is well formed; its group lets it
-/// take part, or nobody else has its rank; it arrives; all have.
+/// Handles a first arrival. Checks in this order: the request is well formed; its group lets the
+/// session take part, or, without a group, no other session has the rank. Then records the arrival,
+/// and replies if the barrier is complete; else blocks the request.
 template <class Op>
-Maybe BarrierOps::meet(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
+Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
   if (Result<void> good = check_barrier(op); !good) return good.error();
   if constexpr (std::is_same_v<Op, Exchange>) {
     if (op.root >= op.world_size) {
-      return refuse(Code::invalid_argument, describe(key) + ": root " + std::to_string(op.root) +
-                                                " of world size " + std::to_string(op.world_size));
+      return refuse(Code::invalid_argument,
+                    format("{}: root {} of world size {}", describe(key), op.root, op.world_size));
     }
     if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
   }
@@ -144,7 +146,7 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks the request, which has not arrived, until the session is back or gone.
+/// Blocks a request until another session is back or gone. Its arrival is not recorded yet.
 template <class Op>
 Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   Maybe refused = waits_.block(step, op, op.timeout, absent);
@@ -175,7 +177,7 @@ void BarrierOps::recheck_absent(Step& step) {
   }
 }
 
-/// Handles a request, which has waited for a session, as if it came now.
+/// Handles a request that has waited for a session as if it came now.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session, .principal = {}};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
@@ -209,7 +211,8 @@ void BarrierOps::break_bound(Step& step, const Group& group) {
   }
 }
 
-/// Why a bound barrier can never be complete: participants whose work is done have not come.
+/// Returns why a bound barrier can not complete: missing participants have finished, have left or
+/// are lost. Empty if it can.
 std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
                                                     const BarrierState& barrier,
                                                     TimePoint now) const {
@@ -231,7 +234,7 @@ std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
   return reason;
 }
 
-/// Why the caller may not take part in a barrier bound to a group.
+/// Returns why the caller may not take part in a barrier bound to a group; empty if it may.
 std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKey& key, Rank rank,
                                                const Arrival& arrival) const {
   const Result<const Group*> known = groups_.known(arrival.group);
@@ -244,17 +247,16 @@ std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKe
   const std::size_t size = who.empty() ? group.size() : who.size();
   const bool ascending = std::ranges::adjacent_find(who, std::greater_equal<>()) == who.end();
   if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
-    return failure(Code::invalid_argument,
-                   describe(key) + ": " + std::to_string(who.size()) +
-                       " participants for world size " + std::to_string(arrival.world_size) +
-                       " of a group of " + std::to_string(group.size()) +
-                       "; they are distinct ranks of the group in ascending order");
+    return failure(
+        Code::invalid_argument,
+        "{}: {} participants for world size {} of a group of {}; they are distinct ranks "
+        "of the group in ascending order",
+        describe(key), who.size(), arrival.world_size, group.size());
   }
   const Rank place = who.empty() ? rank : who[rank];
   if (group.sessions()[place] != step.from.session && !planted(Planted::stale_accepted)) {
-    return failure(Code::rank_taken, describe(key) + ": rank " + std::to_string(place) +
-                                         " of generation " + std::to_string(key.generation) +
-                                         " is another member");
+    return failure(Code::rank_taken, "{}: rank {} of generation {} belongs to another member",
+                   describe(key), place, key.generation);
   }
   if (group.facts().phase != GroupPhase::formed && !planted(Planted::stale_accepted)) {
     return group.broken();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers barriers and exchanges: checks what is asked, takes arrivals, releases or breaks, also
-// those that are bound to the generation of a group. What becomes of a rank that an earlier process
-// held is decided in relaunch.h.
+// Answers barrier and exchange requests: checks them, records arrivals, and releases or breaks the
+// barriers, including those that are bound to the generation of a group. relaunch.h decides who
+// gets a rank that an earlier process held.
 #pragma once
 
 #include <optional>
@@ -25,28 +25,29 @@ class BarrierOps {
   Maybe on(Step& step, const Barrier& barrier);
   Maybe on(Step& step, const Exchange& exchange);
 
-  /// Returns whether an exchange only asks for what it has done before, or fails at once: it grows
-  /// nothing.
+  /// Returns whether the request is an exchange that can not make the state grow: the session has
+  /// arrived before as this rank, or the exchange is broken.
   bool arrived_before(const SessionId& session, const Request& request) const;
 
-  /// Breaks the barriers that are bound to a generation which has ended, or to members that will
-  /// not come.
+  /// Breaks the unfinished barriers of the group that can not complete any more: their generation
+  /// has ended, or a missing participant has finished, has left or is lost.
   void break_bound(Step& step, const Group& group);
 
   // ---- parts of Job::settle(), for the sessions in Step::presence
   /// Releases the barriers that waited only for the connection of a session that is back.
   void release_returned(Step& step);
-  /// Asks again for those who waited until a session is back, gone or has ended. Empties the list.
+  /// Handles again the requests that waited until a session is back, gone or has ended. Empties the
+  /// list.
   void recheck_absent(Step& step);
 
-  /// Notes the sessions that are gone by now, and that somebody waits for.
+  /// Adds to Step::presence the sessions that are gone by now and that requests wait for.
   void tick(Step& step);
   std::optional<TimePoint> next_deadline() const { return absences_.next_deadline(); }
   const Absences& absences() const { return absences_; }
 
  private:
   template <class Op>
-  Maybe meet(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
+  Maybe arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival);
   template <class Op>
   Maybe wait_for_absent(Step& step, const Op& op, const SessionId& absent);
   void ask_again(Step& step, const Pending::Waiter& waiter);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: 'a' + id + rank holds an Arrival, 'o' + id an BarrierOutcome, where id is the kind, the
-// group, the generation and the sequence. A barrier's arrivals go when its outcome comes; an
-// exchange keeps them, since they hold the data.
+// Row keys: 'a' + id + rank holds an Arrival, 'o' + id a BarrierOutcome, where id is the kind, the
+// name, the generation and the sequence. The arrival rows of a barrier are erased when its outcome
+// is written; an exchange keeps them, because they hold the data.
 #include "daemon/core/barriers.h"
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -32,6 +33,7 @@ BarrierKey read_barrier(RowKeyReader& in) {
   return key;
 }
 
+// Up to so many arrival rows are erased one by one, more by their prefix: see erase_ranks().
 constexpr std::size_t kErasedOneByOne = 1'024;
 
 std::size_t bytes_of(const Arrival& arrival) {
@@ -43,24 +45,25 @@ std::size_t bytes_of(const Arrival& arrival) {
 Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, Rank rank,
                            const Arrival& arrival) {
   if (arrival.world_size != barrier.world_size) {
-    return failure(Code::size_mismatch,
-                   describe(key) + ": rank " + std::to_string(rank) + " says world size " +
-                       std::to_string(arrival.world_size) + ", the first arrival said " +
-                       std::to_string(barrier.world_size));
+    return failure(Code::size_mismatch, "{}: rank {} says world size {}, the first arrival said {}",
+                   describe(key), rank, arrival.world_size, barrier.world_size);
   }
   if (arrival.shape != barrier.shape || arrival.root != barrier.root) {
-    return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
-                                            " disagrees with the first arrival on shape or root");
+    return failure(Code::size_mismatch,
+                   "{}: rank {} disagrees with the first arrival on shape or root", describe(key),
+                   rank);
   }
   if (!barrier.complete &&
       (arrival.group != barrier.group || arrival.participants != barrier.participants)) {
-    return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
-                                            " names other participants than the first arrival");
+    return failure(Code::size_mismatch,
+                   "{}: rank {} names other participants than the first arrival", describe(key),
+                   rank);
   }
   return {};
 }
 
-/// Of a barrier as its rows tell it: an exchange keeps its arrivals when it is complete.
+/// Returns whether the restored rows of a barrier fit together. Only an exchange that was released
+/// still has its arrivals when it is complete.
 bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
   if (!barrier.complete) return barrier.arrivals.size() <= barrier.world_size;
   if (barrier.broken) return barrier.arrivals.empty();
@@ -72,9 +75,9 @@ bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
 }  // namespace
 
 std::string describe(const BarrierKey& key) {
-  return std::string(key.kind == BarrierKey::Kind::barrier ? "barrier" : "exchange") + " \"" +
-         printable(key.name, limits::kNameBytes) + "\" (generation " +
-         std::to_string(key.generation) + ", sequence " + std::to_string(key.sequence) + ")";
+  return format("{} \"{}\" (generation {}, sequence {})",
+                key.kind == BarrierKey::Kind::barrier ? "barrier" : "exchange",
+                printable(key.name, limits::kNameBytes), key.generation, key.sequence);
 }
 
 Bytes token_of(const BarrierKey& key) { return barrier_row('o', key).take(); }
@@ -128,25 +131,25 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
     if (Result<void> same = check_against(key, *known, rank, arrival); !same) return same.error();
     const SessionId* who = known->holder(rank);
     if (who != nullptr && *who != arrival.session) {
-      return failure(Code::rank_taken, describe(key) + ": rank " + std::to_string(rank) +
-                                           " has already arrived from another session");
+      return failure(Code::rank_taken, "{}: rank {} has already arrived from another session",
+                     describe(key), rank);
     }
     if (who != nullptr) return known;
   } else if (pending() >= limits::kBarriersPerJob) {
-    return failure(Code::quota_exceeded, "too many unfinished barriers and exchanges in the job: " +
-                                             std::to_string(pending()) + ", limit " +
-                                             std::to_string(limits::kBarriersPerJob));
+    return failure(Code::quota_exceeded,
+                   "too many unfinished barriers and exchanges in the job: {}, limit {}", pending(),
+                   limits::kBarriersPerJob);
   }
   const std::size_t bytes = bytes_of(arrival);
   if (arrived_bytes_ + bytes > limits::kArrivedBytes) {
-    return failure(Code::quota_exceeded, "too many bytes in unfinished exchanges of the job: " +
-                                             std::to_string(arrived_bytes_ + bytes) + ", limit " +
-                                             std::to_string(limits::kArrivedBytes));
+    return failure(Code::quota_exceeded,
+                   "too many bytes in unfinished exchanges of the job: {}, limit {}",
+                   arrived_bytes_ + bytes, limits::kArrivedBytes);
   }
   BarrierState& barrier = begin(key, arrival, now);
   rows.push_back(
       {Row::Kind::put, barrier_row('a', key).number(rank).take(), wire::encode(arrival)});
-  arrival.participants = {};  // the barrier has them
+  arrival.participants = {};  // BarrierState::participants holds them
   participation_.arrived(arrival.session, key);
   arrived_bytes_ += bytes;
   barrier.revision = revision;
@@ -166,7 +169,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   return &barrier;
 }
 
-/// The barrier of an arrival; a new one if it is the first.
+/// Returns the barrier of an arrival, which it creates for the first arrival.
 BarrierState& Barriers::begin(const BarrierKey& key, const Arrival& arrival, TimePoint now) {
   const auto [it, added] = barriers_.try_emplace(key);
   BarrierState& barrier = it->second;
@@ -210,8 +213,8 @@ void Barriers::went(const SessionId& session) {
   }
 }
 
-/// The rows of a barrier whose ranks have all come, or of those who have. A few go one by one: for
-/// a prefix Redis looks through all rows of the job.
+/// Erases the arrival rows of the ranks below `size`. Erases a few rows one by one, because Redis
+/// searches all rows of the job to erase a prefix.
 void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, std::vector<Row>& rows) {
   if (size > kErasedOneByOne) {
     rows.push_back({Row::Kind::erase_prefix, barrier_row('a', key).take(), {}});
@@ -221,6 +224,8 @@ void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, std::vecto
     rows.push_back({Row::Kind::erase, barrier_row('a', key).number(rank).take(), {}});
   }
 }
+
+/// Erases the rows of the ranks that have arrived.
 void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier,
                               std::vector<Row>& rows) {
   if (barrier.arrivals.size() > kErasedOneByOne) return erase_ranks(key, barrier.world_size, rows);
@@ -229,7 +234,7 @@ void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier
   }
 }
 
-/// All have come and nobody is absent: the outcome.
+/// Completes a barrier at which all ranks have arrived and no session is absent.
 void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision revision,
                        std::vector<Row>& rows) {
   if (key.kind == BarrierKey::Kind::barrier) erase_arrivals(key, barrier, rows);
@@ -242,7 +247,7 @@ void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision re
   forget_old(revision, rows);
 }
 
-/// Turns arrivals into the cohort of the outcome.
+/// Marks a barrier as complete, and turns its arrivals into the cohort of its outcome.
 void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   barrier.complete = true;
   std::vector<SessionId> sessions(barrier.broken ? barrier.world_size : 0);
@@ -259,7 +264,8 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   completed_bytes_ += barrier.bytes();
 }
 
-/// A cohort that may be of the same sessions: of the barrier before in its series, else the newest.
+/// Returns a cohort that probably has the same sessions: that of the previous barrier of the
+/// series, else that of the newest outcome; nullptr if there is no outcome.
 CohortRef Barriers::like(const BarrierKey& key) const {
   const auto at = barriers_.find(key);
   if (at != barriers_.begin()) {
@@ -329,7 +335,6 @@ void Barriers::leave(const SessionId& session, Revision revision, std::vector<Ro
   for (const BarrierKey& key : participant->waits) {
     BarrierState& barrier = barriers_.at(key);
     barrier.revision = revision;
-    // A name of its own for the key: clang 14 captures no structured binding.
     std::erase_if(barrier.arrivals, [&](const auto& entry) {
       if (entry.second.session != session) return false;
       rows.push_back({Row::Kind::erase, barrier_row('a', key).number(entry.first).take(), {}});
@@ -385,7 +390,8 @@ void Barriers::forget_broken(std::vector<Row>& rows) {
   for (const BarrierKey& key : broken) drop(key, rows);
 }
 
-/// Not what is an outcome since this revision: those who wait for it have not been answered yet.
+/// Drops the oldest outcomes beyond the limits. Keeps those made at revision `since` or later:
+/// their waiters have not been answered yet.
 void Barriers::forget_old(Revision since, std::vector<Row>& rows) {
   while (completed_.size() > limits::kOutcomesKept ||
          completed_bytes_ > limits::kOutcomeBytesKept) {
@@ -401,7 +407,7 @@ Result<void> Barriers::restore(const Row& row) {
   const bool is_outcome = row.key.front() == 'o';
   const std::uint64_t rank = is_outcome ? 0 : in.number();
   if (!in.complete() || !row.key.starts_with(barrier_row(row.key.front(), key).take())) {
-    return failure(Code::malformed, "damaged key of a barrier's row");
+    return failure(Code::malformed, "damaged key of a barrier row");
   }
   return is_outcome ? restore_outcome(key, row) : restore_arrival(key, rank, row);
 }
@@ -463,6 +469,7 @@ Result<void> Barriers::resume(TimePoint now) {
     }
     if (all) waiting_.insert(key);
   }
+  // In the order of the keys, so that like() finds the cohort of the previous barrier of a series.
   for (auto& [key, barrier] : barriers_) {
     if (!barrier.complete) continue;
     if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -12,22 +13,19 @@ namespace {
 
 Result<void> check(const PublishCall& publish) {
   if (publish.rank >= limits::kWorldSize) {
-    return failure(Code::invalid_argument, "publish_call: rank " + std::to_string(publish.rank) +
-                                               ", ranks are below " +
-                                               std::to_string(limits::kWorldSize));
+    return failure(Code::invalid_argument, "publish_call: rank {}, ranks are below {}",
+                   publish.rank, limits::kWorldSize);
   }
   const PublishedCall& call = publish.call;
   for (const std::string* name : {&call.collective, &call.dtype, &call.reduce_op}) {
     if (name->size() > limits::kCallNameBytes) {
-      return failure(Code::too_large, "publish_call: a name of " + std::to_string(name->size()) +
-                                          " bytes, limit " +
-                                          std::to_string(limits::kCallNameBytes));
+      return failure(Code::too_large, "publish_call: a name of {} bytes, limit {}", name->size(),
+                     limits::kCallNameBytes);
     }
-    // The names end in the error texts of others.
+    // Error texts of other ranks show these names.
     if (printable(*name, limits::kCallNameBytes) != *name) {
-      return failure(Code::invalid_argument, "publish_call: the name \"" +
-                                                 printable(*name, limits::kCallNameBytes) +
-                                                 "\" is not printable text");
+      return failure(Code::invalid_argument, "publish_call: the name \"{}\" is not printable text",
+                     printable(*name, limits::kCallNameBytes));
     }
   }
   return {};
@@ -41,21 +39,20 @@ Result<void> CallBoard::has_room(const PublishCall& publish) const {
   const auto group = groups_.find(publish.process_group);
   const bool known = group != groups_.end() && group->second.current.contains(publish.rank);
   if (!known && by_time_.size() >= limits::kPublishedCallsPerJob) {
-    return failure(Code::quota_exceeded, "publish_call: " + std::to_string(by_time_.size()) +
-                                             " ranks of this job have published a call, limit " +
-                                             std::to_string(limits::kPublishedCallsPerJob) +
-                                             "; each is forgotten " +
-                                             std::to_string(limits::kPublishedCallLife.count()) +
-                                             " s after it was published last");
+    return failure(Code::quota_exceeded,
+                   "publish_call: {} ranks of this job have published a call, limit {}; each is "
+                   "forgotten {} s after it was published last",
+                   by_time_.size(), limits::kPublishedCallsPerJob,
+                   limits::kPublishedCallLife.count());
   }
   if (group == groups_.end() || group->second.calls.size() < limits::kCallsPerProcessGroup ||
       group->second.calls.contains(publish.call)) {
     return {};
   }
-  return failure(Code::quota_exceeded, "publish_call: the ranks of this process group are in " +
-                                           std::to_string(group->second.calls.size()) +
-                                           " different calls, limit " +
-                                           std::to_string(limits::kCallsPerProcessGroup));
+  return failure(
+      Code::quota_exceeded,
+      "publish_call: the ranks of this process group are in {} different calls, limit {}",
+      group->second.calls.size(), limits::kCallsPerProcessGroup);
 }
 
 Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
@@ -75,7 +72,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
-      forget(publish.process_group, publish.rank);  // the group stays: it has the new call
+      forget(publish.process_group, publish.rank);  // keeps the group: the new call is in it
     }
     group.published.insert(publish.rank);
     group.current.emplace(publish.rank, CurrentCall{call, until});
@@ -86,9 +83,8 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
 
 Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   if (read.world_size == 0 || read.world_size > limits::kWorldSize) {
-    return failure(Code::invalid_argument, "read_calls: world size " +
-                                               std::to_string(read.world_size) + ", limit " +
-                                               std::to_string(limits::kWorldSize));
+    return failure(Code::invalid_argument, "read_calls: world size {}, limit {}", read.world_size,
+                   limits::kWorldSize);
   }
   static const ProcessGroup kNone;
   const auto found = groups_.find(read.process_group);
@@ -97,7 +93,8 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   for (const auto& [call, ranks] : group.calls) reply.calls.push_back({call, some(ranks)});
   std::ranges::stable_sort(reply.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
   if (reply.calls.size() > limits::kCallsRead) {
-    // The last two show what most ranks do, and whether that is a tie.
+    // Keeps the two calls with the most ranks, which show what most ranks do and whether it is a
+    // tie.
     reply.skipped = static_cast<std::uint32_t>(reply.calls.size() - limits::kCallsRead);
     reply.calls.erase(reply.calls.end() - 2 - reply.skipped, reply.calls.end() - 2);
   }

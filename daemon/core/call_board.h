@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps which collectives the ranks of a job wait in, for the error texts of ranks whose calls do
-// not match. In memory only; an entry that its rank does not publish again is forgotten.
+// Keeps the collective calls that the ranks of a job wait in, for the error texts of ranks whose
+// calls do not match. In memory only. An entry is forgotten limits::kPublishedCallLife after its
+// rank has published it last.
 #pragma once
 
 #include <map>
@@ -16,13 +17,15 @@ namespace c10dd::core {
 
 class CallBoard {
  public:
-  /// invalid_argument, too_large or quota_exceeded; then nothing has changed.
+  /// Stores or ends the call of a rank. Fails with invalid_argument, too_large or quota_exceeded; a
+  /// failure changes nothing.
   Result<void> publish(const PublishCall& publish, TimePoint now);
 
-  /// invalid_argument when the world size is out of bounds.
+  /// Returns the calls of a process group, and the ranks that have not published one. Fails with
+  /// invalid_argument if the world size is out of bounds.
   Result<PublishedCalls> read(const ReadCalls& read) const;
 
-  /// Forgets what has not been published again for so long.
+  /// Forgets the entries whose time is over, at most limits::kExpiriesPerTick.
   void tick(TimePoint now);
   std::optional<TimePoint> next_deadline() const;
   Finding audit() const;

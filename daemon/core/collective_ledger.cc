@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks first, then counts: a report is taken as a whole or not at all.
+// Checks the whole report before it counts any of it: a report is counted as a whole or not at all.
 #include "daemon/core/collective_ledger.h"
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
 #include "protocol/utf8.h"
@@ -41,7 +42,7 @@ CollectiveTotals difference(const CollectiveTotals& before, const CollectiveTota
   return d;
 }
 
-/// The printable text if it is known or there is room for another, else "other".
+/// Returns the printable text if it is known or there is room for another label, else "other".
 std::string label(std::set<std::string>& known, const std::string& text, std::size_t limit) {
   std::string shown = printable(text, kLabelBytes);
   if (known.contains(shown)) return shown;
@@ -55,9 +56,8 @@ std::string label(std::set<std::string>& known, const std::string& text, std::si
 Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& session,
                                                             const Report& report) {
   if (report.collectives.size() > limits::kSeriesPerReport) {
-    return failure(Code::too_large, "report: " + std::to_string(report.collectives.size()) +
-                                        " series, limit " +
-                                        std::to_string(limits::kSeriesPerReport));
+    return failure(Code::too_large, "report: {} series, limit {}", report.collectives.size(),
+                   limits::kSeriesPerReport);
   }
   Reported& reported = sessions_[session];
   std::vector<CollectiveTotals> differences;
@@ -67,24 +67,22 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
     CollectiveTotals& before = totals[{now.process_group, now.collective, now.backend}];
     for (const std::string* name : {&now.process_group, &now.collective, &now.backend}) {
       if (name->size() <= limits::kNameBytes) continue;
-      return failure(Code::too_large, "report: a name of " + std::to_string(name->size()) +
-                                          " bytes, limit " + std::to_string(limits::kNameBytes));
+      return failure(Code::too_large, "report: a name of {} bytes, limit {}", name->size(),
+                     limits::kNameBytes);
     }
     if (!adds_up(now) || shrinks(before, now)) {
       return failure(Code::invalid_argument,
-                     "report: totals of " + printable(now.collective, kLabelBytes) +
-                         " shrink or do not add up to their count; totals are cumulative per "
-                         "session, with " +
-                         std::to_string(metric::kCollectiveBuckets) + " buckets");
+                     "report: totals of {} shrink or do not add up to their count; totals are "
+                     "cumulative per session, with {} buckets",
+                     printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
     }
     CollectiveTotals d = difference(before, now);
     before = now;
     if (d.count > 0 || d.failures > 0) differences.push_back(std::move(d));
   }
   if (totals.size() > limits::kSeriesPerReport) {
-    return failure(Code::quota_exceeded, "report: " + std::to_string(totals.size()) +
-                                             " series of one session, limit " +
-                                             std::to_string(limits::kSeriesPerReport));
+    return failure(Code::quota_exceeded, "report: {} series of one session, limit {}",
+                   totals.size(), limits::kSeriesPerReport);
   }
   reported = {report.number, std::move(totals)};
   for (CollectiveTotals& d : differences) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cumulative totals that sessions report into differences, so that nothing is lost with
-// a report and nothing is counted twice with a repeated one. Not durable: after a restart of the
-// daemon the next report of each living session brings its whole total again.
+// Turns the cumulative totals that sessions report into differences, so that a lost report loses no
+// measurement and a repeated report counts nothing twice. Not durable: after a restart of the
+// daemon, the next report of each session is counted with its whole total again.
 #pragma once
 
 #include <map>
@@ -17,8 +17,9 @@ namespace c10dd::core {
 
 class CollectiveLedger {
  public:
-  /// The differences to the session's newest report; empty for an old or repeated one.
-  /// invalid_argument for totals that shrink or do not add up, and then nothing is counted.
+  /// Counts a report and returns its differences to the session's last report; empty if the report
+  /// is old or repeated. Fails with too_large or quota_exceeded beyond a limit, and with
+  /// invalid_argument if totals shrink or do not add up; a failed report is not counted.
   Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
 
   void forget(const SessionId& session) { sessions_.erase(session); }
@@ -32,7 +33,7 @@ class CollectiveLedger {
   };
 
   std::map<SessionId, Reported> sessions_;
-  // Labels of the metrics, bounded; what comes later is "other".
+  // The labels of the metrics. Their number is bounded: further names are counted as "other".
   std::set<std::string> kinds_;  // of process groups
   std::set<std::string> collectives_;
   std::set<std::string> backends_;

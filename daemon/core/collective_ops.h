@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers what ranks tell of their collectives: totals for the metrics, and calls that wait long.
+// Answers the operations on collectives: reports of totals for the metrics, and the publishing and
+// reading of calls that have waited long.
 #pragma once
 
 #include "daemon/core/call_board.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// First the confirmation, then the revision: both conditions in one pass each.
+// A reply waits first for its confirmation, then for its revision.
 #include "daemon/core/commit_gate.h"
 
 namespace c10dd::core {
@@ -8,6 +8,7 @@ CommitGate::CommitGate(Stamp start, bool confirm_reads)
     : stamp_(start), confirm_reads_(confirm_reads) {}
 
 void CommitGate::hold(OutgoingReply reply) {
+  // A commit that is already durable confirms nothing about now: the reply needs a confirmation.
   const bool own_commit =
       reply.evidence == Evidence::own_commit && reply.observed > stamp_.revision;
   if (confirm_reads_ && !own_commit && reply.evidence != Evidence::none) {
@@ -42,7 +43,8 @@ void CommitGate::release_if_durable(OutgoingReply reply) {
     released_.push_back(std::move(reply));
   } else {
     const Revision needs = reply.observed;
-    by_revision_.emplace_hint(by_revision_.end(), needs, std::move(reply));  // mostly the newest
+    // Replies mostly come in ascending order of revisions.
+    by_revision_.emplace_hint(by_revision_.end(), needs, std::move(reply));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing that depends on a row leaves before that row is durable. An answer waits for the newest
-// change that it observed; on a shared engine a read also waits for a confirmation of ownership
-// that began after it arrived. Pure: revisions and batch numbers only.
+// Holds each reply back until the rows that it depends on are durable. A reply waits for the newest
+// change that it observed. On an engine that several daemons share, a read also waits for a
+// confirmation of ownership that began after the read arrived. Pure: revisions and numbers only.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,28 @@ namespace c10dd::core {
 
 class CommitGate {
  public:
-  /// confirm_reads: the engine is shared. start: what the job was loaded with.
+  /// `start` is the stamp that the job was loaded with; `confirm_reads` is set if several daemons
+  /// share the engine.
   CommitGate(Stamp start, bool confirm_reads);
 
+  /// Takes a reply, which take_released() returns when it may leave.
   void hold(OutgoingReply reply);
 
-  /// Whether some held answer needs a confirmation that has not begun.
+  /// Returns whether a held reply needs a confirmation that has not begun.
   bool wants_confirmation() const { return !unconfirmed_.empty(); }
 
-  /// A confirmation with this number begins now; numbers ascend.
+  /// Notes that a confirmation begins now. Its number is higher than those before.
   void confirmation_begun(std::uint64_t number);
+  /// Notes that the confirmations up to this number have succeeded.
   void confirmed(std::uint64_t number);
 
-  /// Everything up to this revision is on disk.
+  /// Notes that all changes up to this revision are durable.
   void committed(Revision durable);
 
-  /// The answers that may leave now.
+  /// Returns the replies that may leave now.
   std::vector<OutgoingReply> take_released() { return std::exchange(released_, {}); }
 
-  /// For the frame headers of what leaves now.
+  /// Returns the stamp for the frame headers of replies that leave now.
   const Stamp& stamp() const { return stamp_; }
   std::size_t held() const {
     return by_revision_.size() + unconfirmed_.size() + confirming_.size();

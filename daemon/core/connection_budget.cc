@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts, and chooses whom to close.
+// Counts the bytes, and chooses the connections to close.
 #include "daemon/core/connection_budget.h"
 
 #include <string>
+
+#include "protocol/format.h"
 
 namespace c10dd::core {
 
@@ -97,19 +99,21 @@ ConnectionBudget::Decisions ConnectionBudget::look() {
 
 void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
   const Holder& holder = at->second;
-  const std::string all = "all connections together hold " + std::to_string(held_) +
-                          " bytes of unfinished frames and unread answers, limit " +
-                          std::to_string(limit_) + " (see --max-bytes)";
-  const std::string own = holder.held() > 0
-                              ? "this one holds " + std::to_string(holder.held()) +
-                                    "; send whole frames, read the answers, or come again later"
-                              : "this one's frame of " + std::to_string(holder.wanted) +
-                                    " has found no room; come again later";
-  decisions.close.push_back({at->first, failure(Code::quota_exceeded, all + ", " + own)});
+  const std::string own =
+      holder.held() > 0
+          ? format("this one holds {}; send whole frames, read the replies, or try again later",
+                   holder.held())
+          : format("this one's frame of {} does not fit; try again later", holder.wanted);
+  decisions.close.push_back(
+      {at->first,
+       failure(Code::quota_exceeded,
+               "all connections together hold {} bytes of unfinished frames and unread replies, "
+               "limit {} (see --max-bytes), {}",
+               held_, limit_, own)});
   remove(at);
 }
 
-/// Lets those read on whose frames fit now.
+/// Lets the connections read on whose frames fit now.
 void ConnectionBudget::give_room(Decisions& decisions) {
   while (!waiting_.empty()) {
     const auto first = waiting_.begin();

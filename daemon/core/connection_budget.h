@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory all connections together may hold for frames that are not whole and answers that
-// are not read. A connection that holds no more than limits::kSmallFrameBytes is not counted and
-// never stopped: the caller does not ask for it. A larger frame is counted with its full size when
-// its header is read, and read on only if that fits; else it waits. While one waits, or answers are
-// above the limit, look() closes who has held the most, then who has waited, each after kPatience
-// looks. Room goes to the smallest frame that waits, of equal ones to the newest: most are served
-// so, and their clients are the likeliest to be there still.
+// Limits the memory that all connections together hold for unfinished frames and unread replies.
+// A connection that holds at most limits::kSmallFrameBytes is neither counted nor stopped: the
+// caller does not report it. A larger frame is counted with its full size as soon as its header has
+// been read; if it does not fit, its connection waits before it reads on. While a frame waits, or
+// the limit is exceeded, look() closes connections: first those that hold the most, then those that
+// wait; each only after it has held or waited for kPatience looks. Freed memory goes to the
+// smallest waiting frame, among equal sizes to the newest: this serves the most connections, and
+// the newest client is the most likely to be still there.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class ConnectionBudget {
     Connection connection;
     Failure reason;  ///< quota_exceeded, with what is held and the limit
   };
-  /// What is to be done to others, or to the caller itself. Who is closed holds nothing any more.
+  /// What the caller must do to connections, its own included. A connection in `close` is not
+  /// counted any more.
   struct Decisions {
     std::vector<Connection> read_on;
     std::vector<Closing> close;
@@ -36,20 +38,25 @@ class ConnectionBudget {
 
   explicit ConnectionBudget(std::uint64_t limit) : limit_(limit) {}
 
-  /// A frame of this size is to be read. False: it waits until it stands in `read_on` or `close`.
+  /// Counts a frame of this size and returns true if it fits. Else returns false: the connection
+  /// must wait until it appears in `read_on` or `close`.
   bool begin_frame(Connection connection, std::uint64_t size);
+  /// Stops counting the frame of a connection, which has been read.
   Decisions end_frame(Connection connection);
 
-  /// What the connection has of unread answers now. They cannot be refused; above twice the limit
-  /// who holds most is closed at once.
+  /// Sets the bytes of unread replies that the connection holds now. Replies can not be refused:
+  /// while all connections hold more than twice the limit, the one that holds most is closed at
+  /// once.
   Decisions set_replies(Connection connection, std::uint64_t bytes);
 
+  /// Removes a connection that has ended.
   Decisions leave(Connection connection);
 
-  /// To be called about every limits::kBudgetLook while scarce().
+  /// Closes connections that have held or waited for too long. Must be called about every
+  /// limits::kBudgetLook while scarce().
   Decisions look();
 
-  /// Whether anybody waits, or more is held than there may be.
+  /// Returns whether a frame waits, or the limit is exceeded.
   bool scarce() const { return !waiting_.empty() || held_ > limit_; }
   std::uint64_t held() const { return held_; }
 
@@ -57,9 +64,9 @@ class ConnectionBudget {
   struct Holder {
     std::uint64_t frame = 0;
     std::uint64_t replies = 0;
-    std::uint64_t wanted = 0;  ///< a frame that waits
-    std::uint64_t turn = 0;    ///< among waiting frames of its size: the newest has the lowest
-    std::uint64_t since = 0;   ///< the look at which it began to hold, or to wait
+    std::uint64_t wanted = 0;  ///< size of the frame that waits; 0: no frame waits
+    std::uint64_t turn = 0;    ///< order among frames of equal size; the newest has the lowest
+    std::uint64_t since = 0;   ///< the look at which the connection began to hold, or to wait
 
     std::uint64_t held() const { return frame + replies; }
   };
@@ -78,8 +85,9 @@ class ConnectionBudget {
   std::uint64_t looks_ = 0;
   std::uint64_t next_turn_ = UINT64_MAX;
   Holders holders_;
-  std::set<std::pair<std::uint64_t, Connection>> by_size_;                 ///< who holds anything
-  std::map<std::pair<std::uint64_t, std::uint64_t>, Connection> waiting_;  ///< by wanted and turn
+  std::set<std::pair<std::uint64_t, Connection>> by_size_;  ///< connections that hold bytes
+  /// By Holder::wanted and Holder::turn.
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Connection> waiting_;
 };
 
 }  // namespace c10dd::core

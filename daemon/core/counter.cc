@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both are shared by the single operations and by transactions.
 #include "daemon/core/counter.h"
 
 #include <charconv>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/wording.h"
 
@@ -20,9 +20,8 @@ Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_
   }
   std::int64_t sum = 0;
   if (__builtin_add_overflow(value, delta, &sum)) {
-    return failure(Code::out_of_range, "add: " + std::to_string(value) + " + " +
-                                           std::to_string(delta) +
-                                           " overflows 64 bits; the value is unchanged");
+    return failure(Code::out_of_range, "add: {} + {} overflows 64 bits; the value is unchanged",
+                   value, delta);
   }
   return sum;
 }
@@ -31,9 +30,8 @@ Result<void> check_ttl(Duration ttl) {
   if (ttl == Duration::zero() || (ttl >= limits::kKeyTtlMin && ttl <= limits::kKeyTtlMax)) {
     return {};
   }
-  return failure(Code::invalid_argument, "time to live of " + human(ttl) + ": 0 (for ever) or " +
-                                             human(limits::kKeyTtlMin) + " to " +
-                                             human(limits::kKeyTtlMax));
+  return failure(Code::invalid_argument, "time to live of {}: use 0 (no expiry) or {} to {}",
+                 human(ttl), human(limits::kKeyTtlMin), human(limits::kKeyTtlMax));
 }
 
 }  // namespace c10dd::core

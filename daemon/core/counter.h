@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operations on keys check beside lengths and quotas: counters and times to live.
+// The checks of counters and times to live, which single operations and transactions share.
 #pragma once
 
 #include <string_view>
@@ -9,11 +9,12 @@
 
 namespace c10dd::core {
 
-/// The sum of a counter kept as decimal text (nullptr: a missing key, 0) and delta. wrong_type
-/// when it is no such text, out_of_range when the sum does not fit 64 bits.
+/// Returns the sum of a counter, which is stored as decimal text, and `delta`. nullptr means a
+/// missing key and counts as 0. Fails with wrong_type if the text is not a decimal integer of 64
+/// bits, and with out_of_range if the sum overflows.
 Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta);
 
-/// invalid_argument unless it is 0 or within limits::kKeyTtlMin .. kKeyTtlMax.
+/// Fails with invalid_argument unless `ttl` is 0 or from limits::kKeyTtlMin to kKeyTtlMax.
 Result<void> check_ttl(Duration ttl);
 
 }  // namespace c10dd::core

@@ -3,6 +3,7 @@
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -13,8 +14,8 @@ Result<void> check_name(const char* what, const std::string& name, bool may_be_e
   const bool plain = printable(name, name.size()) == name;
   if (name.size() <= limits::kNameBytes && plain && (may_be_empty || !name.empty())) return {};
   return failure(Code::invalid_argument,
-                 std::string(what) + " name of " + std::to_string(name.size()) + " bytes: 1 to " +
-                     std::to_string(limits::kNameBytes) + " bytes of printable UTF-8 are allowed");
+                 "{} name of {} bytes: 1 to {} bytes of printable UTF-8 are allowed", what,
+                 name.size(), limits::kNameBytes);
 }
 
 Bytes number_value(std::uint64_t n) { return RowKey('n').number(n).take(); }
@@ -80,9 +81,8 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
   if (Result<void> good = check_name("job", job, false); !good) return good.error();
   if (Result<void> good = check_name("run", run, true); !good) return good.error();
   if (numbers_.size() >= limits_.jobs) {
-    return failure(Code::quota_exceeded, "too many jobs: " + std::to_string(numbers_.size() + 1) +
-                                             " with this one, limit " +
-                                             std::to_string(limits_.jobs));
+    return failure(Code::quota_exceeded, "too many jobs: {} with this one, limit {}",
+                   numbers_.size() + 1, limits_.jobs);
   }
   const JobNumber number = next_++;
   const Name name{job, run};
@@ -109,6 +109,7 @@ void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
   if (empty) empty_.insert(number);
 }
 
+/// Starts the grace of a job, from the beginning if it had one already.
 void Directory::lease(JobNumber number, TimePoint now) {
   occupy(number);
   retire_at_[number] = now + limits_.run_grace;
@@ -120,6 +121,7 @@ Directory::NamedRun Directory::entry(JobNumber number) const {
   return {name.first, name.second, number};
 }
 
+/// Removes a job, and appends its entry and the erasure of its row to `out`.
 void Directory::strike(JobNumber number, Retired& out) {
   occupy(number);
   out.entries.push_back(entry(number));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Above the jobs: which name has which number, which runs are in use, and the incarnation of the
-// state. Pure; its rows are those of job 0, under the same apply, effects and gate as any job.
-// A run is leased: it is retired some time after its last session has ended. A job without a run is
-// retired only if it is empty then, and else idle. Numbers are never used again.
+// The directory of all jobs: keeps the number of each name, the runs that are in use, and the
+// incarnation of the state. Pure. Its rows are those of job 0 and use the same effects and commit
+// gate as the rows of any job. A run is retired Limits::run_grace after its last session has ended.
+// A job without a run is retired only if it is empty then; else it is kept as idle. A number is
+// never used again.
 #pragma once
 
 #include <map>
@@ -36,36 +37,39 @@ class Directory {
 
   Result<void> restore(const Row& row);
 
-  /// After the last row. Names the state on first use: `random` is the new incarnation if there is
-  /// none yet, or if `renew`: state was lost or restored. Whether a run has sessions is not known.
+  /// Finishes a restore after its last row. `random` becomes the incarnation if the state has none
+  /// yet, or if `renew` is set because state was lost or restored. Every run gets its grace in
+  /// full: the directory can not know yet whether the run has sessions.
   Effects resume(std::uint64_t random, bool renew, TimePoint now);
 
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
 
-  /// Gives a job its number for ever and marks it as occupied. The rows must be durable before the
-  /// number is used. quota_exceeded when there are too many; invalid_argument for a bad name.
+  /// Returns the number of a job, which never changes, and marks the job as in use. Gives a new job
+  /// its number: the rows in `out` must be durable before the number is used. Fails with
+  /// quota_exceeded if there are too many jobs, and with invalid_argument if a name is invalid.
   Result<JobNumber> open(const std::string& job, const std::string& run, Effects& out);
 
-  /// The job has sessions, or one is coming.
+  /// Marks a job as in use: it has sessions, or expects one. It is not retired.
   void occupy(JobNumber number);
-  /// The job's last session has ended; it has no rows worth keeping if it is `empty`.
+  /// Starts the grace of a job whose last session has ended. `empty`: it has no rows worth keeping.
   void mark_idle(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
     std::vector<NamedRun> entries;  ///< their rows must be erased before these effects
     Effects effects;
-    std::vector<NamedRun> idle;  ///< kept, and nobody has used them for the grace
-    /// Occupied from now on: nobody has come since resume(), but their rows may have sessions.
+    std::vector<NamedRun> idle;  ///< kept jobs that were unused for the grace
+    /// Runs that were not opened since resume(), whose rows may have sessions. Marked as in use
+    /// from now on: the caller must look, and call mark_idle() if there is no session.
     std::vector<NamedRun> unvisited;
   };
-  /// Strikes out the jobs whose grace is over.
+  /// Removes the jobs whose grace is over from the directory.
   Retired tick(TimePoint now);
-  /// Strikes out these.
+  /// Removes these jobs from the directory.
   Retired remove(const std::vector<JobNumber>& numbers);
   std::optional<TimePoint> next_deadline() const;
 
   std::vector<NamedRun> entries() const;
-  /// All runs of a job.
+  /// Returns all runs of a job.
   std::vector<NamedRun> entries(const std::string& job) const;
   std::uint64_t incarnation() const { return incarnation_; }
   Revision revision() const { return revision_; }
@@ -82,9 +86,9 @@ class Directory {
   JobNumber next_ = 1;
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
-  std::map<JobNumber, TimePoint> retire_at_;  // when they are retired
-  std::set<JobNumber> unvisited_;             // of these, as are the next
-  std::set<JobNumber> empty_;
+  std::map<JobNumber, TimePoint> retire_at_;  // absent: in use
+  std::set<JobNumber> unvisited_;             // of retire_at_: not opened since resume()
+  std::set<JobNumber> empty_;                 // of retire_at_: without rows worth keeping
   std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
   Revision revision_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pure core is told and what it asks the shell to do.
+// The inputs of the pure core, and the effects: what the core asks the shell to do.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace c10dd::core {
 
-/// Who asks. Access was checked by the shell before.
+/// The sender of a request. The shell has checked its access already.
 struct Origin {
   SessionId session;
   std::string principal;
   Access role = Access::admin;
   std::uint32_t listener = 0;
-  std::uint64_t connection = 0;  ///< names the connection; one heartbeat serves all its sessions
+  std::uint64_t connection = 0;  ///< a heartbeat serves all sessions of its connection
 };
 
 /// The identity of one request inside its session.
@@ -27,28 +27,28 @@ struct CallId {
   std::uint64_t sequence = 0;
   std::uint64_t acked_below = 0;
   std::uint64_t fingerprint = 0;  ///< of the request's bytes
-  std::int64_t arrived_ns = 0;    ///< the shell's own mark, handed back in a reply given at once
+  std::int64_t arrived_ns = 0;    ///< set by the shell; copied to a reply that is given at once
 };
 
-/// What an answer shows, and so what it has to wait for on an engine that several daemons share.
+/// What a reply shows. Decides what the reply must wait for on an engine that several daemons
+/// share.
 enum class Evidence : std::uint8_t {
-  none,        ///< no state of the job
+  none,        ///< the reply shows no state of the job
   state,       ///< state that another owner may have changed: ownership must be confirmed
-  own_commit,  ///< a change of its own: its commit confirms the ownership
+  own_commit,  ///< a change by the request itself: its commit confirms the ownership
 };
 
-/// An answer on its way out. It may leave when `observed` is durable.
+/// A reply on its way out. It may leave when `observed` is durable.
 struct OutgoingReply {
   SessionId to;
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;
   Evidence evidence = Evidence::state;
   Reply result = ReplyBody(Done{});
-  Revision observed = 0;        ///< newest change that the answer depends on
-  std::int64_t arrived_ns = 0;  ///< of the call; 0 when it was blocked
-  /// The shell's own mark: an answer that is still held when its session comes on another
-  /// connection must not leave, because the request is asked again there and may be answered
-  /// differently.
+  Revision observed = 0;        ///< newest change that the reply depends on
+  std::int64_t arrived_ns = 0;  ///< CallId::arrived_ns; 0 if the request was blocked
+  /// Set by the shell. A reply that is still held when its session attaches to another connection
+  /// must not leave: the client sends the request again there and may get another reply.
   std::uint64_t attachment = 0;
 };
 
@@ -60,48 +60,51 @@ struct WaitEnded {
   Duration blocked;
 };
 struct BarrierReleased {
-  Duration spread;  ///< first to last arrival
+  Duration spread;  ///< from the first arrival to the release
 };
 struct ReplyReplayed {
   std::uint8_t op;
 };
-/// What the ranks have measured since the last such event: differences, not totals.
+/// What a session has measured since its last report: differences, not totals.
 struct CollectivesMeasured {
   std::vector<CollectiveTotals> differences;
 };
-/// A barrier or exchange timed out; the text names the missing.
+/// A barrier or exchange timed out; the text names the missing ranks.
 struct BarrierTimedOut {
   std::string detail;
 };
 
-/// A rank of a barrier or exchange went to another session than the one that had it:
+/// A session asked for a rank of a barrier or exchange that another session had. `what` is
 /// rank_restarted_alone or launch_replaced.
 struct RankContested {
   std::string_view what;
   std::string detail;
 };
 
-/// A group's generation has formed, or has ended and why.
+/// A generation of a group has formed.
 struct GenerationFormed {
   std::string group;
   std::uint64_t generation;
   std::uint32_t size;
   std::string reason;
 };
+/// A generation of a group has ended, and why.
 struct GenerationEnded {
   std::string group;
   std::uint64_t generation;
   std::string reason;
 };
 
-/// Members that have broken their promise of progress; what the first of them does.
+/// Members that have not reported progress within the time that they promised. `detail` says what
+/// the first of them does.
 struct MembersStalled {
   std::string group;
   std::uint64_t generation;
   std::string ranks;
   std::string detail;
 };
-/// A rank that is another's, or a place in a group that is refused.
+/// A request was refused because its rank belongs to another session, or because its join can not
+/// succeed.
 struct ClaimRefused {
   std::uint8_t op;
   Code code;
@@ -114,7 +117,7 @@ using Event =
 
 struct Effects {
   std::vector<Row> rows;               ///< one atomic batch, up to `revision`
-  std::vector<OutgoingReply> replies;  ///< of a hello, its own answer is the first
+  std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
   Revision revision = 0;  ///< of the job after this step
 };

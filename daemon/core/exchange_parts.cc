@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gives which parts to an exchange, and who gets which: the four shapes.
+// The four shapes of exchanges: how many parts each rank gives, and which parts it gets.
 #include "daemon/core/barriers.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
-/// Appends an encoded list of parts to the buffer; returns its place.
+/// Appends encoded lists of parts to a buffer. write() returns the offset and size of its list.
 class ListWriter {
  public:
   explicit ListWriter(Bytes& buffer) : buffer_(buffer), writer_(buffer) {}
@@ -46,13 +47,12 @@ Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arriva
       expected = std::to_string(n);
       break;
     default:
-      return failure(Code::invalid_argument, describe(key) + ": unknown shape " +
-                                                 std::to_string(static_cast<int>(arrival.shape)));
+      return failure(Code::invalid_argument, "{}: unknown shape {}", describe(key),
+                     static_cast<int>(arrival.shape));
   }
   if (good) return {};
-  return failure(Code::size_mismatch, describe(key) + ": rank " + std::to_string(rank) +
-                                          " brings " + std::to_string(given) +
-                                          " parts, its shape asks for " + expected);
+  return failure(Code::size_mismatch, "{}: rank {} brings {} parts, its shape asks for {}",
+                 describe(key), rank, given, expected);
 }
 
 void assemble(BarrierState& barrier) {
@@ -74,6 +74,7 @@ void assemble(BarrierState& barrier) {
       barrier.slices.push_back(gets ? all : nothing);
     }
   } else if (barrier.shape == Shape::from_root) {
+    // The root gives each rank a part of its own, or one part that all ranks get.
     const bool own = barrier.arrivals.at(barrier.root).parts.size() == n;
     for (Rank r = 0; r < n; ++r) {
       if (own || r == 0) {

@@ -2,6 +2,7 @@
 #include "daemon/core/group_ops.h"
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -10,17 +11,16 @@ namespace c10dd::core {
 namespace {
 
 std::string promise_broken(const MissingRank& stalled) {
-  return "rank " + std::to_string(stalled.rank) + " on " +
-         printable(stalled.host, limits::kNameBytes) + " (pid " + std::to_string(stalled.pid) +
-         ") has reported no progress in the time that it promised" +
-         (stalled.doing.empty() ? "" : ", in " + printable(stalled.doing, limits::kReasonBytes));
+  return format(
+      "rank {} on {} (pid {}) has not reported progress within the time that it promised{}",
+      stalled.rank, printable(stalled.host, limits::kNameBytes), stalled.pid,
+      stalled.doing.empty() ? "" : ", in " + printable(stalled.doing, limits::kReasonBytes));
 }
 
 Result<void> check_names(std::string_view op, const std::string& group) {
   if (!group.empty() && group.size() <= limits::kNameBytes) return {};
-  return failure(Code::invalid_argument, std::string(op) + ": the group's name has " +
-                                             std::to_string(group.size()) + " bytes; it has 1 to " +
-                                             std::to_string(limits::kNameBytes));
+  return failure(Code::invalid_argument, "{}: group name of {} bytes; use 1 to {}", op,
+                 group.size(), limits::kNameBytes);
 }
 
 Result<void> check_join(const Join& join) {
@@ -31,19 +31,16 @@ Result<void> check_join(const Join& join) {
   std::size_t bytes = join.device.size() + join.domain.size();
   for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
   if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {
-    return failure(Code::too_large, "join: " + std::to_string(join.labels.size()) +
-                                        " labels, limit " + std::to_string(limits::kLabels) + "; " +
-                                        std::to_string(bytes) + " bytes of them, limit " +
-                                        std::to_string(limits::kLabelBytes));
+    return failure(Code::too_large, "join: {} labels, limit {}; {} bytes of them, limit {}",
+                   join.labels.size(), limits::kLabels, bytes, limits::kLabelBytes);
   }
   if (join.rank >= 0 && (join.policy.min != join.policy.max || join.rank >= join.policy.max ||
                          join.policy.quorum || join.spare)) {
-    return failure(Code::invalid_argument,
-                   "join: rank " + std::to_string(join.rank) + " of min " +
-                       std::to_string(join.policy.min) + ", max " +
-                       std::to_string(join.policy.max) +
-                       "; who asks for a rank is no spare and in no quorum, min equals max, and "
-                       "the rank is below it");
+    return failure(
+        Code::invalid_argument,
+        "join: rank {} of min {}, max {}; a requested rank needs min equal to max, a rank "
+        "below max, no quorum and no spare",
+        join.rank, join.policy.min, join.policy.max);
   }
   return {};
 }
@@ -58,7 +55,7 @@ Maybe GroupOps::on(Step& step, const Join& join) {
   const SessionId& id = step.from.session;
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
-  settle(step);  // it may have got its place
+  settle(step);  // the join may complete a generation
   const Group& group = *groups_.find(join.group);
   if (const auto place = group.place(id, join.round)) {
     step.observe(group.changed());
@@ -82,7 +79,7 @@ Maybe GroupOps::on(Step& step, const Leave& leave) {
   if (Result<void> good = check_names("leave", leave.group); !good) return good.error();
   if (leave.kind > Leave::Kind::fail) {
     return refuse(Code::invalid_argument,
-                  "leave: unknown kind " + std::to_string(static_cast<int>(leave.kind)));
+                  format("leave: unknown kind {}", static_cast<int>(leave.kind)));
   }
   const Group* group = groups_.find(leave.group);
   if (group != nullptr) step.observe(group->changed());
@@ -106,8 +103,13 @@ Maybe GroupOps::on(Step& step, const WatchGroup& watch) {
 }
 
 Maybe GroupOps::on(Step& step, const Notify& request) {
-  if (request.kind > Notice::Kind::preempt || request.ranks.size() > limits::kWorldSize) {
-    return refuse(Code::invalid_argument, "notify: unknown kind or too many ranks");
+  if (request.kind > Notice::Kind::preempt) {
+    return refuse(Code::invalid_argument,
+                  format("notify: unknown kind {}", static_cast<int>(request.kind)));
+  }
+  if (request.ranks.size() > limits::kWorldSize) {
+    return refuse(Code::invalid_argument,
+                  format("notify: {} ranks, limit {}", request.ranks.size(), limits::kWorldSize));
   }
   Moment at = step.moment();
   const Result<std::uint64_t> number = groups_.notify(request, at);
@@ -138,10 +140,11 @@ void GroupOps::settle(Step& step) {
   for (const Groups::ChangedGroup& change : groups_.settle(at)) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();
-    const bool untold = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
+    const bool unnotified = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
     const Bytes token = group_token(group.name());
-    const bool noted = !step.signals.empty() && step.signals.back().token == token;
-    if (!untold && !noted) step.signals.push_back({token, true});  // many may leave at once
+    const bool signaled = !step.signals.empty() && step.signals.back().token == token;
+    // One signal per group, even if many members leave at once.
+    if (!unnotified && !signaled) step.signals.push_back({token, true});
     barrier_ops_.break_bound(step, group);
     if (!change.stalled.empty()) {
       step.out.events.push_back(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on groups, and draws the consequences when a group has changed.
+// Answers the operations on groups, and updates barriers and waiters when a group has changed.
 #pragma once
 
 #include "daemon/core/barrier_ops.h"
@@ -19,9 +19,8 @@ class GroupOps {
   Maybe on(Step& step, const Acknowledge& request);
   Maybe on(Step& step, const Progress& report);
 
-  /// Lets the groups that were touched form, breaks the barriers of a generation that has ended or
-  /// of members that will not come, and notes whose waiters must be answered. Part of
-  /// Job::settle().
+  /// Lets the groups that changed in this step form a generation, breaks the barriers that can not
+  /// complete any more, and signals the waiters of these groups. Part of Job::settle().
   void settle(Step& step);
 
  private:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: 'h' revision, index -> Change; 'w' is a prefix (0 or 1), key or prefix -> since when;
-// 'f' -> the first revision of which no kept change was dropped.
+// Rows: 'h' + revision + index holds a Change; 'w' + (1 for a prefix, 0 for a key) + key or prefix
+// holds the revision since which it is watched; 'f' holds the first revision from which on no kept
+// change was dropped.
 #include "daemon/core/history.h"
 
 #include <algorithm>
@@ -71,7 +72,7 @@ void History::drop_oldest(std::deque<StoredChange>& list) {
 
 void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
-  std::uint32_t told = 0;  // changes of this revision that concern the watch
+  std::uint32_t passed = 0;  // changes of this revision that concern the watch
   std::size_t bytes = 0;
   const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
     return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
@@ -85,26 +86,26 @@ void History::read(const Watch& watch, Revision head, Changes& out) const {
     if (!concerns(watch, change.key)) continue;
     if (change.revision != revision) {
       revision = change.revision;
-      told = 0;
+      passed = 0;
     }
-    if (revision == watch.from && told < watch.skip) {
-      ++told;
+    if (revision == watch.from && passed < watch.skip) {
+      ++passed;
       continue;
     }
     bytes += size_of(change);
     if (bytes > limits::kWatchReplyBytes && !out.changes.empty()) {
       out.next = revision;
-      out.skip = told;
+      out.skip = passed;
       return;
     }
     out.changes.push_back(change);
-    ++told;
+    ++passed;
   }
   out.next = std::max(watch.from, head + 1);
   out.skip = 0;
 }
 
-// ---- who watches what --------------------------------------------------------------------------
+// ---- watched keys and prefixes ------------------------------------------------------------------
 
 bool History::is_watched(std::string_view key) const {
   if (watched_.empty()) return false;
@@ -121,7 +122,7 @@ void History::watched(const Watch& watch, Revision revision, TimePoint now,
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
-    if (watched_.size() >= limits::kWatchedKept) return;  // compacted after a restart, then
+    if (watched_.size() >= limits::kWatchedKept) return;  // a restart then compacts its changes
     it = watched_.emplace(subject, Watched{revision + 1, {}}).first;
     if (watch.prefix) ++prefix_sizes_[watch.key.size()];
     rows.push_back({Row::Kind::put, subject_key(watch.prefix, watch.key),

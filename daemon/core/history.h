@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The newest changes of a job's keys, for watches. All of them are in memory; those that concern a
-// key or prefix that is being watched are rows too, so that its watch goes on after a restart as if
-// nothing had been. Bounded: the oldest revisions go first, and a watch that wants them is told.
+// Keeps the newest changes of a job's keys, for watches. All of them are in memory. Changes that
+// concern a watched key or prefix are also rows, so that the watch continues after a restart
+// without a gap. Bounded: the oldest revisions are dropped first; a watch that asks for them fails.
 #pragma once
 
 #include <deque>
@@ -19,27 +19,29 @@ namespace c10dd::core {
 
 class History {
  public:
-  /// Nobody has asked for so long: a key or prefix is not watched any more.
+  /// A key or prefix counts as watched until no watch has asked for it for this long.
   static constexpr Duration kForgottenAfter = std::chrono::minutes(10);
 
-  /// Complete from the revision after `loaded` on.
+  /// Starts a history that is complete from the revision after `loaded` on.
   History(Revision loaded, const Quotas& quotas) : start_(loaded + 1), quotas_(quotas) {}
 
-  /// Takes up a change; revisions never go down. Appends its row if somebody watches the key, and
-  /// the removal of rows that have become too old.
+  /// Adds a change; revisions never go down. Appends its row if the key is watched, and the removal
+  /// of rows that have become too old.
   void add(Change change, std::vector<Row>& rows);
 
-  /// Somebody watches this: its changes after `revision` become rows.
+  /// Notes that a key or prefix is watched: its changes after `revision` become rows.
   void watched(const Watch& watch, Revision revision, TimePoint now, std::vector<Row>& rows);
 
-  /// From which revision on all changes are here that concern the watch.
+  /// Returns the revision from which on all changes that concern the watch are known.
   Revision start(const Watch& watch) const;
 
-  /// Appends to `out` what the watch asks for, from (from, skip) on, at most
-  /// limits::kWatchAnswerBytes; out.next and out.skip say where to go on, at most at `head` + 1.
+  /// Appends to `out` the changes that concern the watch, from position (from, skip) on, about
+  /// limits::kWatchReplyBytes at most. Sets out.next and out.skip to the position to continue from,
+  /// which is after `head` once all changes have been read.
   void read(const Watch& watch, Revision head, Changes& out) const;
 
-  /// What nobody has asked for in a long time; each is to be kept on or forgotten.
+  /// Returns at most `limit` keys and prefixes that no watch has asked for in kForgottenAfter. The
+  /// caller calls watched() or forget() for each.
   std::vector<Watch> due(TimePoint now, std::size_t limit) const;
   void forget(const Watch& watch, std::vector<Row>& rows);
   std::optional<TimePoint> next_deadline() const;
@@ -66,7 +68,7 @@ class History {
   };
   using Subject = std::pair<bool, Bytes>;  // is a prefix; key or prefix
 
-  /// A change and where it stands; a list of them ascends.
+  /// A change with its position. Lists of them are in ascending order.
   struct StoredChange {
     Position position;
     Change change;
@@ -80,17 +82,17 @@ class History {
   std::deque<StoredChange> recent_;  // in memory only
   std::deque<StoredChange> kept_;    // rows
   Position last_;
-  Revision start_;      // every change from here on is known
-  Revision floor_ = 0;  // every kept one
+  Revision start_;      // all changes from this revision on are known
+  Revision floor_ = 0;  // as start_, for the changes in kept_
   std::map<Subject, Watched> watched_;
-  std::map<std::size_t, std::size_t> prefix_sizes_;  // of the prefixes watched, with their number
+  std::map<std::size_t, std::size_t> prefix_sizes_;  // size of watched prefixes -> their number
   std::set<std::pair<TimePoint, Subject>> by_deadline_;
   Quotas quotas_;
   std::size_t bytes_ = 0;
   std::size_t kept_bytes_ = 0;
 };
 
-/// Whether a watch is about this key.
+/// Returns whether a watch is about this key.
 inline bool concerns(const Watch& watch, std::string_view key) {
   return watch.prefix ? key.starts_with(watch.key) : key == watch.key;
 }

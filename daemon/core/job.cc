@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of a request: it is recognised if it was here before, dispatched to the handler of its
-// operation, settled, recorded with its reply, and those who waited for it are answered.
+// The steps of a request: replayed if it was applied before, else dispatched to the handler of its
+// operation, settled, and recorded with its reply; then the waiters that it has unblocked are
+// answered.
 #include "daemon/core/job.h"
 
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/native_wire.h"
 
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kGarbageRows = 1'024;  // then they leave without waiting for a write
+// With so many garbage rows, they are erased without waiting for a write.
+constexpr std::size_t kGarbageRows = 1'024;
 
-/// Those that a person should hear of: a rank that is another's, a join that is in vain.
-void tell_refused_claims(Effects& out) {
+/// Adds an event for each refused claim that an operator should see: a rank that belongs to another
+/// session, and a join that can not succeed.
+void report_refused_claims(Effects& out) {
   for (const OutgoingReply& reply : out.replies) {
     if (reply.result) continue;
     const Code code = reply.result.error().code;
-    const bool in_vain =
+    const bool refused_join =
         reply.op == Join::op.code && (code == Code::size_mismatch || code == Code::quota_exceeded ||
                                       code == Code::invalid_argument);
-    if (code != Code::rank_taken && !in_vain) continue;
+    if (code != Code::rank_taken && !refused_join) continue;
     out.events.push_back(ClaimRefused{reply.op, code, reply.result.error().detail});
   }
 }
@@ -81,8 +85,8 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                                                                 : Evidence::state;
   record(step, op, done);
   if (done) {
-    // Other answers follow a hello: the shell looks at the first one. They come before a goodbye,
-    // which closes the channel.
+    // The reply to a hello comes first, because the shell looks at the first reply. The reply to
+    // any other request comes last, because the reply to a goodbye closes the channel.
     out.replies.insert(opens ? out.replies.begin() : out.replies.end(),
                        {.to = from.session,
                         .sequence = call.sequence,
@@ -93,7 +97,7 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                         .arrived_ns = call.arrived_ns});
   }
   release(step);
-  tell_refused_claims(out);
+  report_refused_claims(out);
   out.revision = revision_;
   return out;
 }
@@ -118,7 +122,7 @@ Effects Job::tick(TimePoint now) {
   Step step = begin(nobody, none, now, out);
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
     session_ops_.end(step, id, Ending::expired);
-    group_ops_.settle(step);  // the barriers of its groups break while others are still at them
+    group_ops_.settle(step);  // breaks its groups' barriers while other sessions still wait there
   }
   barrier_ops_.tick(step);
   key_ops_.tick(step);
@@ -128,7 +132,8 @@ Effects Job::tick(TimePoint now) {
   settle(step);
   record(step, Ping::op, std::nullopt);
   queue_ops_.serve(step);
-  waits_.release_all_but_news(step);  // first: what came true in the tick is no time-out
+  // Before time_out(): a request whose condition came true in this tick has not timed out.
+  waits_.release_all_but_news(step);
   waits_.time_out(step);
   settle(step);
   record(step, Ping::op, std::nullopt);
@@ -149,8 +154,8 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
           .session = sessions_.find(from.session)};
 }
 
-/// Drops the replies that the client has got. Items whose pops were acknowledged go, and soon: a
-/// crash before that would bring them back.
+/// Drops the replies that the client has received. Erases the items whose delivery it acknowledged
+/// already in this step, because a crash before that would bring them back.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
   for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
@@ -159,27 +164,27 @@ void Job::acknowledge(Step& step, Session& session) {
   }
 }
 
-/// Whether the request comes in its turn, and its first answer if it was here before.
+/// Refuses a request whose sequence is too far ahead. Returns the first reply if the request was
+/// applied before, and nothing if it is new.
 Maybe Job::admit(Step& step, const OpInfo& op) {
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
-    return refuse(Code::window_exceeded, "too many unacknowledged requests: sequence " +
-                                             std::to_string(step.call.sequence) +
-                                             ", acknowledged below " +
-                                             std::to_string(step.session->acked_below) +
-                                             ", limit " + std::to_string(limits::kSessionWindow));
+    return refuse(Code::window_exceeded,
+                  format("too many unacknowledged requests: sequence {}, acknowledged below {}, "
+                         "limit {}",
+                         step.call.sequence, step.session->acked_below, limits::kSessionWindow));
   }
   if (op.dedup == Dedup::reply || op.dedup == Dedup::delivery) return replay(step, op);
   return std::nullopt;
 }
 
-/// The kept reply or claim of a repeated request, or nothing if this is the first time.
+/// Returns the stored reply or delivery of a repeated request; nothing if the request is new.
 Maybe Job::replay(Step& step, const OpInfo& op) {
   const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
   if (sequence < session.acked_below) {
-    return refuse(Code::outcome_unknown, "sequence " + std::to_string(sequence) + " is below " +
-                                             std::to_string(session.acked_below) +
-                                             ", which this session has acknowledged");
+    return refuse(Code::outcome_unknown,
+                  format("sequence {} is below {}, which this session has acknowledged", sequence,
+                         session.acked_below));
   }
   if (planted(Planted::reply_forgotten)) return std::nullopt;
   const auto stored = session.replies.find(sequence);
@@ -189,9 +194,9 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   const std::uint8_t code = replied ? stored->second.op : QueuePop::op.code;
   const std::uint64_t print = replied ? stored->second.fingerprint : delivery->second.fingerprint;
   if (code != op.code || print != step.call.fingerprint) {
-    return refuse(Code::sequence_reused, "sequence " + std::to_string(sequence) +
-                                             " was already used by this session for another "
-                                             "request");
+    return refuse(
+        Code::sequence_reused,
+        format("sequence {} was already used by this session for another request", sequence));
   }
   step.out.events.push_back(ReplyReplayed{op.code});
   if (!replied) {
@@ -215,8 +220,8 @@ Maybe Job::dispatch(Step& step, const Request& request) {
       request);
 }
 
-/// Draws the consequences of what the step has changed. Those who wait for a session look again
-/// last: the sessions that they replace may have been members.
+/// Updates groups and barriers after the step's changes. The requests that waited for a session are
+/// handled last, then the groups once more: the sessions that they replace may have been members.
 void Job::settle(Step& step) {
   group_ops_.settle(step);
   barrier_ops_.release_returned(step);
@@ -225,8 +230,8 @@ void Job::settle(Step& step) {
   group_ops_.settle(step);
 }
 
-/// Makes the change of a step the job's newest: its revision counts, its reply is kept, garbage
-/// rides along.
+/// Records the change of a step: stores its reply, adds the garbage rows to its batch, and raises
+/// the job's revision. Does nothing if the step has no rows and garbage can wait.
 void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
@@ -240,7 +245,7 @@ void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   if (!step.out.rows.empty()) revision_ = step.revision = step.next;
 }
 
-/// Answers those whose last token came true in the step.
+/// Answers the waiters whose last token came true in the step.
 void Job::release(Step& step) {
   queue_ops_.serve(step);
   waits_.release(step);

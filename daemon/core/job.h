@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything one training job coordinates through: keys, queues, watches, barriers, exchanges,
-// sessions.
-// Pure: no clock, no I/O, no threads. Equal calls in equal order give equal effects, so any run
-// can be replayed. Life: restore() each row, resume(), then apply/disconnect/tick in any order.
+// The state of one training job: keys, queues, watches, sessions, barriers, exchanges and groups.
+// Pure: no clock, no I/O, no threads. Equal calls in equal order give equal effects, so that every
+// execution can be replayed. Order of calls: restore() for each row, resume(), then apply(),
+// disconnect() and tick() in any order.
 #pragma once
 
 #include <optional>
@@ -22,50 +22,53 @@ struct JobStats {
   std::size_t waiters = 0;
   std::size_t barriers_pending = 0;
   std::size_t sessions = 0;         ///< connected
-  std::size_t sessions_known = 0;   ///< also those that may come back
-  std::size_t members = 0;          ///< of newest generations, here
-  std::size_t members_missing = 0;  ///< of them, lost or left
+  std::size_t sessions_known = 0;   ///< connected, or may come back
+  std::size_t members = 0;          ///< of the newest generations; still in their groups
+  std::size_t members_missing = 0;  ///< of the newest generations; lost, or have left
 };
 
 class Job {
  public:
-  /// start: incarnation, epoch and revision that the job is loaded with.
+  /// `start` holds the incarnation, epoch and revision that the job is loaded with.
   Job(JobNumber number, Stamp start, const Quotas& quotas = {});
-  Job(const Job&) = delete;  // its handlers refer to what it holds
+  Job(const Job&) = delete;  // the handlers hold references to other members
   Job& operator=(const Job&) = delete;
 
-  /// Takes up one row of the last run; malformed names the kind of a damaged one.
+  /// Restores one stored row. Fails with malformed and the kind of the row if it is damaged.
   Result<void> restore(const Row& row);
-  /// After the last row: every time-out and grace starts in full at `now`.
+  /// Finishes a restore after its last row. Every time-out and grace starts in full at `now`. Fails
+  /// with malformed if the rows do not fit together.
   Result<void> resume(TimePoint now);
 
-  /// no_room: why the request may not let the state grow, if it may not. One that was applied
-  /// before gets its first answer all the same; else this is the answer, and nothing changes.
+  /// Applies a request. `no_room` is set if the request must not let the state grow: its reply is
+  /// then this failure and nothing changes. A request that was applied before still gets its
+  /// reply.
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
                 const Failure* no_room = nullptr);
 
-  /// A heartbeat of a connection (Origin::connection), on behalf of all its sessions here.
+  /// Notes a heartbeat of a connection (Origin::connection) for all its sessions in this job.
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
 
-  /// The connection of a session went. The session stays.
+  /// Notes that a session has lost its connection. The session stays.
   Effects disconnect(const SessionId& session, TimePoint now);
 
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
 
-  /// Completes a batch: adds the rows of the replies that were kept since the last call. To be
-  /// called with the rows of all steps since then, before they are handed on.
+  /// Completes a batch: adds the rows of the replies that were kept since the last call. Must be
+  /// called with the rows of all steps since then, before they go to the engine.
   void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 
-  /// Changes up to this revision are on disk.
+  /// Notes that all changes up to this revision are durable.
   void durable(Revision revision) { keys_.durable(revision); }
 
   Revision revision() const { return revision_; }
   JobStats stats() const;
-  /// It has no session, key, queued item or group: nothing that anybody could ask for again.
+  /// Returns whether the job has no session, key, queued item or group, so that its rows may be
+  /// erased.
   bool empty() const;
-  /// Recounts all sums and second indexes, and looks for what ended sessions have left behind.
+  /// Recounts all sums and second indexes, and checks that ended sessions have left nothing behind.
   Finding audit() const;
 
  private:
@@ -81,7 +84,7 @@ class Job {
 
   Revision revision_;
 
-  // what the job holds; all but the last two have rows
+  // The state of the job. All but the last two are stored as rows.
   KeySpace keys_;
   Lifetimes lifetimes_;
   History history_;
@@ -92,7 +95,7 @@ class Job {
   CollectiveLedger ledger_;
   CallBoard call_board_;
 
-  // who answers requests: each uses those before it
+  // The handlers of requests. Each uses only those above it, so the order matters.
   Waits waits_;
   KeyOps key_ops_{keys_, lifetimes_, history_, queues_, waits_};
   QueueOps queue_ops_{queues_, sessions_, waits_};

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes a job up again from its rows: each row goes to the part that has written it, then the parts
-// are held against each other.
+// Restores a job from its rows: passes each row to the part that wrote it, then checks that the
+// parts fit together.
 #include <algorithm>
 
 #include "daemon/core/job.h"
 #include "daemon/core/key_row.h"
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/native_wire.h"
 #include "protocol/utf8.h"
 
@@ -44,26 +45,26 @@ Result<void> Job::resume(TimePoint now) {
     for (const auto& [sequence, delivery] : session.deliveries) {
       if (!queues_.is_free(delivery.queue, delivery.item())) {
         return failure(Code::malformed,
-                       "delivery of an item that is not there, or a second delivery");
+                       "delivery row of an item that does not exist or is already delivered");
       }
       queues_.deliver(delivery.queue, delivery.item(), delivery.revision);
       newest = std::max(newest, delivery.revision);
     }
   }
-  if (Result<void> met = barriers_.resume(now); !met) return met;
+  if (Result<void> good = barriers_.resume(now); !good) return good;
   for (const SessionId& owner : lifetimes_.owners()) sessions_.expect(owner);
-  for (const SessionId& guest : barriers_.participation().sessions()) {
-    if (!planted(Planted::guests_forgotten)) sessions_.expect(guest);
+  for (const SessionId& participant : barriers_.participation().sessions()) {
+    if (!planted(Planted::guests_forgotten)) sessions_.expect(participant);
   }
-  if (Result<void> grouped = groups_.resume(revision_, now); !grouped) return grouped;
+  if (Result<void> good = groups_.resume(revision_, now); !good) return good;
   for (const SessionId& member : groups_.members()) sessions_.expect(member);
-  sessions_.resume(now);
+  sessions_.resume(now);  // after the last expect()
   lifetimes_.resume(now);
   history_.resume(now);
   newest = std::max(newest, barriers_.newest());
   if (newest <= revision_) return {};
-  return failure(Code::malformed, "a row of revision " + std::to_string(newest) +
-                                      " in a job of revision " + std::to_string(revision_));
+  return failure(Code::malformed, "a row of revision {} in a job of revision {}", newest,
+                 revision_);
 }
 
 }  // namespace c10dd::core

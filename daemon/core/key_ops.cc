@@ -5,11 +5,12 @@
 #include "daemon/core/key_row.h"
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
 
-/// A row as most keys have it: without a expiry of its own.
+/// The value of a key row without an expiry, as most keys have it. See KeyRow.
 struct PlainKeyRow {
   Revision revision = 0;
   Bytes value;
@@ -70,10 +71,9 @@ Maybe KeyOps::on(Step& step, const Set& set) {
 
 Maybe KeyOps::on(Step& step, const MultiSet& set) {
   if (set.keys.size() != set.values.size() || set.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::invalid_argument, "multi_set: " + std::to_string(set.keys.size()) +
-                                              " keys and " + std::to_string(set.values.size()) +
-                                              " values, limit " +
-                                              std::to_string(limits::kKeysPerRequest) + " of each");
+    return refuse(Code::invalid_argument,
+                  format("multi_set: {} keys and {} values, limit {} of each", set.keys.size(),
+                         set.values.size(), limits::kKeysPerRequest));
   }
   KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < set.keys.size(); ++i) {
@@ -132,11 +132,11 @@ Maybe KeyOps::on(Step& step, const Remove& request) {
 
 Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
   if (request.prefix.size() > limits::kKeyBytes) {
-    return refuse(Code::too_large, "prefix too long: " + std::to_string(request.prefix.size()) +
-                                       " bytes, limit " + std::to_string(limits::kKeyBytes));
+    return refuse(Code::too_large, format("prefix too long: {} bytes, limit {}",
+                                          request.prefix.size(), limits::kKeyBytes));
   }
   const std::vector<Bytes> keys = keys_.erase_prefix(request.prefix, step.next);
-  if (!keys.empty() && !planted(Planted::prefix_row_lost)) {  // one row does for all
+  if (!keys.empty() && !planted(Planted::prefix_row_lost)) {  // one row erases all
     step.out.rows.push_back({Row::Kind::erase_prefix, 'k' + request.prefix, {}});
   }
   for (const Bytes& key : keys) {
@@ -151,8 +151,8 @@ Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
 
 Maybe KeyOps::on(Step& step, const Check& check) {
   if (check.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::too_large, "check: " + std::to_string(check.keys.size()) + " keys, limit " +
-                                       std::to_string(limits::kKeysPerRequest));
+    return refuse(Code::too_large,
+                  format("check: {} keys, limit {}", check.keys.size(), limits::kKeysPerRequest));
   }
   bool all = true;
   for (const Bytes& key : check.keys) {
@@ -193,8 +193,8 @@ Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get, g
 template <class Op>
 Maybe KeyOps::wait_for(Step& step, const Op& op, std::span<const Bytes> keys) {
   if (keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::too_large, std::string(Op::op.name) + ": " + std::to_string(keys.size()) +
-                                       " keys, limit " + std::to_string(limits::kKeysPerRequest));
+    return refuse(Code::too_large, format("{}: {} keys, limit {}", Op::op.name, keys.size(),
+                                          limits::kKeysPerRequest));
   }
   for (const Bytes& key : keys) {
     if (Result<void> good = check_key(key); !good) return good.error();
@@ -203,7 +203,7 @@ Maybe KeyOps::wait_for(Step& step, const Op& op, std::span<const Bytes> keys) {
   return waits_.block(step, op, op.timeout);
 }
 
-/// Answers at once when there are changes, else blocks on the next one.
+/// Replies at once if there are changes, else blocks the request until the next one.
 Maybe KeyOps::on(Step& step, const Watch& asked) {
   if (!asked.prefix || asked.key.size() > limits::kKeyBytes) {
     if (Result<void> good = check_key(asked.key); !good) return good.error();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on keys. Every change of a key passes put() or remove(), which write the
-// row, keep the change for watches, and note what the waiters of the key wait for.
+// Answers the operations on keys. put() and remove() write the row of a changed key, keep the
+// change for watches, and signal the waiters of the key.
 #pragma once
 
 #include <optional>
@@ -31,12 +31,13 @@ class KeyOps {
   Maybe on(Step& step, const MultiGet& get);
   Maybe on(Step& step, const Watch& asked);
 
-  /// Sets a key. Without a expiry it keeps the one that it has.
+  /// Sets a key. Without `expiry`, the key keeps the expiry that it has.
   void put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry);
-  /// Returns whether the key existed.
+  /// Removes a key. Returns whether it existed.
   bool remove(Step& step, const Bytes& key);
 
-  /// Removes the keys whose time is over, and forgets watches that nobody asked for in a long time.
+  /// Removes the keys whose time to live is over, and forgets watches that no client has asked for
+  /// in History::kForgottenAfter.
   void tick(Step& step);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row of a key.
+// The format of the row of a key.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -8,7 +8,7 @@
 
 namespace c10dd::core {
 
-/// The value of a key row. The last two are left out of most rows.
+/// The value of a key row. `ttl` and `owner` are omitted if both are zero, as in most rows.
 struct KeyRow {
   Revision revision = 0;
   Bytes value;

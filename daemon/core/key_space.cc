@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// An ordered map with accounting.
+// Deletions of prefixes are remembered as one entry each, not per key.
 #include "daemon/core/key_space.h"
 
 #include <algorithm>
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -12,8 +13,8 @@ namespace c10dd::core {
 Result<void> check_key(std::string_view key) {
   if (key.empty()) return failure(Code::invalid_argument, "key is empty: give at least one byte");
   if (key.size() > limits::kKeyBytes) {
-    return failure(Code::too_large, "key too long: " + std::to_string(key.size()) +
-                                        " bytes, limit " + std::to_string(limits::kKeyBytes));
+    return failure(Code::too_large, "key too long: {} bytes, limit {}", key.size(),
+                   limits::kKeyBytes);
   }
   return {};
 }
@@ -43,8 +44,8 @@ Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
                                  PlannedPuts& planned_puts) const {
   if (Result<void> good = check_key(key); !good) return good;
   if (value_bytes > limits::kValueBytes) {
-    return failure(Code::too_large, "value too large: " + std::to_string(value_bytes) +
-                                        " bytes, limit " + std::to_string(limits::kValueBytes));
+    return failure(Code::too_large, "value too large: {} bytes, limit {}", value_bytes,
+                   limits::kValueBytes);
   }
   const StoredValue* entry = find(key);
   const std::size_t before = entry == nullptr ? 0 : entry->value.size();
@@ -53,16 +54,13 @@ Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
   planned_puts.keys += entry == nullptr ? 1 : 0;
   planned_puts.bytes += more;
   if (entry == nullptr && entries_.size() + planned_puts.keys > quotas_.keys) {
-    return failure(
-        Code::quota_exceeded,
-        "too many keys in the job: " + std::to_string(entries_.size() + planned_puts.keys) +
-            " with this one, limit " + std::to_string(quotas_.keys));
+    return failure(Code::quota_exceeded, "too many keys in the job: {} with this one, limit {}",
+                   entries_.size() + planned_puts.keys, quotas_.keys);
   }
   const std::size_t after = bytes_ + planned_puts.bytes;
   if (more > 0 && after > quotas_.bytes) {
-    return failure(Code::quota_exceeded, "job is full: " + std::to_string(after) +
-                                             " bytes with this value, limit " +
-                                             std::to_string(quotas_.bytes));
+    return failure(Code::quota_exceeded, "job is full: {} bytes with this value, limit {}", after,
+                   quotas_.bytes);
   }
   return {};
 }
@@ -128,9 +126,9 @@ std::uint64_t KeySpace::count(std::string_view prefix) const {
 }
 
 void KeySpace::durable(Revision revision) {
-  const auto over = [&](const auto& mark) { return mark.second <= revision; };
-  std::erase_if(deleted_, over);
-  std::erase_if(deleted_prefixes_, over);
+  const auto done = [&](const auto& deletion) { return deletion.second <= revision; };
+  std::erase_if(deleted_, done);
+  std::erase_if(deleted_prefixes_, done);
 }
 
 }  // namespace c10dd::core

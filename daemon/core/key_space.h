@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys of one job in byte order, each with the revision that wrote it. Knows the limits.
-// A deletion leaves a mark until it is durable, so that "not found" can wait for it.
+// Keeps the keys of one job in byte order, each with the revision that wrote it, and checks their
+// limits. Remembers a deletion until it is durable, so that the reply "not found" can wait for it.
 #pragma once
 
 #include <map>
@@ -25,33 +25,36 @@ class KeySpace {
 
   const StoredValue* find(std::string_view key) const;
 
-  /// The newest change that a look at this key depends on: its writing or its deletion.
+  /// Returns the newest change that a read of this key depends on: its last write or deletion.
   Revision observed(std::string_view key) const;
 
-  /// What puts that are not done yet will add.
+  /// What puts that have been checked, but not done yet, will add.
   struct PlannedPuts {
     std::size_t keys = 0;
     std::size_t bytes = 0;
   };
 
-  /// Whether the key may be given a value of this size: length limits and the job's quota, on top
-  /// of `planned_puts`, to which this put is added. A key counts each time that it is named, and
-  /// making one smaller makes no room for another.
+  /// Checks whether a key may get a value of this size: fails with invalid_argument if the key is
+  /// empty, too_large beyond a length limit, and quota_exceeded if the put exceeds the job's quota
+  /// on top of `planned_puts`. Adds the put to `planned_puts`. A new key counts once per put, and a
+  /// value that shrinks frees nothing for the other puts.
   Result<void> check_put(std::string_view key, std::size_t value_bytes,
                          PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
 
   void put(const Bytes& key, Bytes value, Revision revision);
+  /// Returns whether the key existed.
   bool erase(std::string_view key, Revision revision);
-  /// Which they were, in order.
+  /// Returns the erased keys, in order.
   std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
 
-  /// At most `limit` keys with the prefix, after start_after; more: whether there are others.
+  /// Returns the first keys with the prefix after `start_after`: at most `limit` keys and
+  /// limits::kListPageBytes. Sets `more` if there are further keys.
   std::vector<Bytes> list(std::string_view prefix, std::string_view start_after, std::size_t limit,
                           bool& more) const;
   std::uint64_t count(std::string_view prefix) const;
 
-  /// Changes up to this revision are on disk: their deletion marks can go.
+  /// Notes that all changes up to this revision are durable: forgets their deletions.
   void durable(Revision revision);
 
   std::size_t size() const { return entries_.size(); }
@@ -68,7 +71,8 @@ class KeySpace {
   std::size_t bytes_ = 0;
 };
 
-/// too_large unless the key's length is within 1 .. limits::kKeyBytes.
+/// Fails with invalid_argument if the key is empty, and with too_large if it is longer than
+/// limits::kKeyBytes.
 Result<void> check_key(std::string_view key);
 
 }  // namespace c10dd::core

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table, two indexes; erase() is the only way out.
+// One table with two indexes. Only erase() removes entries, so that the indexes stay consistent.
 #include "daemon/core/lifetimes.h"
 
 #include "daemon/core/planted.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The keys that end by themselves: after a time, or with the session that set them. Most keys have
-// neither and cost nothing here.
+// Keeps the keys that expire: after a time to live, or when the session that set them ends. Keys
+// without an expiry are not stored here.
 #pragma once
 
 #include <map>
@@ -13,25 +13,25 @@
 
 namespace c10dd::core {
 
-/// How a key ends by itself; the default is never.
+/// When a key expires. A default one never does.
 struct Expiry {
-  Duration ttl{0};    ///< after this long; 0: not by time
-  SessionId owner{};  ///< with this session; zero: with none
+  Duration ttl{0};    ///< expires after this time; 0: no time to live
+  SessionId owner{};  ///< expires when this session ends; zero: no owner
 
   bool endless() const { return ttl == Duration::zero() && owner == SessionId{}; }
 };
 
 class Lifetimes {
  public:
-  /// The key has this expiry from now on, instead of an older one.
+  /// Sets the expiry of a key, in place of an older one.
   void put(const Bytes& key, const Expiry& expiry, TimePoint now);
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 
-  /// After the last put of a restore: every time-to-live starts in full at `now`.
+  /// Finishes a restore after its last put: every time to live starts in full at `now`.
   void resume(TimePoint now);
 
-  /// At most `limit` keys whose time has come, in order.
+  /// Returns at most `limit` keys whose time to live is over, the earliest deadline first.
   std::vector<Bytes> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 

@@ -68,11 +68,10 @@ TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
   EXPECT_EQ(closed(decisions), (Connections{2, 1}));
   const Failure& why = decisions.close.front().reason;
   EXPECT_EQ(why.code, Code::quota_exceeded);
-  EXPECT_EQ(
-      why.detail,
-      "all connections together hold 90 bytes of unfinished frames and unread answers, limit "
-      "100 (see --max-bytes), this one holds 60; send whole frames, read the answers, or come "
-      "again later");
+  EXPECT_EQ(why.detail,
+            "all connections together hold 90 bytes of unfinished frames and unread replies, limit "
+            "100 (see --max-bytes), this one holds 60; send whole frames, read the replies, or try "
+            "again later");
 }
 
 TEST(ConnectionBudget, SmallestFrameThatWaitsIsReadFirst) {
@@ -94,8 +93,8 @@ TEST(ConnectionBudget, WhoHasJustBegunIsNotClosedForOthers) {
   const Decisions decisions = budget.look();
   EXPECT_EQ(closed(decisions), (Connections{1, 2}));
   EXPECT_EQ(decisions.close.back().reason.detail,
-            "all connections together hold 50 bytes of unfinished frames and unread answers, limit "
-            "100 (see --max-bytes), this one's frame of 60 has found no room; come again later");
+            "all connections together hold 50 bytes of unfinished frames and unread replies, limit "
+            "100 (see --max-bytes), this one's frame of 60 does not fit; try again later");
   EXPECT_EQ(budget.held(), 50u);
   EXPECT_FALSE(budget.scarce());
 }
