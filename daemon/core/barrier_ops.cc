@@ -169,6 +169,7 @@ void BarrierOps::release_returned(Step& step) {
 }
 
 void BarrierOps::recheck_absent(Step& step) {
+  // ask_again() may end sessions, which adds them to the list.
   while (!step.presence.empty()) {
     const SessionId id = step.presence.front();
     step.presence.erase(step.presence.begin());

@@ -156,6 +156,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   barrier.arrivals.emplace(rank, std::move(arrival));
   const bool early = planted(Planted::barrier_early) && key.kind == BarrierKey::Kind::barrier;
   if (barrier.arrivals.size() + (early ? 1 : 0) < barrier.world_size) return &barrier;
+  // Only an unbound barrier waits for connections: a bound one is broken when a member is lost.
   for (const auto& [at, one] : barrier.arrivals) {
     if (!barrier.group.empty() || planted(Planted::dead_arrival_counts)) break;
     const Session* session = sessions.find(one.session);

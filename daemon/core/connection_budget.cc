@@ -80,6 +80,7 @@ ConnectionBudget::Decisions ConnectionBudget::leave(Connection connection) {
 ConnectionBudget::Decisions ConnectionBudget::look() {
   Decisions decisions;
   ++looks_;
+  // Copies, because close() and give_room() change by_size_ and waiting_.
   std::vector<Connection> most_first;
   for (auto at = by_size_.rbegin(); at != by_size_.rend(); ++at) most_first.push_back(at->second);
   for (const Connection connection : most_first) {

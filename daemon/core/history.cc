@@ -77,6 +77,7 @@ void History::read(const Watch& watch, Revision head, Changes& out) const {
   const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
     return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
   };
+  // Merges the two lists in the order of their positions.
   auto recent = first(recent_);
   auto kept = first(kept_);
   while (recent != recent_.end() || kept != kept_.end()) {

@@ -213,6 +213,7 @@ Maybe KeyOps::on(Step& step, const Watch& asked) {
   const bool from_past = watch.from <= step.revision;
   Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
+  // Watched from now on, also if there is a reply at once: the client will ask for later changes.
   history_.watched(watch, step.revision, step.now, step.out.rows);
   if (past) return past;
   if (from_past) watch.skip = 0;
