@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for the operator who waits.
+// Composes the texts of time-outs, which an operator reads.
 #include "daemon/core/missing.h"
 
 #include <algorithm>
@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kRanksDescribed = 8;
 constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
-/// Whether nobody is released with this arrival, since its session has no connection.
+/// Returns whether this arrival holds up the release because its session has no connection.
+/// Arrivals of a group's members never do: the group decides who is lost.
 bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   const Session* session = sessions.find(arrival.session);
   return arrival.group.empty() && (session == nullptr || !session->connected);

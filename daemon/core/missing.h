@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says whom a barrier or exchange was waiting for, with what is known of each.
+// Describes the ranks that a barrier or exchange still waits for, with what is known of each.
 #pragma once
 
 #include "daemon/core/barriers.h"
@@ -9,7 +9,7 @@
 
 namespace c10dd::core {
 
-/// What is known of everybody in a job.
+/// The tables of a job from which missing ranks are described.
 struct Everybody {
   const Sessions& sessions;
   const Barriers& barriers;
@@ -17,23 +17,26 @@ struct Everybody {
   TimePoint now;
 };
 
-/// What is known of a rank that has not come: of its place in the barrier's world if it is bound to
-/// one, else of the session that calls itself so.
+/// Describes a rank that has not arrived, or has arrived and lost its connection. If the barrier is
+/// bound to a generation, the rank is looked up in its group; else by the session that holds it at
+/// the barrier, or that has named it in its hello.
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody);
 
-/// timed_out of a barrier or exchange, naming every missing rank with what is known of it.
+/// Returns the timed_out of a barrier or exchange: lists all missing ranks and describes the first
+/// limits::kMissingNamed.
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// timed_out of a request that waited for a session which holds its rank: it may come back.
+/// Returns the timed_out of a request that waited for `absent`, the session that may come back and
+/// on which its rank depends.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 
-/// "host-b (pid 12)"; nothing is known of a process if `session` is null.
+/// Returns for example "host-b (pid 12)", or "a process of an earlier launch" if `session` is null.
 std::string process_of(const Session* session);
 
-/// "rank 3 on host host-b (pid 12) is silent, last heard 2.1 s ago".
+/// Returns for example "rank 3 on host host-b (pid 12) is silent, last heard 2.1 s ago".
 std::string sentence(const MissingRank& missing);
 
 }  // namespace c10dd::core

@@ -27,30 +27,30 @@ struct BarrierKey {
 
   auto operator<=>(const BarrierKey&) const = default;
 
-  /// Whether the other one differs in the sequence only.
+  /// Returns whether both keys are equal except for the sequence.
   bool same_series(const BarrierKey& other) const {
     return kind == other.kind && generation == other.generation && name == other.name;
   }
   BarrierKey first_of_series() const { return {kind, name, generation, 0}; }
 };
 
-/// Who of some sessions is connected, and who may come back.
+/// Which sessions of a set are connected, and which may come back.
 struct Turnout {
   std::size_t present = 0;
-  std::vector<Rank> ranks;          ///< of those present, the first limits::kMissingNamed
-  std::optional<SessionId> absent;  ///< of those that may come back, the one that is gone last
-  TimePoint gone_at;                ///< when it is
+  std::vector<Rank> ranks;          ///< the first limits::kMissingNamed that are present
+  std::optional<SessionId> absent;  ///< may come back; of several, the last to be gone
+  TimePoint gone_at;                ///< when `absent` is taken for gone
 };
 
 /// The sessions of one or more outcomes, by rank. Outcomes of equal sessions share a cohort, so a
-/// barrier in every step of a training costs no list of its own.
+/// barrier in every training step does not store its own list.
 struct Cohort {
-  std::vector<SessionId> sessions;  ///< 0 for ranks that had not arrived when it broke
-  bool broken = false;              ///< all its outcomes are broken; else all are released
-  std::set<BarrierKey> outcomes;    ///< those that are kept
+  std::vector<SessionId> sessions;  ///< 0: the rank had not arrived when the barrier broke
+  bool broken = false;              ///< whether all its outcomes are broken, or all released
+  std::set<BarrierKey> outcomes;    ///< the outcomes that are still kept
   std::size_t departed = 0;         ///< ranks whose sessions have ended since
   Turnout turnout;                  ///< as Relaunch last saw it
-  std::uint64_t turnout_at = 0;     ///< and when: see Barriers::presence_changes()
+  std::uint64_t turnout_at = 0;     ///< Barriers::presence_changes() at that time
 
   bool in_series(const BarrierKey& key) const {
     const auto first = outcomes.lower_bound(key.first_of_series());
@@ -62,8 +62,8 @@ using CohortRef = std::shared_ptr<Cohort>;
 class Participation {
  public:
   struct Participant {
-    std::set<BarrierKey> waits;                              ///< unfinished, where it has arrived
-    std::vector<std::pair<CohortRef, std::size_t>> cohorts;  ///< with its number of ranks
+    std::set<BarrierKey> waits;  ///< unfinished barriers where the session has arrived
+    std::vector<std::pair<CohortRef, std::size_t>> cohorts;  ///< with its number of ranks in each
   };
 
   void arrived(const SessionId& session, const BarrierKey& key) {
@@ -71,18 +71,20 @@ class Participation {
   }
   void withdrew(const SessionId& session, const BarrierKey& key);
 
-  /// An unfinished one has its outcome. Shares a cohort with `like` if it is of the same sessions.
+  /// Notes that a barrier has its outcome, and returns the cohort of its sessions. That is `like`
+  /// if its sessions and `broken` are the same.
   CohortRef finished(const BarrierKey& key, std::vector<SessionId> sessions, bool broken,
                      const CohortRef& like);
 
-  /// An outcome is no longer kept.
+  /// Notes that an outcome is no longer kept.
   void forgotten(const BarrierKey& key, const CohortRef& cohort);
 
-  /// The session has ended. Its cohorts count it as departed.
+  /// Removes a session that has ended and returns what it took part in. Its cohorts count it as
+  /// departed.
   std::optional<Participant> leave(const SessionId& session);
 
   const Participant* find(const SessionId& session) const;
-  /// Who has arrived somewhere, in no order.
+  /// Returns the sessions that take part in any barrier, in no particular order.
   std::vector<SessionId> sessions() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three indexes over one table; take() is the only way out.
+// Three indexes over one table; every waiter leaves through take().
 #include "daemon/core/pending.h"
 
 #include "daemon/core/planted.h"

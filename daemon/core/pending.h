@@ -2,7 +2,7 @@
 // Blocked requests of one job: the only place where waiting, deadlines and disconnects meet.
 // A waiter waits for tokens (a key that must be set, a barrier that must be released, an item in a
 // queue, a change under a prefix) and leaves by exactly one of: its last token fires, its deadline
-// passes, its session goes.
+// passes, or its connection or session ends.
 #pragma once
 
 #include <map>
@@ -24,40 +24,41 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;            ///< answers are computed from it when the waiter leaves
-    std::vector<Bytes> tokens;  ///< still missing when it was added
-    std::size_t missing = 0;
-    std::size_t weight = 0;  ///< what it counts for in weight()
+    Request request;            ///< the reply is computed from it when the waiter leaves
+    std::vector<Bytes> tokens;  ///< the tokens that were missing when it was added
+    std::size_t missing = 0;    ///< number of tokens that have not fired
+    std::size_t weight = 0;     ///< its part of weight()
     TimePoint started;
     TimePoint deadline;
-    Duration timeout{0};              ///< as asked, for the error text
-    std::uint64_t fingerprint = 0;    ///< of a queue_pop's call
-    std::optional<SessionId> absent;  ///< whom a barrier or exchange waits for, not arrived yet
+    Duration timeout{0};              ///< as requested; for the error text
+    std::uint64_t fingerprint = 0;    ///< of the call, for a queue_pop
+    std::optional<SessionId> absent;  ///< session that must come back or end first
   };
 
-  /// The token of waiters for a change of any key with a prefix.
+  /// Returns the token of waiters for a change of any key with this prefix.
   static Bytes prefix_token(std::string_view prefix) { return Bytes("p").append(prefix); }
 
-  /// Adds a waiter with at least one token. The same (session, sequence) replaces the older one.
+  /// Adds a waiter, which must have a token. It replaces one with the same (session, sequence).
   void add(Waiter waiter);
 
-  /// A token came true: the waiters that now miss nothing, in order of arrival.
+  /// Fires a token. Removes and returns the waiters whose last token it was, in order of arrival.
   std::vector<Waiter> fire(const Bytes& token);
 
-  /// Likewise, but only the oldest of those that miss nothing else.
+  /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
+  /// returns that waiter.
   std::optional<Waiter> fire_one(const Bytes& token);
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
-  /// Appends the prefix tokens that somebody is waiting for and that this key has.
+  /// Appends the tokens of all prefixes of this key that have waiters.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
 
-  /// The waiters whose deadline has passed, in order of deadline, then arrival.
+  /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.
   std::vector<Waiter> expire(TimePoint now);
 
-  /// Takes out the waiters of a session, by sequence: its connection or the session itself went.
+  /// Removes and returns the waiters of a session, by sequence.
   std::vector<Waiter> drop(const SessionId& session);
-  /// Takes out one call, if it is blocked.
+  /// Removes and returns the waiter of one call, if it is blocked.
   std::optional<Waiter> drop(const SessionId& session, std::uint64_t sequence);
 
   std::optional<TimePoint> next_deadline() const;
@@ -78,11 +79,11 @@ class Pending {
 
   Id next_id_ = 1;
   std::map<Id, Waiter> waiters_;
-  std::unordered_map<Bytes, std::set<Id>> by_token_;  // looked up only, never iterated
+  std::unordered_map<Bytes, std::set<Id>> by_token_;  // never iterated: the order is not fixed
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
-  std::map<std::size_t, std::size_t> prefix_sizes_;  // of the prefix tokens, with their number
-  std::size_t weight_ = 0;                           // of all waiters
+  std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of tokens
+  std::size_t weight_ = 0;                           // sum over all waiters
 };
 
 }  // namespace c10dd::core

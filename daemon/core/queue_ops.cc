@@ -31,7 +31,7 @@ Maybe QueueOps::on(Step& step, const QueueLength& request) {
   return reply(Counted{queues_.length(request.key)});
 }
 
-/// Claims the oldest item, of which there is one, as the answer of a call.
+/// Delivers the oldest free item, which must exist, as the reply to a call.
 Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
                      std::uint64_t fingerprint, const Bytes& queue) {
   const ItemId item = *queues_.oldest(queue);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on queues: takes what is pushed, and gives each item to one pop.
+// Answers the operations on queues: stores pushed items and delivers each item to one pop.
 #pragma once
 
 #include "daemon/core/waits.h"
@@ -17,10 +17,11 @@ class QueueOps {
 
   /// Pushes a value that Queues::check_push() has allowed.
   void push(Step& step, const Bytes& queue, Bytes value);
-  /// Puts the item of a pop that did not come to its end back in its old place.
+  /// Puts the item of a delivery that was cancelled, or whose session has ended, back in its old
+  /// place in the queue.
   void give_back(Step& step, const Delivery& delivery);
 
-  /// Gives the items that came in this step to the pops that wait for them, the oldest first.
+  /// Delivers the items that became free in this step to blocked pops, the longest blocked first.
   void serve(Step& step);
 
  private:

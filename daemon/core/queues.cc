@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row of an item: 'q', queue name, revision, index. Claims are rows of sessions.
+// Row of an item: 'q', queue name, revision, index. Deliveries are rows of sessions.
 #include "daemon/core/queues.h"
 
 #include "daemon/core/key_space.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// First-in-first-out queues of one job. A popped item stays, delivered, until its delivery is
-// acknowledged; released, it is back in its old place. A queue exists while it has items.
+// First-in-first-out queues of one job. A popped item stays stored as delivered until its
+// delivery is acknowledged; release() makes it free again, in its old place. A queue exists while
+// it has items.
 #pragma once
 
 #include <compare>
@@ -29,26 +30,28 @@ class Queues {
  public:
   explicit Queues(const Quotas& quotas) : quotas_(quotas) {}
 
-  /// Whether an item of this size may be pushed, on top of others not pushed yet.
+  /// Fails with too_large or quota_exceeded if an item of this size must not be pushed in addition
+  /// to `more_items` of `more_bytes` in all that are planned, but not pushed yet.
   Result<void> check_push(std::string_view queue, std::size_t value_bytes, std::size_t more_items,
                           std::size_t more_bytes) const;
 
+  /// Returns the row of the new item.
   Row push(const Bytes& queue, Bytes value, Revision revision);
 
-  /// The oldest item that was delivered to nobody.
+  /// Returns the oldest free item, which is one that is not delivered.
   std::optional<ItemId> oldest(std::string_view queue) const;
   void deliver(const Bytes& queue, const ItemId& item, Revision revision);
   void release(const Bytes& queue, const ItemId& item, Revision revision);
-  /// Forgets a delivered item; its row must go.
+  /// Removes a delivered item and returns the deletion of its row.
   Row erase(const Bytes& queue, const ItemId& item);
 
-  /// Of an item that exists.
+  /// Returns the value of an item, which must exist.
   const Bytes& value(const Bytes& queue, const ItemId& item) const;
   bool is_free(std::string_view queue, const ItemId& item) const;
 
-  /// How many items was delivered to nobody.
+  /// Returns the number of free items.
   std::size_t length(std::string_view queue) const;
-  /// The newest change of any queue: what a look at a queue depends on.
+  /// Returns the revision of the newest change of any queue. Replies about queues depend on it.
   Revision observed() const { return changed_; }
 
   static bool owns(const Row& row) { return row.key.starts_with('q'); }
@@ -66,7 +69,7 @@ class Queues {
 
   Quotas quotas_;
   std::map<Bytes, Queue, std::less<>> queues_;
-  ItemId last_;  // pushed
+  ItemId last_;  // the newest that was pushed
   Revision changed_ = 0;
   std::size_t items_ = 0;
   std::size_t bytes_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one job may use. Exceeding one is quota_exceeded with both numbers; nothing is applied.
+// Limits of one job. A request that would exceed one fails with quota_exceeded, which names value
+// and limit, and changes nothing.
 #pragma once
 
 #include "protocol/limits.h"
@@ -17,7 +18,7 @@ struct Quotas {
   std::size_t queue_bytes = limits::kQueueBytesPerJob;
   std::size_t history_changes = limits::kHistoryChanges;
   std::size_t history_bytes = limits::kHistoryBytes;
-  Duration session_expiry = limits::kSessionExpiry;  ///< of sessions that ask for none
+  Duration session_expiry = limits::kSessionExpiry;  ///< of sessions that do not ask for their own
 };
 
 }  // namespace c10dd::core

@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Sees one more session of those whose turnout is asked for.
+/// Adds one session to a turnout.
 void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& sessions,
            TimePoint now) {
   const Presence presence = sessions.presence(id, now);
@@ -28,7 +28,7 @@ void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& ses
 
 }  // namespace
 
-// ---- whose rank it is --------------------------------------------------------------------------
+// ---- the holder of a rank ----------------------------------------------------------------------
 
 Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
                                  const Arrival& arrival) {
@@ -49,9 +49,10 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
   return take_rank(step, key, rank, *holder);
 }
 
-/// Arrivals or an outcome of an earlier launch that the caller has no part in. Once all who arrived
-/// are gone, they end and it is forgotten: one that came back would meet the launch that came after
-/// it. Until then a broken outcome is told, and others are answered `good`.
+/// Handles arrivals or an outcome of an earlier launch in which the caller takes no part. Once all
+/// sessions that arrived are gone, ends them and drops the barrier: a session that came back would
+/// meet the next launch there. While one is present, fails with `good` if that is a failure; else
+/// lets the caller go on to the barrier, whose outcome is its reply.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);
@@ -73,7 +74,7 @@ Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank ran
   return std::nullopt;
 }
 
-/// A rank that another session holds.
+/// Handles an arrival for a rank that another session holds.
 Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder) {
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
@@ -91,7 +92,7 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
       if (!cohort->broken && cohort->in_series(key)) cohorts.push_back(cohort);
     }
   } else if (const CohortRef& cohort = barriers_.find(key)->cohort; cohort && !cohort->broken) {
-    cohorts.push_back(cohort);  // the holder has ended, the others may be here
+    cohorts.push_back(cohort);  // the holder has ended, but others of its launch may be present
   }
   const Turnout* last = nullptr;
   for (const CohortRef& cohort : cohorts) {
@@ -110,7 +111,8 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Looked up anew only when the presence of somebody has changed: many ranks ask, one by one.
+/// Computed anew only when the presence of a session has changed, because each rank of a launch
+/// asks.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {
@@ -126,10 +128,11 @@ const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   return turnout;
 }
 
-// ---- what becomes of the earlier launch --------------------------------------------------------
+// ---- the end of the earlier launch -------------------------------------------------------------
 
-/// One rank of a launch was started again, others are here: they will not come back to this
-/// barrier, and it cannot come to theirs. Breaks those of the series where they wait.
+/// Fails an arrival of a rank that was restarted alone: the other ranks of its launch will not come
+/// back to this barrier, and the new process cannot reach theirs. Breaks the barriers of the series
+/// where these ranks wait.
 Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
                                   const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
@@ -179,7 +182,8 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   return reason;
 }
 
-/// All of the earlier launch are gone: their outcomes and sessions end, in one batch.
+/// Ends an earlier launch of which all sessions are gone: drops its outcomes and ends its sessions,
+/// in one batch.
 void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                        std::vector<CohortRef> cohorts) {
   std::vector<SessionId> ended{holder};
@@ -189,7 +193,7 @@ void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const Sessi
   std::ranges::sort(ended);
   ended.erase(std::unique(ended.begin(), ended.end()), ended.end());
   std::erase_if(ended, [&](const SessionId& id) { return sessions_.find(id) == nullptr; });
-  for (const SessionId& id : ended) {  // what broke for them is not told to those who come now
+  for (const SessionId& id : ended) {  // the new launch must not get the failures of the old one
     const Participation::Participant* participant = barriers_.participation().find(id);
     if (participant == nullptr) continue;
     for (const auto& [cohort, ranks] : participant->cohorts) {

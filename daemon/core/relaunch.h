@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides what happens when a new session asks for a rank that an earlier session held at a barrier
 // or exchange without a group. If the holder is present, the request is refused; if it is away, the
-// request waits (limits::kAbsence). If it is gone, the sessions that were released together with it
-// decide: while one of them is present, the rank was restarted alone, and the request fails; when
-// all are gone, they are ended, and the new launch takes their ranks.
+// request waits (limits::kAbsence). If it is gone, the outcome depends on the sessions that were
+// released together with it: while one of them is present, the rank was restarted alone, and the
+// request fails; when all are gone, they are ended, and the new launch takes their ranks.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,14 @@ namespace c10dd::core {
 
 class Relaunch {
  public:
-  /// The session that the arrival must wait for; nothing if it may go on to the barrier.
+  /// The session that the arrival must wait for; empty if it may go on to the barrier.
   using Way = Result<std::optional<SessionId>>;
 
   Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)
       : barriers_(barriers), sessions_(sessions), session_ops_(session_ops) {}
 
-  /// Makes way for an arrival, or fails with the reason why it is refused.
+  /// Frees the rank for an arrival if an earlier launch still holds it. Fails if the arrival is
+  /// refused.
   Way make_way(Step& step, const BarrierKey& key, Rank rank, const Arrival& arrival);
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stored replies as rows. The replies of one batch share a row (r, named by the revision of the
-// first), for a row of its own would cost each small change as much again; it goes when none of
-// them is needed any more. Until then it also holds some that are not: after a restart they are
-// dropped with the next acknowledgement, or because their session has no row.
+// first), because a row per reply would double the cost of a small change. A row is deleted when
+// all its replies are released, so until then it also holds released ones. After a restart these
+// come back; they are dropped by the next acknowledgement, or because their session has no row.
 #pragma once
 
 #include <map>
@@ -15,13 +15,13 @@
 
 namespace c10dd::core {
 
-/// The answer to a request that changed something. Small: see limits::kStoredReplyBytes.
+/// The reply to a request that changed something, at most limits::kStoredReplyBytes.
 struct StoredReply {
   std::uint8_t op = 0;
   std::uint64_t fingerprint = 0;
   Bytes body;
   Revision revision = 0;  ///< of the change
-  Revision row = 0;       ///< the name of the row that holds it; not in the row itself
+  Revision row = 0;       ///< name of the row that holds it; not stored in the row
 };
 BOOST_DESCRIBE_STRUCT(StoredReply, (), (op, fingerprint, body, revision))
 
@@ -34,23 +34,25 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds it to the open row, whose name it gets. Revisions grow from call to call.
+  /// Adds a reply to the open row and sets its `row`. Revisions grow from call to call.
   void add(KeptReply& kept);
-  /// The rows of what was added since the last call; to be in the batch of its effects.
+  /// Appends the rows of all replies added since the last call. They must go into the same batch as
+  /// the changes that the replies belong to.
   void seal(std::vector<Row>& rows);
-  /// One of this row is needed no more. The row that goes with it, if it was the last.
+  /// Notes that one reply of this row is no longer needed. Returns the deletion of the row if that
+  /// was its last reply.
   std::optional<Row> release(Revision row);
 
-  /// What a row holds. malformed for bytes that are none.
+  /// Returns the replies of a row. Fails with malformed.
   Result<std::vector<KeptReply>> restore(const Row& row);
 
  private:
   void close();
 
-  Revision open_ = 0;  // 0: none
-  Bytes value_;        // of the open one
+  Revision open_ = 0;  // name of the open row; 0: no row is open
+  Bytes value_;        // of the open row
   std::vector<Row> closed_;
-  std::map<Revision, std::size_t> needed_;  // replies of each row
+  std::map<Revision, std::size_t> needed_;  // row -> number of replies that are needed
 };
 
 }  // namespace c10dd::core

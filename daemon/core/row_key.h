@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of rows: a kind letter, then fields in an order-preserving form. Numbers are big endian,
-// texts inside a key are length-prefixed, so that no two keys of different fields are equal and
-// none of one barrier is a prefix of another's.
-// Kinds in a job: k key, r stored reply, a arrival, o outcome. In the directory: i, n, j.
+// texts inside a key are length-prefixed, so keys with different fields are never equal, and no
+// barrier's key is a prefix of another barrier's.
+// Kinds in a job: k key, r stored reply, a arrival, o outcome, and those that sessions.h,
+// queues.cc, history.cc and group/rows.h list. In the directory: i, n, j.
 #pragma once
 
 #include <string_view>
@@ -34,7 +35,8 @@ class RowKey {
   Bytes key_;
 };
 
-/// Reads the fields back, after the kind letter. complete(): all read, nothing left, nothing short.
+/// Reads the fields of a key, after the kind letter. complete() is true when all bytes have been
+/// read and no field was cut short.
 class RowKeyReader {
  public:
   explicit RowKeyReader(std::string_view key) : rest_(key.substr(key.empty() ? 0 : 1)) {}

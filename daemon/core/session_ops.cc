@@ -23,8 +23,8 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  // What a client has seen of an earlier epoch was durable when this one began; since then others
-  // may have written past what was lost.
+  // Everything that a client has seen in an earlier epoch was durable at start_.revision. Later
+  // revisions do not prove that: other clients may have written past what was lost.
   const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
@@ -118,7 +118,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
   step.presence.push_back(id);
-  // Whoever comes next is another launch, which fails at nothing that this one has failed at.
+  // The next session belongs to another launch, which must not fail with the failures of this one.
   if (parts_.sessions.size() == 0) parts_.barriers.forget_broken(step.out.rows);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens sessions, notes that they lose their connection, and ends them with all that they own.
+// Opens sessions, notes that they lose their connection, and ends them together with everything
+// that they own.
 #pragma once
 
 #include "daemon/core/collective_ledger.h"
@@ -10,7 +11,7 @@ namespace c10dd::core {
 
 class SessionOps {
  public:
-  /// What a session may have something in.
+  /// The tables in which a session may own something.
   struct Parts {
     Sessions& sessions;
     Barriers& barriers;
@@ -23,7 +24,7 @@ class SessionOps {
     QueueOps& queue_ops;
   };
 
-  /// start: see Job.
+  /// `number` and `start` are those of Job.
   SessionOps(JobNumber number, const Stamp& start, const Parts& parts)
       : number_(number), start_(start), parts_(parts) {}
 
@@ -32,10 +33,11 @@ class SessionOps {
   Maybe on(Step& step, const Goodbye& goodbye);
   Maybe on(Step& step, const Cancel& cancel);
 
-  /// Ends a session. It leaves nothing of its own and nothing half done.
+  /// Ends a session: aborts its blocked requests, takes it out of its barriers and groups, gives
+  /// its unacknowledged items back, and removes its ephemeral keys.
   void end(Step& step, const SessionId& id, Ending ending);
 
-  /// The connection of a session went.
+  /// Notes that a session has lost its connection.
   void disconnect(Step& step, const SessionId& session);
 
  private:

@@ -11,9 +11,9 @@
 
 namespace c10dd::core {
 
-/// Replies before `since` are of another session with the same id, which has ended.
+/// The row of a session. Kept replies older than `since` belong to an ended session of the same id.
 struct SessionRow {
-  Duration expiry{0};  // 0: as long as the daemon says
+  Duration expiry{0};  // 0: the daemon's setting
   Revision since = 0;
 };
 BOOST_DESCRIBE_STRUCT(SessionRow, (), (expiry, since))
@@ -179,8 +179,8 @@ void Sessions::heard(std::uint64_t connection, TimePoint now) {
 
 TimePoint Sessions::last_heard(const Session& session) const {
   const auto liveness = connections_.find(session.connection);
-  const bool beats = session.connected && liveness != connections_.end();
-  return beats ? std::max(session.last_seen, liveness->second.heard) : session.last_seen;
+  const bool linked = session.connected && liveness != connections_.end();
+  return linked ? std::max(session.last_seen, liveness->second.heard) : session.last_seen;
 }
 
 void Sessions::leave_rank(const SessionId& id, const Session& session) {
@@ -238,7 +238,8 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
   session.deliveries.insert_or_assign(sequence, std::move(delivery));
 }
 
-/// Of what is kept, only that of sessions with a row counts after a restart.
+/// Writes the session's row before its first kept reply or delivery: after a restart, those of
+/// sessions without a row are dropped.
 void Sessions::keep_row(const SessionId& id, Session& session, Revision now,
                         std::vector<Row>& rows) const {
   if (session.kept_since > 0) return;
@@ -273,7 +274,7 @@ Result<void> Sessions::restore(const Row& row) {
     for (KeptReply& kept : *all) {
       const auto [at, first] = entry(kept.session).replies.try_emplace(kept.sequence, kept.reply);
       if (first) continue;
-      // The older one is of another session with the same id.
+      // The older reply belongs to an ended session with the same id.
       if (kept.reply.revision > at->second.revision) std::swap(kept.reply, at->second);
       release(kept.reply);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one job: who they say they are, what is kept for their retries, and how long
-// they outlive their connections. Rows: stored replies (r, see reply_rows.h), deliveries of queue
-// items (c), sessions of which something was kept (s), those of them that have expired (x); the
-// rest comes with hello.
+// The sessions of one job: their host, process and rank, what is kept for their retries, and how
+// long they outlive their connections. Rows: stored replies (r, see reply_rows.h), deliveries of
+// queue items (c), sessions with kept replies or deliveries (s), ended sessions that are remembered
+// (x). The rest of a session is not stored: its client sends it again with hello.
 #pragma once
 
 #include <map>
@@ -26,7 +26,7 @@ struct Delivery {
   std::uint64_t item_revision = 0;
   std::uint64_t item_index = 0;
   std::uint64_t fingerprint = 0;
-  Revision revision = 0;  ///< of the batch that holds it
+  Revision revision = 0;  ///< revision of the delivery
 
   ItemId item() const { return {item_revision, item_index}; }
 };
@@ -35,8 +35,8 @@ BOOST_DESCRIBE_STRUCT(Delivery, (), (queue, item_revision, item_index, fingerpri
 /// Whether a session has a connection, may have one again soon, or is taken for dead.
 enum class Presence : std::uint8_t { present, away, gone };
 
-/// How a session ends: by its own goodbye, for want of a connection, or since another launch has
-/// taken its place.
+/// How a session ends: by its own goodbye, because it had no connection for too long, or because
+/// another launch has taken its rank.
 enum class Ending : std::uint8_t { goodbye, expired, replaced };
 
 struct Session {
@@ -45,18 +45,18 @@ struct Session {
   std::int64_t rank = -1;
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
-  TimePoint last_seen;           ///< of its own requests; see Sessions::heard
-  TimePoint ends;                ///< unless connected
-  bool seen = false;             ///< it was connected since the job was loaded
-  Revision since = 0;            ///< of the job when it was opened, as far as is known
-  Duration expiry{0};            ///< how long after the last connection it ends
-  Revision kept_since = 0;       ///< of its row; 0: it has none
+  TimePoint last_seen;           ///< newest request, or loss of its connection
+  TimePoint ends;                ///< when it expires, unless connected
+  bool seen = false;             ///< has been connected since the job was loaded
+  Revision since = 0;            ///< the job's revision when it was opened, if known
+  Duration expiry{0};            ///< how long it outlives its connection
+  Revision kept_since = 0;       ///< revision of its row; 0: it has no row
   std::uint64_t acked_below = 0;
-  std::map<std::uint64_t, StoredReply> replies;  // by sequence, as are the deliveries
-  std::map<std::uint64_t, Delivery> deliveries;
+  std::map<std::uint64_t, StoredReply> replies;  // by sequence
+  std::map<std::uint64_t, Delivery> deliveries;  // by sequence
 };
 
-/// The value of the row of a session that is known to have ended.
+/// The row of a session that has ended and is remembered.
 struct EndedRow {
   Revision revision = 0;
   bool replaced = false;
@@ -66,78 +66,83 @@ BOOST_DESCRIBE_STRUCT(EndedRow, (), (revision, replaced))
 class Sessions {
  public:
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
-  Sessions(Sessions&&) = default;  // not copied: index_ points to what sessions_ holds
+  Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
 
-  /// session_expired or session_replaced for one that has ended; quota_exceeded when there are too
-  /// many and none can be given up, see surplus().
+  /// Fails with session_expired or session_replaced if the session has ended; with quota_exceeded
+  /// if the job has too many sessions and all are connected, see surplus().
   Result<void> check_open(const Hello& hello) const;
-  /// The session to give up before this one is opened: the one that would end next.
+  /// Returns the session that must end before this one can be opened: the one that would expire
+  /// next. Empty if the job has room. Call it only if check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
-  /// Opens or re-opens, in a job of this revision. How long it will outlive its connection; a row
-  /// if its kept one said else.
+  /// Opens or re-opens a session in a job of this revision. Returns how long it will outlive its
+  /// connection. Appends the session's row if the stored one has another expiry.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
-  /// Who said last that it is this rank.
+  /// Returns the session that was the last to name this rank in its hello; nullptr if none is open.
   const SessionId* id_of_rank(Rank rank) const;
 
-  /// Drops the replies and deliveries below the watermark; rows that go with them join the garbage.
-  /// The deliveries are handed out: their items can go.
+  /// Drops the replies and deliveries below `acked_below`, and adds the deletions of their rows to
+  /// the garbage. Returns the dropped deliveries: the caller erases their items.
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
-  /// Keeps a reply or delivery; the rows must go into the batch of its effect, for a reply also
-  /// those of seal().
+  /// Keeps a reply or delivery for retries. The rows must go into the same batch as the change that
+  /// it belongs to; for a reply also those of seal().
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
             std::vector<Row>& rows);
   void seal(std::vector<Row>& rows) { replies_.seal(rows); }
-  /// Takes a claim back before it was acknowledged.
+  /// Removes and returns a delivery that is not acknowledged; empty if there is none.
   std::optional<Delivery> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
                                    std::vector<Row>& rows);
 
-  /// A heartbeat of a connection, and the newest sign of life of a session.
+  /// Notes a heartbeat of a connection, which counts for all its sessions.
   void heard(std::uint64_t connection, TimePoint now);
+  /// Returns when anything was last heard of the session or its connection.
   TimePoint last_heard(const Session& session) const;
 
   void disconnect(const SessionId& id, TimePoint now);
 
-  /// A session that is not known is gone.
+  /// Returns Presence::gone for an unknown session.
   Presence presence(const SessionId& id, TimePoint now) const;
-  /// When a session without a connection is gone: limits::kAbsence after it was lost, or, if it was
-  /// not seen since the job was loaded, limits::kRestartGrace after that.
+  /// Returns when a session without a connection is taken for gone: limits::kAbsence after it lost
+  /// the connection, or limits::kRestartGrace after the job was loaded if it was not seen since.
   TimePoint gone_at(const Session& session) const;
 
-  /// Ends a session for good; its rows go, its deliveries are gone before. Remembered, it is told
-  /// so if it comes back, and a late retry is not taken for a first try. One that was replaced
-  /// always is.
+  /// Removes a session and its rows; its deliveries must have been withdrawn before. A remembered
+  /// session is refused by check_open() if it comes back, so that a late retry is not taken for a
+  /// first try. A replaced session is always remembered.
   void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
              std::vector<Row>& rows);
 
-  /// At most `limit` sessions whose time without a connection is over.
+  /// Returns at most `limit` sessions that have expired: they were without a connection for too
+  /// long.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 
-  /// Takes up a row. malformed for bytes that are none.
+  /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
   }
-  /// After the last row, before expect(): drops what is left of sessions that have ended. malformed
-  /// for a delivery of nobody.
+  /// Drops what is left of sessions that have ended. Call it after the last restore(), before
+  /// expect(). Fails with malformed if a delivery has no session.
   Result<void> drop_ended();
-  /// After drop_ended(): nobody is connected, everybody's time starts in full.
+  /// Starts the expiry of every session in full: after a restart no session is connected. Call it
+  /// after drop_ended() and expect().
   void resume(TimePoint now);
 
-  /// Before resume(): a row of another kind belongs to this session.
+  /// Adds a session that a row of another kind names. Call it before resume().
   void expect(const SessionId& id) { entry(id); }
 
   /// Adds a row to the garbage.
   void discard(Row row) { garbage_.push_back(std::move(row)); }
-  /// Rows that nobody needs any more; they ride along with the next batch.
+  /// Returns and clears the deletions of rows that are no longer needed. They have no effect that a
+  /// client waits for, and go with the next batch.
   std::vector<Row> take_garbage() { return std::exchange(garbage_, {}); }
   std::size_t garbage() const { return garbage_.size(); }
 
@@ -146,7 +151,7 @@ class Sessions {
   const std::map<SessionId, Session>& all() const { return sessions_; }
 
  private:
-  Session& entry(const SessionId& id);  // a new one if need be
+  Session& entry(const SessionId& id);  // adds it if it is unknown
   void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void release(const StoredReply& reply);
@@ -157,15 +162,15 @@ class Sessions {
 
   Quotas quotas_;
   std::map<SessionId, Session> sessions_;
-  std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; looked up only
+  std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; never iterated
   std::map<Rank, SessionId> by_rank_;
   struct ConnectionLiveness {
     TimePoint heard;
     std::size_t sessions = 0;
   };
   std::unordered_map<std::uint64_t, ConnectionLiveness>
-      connections_;                                     // by connection; looked up only
-  std::set<std::pair<TimePoint, SessionId>> detached_;  // by when they end
+      connections_;                                     // by connection; never iterated
+  std::set<std::pair<TimePoint, SessionId>> detached_;  // without a connection, by expiry
   struct Ended {
     Revision revision = 0;
     Ending ending = Ending::expired;

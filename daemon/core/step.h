@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One request, or one tick, on its way through a job: what its handlers are told, and what they
-// leave for the job to settle. A handler only notes what it has changed; Job::settle() and
-// Job::release() draw the consequences, once, at the end of the step.
+// The context of one step of a job, which is one request, one disconnect or one tick: the input of
+// the handlers, and their output for the job to settle. A handler only notes what it has changed;
+// Job::settle() and Job::release() act on it at the end of the step.
 #pragma once
 
 #include <algorithm>
@@ -18,48 +18,49 @@
 
 namespace c10dd::core {
 
-/// The answer of a request; nothing while it is blocked.
+/// The reply to a request; empty while the request is blocked.
 using Maybe = std::optional<Reply>;
 
-/// A token that came true.
+/// A token that fires at the end of the step.
 struct Signal {
   Bytes token;
-  bool status = false;  ///< of a group; in a tick they come last, when the news of all are known
+  bool status = false;  ///< a group's status has changed; in a tick these fire last
 };
 
 struct Step {
   const Origin& from;
   const CallId& call;
   TimePoint now;
-  Revision revision;  ///< the job's: `next` as soon as a change is recorded
+  Revision revision;  ///< the job's; equals `next` once a change is recorded
   Revision next;      ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
-  Revision observed = 0;                   ///< what the answer depends on
-  bool shows_change = false;               ///< it depends on all that the request itself changes
-  std::vector<Signal> signals = {};        ///< in the order in which their waiters are answered
-  std::set<Bytes> prefixes = {};           ///< of watches, among the tokens
-  std::vector<Bytes> queues = {};          ///< that have got an item
-  bool garbage_waits = true;               ///< until some batch takes it along
-  std::vector<SessionId> presence = {};    ///< sessions that are back, gone or have ended
-  const Pending::Waiter* again = nullptr;  ///< the request was blocked before
+  Revision observed = 0;                 ///< newest revision that the reply depends on
+  bool shows_change = false;             ///< the reply depends on everything that the step changes
+  std::vector<Signal> signals = {};      ///< fire in this order
+  std::set<Bytes> prefixes = {};         ///< tokens of prefix watches among the signals
+  std::vector<Bytes> queues = {};        ///< queues that have got a free item
+  bool garbage_waits = true;             ///< garbage rows may wait for a later batch
+  std::vector<SessionId> presence = {};  ///< sessions that have connected, are gone, or have ended
+  const Pending::Waiter* again =
+      nullptr;  ///< set if the request was blocked before and is tried again
 
   Moment moment() { return {next, now, out.rows}; }
   void observe(Revision seen) { observed = std::max(observed, seen); }
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
 
-/// What waiters wait for: a key that is set, any change of a key, an item in a queue.
+/// The tokens of waiters for: a key to be set, any change of a key, an item in a queue.
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
 inline Bytes change_token(const Bytes& key) { return 'w' + key; }
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
-/// That a session without a connection has one again, or is gone.
+/// Returns the token of waiters for a session without a connection to be back, or gone.
 inline Bytes presence_token(const SessionId& session) {
   return RowKey('H').number(session.high).number(session.low).take();
 }
 
-/// News of a group.
+/// Returns the token of waiters for a change of a group's status.
 inline Bytes group_token(const std::string& group) { return 'G' + group; }
 
 inline Bytes watch_token(const Watch& watch) {

@@ -5,16 +5,17 @@
 
 namespace c10dd::core {
 
-/// What the actions so far will have done.
+/// The effect of the actions that are planned so far.
 struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;
     Bytes value;
-    std::optional<Expiry> expiry;  ///< of a set; the others leave it
+    std::optional<Expiry> expiry;  ///< only of a set; other actions do not change it
   };
 
   const SessionId& session;
-  std::map<Bytes, std::optional<Bytes>> values = {};  ///< of the keys touched; nothing: removed
+  std::map<Bytes, std::optional<Bytes>> values =
+      {};  ///< values of the keys touched; empty: removed
   KeySpace::PlannedPuts planned_puts = {};
   std::size_t items = 0;
   std::size_t item_bytes = 0;
@@ -39,7 +40,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
                                                 ", known are 0 to 3");
     }
   }
-  step.observe(step.revision);  // every answer tells of it
+  step.observe(step.revision);  // every reply depends on the current state
   Transacted result;
   for (const Condition& condition : transact.conditions) {
     if (!holds(condition)) {

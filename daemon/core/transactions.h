@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers transact: looks at all conditions, plans all actions on a copy of what they touch, and
-// only then does anything. A plan that cannot be done leaves nothing behind.
+// Answers transact: checks all conditions, plans all actions on copies of the values that they
+// touch, and only then applies them. If one action fails, none is applied.
 #pragma once
 
 #include "daemon/core/key_ops.h"

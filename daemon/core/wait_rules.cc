@@ -20,7 +20,7 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
 
-/// To wait, an item in a queue is as good as a key.
+/// Returns whether the key exists; with `or_queue`, also whether a queue of that name has items.
 bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
   return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.length(key) > 0);
 }
@@ -86,7 +86,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   return reply(std::move(values));
 }
 
-/// reads: the request asks for values, which a queue of that name has not.
+/// `reads`: the request asks for values, so a queue of that name does not satisfy it.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                               Look& look) const {
   for (const Bytes& key : keys) {
@@ -270,7 +270,8 @@ Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Lo
   return reason;
 }
 
-/// As they are before any of these is taken out: those who time out together were all there.
+/// Computed before any of these joins is withdrawn, so that members that time out together are all
+/// counted as joined.
 WaitRules::Shortages WaitRules::shortages(const std::vector<Waiter>& waiters) const {
   Shortages all;
   for (const Waiter& waiter : waiters) {

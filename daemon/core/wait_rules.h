@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How blocked requests are answered: for each operation that can block, what it waits for, its
-// answer when that is there, and its answer when its time is over.
+// Decides how blocked requests are answered. For each operation that can block: the tokens that it
+// waits for, its reply when it can complete, and its reply when it times out.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@
 
 namespace c10dd::core {
 
-/// What the answers are computed from. A time-out changes the last two: it breaks a barrier and
-/// withdraws a join.
+/// The tables from which replies are computed. A time-out changes the last two: it breaks a
+/// barrier, or withdraws a join.
 struct WaitTables {
   const KeySpace& keys;
   const Queues& queues;
@@ -33,23 +33,23 @@ class WaitRules {
   using Waiter = Pending::Waiter;
   using Shortages = std::map<std::string, Failure>;  // by group
 
-  /// Who asks, and when. `observed` is what the answer depends on.
+  /// The context of one reply.
   struct Look {
     const SessionId& session;
     TimePoint now;
-    Revision revision;   ///< of the job
-    Revision since = 0;  ///< nothing before it concerns a request that was blocked
-    const Shortages* shortages = nullptr;  ///< of groups whose joins time out together
-    Revision observed = 0;
+    Revision revision;   ///< the job's
+    Revision since = 0;  ///< of a watch that was blocked: earlier changes do not match it
+    const Shortages* shortages = nullptr;  ///< of groups whose joins time out in this tick
+    Revision observed = 0;                 ///< newest revision that the reply depends on
 
     void observe(Revision seen) { observed = std::max(observed, seen); }
   };
 
   explicit WaitRules(const WaitTables& tables) : tables_(tables) {}
 
-  // One overload per operation that can block. A request of another one is never blocked.
+  // Each function has one overload per operation that can block.
 
-  /// The tokens that it waits for.
+  /// Returns the tokens that the request waits for.
   std::vector<Bytes> tokens(const Get& get) const;
   std::vector<Bytes> tokens(const Wait& wait) const;
   std::vector<Bytes> tokens(const MultiGet& get) const;
@@ -60,7 +60,8 @@ class WaitRules {
   std::vector<Bytes> tokens(const Join& join) const;
   std::vector<Bytes> tokens(const WatchGroup& watch) const;
 
-  /// The answer if what it waits for is there. A queue_pop is answered by QueueOps::serve().
+  /// Returns the reply if the request can complete now, else nothing. A queue_pop is answered by
+  /// QueueOps::serve().
   Maybe ready(const Get& get, Look& look) const;
   Maybe ready(const Wait& wait, Look& look) const;
   Maybe ready(const MultiGet& get, Look& look) const;
@@ -70,7 +71,7 @@ class WaitRules {
   Maybe ready(const Join& join, Look& look) const;
   Maybe ready(const WatchGroup& watch, Look& look) const;
 
-  /// The answer when its time is over: who or what is missing.
+  /// Returns the reply to a request that has timed out: it names what is missing.
   Reply overdue(const Waiter& waiter, const Get& get, Look& look) const;
   Reply overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
   Reply overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
@@ -81,13 +82,13 @@ class WaitRules {
   Reply overdue(const Waiter& waiter, const Join& join, Look& look) const;
   Reply overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
 
-  /// Times out what others depend on, and returns the answer: a barrier fails for all its ranks,
-  /// also for those that come later; a join is withdrawn.
+  /// Times out a request on which others depend, and returns its reply. A barrier fails for all its
+  /// ranks, also those that arrive later; a join is withdrawn.
   Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
 
-  /// What is missing in each group that one of these waits to join.
+  /// Returns for each group that one of these waiters wants to join why it has not formed.
   Shortages shortages(const std::vector<Waiter>& joins) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The keys that a request names, of which only some may be missing.
+/// Returns the keys or parts that a request holds in memory while it is blocked.
 struct NamedKeys {
   std::span<const Bytes> operator()(const Get& get) const { return {&get.key, 1}; }
   std::span<const Bytes> operator()(const Wait& wait) const { return wait.keys; }
@@ -21,9 +21,9 @@ struct NamedKeys {
   }
 };
 
-/// What a blocked request counts for: one for each thing that is missing, which stands in an index;
-/// of the keys that it only names, and the parts that it holds, four short ones, or 256 bytes, take
-/// as much memory.
+/// Returns the weight of a blocked request, which stands for its memory: the number of missing
+/// tokens, each an entry of an index, or a quarter of what its keys and parts count, if that is
+/// more. Four short keys, or 256 bytes, take as much memory as one token.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;
@@ -104,7 +104,7 @@ void Waits::key_changed(Step& step, const Bytes& key) const {
   }
 }
 
-// ---- one visitor for each thing that happens to a blocked request ------------------------------
+// ---- dispatch by operation ---------------------------------------------------------------------
 
 std::vector<Bytes> Waits::tokens_of(const Request& request) const {
   return std::visit(
@@ -165,7 +165,8 @@ void Waits::release_all_but_news(Step& step) {
   step.signals = std::move(status);
 }
 
-/// Answers the waiter, or lets it wait for what is missing now: a key may have gone again.
+/// Answers the waiter, or blocks it again for what is missing now: a key may have been removed
+/// meanwhile.
 void Waits::recheck(Step& step, Waiter waiter) {
   WaitRules::Look look{
       .session = waiter.session, .now = step.now, .revision = step.revision, .since = step.next};
@@ -178,7 +179,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
-  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {  // see Signal::news
+  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {  // see Signal::status
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });
   const WaitRules::Shortages shortages = rules_.shortages(overdue);

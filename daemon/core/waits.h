@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocked requests of one job: blocks a request, answers it when what it waits for is there,
-// times it out, and forgets it with its connection or session. How each operation is answered is in
-// wait_rules.h.
+// Owns the blocked requests of one job: blocks a request, answers it when it can complete, times it
+// out, and drops it when its connection or session ends. wait_rules.h says how each operation is
+// answered.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ class Waits {
 
   Waits(const Quotas& quotas, const WaitTables& tables) : quotas_(quotas), rules_(tables) {}
 
-  /// The answer, if what the request waits for is there already.
+  /// Returns the reply if the request can complete now, else nothing.
   template <class Op>
   Maybe ready(Step& step, const Op& op) const {
     WaitRules::Look look{.session = step.from.session, .now = step.now, .revision = step.revision};
@@ -29,37 +29,39 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request; or answers at once, when its time-out is not positive or too many are
-  /// blocked. It waits for its own tokens, or until the session `absent` is back or gone.
+  /// Blocks the request and returns nothing. Returns a reply instead if `timeout` is not positive,
+  /// or if too many requests are blocked (quota_exceeded). The request waits for its own tokens or,
+  /// if `absent` is set, until that session is back or gone.
   Maybe block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
-  /// Answers the waiters whose last token came true in this step.
+  /// Answers the waiters whose last token has fired in this step.
   void release(Step& step);
-  /// Likewise, but for those that wait for news of a group, which come later in the step.
+  /// Does what release() does, but keeps the signals of group status for later in the step.
   void release_all_but_news(Step& step);
 
-  /// Answers those whose deadline has passed. What others depend on is changed: see WaitRules.
+  /// Answers the waiters whose deadline has come. Breaks their barriers and withdraws their joins,
+  /// see WaitRules::time_out().
   void time_out(Step& step);
 
-  /// A session has ended: its blocked requests are aborted, and the text says why.
+  /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.
   void abort(Step& step, const SessionId& session, const char* why);
-  /// Its connection went: nobody is there to be answered.
+  /// Drops the blocked requests of a session that has lost its connection, without replies.
   void forget(const SessionId& session) { pending_.drop(session); }
-  /// One call is taken back.
+  /// Removes and returns the waiter of a cancelled call, if it is blocked.
   std::optional<Waiter> cancel(const SessionId& session, std::uint64_t sequence) {
     return pending_.drop(session, sequence);
   }
 
-  /// The waiters of a token that are not answered by ready(): the one that has waited longest, or
-  /// all.
+  /// Removes and returns waiters of a token for the caller to answer: the one that has waited
+  /// longest, or all.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
-  /// The answer of a waiter that was taken out.
+  /// Sends the reply of a waiter that was removed.
   void finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const;
 
-  /// Notes that a key was set or removed. Tokens that nobody waits for are not kept: a step may
-  /// change a million keys.
+  /// Signal to waiters that a key was set, or was changed in any way. Tokens without waiters are
+  /// not signalled, because one step may change a million keys.
   void key_set(Step& step, const Bytes& key) const;
   void key_changed(Step& step, const Bytes& key) const;
 
@@ -74,7 +76,7 @@ class Waits {
   std::optional<Failure> check_room(const Waiter& waiter) const;
   void recheck(Step& step, Waiter waiter);
 
-  // the rules for whatever request is blocked
+  // dispatch to the overload of WaitRules for the blocked request
   std::vector<Bytes> tokens_of(const Request& request) const;
   Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
   Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;

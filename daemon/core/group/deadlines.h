@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Things that have one deadline each, and which of them comes first.
+// A set of keys with one deadline each, ordered by deadline.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@ namespace c10dd::core {
 template <class Key>
 class Deadlines {
  public:
-  /// Replaces an older deadline of this key.
+  /// Sets the deadline of a key; replaces an older one.
   void set(const Key& key, TimePoint when) {
     erase(key);
     by_key_.emplace(key, when);
     by_time_.emplace(when, key);
   }
 
-  /// Has no effect on a key without a deadline.
+  /// Erases the deadline of a key; no effect on a key without one.
   void erase(const Key& key) {
     const auto it = by_key_.find(key);
     if (it == by_key_.end()) return;
@@ -34,7 +34,7 @@ class Deadlines {
     return by_time_.begin()->first;
   }
 
-  /// The first key whose deadline has come; its deadline is erased.
+  /// Returns the key with the earliest deadline if that has come, and erases the deadline.
   std::optional<Key> take_due(TimePoint now) {
     if (by_time_.empty() || by_time_.begin()->first > now) return std::nullopt;
     const Key key = by_time_.begin()->second;

@@ -10,20 +10,20 @@
 namespace c10dd::core {
 namespace {
 
-/// The size up to which spares get places.
+/// Returns the size up to which spares get places.
 std::uint32_t wanted(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Members that wait beside a generation until it has finished would do its work again, unless they
-/// are as many as a generation may have: then they are another launch.
+/// Returns whether the waiting members are a launch of their own: as many as a generation may have.
+/// Fewer members that waited until a generation finished would only repeat its work.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;
 }
 
-/// The ranks of the generation before whose members do not ask again.
+/// Returns the ranks of the previous generation whose members do not ask again.
 std::vector<Hole> holes_of(const GroupState& group) {
   std::vector<Hole> holes;
   for (std::size_t rank = 0; rank < group.size(); ++rank) {
@@ -35,16 +35,16 @@ std::vector<Hole> holes_of(const GroupState& group) {
   return holes;
 }
 
-/// Whether this list stays in the generation before.
+/// Returns whether a quorum with this member list keeps its generation number.
 bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   const bool failed = std::ranges::any_of(
       chosen, [&](const SessionId& id) { return group.members().at(id).failed; });
-  // What was broken stays broken: its barriers have ended, and somebody in it had been lost.
+  // A broken generation is never reused: its barriers have failed.
   const bool whole = group.facts().phase == GroupPhase::formed && !failed;
   return chosen == group.list().sessions && group.facts().policy.quorum && whole;
 }
 
-/// Of all members that ask.
+/// Plans the next generation from all members that ask.
 NextGeneration next_generation(const GroupState& group) {
   std::vector<SessionId> asking;
   std::vector<Candidate> candidates;
@@ -103,12 +103,13 @@ bool Formation::closes_elastic(const GroupState& group, TimePoint now) {
     return false;
   }
   const bool over = last_call_over(group, now);
-  if (group.counts().asking_away > 0) return false;  // back or lost within its grace
+  if (group.counts().asking_away > 0)
+    return false;  // each comes back, or is lost, within its grace
   return over || (usable(group) >= policy.max && group.counts().expected == 0);
 }
 
-/// The rule of torchft's Lighthouse: at once when all of the last quorum ask again, else at least
-/// min and more than half of the living.
+/// Applies the rule of torchft's Lighthouse: a quorum forms at once when all members of the last
+/// one ask again; else it needs at least min members and more than half of those alive.
 bool Formation::closes_quorum(const GroupState& group, TimePoint now) {
   const GroupState::Counts& counts = group.counts();
   if (counts.asking == 0) last_call_.reset();

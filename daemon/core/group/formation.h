@@ -2,10 +2,11 @@
 // Decides when the next generation of a group forms, and which members it has. Changes nothing in
 // the state.
 //
-// Elastic: never with fewer than min; at once when max are here and every survivor of the last
-// generation has asked; else when last_call has passed since min were here. A member that has lost
-// its connection is waited for: it comes back or is lost within its grace. Quorum: see
-// RendezvousPolicy. Which member gets which rank is decided in ranks.h.
+// Elastic: a generation never forms with fewer than min members. It forms at once when max members
+// ask and every survivor of the last generation asks too; else when last_call has passed since min
+// members asked. It does not form while a member that asks is without a connection: that member
+// comes back, or is lost within its grace. Quorum: see RendezvousPolicy. ranks.h decides which
+// member gets which rank.
 #pragma once
 
 #include <optional>
@@ -16,11 +17,11 @@ namespace c10dd::core {
 
 class Formation {
  public:
-  /// The next generation, once its time has come.
+  /// Returns the next generation if it forms now, and starts or ends the last call.
   std::optional<NextGeneration> consider(const GroupState& group, TimePoint now);
-  /// When the time of the next generation comes if nothing else changes.
+  /// Returns when the next generation forms if no member changes until then.
   std::optional<TimePoint> next_deadline(const GroupState& group) const;
-  /// A generation has ended: the last call for the next one starts in full.
+  /// Notes that a generation has ended: the last call for the next one starts in full.
   void restart_last_call() { last_call_.reset(); }
 
  private:
@@ -31,9 +32,9 @@ class Formation {
   std::optional<TimePoint> last_call_;  // when it ends
 };
 
-/// How many of the members that ask could get a place.
+/// Returns how many of the members that ask could get a place.
 std::size_t usable(const GroupState& group);
-/// Newcomers that would get a place in a formed group.
+/// Returns how many newcomers to a formed group would get a place in a larger generation.
 std::uint32_t waiting(const GroupState& group);
 
 }  // namespace c10dd::core

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coming, going and being lost.
+// Joins, reports and ends of members.
 #include "daemon/core/group/group.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string bounded(const std::string& detail) {
   return printable(detail.substr(0, limits::kReasonBytes), limits::kReasonBytes);
 }
 
-/// Fails if only some members ask for a rank of their own, or another member asks for this rank.
+/// Fails if only some members request a rank, or if another member requests this rank.
 Result<void> check_requested_rank(const GroupState& group, const SessionId& id, const Join& request,
                                   const std::string& prefix) {
   const GroupMember* own = group.find(id);
@@ -75,7 +75,7 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   return {};
 }
 
-/// Takes over what the request and its session say of the member.
+/// Updates the member from its request and session; it now asks for the round after `round`.
 void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
          Revision revision) {
   m.host = session.host;
@@ -99,15 +99,15 @@ void ask(GroupMember& m, const Session& session, const Join& request, std::uint6
 
 }  // namespace
 
-// ---- coming ------------------------------------------------------------------------------------
+// ---- joining -----------------------------------------------------------------------------------
 
 Result<void> Group::join(const SessionId& id, const Session& session, const Join& request,
                          Moment& at) {
   const GroupMember* own = state_.find(id);
   const bool here = own != nullptr && own->is_here();
   const bool at_work = here && own->rank >= 0;
-  if (here && state_.asks(*own)) return {};                 // a repeat re-attaches
-  if (at_work && request.round < facts().round) return {};  // likewise, late
+  if (here && state_.asks(*own)) return {};                 // a repeated join waits again
+  if (at_work && request.round < facts().round) return {};  // a late repeat: it has its place
   if (Result<void> good = check_join(state_, id, request); !good) return good;
   const bool finished = facts().phase == GroupPhase::finished;
   if (!(facts().policy == request.policy) || facts().round == 0 || finished) {
@@ -119,7 +119,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const std::uint32_t waited = waiting(state_);
   state_.add(id);
   state_.change(id, [&](GroupMember& m) {
-    // A member that has finished in a generation that stands is a newcomer to it.
+    // A member that has finished in a generation that others still work in is a newcomer to it.
     if (!here && m.rank >= 0 && stands) m.former_rank = std::exchange(m.rank, -1);
     ask(m, session, request, facts().round, at.revision);
   });
@@ -137,7 +137,7 @@ void Group::set_present(const SessionId& id, bool present) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr) return;
   state_.change(id, [&](GroupMember& m) { m.present = present; });
-  if (member->stalled) state_.renew_version();  // the cause of the stall is another one
+  if (member->stalled) state_.renew_version();  // the status names the cause of the stall
 }
 
 // ---- reports -----------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ Result<void> Group::progress(const SessionId& id, const Progress& report, Moment
   return {};
 }
 
-// ---- going -------------------------------------------------------------------------------------
+// ---- ends of members ---------------------------------------------------------------------------
 
 void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at) {
   const GroupMember* member = state_.find(id);
@@ -170,7 +170,7 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);
-      // A member that had no place yet ends nothing for those that gather.
+      // A member without a place does not end the wait of the members that gather.
       if (at_work) finish_if_done(at);
       return;
     case Leave::Kind::fail:
@@ -196,7 +196,7 @@ void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at)
   end(id, GroupMember::State::left, detail, at);
 }
 
-/// The generation ends; its first failure stays its reason.
+/// Ends the generation if it has not ended. Its first end stays its reason.
 void Group::break_up(const std::string& reason, bool failed, Moment& at) {
   if (facts().phase == GroupPhase::formed) {
     GroupFacts& facts = state_.edit_facts();
@@ -209,8 +209,8 @@ void Group::break_up(const std::string& reason, bool failed, Moment& at) {
   state_.tell(at);
 }
 
-/// The member takes part no more. What is known of a rank of the generation is kept until the next
-/// generation has formed, because the other members ask what became of it.
+/// Ends a membership. The row of a member with a rank is kept until the next generation has formed,
+/// because the status describes what became of each rank.
 void Group::end(const SessionId& id, GroupMember::State how, const std::string& detail,
                 Moment& at) {
   notices_.forget(state_, id);
@@ -265,7 +265,7 @@ std::optional<TimePoint> Group::next_deadline() const {
   return next;
 }
 
-// ---- what is told ------------------------------------------------------------------------------
+// ---- replies to members ------------------------------------------------------------------------
 
 bool Group::waits(const SessionId& id) const {
   const GroupMember* member = state_.find(id);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// One group: its members come, report and go, and generations form. Life and words:
-// protocol/group_ops.h. Pure: every method that changes something is given the revision and time.
-// After such calls, settle() must follow before the rows of the step are stored.
+// One group: its members join, report and leave, and generations form. protocol/group_ops.h says
+// what its operations mean. Pure: a method that changes something gets the revision and time in
+// `at`. The changes take effect in settle(), which Job::settle() runs once at the end of each step
+// (see groups.h), before the rows of the step are stored.
 #pragma once
 
 #include <optional>
@@ -17,32 +18,32 @@
 
 namespace c10dd::core {
 
-/// What has changed in a group.
+/// The changes of a group since the last settle().
 struct GroupChanges {
-  bool status = false;        ///< the members must hear of it
-  bool formed = false;        ///< a generation
-  bool ended = false;         ///< a generation
-  std::vector<Rank> stalled;  ///< newly
+  bool status = false;        ///< the status that members watch has changed
+  bool formed = false;        ///< a generation has formed
+  bool ended = false;         ///< a generation has ended early
+  std::vector<Rank> stalled;  ///< ranks that have become stalled
   std::vector<SessionId> members_ended;
 };
 
 class Group {
  public:
   explicit Group(std::string name) : state_(std::move(name)) {}
-  /// After a restart: no member is present, and every deadline starts in full.
+  /// Restores a group after a restart: no member is present, and every deadline starts in full.
   Group(GroupState state, TimePoint now) : state_(std::move(state)) {
     notices_.resume(state_, now);
   }
 
   /// Asks for a place in a round newer than request.round. Fails with invalid_argument,
-  /// size_mismatch, rank_taken or quota_exceeded; then nothing has changed.
+  /// size_mismatch, rank_taken or quota_exceeded, and then changes nothing.
   Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
   void set_present(const SessionId& id, bool present);
 
-  // ---- going; no effect on a session that is no member, or has ended
+  // ---- ends of members; no effect if the session is not a member, or its membership has ended
   void leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at);
   void lose(const SessionId& id, const std::string& detail, Moment& at);
-  /// The member no longer waits for its join.
+  /// Takes out a member that no longer waits for its join.
   void withdraw(const SessionId& id, const std::string& detail, Moment& at);
 
   // ---- reports, see notices.h and progress.h
@@ -50,13 +51,13 @@ class Group {
   Result<void> acknowledge(const SessionId& id, std::uint64_t notice, Moment& at);
   Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
 
-  /// After the other calls, and when next_deadline() has come: takes out the members that did not
-  /// leave in time, marks those that have stalled, forms a generation if its time has come, and
-  /// writes the group's row if it has changed. Returns all changes since the last settle().
+  /// Applies what is due: removes the members that did not leave by the deadline of a notice, marks
+  /// stalled members, forms a generation if it can form, and writes the group's row if it has
+  /// changed. Returns all changes since the last settle(). Groups calls it for each touched group.
   GroupChanges settle(Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
-  // ---- what is known of it
+  // ---- state
   const GroupState& state() const { return state_; }
   const std::string& name() const { return state_.name(); }
   const GroupFacts& facts() const { return state_.facts(); }
@@ -64,14 +65,15 @@ class Group {
   const std::vector<SessionId>& sessions() const { return state_.list().sessions; }
   const GroupMember* holder(Rank rank) const { return state_.holder(rank); }
   Revision changed() const { return state_.changed(); }
-  /// Whether the session has asked for a place and has none yet.
+  /// Returns whether the session has asked for a place and does not have it yet.
   bool waits(const SessionId& id) const;
-  /// Whether a member of the generation is not here any more.
+  /// Returns whether a member of the generation is no longer here.
   bool has_ended_members() const { return state_.counts().of_list < size(); }
 
-  // ---- what members are told, see status.h
+  // ---- replies to members, see status.h
   std::optional<Joined> place(const SessionId& id, std::uint64_t after_round) const;
-  /// Made once for all members that are told of one change; the time left of a notice is as of now.
+  /// Returns the status. It is computed once per change, for all members that watch; only the time
+  /// left of notices is computed as of `now`.
   const GroupStatus& status(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   Failure stale(std::uint64_t generation) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever may have changed a group touches it; settle() looks at each that was touched.
+// open() touches the group that it returns; settle() settles each touched group.
 #include "daemon/core/group/groups.h"
 
 #include <algorithm>
@@ -74,7 +74,7 @@ Result<void> Groups::progress(const SessionId& id, const Progress& report, Momen
   return open(report.group)->progress(id, report, at);
 }
 
-// ---- lives -------------------------------------------------------------------------------------
+// ---- sessions ----------------------------------------------------------------------------------
 
 void Groups::connected(const SessionId& id, TimePoint now) {
   liveness_.connected(id, now);

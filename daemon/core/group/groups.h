@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All groups of a job. Every call that may change a group touches it, and settle() brings the
-// touched groups up to date: it must follow before the rows of the step are stored.
+// All groups of a job. Each call that may change a group touches it, and settle() brings the
+// touched groups up to date. No caller has to remember it: Job::settle() (job.cc), through
+// GroupOps::settle(), runs it once at the end of each step, before the rows of the step are stored.
 #pragma once
 
 #include <map>
@@ -25,44 +26,47 @@ class Groups {
   Result<void> acknowledge(const SessionId& id, const Acknowledge& request, Moment& at);
   Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
 
-  // ---- what happens to sessions
+  // ---- changes of sessions
   void connected(const SessionId& id, TimePoint now);
   void disconnected(const SessionId& id, TimePoint now);
-  /// It leaves all its groups.
+  /// Removes an ended session from all its groups.
   void ended(const SessionId& id, const std::string& why, Moment& at);
 
-  /// Does what has become due.
+  /// Removes lost members, and touches the groups whose deadline has come.
   void tick(const Sessions& sessions, Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
-  /// What members are told of a group.
+  /// A group whose status has changed.
   struct ChangedGroup {
     const Group* group;
-    bool formed;  ///< a generation
-    bool ended;   ///< one
-    std::vector<Rank> stalled;
+    bool formed;                ///< a generation has formed
+    bool ended;                 ///< a generation has ended early
+    std::vector<Rank> stalled;  ///< ranks that have become stalled
   };
-  /// Lets touched groups form, writes their rows, and tells whose waiters must be looked at.
+  /// Settles each touched group, see Group::settle(). Returns the groups whose status has changed,
+  /// so that their waiters are answered.
   std::vector<ChangedGroup> settle(Moment& at);
-  /// Whether settle() has nothing to do.
+  /// Returns whether no group is touched.
   bool settled() const { return touched_.empty(); }
 
   bool empty() const { return groups_.empty(); }
   const Group* find(const std::string& name) const;
-  /// not_found with what to do.
+  /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
-  /// Of all groups together.
+  /// Returns the attendance of all groups together.
   const Attendance& attendance() const { return attendance_; }
 
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("gml").find(row.key[0]) != std::string_view::npos;
   }
+  /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
-  /// After the last row of a job of this revision: no member is present, and every deadline starts
-  /// in full.
+  /// Call after the last row; `newest` is the job's revision. No member is present, and every
+  /// deadline starts in full. Fails with malformed if the rows of a group do not fit together.
   Result<void> resume(Revision newest, TimePoint now);
-  /// The members; when their sessions end, ended() must be called.
+  /// Returns the sessions that are members of any group. ended() must be called when one ends.
   std::vector<SessionId> members() const { return liveness_.members(); }
+  /// Returns the revision of the newest change of any group.
   Revision newest() const;
 
  private:
@@ -70,8 +74,8 @@ class Groups {
   void count(const std::string& name, const Group& group);
 
   std::map<std::string, Group> groups_;
-  std::map<std::string, StoredGroup> stored_;  // until resume()
-  std::map<std::string, Attendance> counted_;  // as it is in attendance_
+  std::map<std::string, StoredGroup> stored_;  // empty after resume()
+  std::map<std::string, Attendance> counted_;  // the part of each group in attendance_
   Attendance attendance_;
   std::set<std::string> touched_;
   Liveness liveness_;

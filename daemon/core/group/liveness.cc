@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A member's deadline is looked up when it is due, not moved with each sign of life.
+// A heartbeat does not move the deadline of a check: check() computes anew when a member is due.
 #include "daemon/core/group/liveness.h"
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 namespace c10dd::core {
 namespace {
 
-constexpr Duration kGrid = std::chrono::milliseconds(25);  // deadlines of lives share ticks
+constexpr Duration kGrid =
+    std::chrono::milliseconds(25);  // deadlines are rounded up to share ticks
 
 Duration bounded(Duration asked, Duration fallback) {
   if (asked == Duration::zero()) return fallback;
@@ -76,7 +77,7 @@ std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePo
   return all;
 }
 
-/// Whether the member is lost; else it is checked again when it could be.
+/// Returns the member if it is lost; else schedules its next check for when it could be lost.
 std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Sessions& sessions,
                                               TimePoint now) {
   const MemberLiveness& member = members_.at(id);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which members of a job's groups are alive: a member is lost when nothing was heard of its
-// connection for the group's ttl, or when it has had no connection for its grace. After a restart
-// every member has limits::kRestartGrace to come back. Job time: a paused daemon loses nobody.
+// Decides which members of a job's groups are alive: a member is lost when nothing was heard on its
+// connection for the group's ttl, or when it has had no connection for the group's grace. After a
+// restart every member has limits::kRestartGrace to come back. All times are job time, so a paused
+// daemon loses no member.
 #pragma once
 
 #include <map>
@@ -18,27 +19,28 @@ namespace c10dd::core {
 
 class Liveness {
  public:
-  /// The session is a member of this group from now on. A member of several groups has the shortest
-  /// of their times.
+  /// Adds the session as a member of this group. A member of several groups has their shortest ttl
+  /// and grace.
   void watch(const SessionId& id, const std::string& group, const RendezvousPolicy& policy,
              TimePoint now);
-  /// The session is no member of this group any more.
+  /// Removes the session as a member of this group.
   void unwatch(const SessionId& id, const std::string& group);
 
   void connected(const SessionId& id, TimePoint now);
   void disconnected(const SessionId& id, TimePoint now);
-  /// The daemon has started again: gives the member time to come back.
+  /// Gives a member time to come back after a restart of the daemon.
   void expect_back(const SessionId& id, TimePoint now);
 
   struct Lost {
     SessionId id;
     std::string why;
   };
-  /// Members that are lost by now, at most limits::kExpiriesPerTick; each must be unwatched.
+  /// Returns the members that are lost by now; checks at most limits::kExpiriesPerTick members. The
+  /// caller must unwatch each.
   std::vector<Lost> take_lost(const Sessions& sessions, TimePoint now);
   std::optional<TimePoint> next_deadline() const { return checks_.next(); }
 
-  /// The groups that the session is a member of.
+  /// Returns the groups that the session is a member of.
   std::set<std::string> groups_of(const SessionId& id) const;
   std::vector<SessionId> members() const;
 
@@ -46,7 +48,7 @@ class Liveness {
   struct MemberLiveness {
     Duration ttl{0};
     Duration grace{0};
-    std::optional<TimePoint> back_by;  ///< since a restart without a connection
+    std::optional<TimePoint> back_by;  ///< set from a restart until it connects
     std::set<std::string> groups;
   };
 

@@ -11,7 +11,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The members of the generation that have one of the ranks or this host.
+/// Returns the members of the generation that have one of the ranks, or run on this host.
 std::vector<SessionId> named_by(const Notify& request, const GroupState& group) {
   std::vector<Rank> ranks = request.ranks;
   std::ranges::sort(ranks);
@@ -83,7 +83,8 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
   });
   if (repeated) return {};
   group.put(id, at);
-  // News once all have: telling everybody of each would be a message for every pair of members.
+  // Members hear of acknowledgements when all are there: else each of n members would get n
+  // messages.
   if (--open_.at(number).unacknowledged == 0) {
     group.tell(at);
   } else {

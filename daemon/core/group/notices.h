@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notices of one group: members are asked to leave by a deadline, acknowledge it, and are lost
-// if they are still here then. The notices are in the group's facts, the members that each names in
-// the rows of the members.
+// The notices of one group. A notice asks members to leave by a deadline; they acknowledge it, and
+// are lost if they are still here at the deadline. Notices are stored in the group's row; which
+// members a notice names is stored in the rows of the members.
 #pragma once
 
 #include <map>
@@ -15,32 +15,36 @@ namespace c10dd::core {
 
 class Notices {
  public:
-  /// Returns the notice's number. Fails with not_found or quota_exceeded.
+  /// Adds a notice and returns its number. Fails with not_found if it names no member, or with
+  /// quota_exceeded.
   Result<std::uint64_t> notify(GroupState& group, const Notify& request, Moment& at);
+  /// Notes that a member has seen a notice. Fails with not_found if the notice does not name it.
   Result<void> acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
                            Moment& at);
-  /// The member ends: no notice names it any more. The caller writes its row and tells the members.
+  /// Removes a member that ends from all notices. The caller writes its row and calls
+  /// GroupState::tell().
   void forget(GroupState& group, const SessionId& id);
 
   struct Overdue {
-    std::vector<SessionId> members;  ///< that did not leave in time, by rank
+    std::vector<SessionId> members;  ///< members that did not leave in time, by rank
     std::string why;
   };
-  /// The next notice whose deadline has come; it is handed over once.
+  /// Returns a notice whose deadline has come; each is returned once.
   std::optional<Overdue> take_overdue(const GroupState& group, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
-  /// Adds the notices to what members are told, without the time that is left.
+  /// Adds the notices to the status, without the time left.
   static void describe(const GroupState& group, GroupStatus& status);
+  /// Sets the time left of the notices in a status, as of `now`.
   void set_time_left(GroupStatus& status, TimePoint now) const;
 
-  /// After a restart: every deadline starts in full.
+  /// Restores the notices after a restart: every deadline starts in full.
   void resume(const GroupState& group, TimePoint now);
 
  private:
   struct Open {
-    std::size_t named = 0;           ///< members
-    std::size_t unacknowledged = 0;  ///< of these
+    std::size_t named = 0;           ///< members that it names
+    std::size_t unacknowledged = 0;  ///< of these, without an acknowledgement
     std::optional<TimePoint> ends;
   };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress that the members of one group report, and the times by which they promised more. A
-// member that has reported none by then is stalled; it keeps its place.
+// The progress reports of the members of one group, and the time by which each member has promised
+// its next report. A member that does not report in time is stalled; it keeps its place.
 #pragma once
 
 #include <optional>
@@ -13,11 +13,11 @@ namespace c10dd::core {
 
 class ProgressReports {
  public:
-  /// Of a member that has a rank.
+  /// Notes a report of a member, which must have a rank.
   void note(GroupState& group, const SessionId& id, const Progress& report, Moment& at);
-  /// The member ends.
+  /// Forgets a member that ends.
   void forget(const SessionId& id) { stall_times_.erase(id); }
-  /// Marks the members whose time is over, and returns their ranks.
+  /// Marks the members that did not report in time as stalled, and returns their ranks.
   std::vector<Rank> mark_stalled(GroupState& group, Moment& at);
   std::optional<TimePoint> next_deadline() const { return stall_times_.next(); }
 

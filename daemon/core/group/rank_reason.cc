@@ -42,10 +42,10 @@ class Reason {
   }
 
  private:
-  /// What happened alike to some ranks, from one host to one host.
+  /// One kind of change that some ranks have in common, from one host to one host.
   struct Reassignment {
     std::vector<Rank> ranks;
-    std::vector<Rank> before;  // of those who get them
+    std::vector<Rank> before;  // the previous ranks of the members that get them
     const Hole* hole = nullptr;
     const Candidate* now = nullptr;
   };

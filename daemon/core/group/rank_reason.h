@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes why a plan gives the ranks as it does: which were kept, moved and added. For people.
+// Explains a plan of ranks in a text for people: which ranks were kept, moved and added.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace c10dd::core {
 
-/// The reason of a plan whose ranks are final. `holes`: by rank. See RankPlan::reason.
+/// Returns the text for RankPlan::reason. The ranks of the plan must be final. `holes` is by rank.
 std::string reason_of(const Candidates& candidates, const RankPlan& plan,
                       const std::vector<const Hole*>& holes, std::size_t size_before,
                       std::uint32_t max);

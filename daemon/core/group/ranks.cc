@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which candidates get a place, by their class; seating.h gives them ranks.
+// Decides by class which candidates get a place; seating.h gives them ranks.
 #include "daemon/core/group/ranks.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace c10dd::core {
 namespace {
 
-/// At most `places` of `who`, beside the candidates `settled`, which have a place for certain.
+/// Chooses at most `places` of `who`. The candidates `settled` have a place already.
 Indices choose(const Candidates& candidates, const Indices& who, std::size_t places,
                const Indices& settled, Seating seating) {
   if (who.size() <= places) return who;
@@ -24,7 +24,7 @@ Indices choose(const Candidates& candidates, const Indices& who, std::size_t pla
   return seating.pick(std::move(groups), places);
 }
 
-/// Candidates by how strong their title to a place is.
+/// The candidates by class, in descending priority.
 struct Classes {
   explicit Classes(const Candidates& candidates) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -41,7 +41,7 @@ struct Classes {
   Indices spares;
 };
 
-/// The holes by rank, up to the size.
+/// Returns the holes by rank, up to `size`; nullptr where there is none.
 std::vector<const Hole*> by_rank(const std::vector<Hole>& holes, std::size_t size) {
   std::vector<const Hole*> found(size);
   for (const Hole& hole : holes) {
@@ -50,7 +50,7 @@ std::vector<const Hole*> by_rank(const std::vector<Hole>& holes, std::size_t siz
   return found;
 }
 
-/// The size of the generation before.
+/// Returns the size of the previous generation.
 std::size_t size_before(const Classes& classes, const Candidates& candidates,
                         const std::vector<Hole>& holes) {
   std::size_t size = 0;
@@ -63,7 +63,7 @@ std::size_t size_before(const Classes& classes, const Candidates& candidates,
 
 void append(Indices& all, const Indices& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// The chosen candidates, by the rank that each requests.
+/// Returns the chosen candidates by requested rank.
 Indices requested(const Candidates& candidates, const Indices& chosen) {
   Indices ranks(chosen.size(), kNobody);
   for (const std::size_t index : chosen) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which candidates get the free ranks. Works on hosts, not on candidates: a group is the candidates
-// of one host, a block the free ranks that one host had. Choosing and seating apply the same rules,
-// in an order of their own; the rules in words are in ranks.h.
+// Decides which candidates get the free ranks. Works on hosts, not on single candidates: `groups`
+// are the candidates of one host each, and a block is the free ranks that were on one host. pick()
+// and seat_by_hole() apply the same rules in different orders; ranks.h states the rules in words.
 #pragma once
 
 #include <limits>
@@ -24,40 +24,43 @@ Where where(const T& candidate_or_hole) {
   return {candidate_or_hole.domain, candidate_or_hole.host};
 }
 
-/// Candidates of one host, by local rank. The first `seated` of them have a rank.
+/// The candidates of one host, by local rank. The first `seated` of them have a rank.
 struct HostCandidates {
   Where where;
-  std::uint64_t joined = 0;  // the first of them
+  std::uint64_t joined = 0;  // when the first of them joined
   Indices members;
   std::size_t seated = 0;
 
   std::size_t waiting() const { return members.size() - seated; }
 };
 
-/// Free ranks that were on one host, ascending. The first `taken` of them have a candidate.
+/// The free ranks that were on one host, ascending. The first `taken` of them have a candidate.
 struct Block {
   Where where;
-  bool known = false;  // else nobody had these ranks
+  bool known = false;  // false: no member had these ranks
   std::vector<Rank> ranks;
   std::size_t taken = 0;
 
   std::size_t open() const { return ranks.size() - taken; }
 };
 
-/// These candidates grouped by host, in the order of a first generation.
+/// Groups the candidates `who` by host, in the order of a first generation.
 std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who);
 
-/// Brings groups to blocks, one rule after the other, each for what the ones before have left.
+/// Gives the ranks of blocks to candidates by one rule after the other. Each rule applies to the
+/// ranks and candidates that the earlier rules left.
 class Seating {
  public:
-  /// `ranks`: by rank, the candidate that has it already or kNobody.
+  /// `ranks`: by rank, the candidate that already has it, or kNobody.
   Seating(Indices ranks, const std::vector<const Hole*>& holes);
 
-  /// Gives every candidate that a hole attracts a rank; the others stay for rest().
+  /// Gives ranks to the candidates that match a block by host, size or domain. rest() handles the
+  /// others.
   void seat_by_hole(std::vector<HostCandidates> groups);
-  /// Gives the others the ranks that are left.
+  /// Gives the remaining ranks to the remaining candidates.
   void rest();
-  /// The `places` of these that suit the holes best, else the first.
+  /// Returns the at most `places` candidates of `groups` that match the blocks best, then the
+  /// first.
   Indices pick(std::vector<HostCandidates> groups, std::size_t places);
 
   const Indices& ranks() const { return ranks_; }

@@ -9,7 +9,7 @@
 namespace c10dd::core {
 namespace {
 
-/// In the generation before; -1: the member was not in it.
+/// Returns the rank in the generation that ends now; -1: the member was not in it.
 std::int64_t previous_rank(const GroupMember& m) { return m.rank >= 0 ? m.rank : m.former_rank; }
 
 MemberList encode_list(const std::vector<SessionId>& sessions,
@@ -137,7 +137,7 @@ void GroupState::start(const NextGeneration& next, Moment& at) {
   tell(at);
 }
 
-/// The ranks of the generation before mean nothing any more.
+/// Removes members that have ended: they were kept only to describe the ranks of their generation.
 void GroupState::forget_ended(Moment& at) {
   for (auto it = members_.begin(); it != members_.end();) {
     const bool gone = !it->second.is_here();

@@ -15,7 +15,7 @@ namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kPageMembers = 1'024;
-constexpr std::size_t kDescribed = 8;  // members in one text
+constexpr std::size_t kDescribed = 8;  // members described in one text
 
 std::string name_of(const GroupState& group) {
   return "group \"" + printable(group.name(), limits::kNameBytes) + "\"";
@@ -32,7 +32,7 @@ struct NotAtWork {
   std::vector<Rank> lost;
   std::vector<Rank> finished;
   std::vector<Rank> stalled;
-  std::vector<MissingRank> details;  ///< of the first that are lost or stalled
+  std::vector<MissingRank> details;  ///< the first limits::kMissingNamed that are lost or stalled
 };
 
 NotAtWork not_at_work(const GroupState& group) {
@@ -56,8 +56,9 @@ NotAtWork not_at_work(const GroupState& group) {
   return ranks;
 }
 
-/// The ranks whose join would be needed, as many as are named: those that nobody requests, or those
-/// of a broken generation that have not come again.
+/// Returns the ranks whose members must still join: those that no member requests or, without
+/// requests, those of a broken generation whose members have not joined again. At most
+/// limits::kMissingNamed.
 std::vector<Rank> awaited(const GroupState& group) {
   const bool requested = group.counts().requests > 0;
   const bool broken = group.facts().phase == GroupPhase::broken;
@@ -75,7 +76,7 @@ std::vector<Rank> awaited(const GroupState& group) {
   return missing;
 }
 
-/// " (host-a:17, host-b:4 (spare), ...)"
+/// Returns the members that ask, for example " (host-a:17, host-b:4 (spare), ...)".
 std::string those_who_ask(const GroupState& group) {
   std::string text;
   std::size_t shown = 0;
@@ -89,7 +90,7 @@ std::string those_who_ask(const GroupState& group) {
   return text;
 }
 
-/// What a newcomer to a generation that has formed waits for.
+/// Returns what a newcomer waits for if a generation has formed or finished; else an empty text.
 std::string when_next(const GroupState& group) {
   const std::string generation = "; generation " + std::to_string(group.facts().generation);
   if (group.facts().phase == GroupPhase::formed) {
@@ -212,7 +213,7 @@ Failure why_not_formed(const GroupState& group) {
     }
   }
   if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
-  // Nobody has a rank yet: so many more would make the smallest generation.
+  // No member has a rank yet: describe as many unknown ranks as are missing to min.
   for (std::size_t rank = usable(group);
        rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
     result.missing.push_back(unknown(static_cast<Rank>(rank)));

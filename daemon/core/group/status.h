@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session is told that joins, follows or reads a group. Pure functions of the state.
+// Makes the replies to sessions that join, watch or read a group. Pure functions of the state.
 #pragma once
 
 #include <optional>
@@ -8,21 +8,23 @@
 
 namespace c10dd::core {
 
-/// The place that a join after this round has got, if it has one.
+/// Returns the place of a member whose join asked for a round after `after_round`, if it has one.
 std::optional<Joined> place_of(const GroupState& group, const SessionId& id,
                                std::uint64_t after_round);
-/// Fails with stale_generation, or invalid_argument if the group has no such rank.
+/// Returns a page of the member list. Fails with stale_generation, or with invalid_argument if the
+/// group has no such rank.
 Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request);
-/// The status of the group, without the time that is left of its notices.
+/// Returns the status of the group, without the time left of its notices.
 GroupStatus status_of(const GroupState& group);
-/// What is known of the member that has this rank.
+/// Describes the member that has this rank, or had it when it ended.
 MissingRank describe_rank(const GroupState& group, Rank rank);
 
-/// stale_generation, naming the newest.
+/// Returns the stale_generation failure, which names the newest generation.
 Failure not_the_newest(const GroupState& group, std::uint64_t generation);
-/// Why the generation is over, naming the lost ranks.
+/// Returns the failure that says why the generation has ended and names the lost ranks.
 Failure why_ended(const GroupState& group);
-/// "2 of at least 4 members have joined ...", and which have not; for joins that time out.
+/// Returns the failure for joins that time out: "2 of at least 4 members have joined ...", and
+/// which have not.
 Failure why_not_formed(const GroupState& group);
 
 }  // namespace c10dd::core

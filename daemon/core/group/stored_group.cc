@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows are checked one by one when they are taken, and together when all are there.
+// take() checks each row on its own; complete() checks all rows together.
 #include "daemon/core/group/stored_group.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool distinct(std::vector<T> values) {
   return std::ranges::adjacent_find(values) == values.end();
 }
 
-/// Whether each member can be cut out of the list, and stands where it says.
+/// Returns whether the offsets split the list into members, each at the rank that it names.
 bool readable(const MemberList& list) {
   const std::size_t size = list.offsets.size();
   if (size == 0) return list.encoded.empty();
@@ -152,7 +152,7 @@ Result<void> check_notices(const GroupState& state) {
   return {};
 }
 
-/// Of the members that notices name.
+/// Checks which members the notices name.
 Result<void> check_notice_marks(const GroupState& state) {
   const std::vector<StoredNotice>& notices = state.facts().notices;
   std::set<std::uint64_t> naming;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of one group as a restart finds them. Refuses rows that the group cannot have written,
-// so that it breaks no promise later: a rank that two members have, a member that can never go, an
-// answer from the future. A refusal is malformed and names the group.
+// Restores one group from its rows after a restart. Refuses rows that a group cannot have written,
+// because they would break a guarantee later: two members with one rank, a member that can never
+// leave, a revision newer than the job's. Refuses with malformed; the text names the group.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ class StoredGroup {
  public:
   explicit StoredGroup(std::string name) : name_(std::move(name)) {}
 
-  // Take one row each, in any order.
+  // Each takes one row, in any order. Fails with malformed.
   Result<void> take(GroupFacts facts);
   Result<void> take(const SessionId& id, GroupMember member);
   Result<void> take(MemberList list);
 
-  /// After the last row of a job of this revision: the state of the group, with no member present.
-  /// Fails if the rows do not fit together. Leaves no rows here.
+  /// Returns the state of the group, with no member present. Call once, after the last row;
+  /// `newest` is the job's revision. Fails with malformed if the rows do not fit together.
   Result<GroupState> complete(Revision newest);
 
  private:
