@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -60,13 +61,13 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
 
 std::string sentence(const MissingRank& missing) {
   using Cause = MissingRank::Cause;
-  const std::string rank = "rank " + std::to_string(missing.rank);
+  const std::string rank = format("rank {}", missing.rank);
   if (missing.cause == Cause::never_connected) return rank + " never connected";
   if (missing.cause == Cause::absent && missing.host.empty()) {
     return rank + " has arrived, but has not come back since the daemon loaded the job";
   }
-  const std::string who = rank + " on host " + printable(missing.host, limits::kNameBytes) +
-                          " (pid " + std::to_string(missing.pid) + ")";
+  const std::string who = format("{} on host {} (pid {})", rank,
+                                 printable(missing.host, limits::kNameBytes), missing.pid);
   const std::string doing = printable(missing.doing, limits::kReasonBytes);
   if (missing.cause == Cause::dead) return who + " is gone: " + doing;
   std::string state = " is connected but has not arrived";
@@ -85,10 +86,9 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
     if (is_absent(arrival, everybody.sessions)) ranks.push_back(rank);
   }
   std::ranges::sort(ranks);
-  Failure result = failure(Code::timed_out, describe(key) + " timed out after " + human(timeout) +
-                                                ": " + std::to_string(ranks.size()) + " of " +
-                                                std::to_string(barrier.world_size) +
-                                                " ranks missing: " + fold(ranks));
+  Failure result =
+      failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}", describe(key),
+              human(timeout), ranks.size(), barrier.world_size, fold(ranks));
   for (std::size_t i = 0; i < std::min(ranks.size(), limits::kMissingNamed); ++i) {
     result.missing.push_back(look_up(ranks[i], key, barrier, everybody));
     if (i < kRanksDescribed) result.detail += "; " + sentence(result.missing.back());
@@ -98,20 +98,19 @@ Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Durati
 
 std::string process_of(const Session* session) {
   if (session == nullptr || session->host.empty()) return "a process of an earlier launch";
-  return printable(session->host, limits::kNameBytes) + " (pid " + std::to_string(session->pid) +
-         ")";
+  return format("{} (pid {})", printable(session->host, limits::kNameBytes), session->pid);
 }
 
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody) {
   const Session* session = everybody.sessions.find(absent);
-  std::string detail = describe(key) + " timed out after " + human(timeout) + ": " +
-                       process_of(session) + " has arrived before";
+  std::string detail = format("{} timed out after {}: {} has arrived before", describe(key),
+                              human(timeout), process_of(session));
   if (session != nullptr) {
     detail += session->seen ? ", lost its connection " + human(everybody.now - session->last_seen) +
                                   " ago and may come back"
                             : ", and has not come back since the daemon loaded the job";
-    detail += "; it is given up after " +
+    detail += "; it is taken for gone after " +
               human(everybody.sessions.gone_at(*session) - session->last_seen);
   }
   return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run");

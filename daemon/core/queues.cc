@@ -6,6 +6,7 @@
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 
@@ -26,20 +27,20 @@ Result<void> Queues::check_push(std::string_view queue, std::size_t value_bytes,
                                 std::size_t more_items, std::size_t more_bytes) const {
   if (Result<void> good = check_key(queue); !good) return good;
   if (value_bytes > limits::kValueBytes) {
-    return failure(Code::too_large, "item too large: " + std::to_string(value_bytes) +
-                                        " bytes, limit " + std::to_string(limits::kValueBytes));
+    return failure(Code::too_large, "item too large: {} bytes, limit {}", value_bytes,
+                   limits::kValueBytes);
   }
   const std::size_t items = items_ + more_items + 1;
   if (items > quotas_.queue_items) {
     return failure(Code::quota_exceeded,
-                   "too many items in the job's queues: " + std::to_string(items) +
-                       " with this one, limit " + std::to_string(quotas_.queue_items));
+                   "too many items in the job's queues: {} with this one, limit {}", items,
+                   quotas_.queue_items);
   }
   const std::size_t bytes = bytes_ + more_bytes + queue.size() + value_bytes;
   if (bytes > quotas_.queue_bytes) {
-    return failure(Code::quota_exceeded, "the job's queues are full: " + std::to_string(bytes) +
-                                             " bytes with this item, limit " +
-                                             std::to_string(quotas_.queue_bytes));
+    return failure(Code::quota_exceeded,
+                   "the job's queues are full: {} bytes with this item, limit {}", bytes,
+                   quotas_.queue_bytes);
   }
   return {};
 }

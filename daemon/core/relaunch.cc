@@ -5,6 +5,7 @@
 
 #include "daemon/core/missing.h"
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -78,12 +79,12 @@ Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank ran
 Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, SessionId holder) {
   const Presence presence = sessions_.presence(holder, step.now);
   if (presence == Presence::present) {
-    return failure(Code::rank_taken,
-                   describe(key) + ": rank " + std::to_string(rank) + " has already arrived from " +
-                       process_of(sessions_.find(holder)) +
-                       ", which is connected; give each process its own rank and each process "
-                       "group its own name, or end that process; a launch beside it needs a run "
-                       "of its own (C10DD_RUN)");
+    return failure(
+        Code::rank_taken,
+        "{}: rank {} has already arrived from {}, which is connected; give each process "
+        "its own rank and each process group its own name, or end that process; a launch "
+        "beside it needs a run of its own (C10DD_RUN)",
+        describe(key), rank, process_of(sessions_.find(holder)));
   }
   if (presence == Presence::away) return holder;
   std::vector<CohortRef> cohorts;
@@ -111,8 +112,7 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Computed anew only when the presence of a session has changed, because each rank of a launch
-/// asks.
+/// Computed anew only when a session's presence has changed, because every rank of a launch asks.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {
@@ -145,12 +145,11 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   BarrierKey theirs = key;
   theirs.sequence = barriers_.newest_sequence(key);
   Failure reason =
-      failure(Code::aborted, describe(key) + ": rank " + std::to_string(rank) +
-                                 " was started again alone; ranks " + fold(others) +
-                                 " of its launch are still here, at sequence " +
-                                 std::to_string(theirs.sequence) +
-                                 "; start all ranks again, or join a group (rendezvous), which "
-                                 "replaces single ranks");
+      failure(Code::aborted,
+              "{}: rank {} was started again alone; ranks {} of its launch are still here, at "
+              "sequence {}; start all ranks again, or join a group (rendezvous), which replaces "
+              "single ranks",
+              describe(key), rank, fold(others), theirs.sequence);
   const Session* session = sessions_.find(holder);
   MissingRank missing;
   missing.rank = rank;
@@ -209,9 +208,9 @@ void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const Sessi
     }
   }
   step.out.events.push_back(RankContested{
-      "launch_replaced", describe(key) + ": rank " + std::to_string(rank) + " was held by " +
-                             process_of(sessions_.find(holder)) + ", which is gone; " +
-                             std::to_string(ended.size()) + " sessions of its launch have ended"});
+      "launch_replaced",
+      format("{}: rank {} was held by {}, which is gone; {} sessions of its launch have ended",
+             describe(key), rank, process_of(sessions_.find(holder)), ended.size())});
   for (const SessionId& id : ended) session_ops_.end(step, id, Ending::replaced);
 }
 

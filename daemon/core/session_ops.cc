@@ -2,6 +2,7 @@
 #include "daemon/core/session_ops.h"
 
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -14,10 +15,8 @@ constexpr const char* kEndings[] = {"its session said goodbye", "its session has
 
 Maybe SessionOps::on(Step& step, const Hello& hello) {
   if (hello.host.size() > limits::kNameBytes || hello.labels.size() > limits::kLabels) {
-    return refuse(Code::too_large, "hello: host name of " + std::to_string(hello.host.size()) +
-                                       " bytes, limit " + std::to_string(limits::kNameBytes) +
-                                       "; " + std::to_string(hello.labels.size()) +
-                                       " labels, limit " + std::to_string(limits::kLabels));
+    return failure(Code::too_large, "hello: host name of {} bytes, limit {}; {} labels, limit {}",
+                   hello.host.size(), limits::kNameBytes, hello.labels.size(), limits::kLabels);
   }
   if (hello.session == SessionId{}) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
@@ -29,28 +28,26 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
     step.observe(step.revision);
-    return refuse(Code::state_rolled_back,
-                  std::string(seen.incarnation != start_.incarnation
-                                  ? "the daemon's state is another one than this client has seen"
-                                  : "the daemon holds less than this client has seen") +
-                      ": client incarnation " + std::to_string(seen.incarnation) + " revision " +
-                      std::to_string(seen.revision) + " epoch " + std::to_string(seen.epoch) +
-                      ", daemon incarnation " + std::to_string(start_.incarnation) + " revision " +
-                      std::to_string(kept) + " epoch " + std::to_string(start_.epoch) +
-                      "; restart the job under a new run");
+    const char* what = seen.incarnation != start_.incarnation
+                           ? "the daemon's state is not the one that this client has seen"
+                           : "the daemon holds less than this client has seen";
+    return failure(Code::state_rolled_back,
+                   "{}: client incarnation {} revision {} epoch {}, daemon incarnation {} "
+                   "revision {} epoch {}; restart the job under a new run",
+                   what, seen.incarnation, seen.revision, seen.epoch, start_.incarnation, kept,
+                   start_.epoch);
   }
   if (hello.number != 0 && hello.number != number_) {
     step.observe(step.revision);
-    return refuse(
+    return failure(
         Code::state_rolled_back,
-        "this is another job of the same name than the client has seen: that one, number " +
-            std::to_string(hello.number) +
-            ", was removed, or forgotten when nobody used it; restart the job");
+        "this job is not the one that this client has seen under its name: that one, "
+        "number {}, was removed, or erased after its last session ended; restart the job",
+        hello.number);
   }
   if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
-    return refuse(Code::invalid_argument,
-                  "hello: rank " + std::to_string(hello.rank) + ", ranks are below " +
-                      std::to_string(limits::kWorldSize) + "; -1 is unknown");
+    return failure(Code::invalid_argument, "hello: rank {}, ranks are below {}; -1 is unknown",
+                   hello.rank, limits::kWorldSize);
   }
   if (Result<void> good = parts_.sessions.check_open(hello); !good) {
     step.observe(step.revision);
@@ -88,7 +85,7 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
   const auto blocked = parts_.waits.cancel(step.from.session, cancel.sequence);
   if (const auto* join = blocked ? std::get_if<Join>(&blocked->request) : nullptr) {
     Moment at = step.moment();
-    parts_.groups.withdraw(step.from.session, join->group, "it took its join back", at);
+    parts_.groups.withdraw(step.from.session, join->group, "its join was cancelled", at);
   }
   if (planted(Planted::cancel_keeps_delivery)) return reply(Done{});
   const auto delivery =

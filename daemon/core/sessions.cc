@@ -7,6 +7,7 @@
 #include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -42,14 +43,14 @@ Result<void> Sessions::check_open(const Hello& hello) const {
   }
   if (ended != ended_.end()) {
     return failure(Code::session_expired,
-                   "this session has ended: it had no connection for longer than it may; requests "
-                   "without an answer may or may not have been applied; open a new session");
+                   "this session has ended: it had no connection for longer than its expiry, or "
+                   "had to make room for others; requests without a reply may or may not have been "
+                   "applied; open a new session");
   }
   if (!sessions_.contains(hello.session) && sessions_.size() >= quotas_.sessions &&
       detached_.empty()) {
-    return failure(Code::quota_exceeded,
-                   "too many sessions in the job: " + std::to_string(sessions_.size()) +
-                       ", limit " + std::to_string(quotas_.sessions));
+    return failure(Code::quota_exceeded, "too many sessions in the job: {}, limit {}",
+                   sessions_.size(), quotas_.sessions);
   }
   return {};
 }
@@ -285,7 +286,7 @@ Result<void> Sessions::restore(const Row& row) {
   const std::uint64_t high = key.number();
   const SessionId id{high, key.number()};
   const Result<EndedRow> value = wire::decode<EndedRow>(row.value);
-  if (!key.complete() || !value) return failure(Code::malformed, "damaged row of an old session");
+  if (!key.complete() || !value) return failure(Code::malformed, "damaged row of an ended session");
   ended_[id] = {value->revision, value->replaced ? Ending::replaced : Ending::expired};
   ended_by_age_.emplace(value->revision, id);
   return {};

@@ -2,6 +2,7 @@
 #include "daemon/core/transactions.h"
 
 #include "daemon/core/counter.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 
@@ -27,17 +28,15 @@ struct Transactions::Plan {
 Maybe Transactions::on(Step& step, const Transact& transact) {
   if (transact.conditions.size() > limits::kConditions ||
       transact.actions.size() > limits::kActions) {
-    return refuse(Code::too_large, "transact: " + std::to_string(transact.conditions.size()) +
-                                       " conditions, limit " + std::to_string(limits::kConditions) +
-                                       "; " + std::to_string(transact.actions.size()) +
-                                       " actions, limit " + std::to_string(limits::kActions));
+    return failure(Code::too_large, "transact: {} conditions, limit {}; {} actions, limit {}",
+                   transact.conditions.size(), limits::kConditions, transact.actions.size(),
+                   limits::kActions);
   }
   for (const Condition& condition : transact.conditions) {
     if (Result<void> good = check_key(condition.key); !good) return good.error();
     if (condition.kind > Condition::Kind::revision_is) {
-      return refuse(Code::invalid_argument, "transact: condition of kind " +
-                                                std::to_string(static_cast<int>(condition.kind)) +
-                                                ", known are 0 to 3");
+      return failure(Code::invalid_argument, "transact: unknown condition kind {}: use 0 to 3",
+                     static_cast<int>(condition.kind));
     }
   }
   step.observe(step.revision);  // every reply depends on the current state
@@ -54,8 +53,7 @@ Maybe Transactions::on(Step& step, const Transact& transact) {
     Result<void> good = this->plan(plan, action);
     if (!good) {
       Failure reason = good.error();
-      reason.detail =
-          "transact: action " + std::to_string(plan.doing.size()) + ": " + reason.detail;
+      reason.detail = format("transact: action {}: {}", plan.doing.size(), reason.detail);
       return reason;
     }
   }
@@ -114,8 +112,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     const Result<std::int64_t> sum = add_to(action.key, value ? &*value : nullptr, action.delta);
     if (!sum) return sum.error();
     if (plan.sums.size() == limits::kSums) {
-      return failure(Code::too_large,
-                     "more than " + std::to_string(limits::kSums) + " adds in one transaction");
+      return failure(Code::too_large, "more than {} adds in one transaction", limits::kSums);
     }
     plan.sums.push_back(*sum);
     value = std::to_string(*sum);
@@ -131,16 +128,15 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     plan.doing.push_back({action.kind, {}, {}});
     return {};
   } else {
-    return failure(Code::invalid_argument,
-                   "kind " + std::to_string(static_cast<int>(action.kind)) + ", known are 0 to 4");
+    return failure(Code::invalid_argument, "unknown kind {}: use 0 to 4",
+                   static_cast<int>(action.kind));
   }
   Result<void> good = keys_.check_put(action.key, value->size(), plan.planned_puts);
   if (!good) return good;
   plan.value_bytes += value->size();
   if (plan.value_bytes > limits::kTransactBytes) {
-    return failure(Code::too_large, "the values written so far have " +
-                                        std::to_string(plan.value_bytes) + " bytes, limit " +
-                                        std::to_string(limits::kTransactBytes));
+    return failure(Code::too_large, "the values written so far have {} bytes, limit {}",
+                   plan.value_bytes, limits::kTransactBytes);
   }
   plan.doing.push_back({action.kind, *value, expiry});
   return {};

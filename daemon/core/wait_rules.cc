@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/wait_rules.h"
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -11,8 +12,9 @@ namespace {
 constexpr std::size_t kNameShown = 64;  // bytes of a queue's name in an error
 
 Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
-  shortage.detail = "rendezvous \"" + printable(join.group, limits::kNameBytes) +
-                    "\" timed out after " + human(timeout) + ": " + shortage.detail;
+  shortage.detail =
+      format("rendezvous \"{}\" timed out after {}: {}", printable(join.group, limits::kNameBytes),
+             human(timeout), shortage.detail);
   return shortage;
 }
 
@@ -78,9 +80,9 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
     values.revisions.push_back(entry.revision);
     bytes += entry.value.size() + sizeof(std::uint32_t) + sizeof(Revision);
     if (bytes > limits::kFrameBytes - 2 * sizeof(std::uint32_t)) {
-      return refuse(Code::too_large, "multi_get: the values have more than " +
-                                         std::to_string(limits::kFrameBytes) +
-                                         " bytes; ask for fewer keys at a time");
+      return failure(Code::too_large,
+                     "multi_get: the values have more than {} bytes; ask for fewer keys at a time",
+                     limits::kFrameBytes);
     }
   }
   return reply(std::move(values));
@@ -100,7 +102,7 @@ Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& ke
       missing, [this](const Bytes& key) { return tables_.queues.length(key) > 0; });
   if (reads && queue != missing.end()) {
     result.detail +=
-        "; \"" + printable(*queue, kNameShown) + "\" is a queue with items, which queue_pop takes";
+        "; \"" + printable(*queue, kNameShown) + "\" is a queue with items: use queue_pop";
   }
   return result;
 }
@@ -125,11 +127,10 @@ Maybe WaitRules::ready(const Watch& asked, Look& look) const {
   look.observe(look.revision);
   const Revision start = tables_.history.start(watch);
   if (watch.from < start) {
-    return refuse(Code::compacted, "changes from revision " + std::to_string(watch.from) +
-                                       " are asked for, kept are those from " +
-                                       std::to_string(start) +
-                                       "; list the keys again, then watch from the list's "
-                                       "revision + 1");
+    return failure(Code::compacted,
+                   "changes from revision {} are requested, but only those from revision {} on are "
+                   "kept; list the keys again, then watch from the list's revision + 1",
+                   watch.from, start);
   }
   Changes changes;
   tables_.history.read(watch, look.revision, changes);
@@ -179,9 +180,8 @@ Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
   if (state.broken) return *state.broken;
   const auto [at, length] = state.slices[exchange.rank];
   if (exchange.offset > length) {
-    return refuse(Code::invalid_argument, describe(key) + ": offset " +
-                                              std::to_string(exchange.offset) +
-                                              " is past the end, " + std::to_string(length));
+    return failure(Code::invalid_argument, "{}: offset {} is past the end, {}", describe(key),
+                   exchange.offset, length);
   }
   const std::size_t chunk =
       std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -77,14 +78,14 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
 std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
   if (pending_.size() >= quotas_.waits) {
     return failure(Code::quota_exceeded,
-                   "too many blocked requests in the job: " + std::to_string(pending_.size() + 1) +
-                       " with this one, limit " + std::to_string(quotas_.waits));
+                   "too many blocked requests in the job: {} with this one, limit {}",
+                   pending_.size() + 1, quotas_.waits);
   }
   const std::size_t keys = pending_.weight() + waiter.weight;
   if (keys > quotas_.waited_keys) {
     return failure(Code::quota_exceeded,
-                   "blocked requests wait for too many keys: " + std::to_string(keys) +
-                       " with this one, limit " + std::to_string(quotas_.waited_keys));
+                   "blocked requests wait for too many keys: {} with this one, limit {}", keys,
+                   quotas_.waited_keys);
   }
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 
 #include "daemon/core/group/ranks.h"
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -61,8 +62,7 @@ NextGeneration next_generation(const GroupState& group) {
   for (const std::size_t index : plan.parked) next.parked.push_back(asking[index]);
   next.number = facts.generation;
   if (!stays(group, next.members) && !planted(Planted::generation_reused)) ++next.number;
-  next.reason = "generation " + std::to_string(next.number) + " of " +
-                std::to_string(next.members.size()) + ": " + plan.reason;
+  next.reason = format("generation {} of {}: {}", next.number, next.members.size(), plan.reason);
   if (facts.phase == GroupPhase::broken && !facts.reason.empty()) {
     next.reason += "; before: " + facts.reason.substr(0, limits::kReasonBytes);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "daemon/core/group/status.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 #include "protocol/wording.h"
@@ -13,16 +14,16 @@ namespace c10dd::core {
 namespace {
 
 std::string text_of(const RendezvousPolicy& policy) {
-  return "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
-         ", last call " + human(policy.last_call) + (policy.quorum ? ", quorum" : "");
+  return format("min {}, max {}, last call {}{}", policy.min, policy.max, human(policy.last_call),
+                policy.quorum ? ", quorum" : "");
 }
 
-std::string who(const GroupMember& member) {
-  return printable(member.host, limits::kNameBytes) + " (pid " + std::to_string(member.pid) + ")";
+std::string process_of(const GroupMember& member) {
+  return format("{} (pid {})", printable(member.host, limits::kNameBytes), member.pid);
 }
 
 std::string rank_of(const GroupMember& member) {
-  return "rank " + std::to_string(member.rank) + " on " + who(member);
+  return format("rank {} on {}", member.rank, process_of(member));
 }
 
 std::string bounded(const std::string& detail) {
@@ -39,15 +40,15 @@ Result<void> check_requested_rank(const GroupState& group, const SessionId& id, 
       group.counts().requests - (own_asks && own->requested_rank >= 0 ? 1 : 0);
   if (asking > 0 && (requests > 0) != (request.rank >= 0)) {
     return failure(Code::size_mismatch,
-                   prefix + "either all members say which rank they must get, or none does");
+                   prefix + "either all members request a rank, or no member does");
   }
   const std::size_t own_request = own_asks && own->requested_rank == request.rank ? 1 : 0;
   if (request.rank < 0 || group.requests_for(request.rank) <= own_request) return {};
   for (const auto& [other, member] : group.members()) {
     if (other == id || !group.asks(member) || member.requested_rank != request.rank) continue;
-    return failure(Code::rank_taken, prefix + "rank " + std::to_string(request.rank) +
-                                         " is requested by " + who(member) +
-                                         " already; give each process its own rank");
+    return failure(Code::rank_taken,
+                   "{}rank {} is requested by {} already; give each process its own rank", prefix,
+                   request.rank, process_of(member));
   }
   return {};
 }
@@ -56,21 +57,21 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   const GroupFacts& facts = group.facts();
   const std::string prefix = "rendezvous \"" + printable(group.name(), limits::kNameBytes) + "\": ";
   if (request.round > facts.round) {
-    return failure(Code::invalid_argument, prefix + "round " + std::to_string(request.round) +
-                                               " is asked to follow, the newest is " +
-                                               std::to_string(facts.round));
+    return failure(Code::invalid_argument,
+                   "{}a round after round {} is requested, but the newest is {}", prefix,
+                   request.round, facts.round);
   }
   const GroupMember* own = group.find(id);
   const bool others = group.counts().alive > (own != nullptr && own->is_here() ? 1 : 0);
   if (others && !(request.policy == facts.policy)) {
-    return failure(Code::size_mismatch, prefix + "this member says " + text_of(request.policy) +
-                                            "; the group has " + text_of(facts.policy) +
-                                            "; all members must say the same");
+    return failure(Code::size_mismatch,
+                   "{}this member says {}; the group has {}; all members must say the same", prefix,
+                   text_of(request.policy), text_of(facts.policy));
   }
   if (Result<void> good = check_requested_rank(group, id, request, prefix); !good) return good;
   if (own == nullptr && group.members().size() >= limits::kSessionsPerJob) {
-    return failure(Code::quota_exceeded,
-                   prefix + "too many members, limit " + std::to_string(limits::kSessionsPerJob));
+    return failure(Code::quota_exceeded, "{}too many members: {} with this one, limit {}", prefix,
+                   group.members().size() + 1, limits::kSessionsPerJob);
   }
   return {};
 }

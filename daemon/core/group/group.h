@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group: its members join, report and leave, and generations form. protocol/group_ops.h says
 // what its operations mean. Pure: a method that changes something gets the revision and time in
-// `at`. The changes take effect in settle(), which Job::settle() runs once at the end of each step
-// (see groups.h), before the rows of the step are stored.
+// `at`. settle() completes the changes of a step. No caller has to remember it: Job::settle() runs
+// it for each touched group (see groups.h) at the end of each step, before the rows of the step are
+// recorded.
 #pragma once
 
 #include <optional>

@@ -6,6 +6,7 @@
 
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -25,8 +26,8 @@ const Group* Groups::find(const std::string& name) const {
 
 Result<const Group*> Groups::known(const std::string& name) const {
   if (const Group* group = find(name)) return group;
-  return failure(Code::not_found, "group \"" + printable(name, limits::kNameBytes) +
-                                      "\" does not exist: nobody has joined it");
+  return failure(Code::not_found, "group \"{}\" does not exist: nobody has joined it",
+                 printable(name, limits::kNameBytes));
 }
 
 // ---- requests ----------------------------------------------------------------------------------
@@ -35,9 +36,8 @@ Result<void> Groups::join(const SessionId& id, const Session& session, const Joi
                           Moment& at) {
   const bool fresh = !groups_.contains(request.group);
   if (fresh && groups_.size() >= limits::kGroupsPerJob) {
-    return failure(Code::quota_exceeded,
-                   "too many groups in the job: " + std::to_string(groups_.size() + 1) +
-                       " with this one, limit " + std::to_string(limits::kGroupsPerJob));
+    return failure(Code::quota_exceeded, "too many groups in the job: {} with this one, limit {}",
+                   groups_.size() + 1, limits::kGroupsPerJob);
   }
   Group& group = groups_.try_emplace(request.group, request.group).first->second;
   Result<void> joined = group.join(id, session, request, at);
@@ -103,7 +103,8 @@ void Groups::tick(const Sessions& sessions, Moment& at) {
 std::optional<TimePoint> Groups::next_deadline() const {
   const std::optional<TimePoint> check = liveness_.next_deadline();
   const std::optional<TimePoint> group = deadlines_.next();
-  return check && group ? std::min(*check, *group) : check ? check : group;
+  if (check && group) return std::min(*check, *group);
+  return check ? check : group;
 }
 
 std::vector<Groups::ChangedGroup> Groups::settle(Moment& at) {
@@ -140,9 +141,8 @@ Result<void> Groups::restore(const Row& row) {
   const char kind = row.key[0];
   const std::uint64_t high = kind == 'm' ? key.number() : 0;
   const SessionId id{high, kind == 'm' ? key.number() : 0};
-  const Failure damaged =
-      failure(Code::malformed, "damaged row of kind '" + std::string(1, kind) + "' of group \"" +
-                                   printable(name, limits::kNameBytes) + "\"");
+  const Failure damaged = failure(Code::malformed, "damaged row of kind '{}' of group \"{}\"", kind,
+                                  printable(name, limits::kNameBytes));
   if (!key.complete() || name.empty() || name.size() > limits::kNameBytes) return damaged;
   StoredGroup& group = stored_.try_emplace(name, name).first->second;
   if (stored_.size() > limits::kGroupsPerJob) return damaged;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All groups of a job. Each call that may change a group touches it, and settle() brings the
-// touched groups up to date. No caller has to remember it: Job::settle() (job.cc), through
-// GroupOps::settle(), runs it once at the end of each step, before the rows of the step are stored.
+// touched groups up to date. No caller has to remember it: Job::settle() runs it, through
+// GroupOps::settle(), at the end of each step, before the rows of the step are recorded.
 #pragma once
 
 #include <map>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/rank_ranges.h"
 #include "protocol/utf8.h"
@@ -41,16 +42,17 @@ bool names(const GroupMember& member, std::uint64_t number) {
 Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, Moment& at) {
   const std::vector<SessionId> named = named_by(request, group);
   if (named.empty()) {
-    return failure(Code::not_found,
-                   "notify: no member of group \"" + printable(group.name(), limits::kNameBytes) +
-                       "\" has rank " + fold(request.ranks) + " or host \"" +
-                       printable(request.host, limits::kNameBytes) + "\"; its generation " +
-                       std::to_string(group.facts().generation) + " has " +
-                       std::to_string(group.size()) + " members");
+    return failure(
+        Code::not_found,
+        "notify: no member of group \"{}\" has rank {} or host \"{}\"; its generation {} "
+        "has {} members",
+        printable(group.name(), limits::kNameBytes), fold(request.ranks),
+        printable(request.host, limits::kNameBytes), group.facts().generation, group.size());
   }
   if (group.facts().notices.size() >= limits::kNotices) {
-    return failure(Code::quota_exceeded, "notify: too many notices in the group, limit " +
-                                             std::to_string(limits::kNotices));
+    return failure(Code::quota_exceeded,
+                   "notify: too many notices in the group: {} with this one, limit {}",
+                   group.facts().notices.size() + 1, limits::kNotices);
   }
   GroupFacts& facts = group.edit_facts();
   StoredNotice notice;
@@ -72,14 +74,13 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
                                   Moment& at) {
   const GroupMember* member = group.find(id);
   if (member == nullptr || !names(*member, number)) {
-    return failure(Code::not_found, "notice " + std::to_string(number) + " of group \"" +
-                                        printable(group.name(), limits::kNameBytes) +
-                                        "\" does not name this member");
+    return failure(Code::not_found, "notice {} of group \"{}\" does not name this member", number,
+                   printable(group.name(), limits::kNameBytes));
   }
   bool repeated = false;
   group.change(id, [&](GroupMember& m) {
-    NoticeReceipt& mark = *std::ranges::find(m.notices, number, &NoticeReceipt::number);
-    repeated = std::exchange(mark.acknowledged, true);
+    NoticeReceipt& receipt = *std::ranges::find(m.notices, number, &NoticeReceipt::number);
+    repeated = std::exchange(receipt.acknowledged, true);
   });
   if (repeated) return {};
   group.put(id, at);
@@ -95,15 +96,15 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
 }
 
 void Notices::forget(GroupState& group, const SessionId& id) {
-  std::vector<NoticeReceipt> marks;
-  group.change(id, [&](GroupMember& m) { marks = std::exchange(m.notices, {}); });
-  for (const NoticeReceipt& mark : marks) {
-    Open& open = open_.at(mark.number);
-    if (!mark.acknowledged) --open.unacknowledged;
+  std::vector<NoticeReceipt> receipts;
+  group.change(id, [&](GroupMember& m) { receipts = std::exchange(m.notices, {}); });
+  for (const NoticeReceipt& receipt : receipts) {
+    Open& open = open_.at(receipt.number);
+    if (!receipt.acknowledged) --open.unacknowledged;
     if (--open.named > 0) continue;
-    open_.erase(mark.number);
+    open_.erase(receipt.number);
     std::erase_if(group.edit_facts().notices,
-                  [&](const StoredNotice& notice) { return notice.number == mark.number; });
+                  [&](const StoredNotice& notice) { return notice.number == receipt.number; });
   }
 }
 
@@ -121,7 +122,7 @@ std::optional<Notices::Overdue> Notices::take_overdue(const GroupState& group, T
   std::ranges::sort(named);
   Overdue overdue;
   overdue.why =
-      "asked to leave (" + notice.reason + "), it had not after " + human(notice.deadline);
+      format("asked to leave ({}), but still here after {}", notice.reason, human(notice.deadline));
   for (const auto& [rank, id] : named) overdue.members.push_back(id);
   return overdue;
 }
@@ -144,9 +145,9 @@ void Notices::describe(const GroupState& group, GroupStatus& status) {
   for (Rank rank = 0; rank < group.size(); ++rank) {
     const GroupMember* m = group.holder(rank);
     if (m == nullptr) continue;
-    for (const NoticeReceipt& mark : m->notices) {
-      ranks[mark.number].named.push_back(rank);
-      if (mark.acknowledged) ranks[mark.number].acknowledged.push_back(rank);
+    for (const NoticeReceipt& receipt : m->notices) {
+      ranks[receipt.number].named.push_back(rank);
+      if (receipt.acknowledged) ranks[receipt.number].acknowledged.push_back(rank);
     }
   }
   for (const StoredNotice& notice : group.facts().notices) {
@@ -169,9 +170,9 @@ void Notices::resume(const GroupState& group, TimePoint now) {
     open_[notice.number].ends = end_of(notice, now);
   }
   for (const auto& [id, m] : group.members()) {
-    for (const NoticeReceipt& mark : m.notices) {
-      ++open_.at(mark.number).named;
-      if (!mark.acknowledged) ++open_.at(mark.number).unacknowledged;
+    for (const NoticeReceipt& receipt : m.notices) {
+      ++open_.at(receipt.number).named;
+      if (!receipt.acknowledged) ++open_.at(receipt.number).unacknowledged;
     }
   }
 }

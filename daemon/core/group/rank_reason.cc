@@ -26,9 +26,11 @@ class Reason {
     const bool requested = !plan_.ranks.empty() && candidates_[plan_.ranks[0]].requested_rank >= 0;
     text += size_before == 0 ? ", the first generation"
                              : ", " + std::to_string(size_before) + " before";
-    text += requested          ? ", as requested"
-            : size_before == 0 ? ", by domain, host and local rank"
-                               : "";
+    if (requested) {
+      text += ", as requested";
+    } else if (size_before == 0) {
+      text += ", by domain, host and local rank";
+    }
     if (!kept_.empty()) text += "; " + named(kept_) + " kept";
     for (std::size_t i = 0; i < reassignments_.size(); ++i) {
       const std::string change = "; " + sentence(reassignments_[i]);

@@ -29,7 +29,8 @@ struct Classes {
   explicit Classes(const Candidates& candidates) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& c = candidates[i];
-      (c.previous_rank >= 0 ? survivors : c.spare ? spares : newcomers).push_back(i);
+      Indices& others = c.spare ? spares : newcomers;
+      (c.previous_rank >= 0 ? survivors : others).push_back(i);
     }
     std::sort(survivors.begin(), survivors.end(), [&](std::size_t a, std::size_t b) {
       return candidates[a].previous_rank < candidates[b].previous_rank;

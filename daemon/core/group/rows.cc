@@ -3,6 +3,7 @@
 
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/native_wire.h"
 #include "protocol/wording.h"
@@ -18,14 +19,13 @@ std::uint64_t digest_of(const std::vector<SessionId>& sessions) {
 Result<void> check_policy(const RendezvousPolicy& policy) {
   if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
     return failure(Code::invalid_argument,
-                   "min " + std::to_string(policy.min) + ", max " + std::to_string(policy.max) +
-                       "; min is at least 1 and at most max, and max at most " +
-                       std::to_string(limits::kWorldSize));
+                   "min {}, max {}; min is at least 1 and at most max, and max at most {}",
+                   policy.min, policy.max, limits::kWorldSize);
   }
   for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
     if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
-    return failure(Code::invalid_argument, "last call, ttl and grace are 0 to " +
-                                               human(limits::kTimeoutMax) + ", not " + human(d));
+    return failure(Code::invalid_argument, "last call, ttl and grace are 0 to {}, not {}",
+                   human(limits::kTimeoutMax), human(d));
   }
   return {};
 }

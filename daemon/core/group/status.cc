@@ -6,6 +6,7 @@
 #include "daemon/core/group/formation.h"
 #include "daemon/core/group/notices.h"
 #include "daemon/core/missing.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/rank_ranges.h"
 #include "protocol/utf8.h"
@@ -18,7 +19,7 @@ constexpr std::size_t kPageMembers = 1'024;
 constexpr std::size_t kDescribed = 8;  // members described in one text
 
 std::string name_of(const GroupState& group) {
-  return "group \"" + printable(group.name(), limits::kNameBytes) + "\"";
+  return format("group \"{}\"", printable(group.name(), limits::kNameBytes));
 }
 
 MissingRank unknown(Rank rank) {
@@ -62,7 +63,9 @@ NotAtWork not_at_work(const GroupState& group) {
 std::vector<Rank> awaited(const GroupState& group) {
   const bool requested = group.counts().requests > 0;
   const bool broken = group.facts().phase == GroupPhase::broken;
-  std::vector<bool> here(requested ? group.facts().policy.max : broken ? group.size() : 0);
+  std::size_t size = broken ? group.size() : 0;
+  if (requested) size = group.facts().policy.max;
+  std::vector<bool> here(size);
   for (const auto& [id, m] : group.members()) {
     const std::int64_t rank = requested ? m.requested_rank : m.rank;
     if (group.asks(m) && rank >= 0 && static_cast<std::size_t>(rank) < here.size()) {
@@ -77,7 +80,7 @@ std::vector<Rank> awaited(const GroupState& group) {
 }
 
 /// Returns the members that ask, for example " (host-a:17, host-b:4 (spare), ...)".
-std::string those_who_ask(const GroupState& group) {
+std::string asking_members(const GroupState& group) {
   std::string text;
   std::size_t shown = 0;
   for (const auto& [id, m] : group.members()) {
@@ -92,13 +95,16 @@ std::string those_who_ask(const GroupState& group) {
 
 /// Returns what a newcomer waits for if a generation has formed or finished; else an empty text.
 std::string when_next(const GroupState& group) {
-  const std::string generation = "; generation " + std::to_string(group.facts().generation);
-  if (group.facts().phase == GroupPhase::formed) {
-    return generation + " has " + std::to_string(group.size()) + " members at work, max is " +
-           std::to_string(group.facts().policy.max) + ": a newcomer gets in when they join again";
+  const GroupFacts& facts = group.facts();
+  if (facts.phase == GroupPhase::formed) {
+    return format(
+        "; generation {} has {} members at work, max is {}: a newcomer gets a place when "
+        "they join again",
+        facts.generation, group.size(), facts.policy.max);
   }
-  if (group.facts().phase == GroupPhase::finished) {
-    return generation + " has finished its work: the next forms when another member joins";
+  if (facts.phase == GroupPhase::finished) {
+    return format("; generation {} has finished its work: the next forms when another member joins",
+                  facts.generation);
   }
   return "";
 }
@@ -131,9 +137,9 @@ Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request) 
     return not_the_newest(group, request.generation);
   }
   if (request.first >= size) {
-    return failure(Code::invalid_argument, "members of " + name_of(group) + " from rank " +
-                                               std::to_string(request.first) + " on: it has " +
-                                               std::to_string(size));
+    return failure(Code::invalid_argument,
+                   "{} has {} ranks, but its members from rank {} on are requested", name_of(group),
+                   size, request.first);
   }
   MemberPage page;
   page.generation = group.facts().generation;
@@ -185,26 +191,22 @@ MissingRank describe_rank(const GroupState& group, Rank rank) {
 }
 
 Failure not_the_newest(const GroupState& group, std::uint64_t generation) {
-  return failure(Code::stale_generation, "generation " + std::to_string(generation) + " of " +
-                                             name_of(group) + " is not the newest: that is " +
-                                             std::to_string(group.facts().generation) +
-                                             "; join again");
+  return failure(Code::stale_generation,
+                 "generation {} of {} is not the newest, which is {}; join again", generation,
+                 name_of(group), group.facts().generation);
 }
 
 Failure why_ended(const GroupState& group) {
-  Failure reason =
-      failure(Code::aborted, "generation " + std::to_string(group.facts().generation) + " of " +
-                                 name_of(group) + " has ended: " + group.facts().reason);
+  Failure reason = failure(Code::aborted, "generation {} of {} has ended: {}",
+                           group.facts().generation, name_of(group), group.facts().reason);
   reason.missing = not_at_work(group).details;
   return reason;
 }
 
 Failure why_not_formed(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
-  Failure result =
-      failure(Code::timed_out, std::to_string(usable(group)) + " of at least " +
-                                   std::to_string(policy.min) + " members have joined" +
-                                   those_who_ask(group) + when_next(group));
+  Failure result = failure(Code::timed_out, "{} of at least {} members have joined{}{}",
+                           usable(group), policy.min, asking_members(group), when_next(group));
   for (const Rank rank : awaited(group)) {
     result.missing.push_back(group.counts().requests > 0 ? unknown(rank)
                                                          : describe_rank(group, rank));

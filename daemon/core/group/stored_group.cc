@@ -6,6 +6,7 @@
 #include <set>
 
 #include "protocol/fields.h"
+#include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
 
@@ -13,8 +14,8 @@ namespace c10dd::core {
 namespace {
 
 Failure misfit(const std::string& group, const std::string& what) {
-  return failure(Code::malformed, "group \"" + printable(group, limits::kNameBytes) +
-                                      "\": its rows do not fit together: " + what);
+  return failure(Code::malformed, "group \"{}\": its rows do not fit together: {}",
+                 printable(group, limits::kNameBytes), what);
 }
 
 Failure misfit(const GroupState& state, const std::string& what) {
@@ -48,16 +49,15 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
   if (Result<void> good = check_policy(facts.policy); !good) {
     return misfit(state, good.error().detail);
   }
-  if (facts.phase > GroupPhase::finished) return misfit(state, "it is in no phase");
+  if (facts.phase > GroupPhase::finished) return misfit(state, "unknown phase");
   if (facts.status > newest) {
-    return misfit(state, "status of revision " + std::to_string(facts.status) +
-                             " in a job of revision " + std::to_string(newest));
+    return misfit(state,
+                  format("status of revision {} in a job of revision {}", facts.status, newest));
   }
   // Every round has a list; not every list is a new generation, and not every one has failed.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
-    return misfit(state, "round " + std::to_string(facts.round) + ", generation " +
-                             std::to_string(facts.generation) + ", failures " +
-                             std::to_string(facts.failures));
+    return misfit(state, format("round {}, generation {}, failures {}", facts.round,
+                                facts.generation, facts.failures));
   }
   return {};
 }
@@ -67,16 +67,16 @@ Result<void> check_members(const GroupState& state, Revision newest) {
   std::vector<Revision> order;
   for (const auto& [id, m] : state.members()) {
     if (m.joined > newest) {
-      return misfit(state, "a member of revision " + std::to_string(m.joined) +
-                               " in a job of revision " + std::to_string(newest));
+      return misfit(state,
+                    format("a member of revision {} in a job of revision {}", m.joined, newest));
     }
     if (m.asked_in > round) {
-      return misfit(state, "a member asked in round " + std::to_string(m.asked_in) + " of " +
-                               std::to_string(round));
+      return misfit(state, format("a member asked in round {} of {}", m.asked_in, round));
     }
     order.push_back(m.joined);
   }
-  if (!distinct(std::move(order))) return misfit(state, "two members have joined at once");
+  if (!distinct(std::move(order)))
+    return misfit(state, "two members have joined at the same revision");
   return {};
 }
 
@@ -88,16 +88,16 @@ Result<void> check_requested_ranks(const GroupState& state) {
     if (!m.is_here()) continue;
     if (m.requested_rank >= 0 &&
         (policy.min != policy.max || m.requested_rank >= policy.max || policy.quorum || m.spare)) {
-      return misfit(state, "rank " + std::to_string(m.requested_rank) + " is requested");
+      return misfit(state, format("rank {} is requested", m.requested_rank));
     }
     if (!state.asks(m)) continue;
     ++asking;
     if (m.requested_rank >= 0) requests.push_back(m.requested_rank);
   }
   if (!requests.empty() && requests.size() != asking) {
-    return misfit(state, "some request a rank, some do not");
+    return misfit(state, "only some members request a rank");
   }
-  if (!distinct(std::move(requests))) return misfit(state, "two request the same rank");
+  if (!distinct(std::move(requests))) return misfit(state, "two members request the same rank");
   return {};
 }
 
@@ -106,14 +106,13 @@ Result<void> check_list(const GroupState& state) {
   const GroupPhase phase = state.facts().phase;
   const std::uint32_t size = state.size();
   for (const SessionId& id : state.list().sessions) {
-    if (state.find(id) == nullptr) return misfit(state, "a rank of its list is no member");
+    if (state.find(id) == nullptr) return misfit(state, "a session of its list is not a member");
   }
   if ((state.facts().round == 0) != (size == 0)) {
-    return misfit(state, "a list of " + std::to_string(size) + " in round " +
-                             std::to_string(state.facts().round));
+    return misfit(state, format("a list of {} in round {}", size, state.facts().round));
   }
   if (size == 0 && (phase == GroupPhase::formed || phase == GroupPhase::broken)) {
-    return misfit(state, "a generation of nobody");
+    return misfit(state, "a generation without members");
   }
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
     return misfit(state, "a generation that all have left");
@@ -121,8 +120,7 @@ Result<void> check_list(const GroupState& state) {
   // A quorum's last member may come back under another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
-    return misfit(state, "a list of " + std::to_string(size) + ", min " +
-                             std::to_string(policy.min) + ", max " + std::to_string(policy.max));
+    return misfit(state, format("a list of {}, min {}, max {}", size, policy.min, policy.max));
   }
   if (phase == GroupPhase::finished && state.counts().expected > 0) {
     return misfit(state, "a member at work where all have finished");
@@ -139,41 +137,40 @@ Result<void> check_notices(const GroupState& state) {
   std::uint64_t last = 0;
   for (const StoredNotice& notice : facts.notices) {
     if (notice.number <= last || notice.number > facts.notices_made) {
-      return misfit(state, "notice " + std::to_string(notice.number) + " of " +
-                               std::to_string(facts.notices_made));
+      return misfit(state, format("notice {} of {}", notice.number, facts.notices_made));
     }
     last = notice.number;
     if (notice.kind > Notice::Kind::preempt || notice.deadline < Duration::zero() ||
         notice.deadline > limits::kTimeoutMax) {
-      return misfit(state, "notice " + std::to_string(last) +
-                               " has another kind or deadline than one can have");
+      return misfit(state, format("notice {} has an invalid kind or deadline", last));
     }
   }
   return {};
 }
 
 /// Checks which members the notices name.
-Result<void> check_notice_marks(const GroupState& state) {
+Result<void> check_notice_receipts(const GroupState& state) {
   const std::vector<StoredNotice>& notices = state.facts().notices;
   std::set<std::uint64_t> naming;
   for (const auto& [id, m] : state.members()) {
     if (!m.is_here() && !m.notices.empty()) {
-      return misfit(state, "a notice names who is not here");
+      return misfit(state, "a notice names a member that has ended");
     }
     std::uint64_t before = 0;
-    for (const NoticeReceipt& mark : m.notices) {
-      const auto notice = std::ranges::find(notices, mark.number, &StoredNotice::number);
-      if (notice == notices.end() || mark.number <= before) {
-        return misfit(state, "a member is named by notice " + std::to_string(mark.number) +
-                                 ", which is none, or twice");
+    for (const NoticeReceipt& receipt : m.notices) {
+      const auto notice = std::ranges::find(notices, receipt.number, &StoredNotice::number);
+      if (notice == notices.end() || receipt.number <= before) {
+        return misfit(
+            state, format("a member is named by notice {}, which does not exist, or is named twice",
+                          receipt.number));
       }
-      before = mark.number;
-      naming.insert(mark.number);
+      before = receipt.number;
+      naming.insert(receipt.number);
     }
   }
   for (const StoredNotice& notice : notices) {
     if (naming.contains(notice.number)) continue;
-    return misfit(state, "notice " + std::to_string(notice.number) + " names nobody");
+    return misfit(state, format("notice {} names no member", notice.number));
   }
   return {};
 }
@@ -184,7 +181,7 @@ Result<void> check(const GroupState& state, Revision newest) {
   if (Result<void> good = check_requested_ranks(state); !good) return good;
   if (Result<void> good = check_list(state); !good) return good;
   if (Result<void> good = check_notices(state); !good) return good;
-  return check_notice_marks(state);
+  return check_notice_receipts(state);
 }
 
 }  // namespace
@@ -197,7 +194,7 @@ Result<void> StoredGroup::take(GroupFacts facts) {
 Result<void> StoredGroup::take(const SessionId& id, GroupMember member) {
   if (member.state > GroupMember::State::lost || id == SessionId{} || member.joined == 0 ||
       member.host.size() > limits::kNameBytes || member.is_here() != member.asked) {
-    return misfit(name_, "the row of a member is none");
+    return misfit(name_, "malformed member row");
   }
   members_[id] = std::move(member);
   return {};
@@ -209,13 +206,14 @@ Result<void> StoredGroup::take(MemberList list) {
     return misfit(name_, "its list cannot be read");
   }
   if (!distinct(list.sessions)) return misfit(name_, "a member has two ranks");
-  if (list.digest != digest_of(list.sessions)) return misfit(name_, "its list has another digest");
+  if (list.digest != digest_of(list.sessions))
+    return misfit(name_, "its list does not match its digest");
   list_ = std::move(list);
   return {};
 }
 
 Result<GroupState> StoredGroup::complete(Revision newest) {
-  if (!facts_) return misfit(name_, "its own row is lost");
+  if (!facts_) return misfit(name_, "its own row is missing");
   GroupState state(name_, std::move(*facts_), std::move(members_), std::move(list_));
   if (Result<void> good = check(state, newest); !good) return good.error();
   return state;

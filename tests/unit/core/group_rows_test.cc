@@ -156,13 +156,13 @@ TEST(GroupRowsTest, ItsOwnRow) {
     Story story = formed();
     expect_refused(story.facts(edit), why);
   };
-  expect_refused(formed().drop('g'), "its own row is lost");
+  expect_refused(formed().drop('g'), "its own row is missing");
   refused([](GroupFacts& g) { g.policy.min = 0; }, "min is at least 1");
   refused([](GroupFacts& g) { g.policy.min = 3; }, "min is at least 1 and at most max");
   refused([](GroupFacts& g) { g.policy.max = limits::kWorldSize + 1; }, "max at most");
   refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last call, ttl and grace");
   refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
-  refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "in no phase");
+  refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "unknown phase");
   refused([](GroupFacts& g) { g.status = 1'000; }, "status of revision 1000 in a job of revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
@@ -170,7 +170,8 @@ TEST(GroupRowsTest, ItsOwnRow) {
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; }, "a list of 2, min 3, max 3");
   refused([](GroupFacts& g) { g.phase = Phase::finished; }, "where all have finished");
   Story early = forming();
-  expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }), "of nobody");
+  expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }),
+                 "a generation without members");
 }
 
 TEST(GroupRowsTest, ItsMembers) {
@@ -182,21 +183,21 @@ TEST(GroupRowsTest, ItsMembers) {
     m.state = State::lost;
     m.asked = false;
   };
-  refused([](GroupMember& m) { m.state = static_cast<State>(4); }, "the row of a member is none");
-  refused([](GroupMember& m) { m.joined = 0; }, "the row of a member is none");
-  refused([](GroupMember& m) { m.asked = false; }, "the row of a member is none");
-  refused([](GroupMember& m) { m.state = State::left; }, "the row of a member is none");
-  refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "the row of a member is none");
+  refused([](GroupMember& m) { m.state = static_cast<State>(4); }, "malformed member row");
+  refused([](GroupMember& m) { m.joined = 0; }, "malformed member row");
+  refused([](GroupMember& m) { m.asked = false; }, "malformed member row");
+  refused([](GroupMember& m) { m.state = State::left; }, "malformed member row");
+  refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "malformed member row");
   refused([](GroupMember& m) { m.joined = 1'000; }, "a member of revision 1000");
   refused([](GroupMember& m) { m.asked_in = 2; }, "a member asked in round 2 of 1");
-  refused([](GroupMember& m) { m.joined = 2; }, "two members have joined at once");
+  refused([](GroupMember& m) { m.joined = 2; }, "two members have joined at the same revision");
   refused(ended, "a member has ended and has no rank", 2);
-  expect_refused(formed().drop('m'), "a rank of its list is no member");
+  expect_refused(formed().drop('m'), "a session of its list is not a member");
   Story all = formed();
   all.facts([](GroupFacts& g) { g.notices.clear(); });
   expect_refused(all.member(ended).member(ended, 1), "a generation that all have left");
   const Bytes nobody = RowKey('m').text("dp/0").number(0).number(0).take();
-  expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "the row of a member is none");
+  expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "malformed member row");
 }
 
 TEST(GroupRowsTest, ClaimedRanks) {
@@ -204,8 +205,9 @@ TEST(GroupRowsTest, ClaimedRanks) {
     return [rank](GroupMember& m) { m.requested_rank = rank; };
   };
   EXPECT_EQ(forming().member(request(1)).member(request(0), 1).refusal(), "");
-  expect_refused(forming().member(request(1)), "some request a rank, some do not");
-  expect_refused(forming().member(request(1)).member(request(1), 1), "two request the same rank");
+  expect_refused(forming().member(request(1)), "only some members request a rank");
+  expect_refused(forming().member(request(1)).member(request(1), 1),
+                 "two members request the same rank");
   expect_refused(forming().member(request(3)), "rank 3 is requested");
   expect_refused(forming().member([](GroupMember& m) { m.requested_rank = m.spare = true; }),
                  "rank 1 is requested");
@@ -228,12 +230,13 @@ TEST(GroupRowsTest, ItsList) {
   refused([](MemberList& l) { l.encoded.pop_back(); }, "its list cannot be read");
   refused([](MemberList& l) { l.encoded[4] = 1; }, "its list cannot be read");
   refused([](MemberList& l) { l.sessions[1] = l.sessions[0]; }, "a member has two ranks");
-  refused([](MemberList& l) { std::swap(l.sessions[0], l.sessions[1]); }, "another digest");
+  refused([](MemberList& l) { std::swap(l.sessions[0], l.sessions[1]); },
+          "its list does not match its digest");
   const auto stranger = [](MemberList& l) {
     l.sessions[1] = Story::id(9);
     l.digest = digest_of(l.sessions);
   };
-  refused(stranger, "a rank of its list is no member");
+  refused(stranger, "a session of its list is not a member");
   Story early = forming();
   expect_refused(
       early.add(group_key('l', "dp/0"), wire::encode(MemberList{{Story::id(1)}, {0}, 0, ""})),
@@ -253,25 +256,26 @@ TEST(GroupRowsTest, ItsNotices) {
   };
   refused([](StoredNotice& n) { n.number = 0; }, "notice 0 of 1");
   refused([](StoredNotice& n) { n.number = 2; }, "notice 2 of 1");
-  refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); }, "notice 1 has");
-  refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has another kind");
-  refused([](StoredNotice& n) { n.deadline = Duration::max(); }, "notice 1 has another kind");
+  refused([](StoredNotice& n) { n.kind = static_cast<Notice::Kind>(2); },
+          "notice 1 has an invalid kind");
+  refused([](StoredNotice& n) { n.deadline = Duration(-1); }, "notice 1 has an invalid kind");
+  refused([](StoredNotice& n) { n.deadline = Duration::max(); }, "notice 1 has an invalid kind");
   const auto refused_of = [](std::size_t n, const auto& edit, const char* why) {
     Story story = formed();
     expect_refused(story.member([&](GroupMember& m) { edit(m); }, n), why);
   };
   constexpr std::size_t kNamed = 1;
   refused_of(
-      kNamed, [](GroupMember& m) { m.notices.clear(); }, "notice 1 names nobody");
+      kNamed, [](GroupMember& m) { m.notices.clear(); }, "notice 1 names no member");
   refused_of(
-      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or twice");
+      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or is named twice");
   refused_of(
-      kNamed, [](GroupMember& m) { m.notices[0].number = 2; }, "notice 2, which is none");
+      kNamed, [](GroupMember& m) { m.notices[0].number = 2; }, "notice 2, which does not exist");
   const auto ended = [](GroupMember& m) {
     m.state = State::lost;
     m.asked = false;
   };
-  refused_of(kNamed, ended, "a notice names who is not here");
+  refused_of(kNamed, ended, "a notice names a member that has ended");
   expect_refused(formed().facts(too_many), "too many notices");
   expect_refused(formed().facts([](GroupFacts& g) {
     g.notices.push_back(g.notices.back());
