@@ -28,8 +28,7 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// Returns the timed_out of a request that waited for `absent`, the session that may come back and
-/// on which its rank depends.
+/// Returns the timed_out of a request that waited for the session `absent` to be back or gone.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 

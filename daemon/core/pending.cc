@@ -44,7 +44,7 @@ std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
 
 void Pending::prefix_tokens(std::string_view key, std::vector<Bytes>& out) const {
   for (const auto& [size, count] : prefix_sizes_) {
-    if (size > key.size()) return;
+    if (size > key.size()) return;  // sizes ascend
     Bytes token = prefix_token(key.substr(0, size));
     if (waits_for(token)) out.push_back(std::move(token));
   }

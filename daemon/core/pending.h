@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocked requests of one job: the only place where waiting, deadlines and disconnects meet.
+// Blocked requests of one job: the only place that handles waiting, deadlines and disconnects.
 // A waiter waits for tokens (a key that must be set, a barrier that must be released, an item in a
 // queue, a change under a prefix) and leaves by exactly one of: its last token fires, its deadline
 // passes, or its connection or session ends.

@@ -52,8 +52,8 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
 
 /// Handles arrivals or an outcome of an earlier launch in which the caller takes no part. Once all
 /// sessions that arrived are gone, ends them and drops the barrier: a session that came back would
-/// meet the next launch there. While one is present, fails with `good` if that is a failure; else
-/// lets the caller go on to the barrier, whose outcome is its reply.
+/// be counted with the next launch. While one is present, fails with `good` if that is a failure;
+/// else lets the caller go on to the barrier, whose outcome is its reply.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);

@@ -119,8 +119,7 @@ class Sessions {
   void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
              std::vector<Row>& rows);
 
-  /// Returns at most `limit` sessions that have expired: they were without a connection for too
-  /// long.
+  /// Returns at most `limit` sessions that expire now, those that were due first at the front.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 

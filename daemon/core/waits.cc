@@ -180,7 +180,8 @@ void Waits::recheck(Step& step, Waiter waiter) {
 
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
-  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {  // see Signal::status
+  // Watches of groups come last: the time-outs before them may change the status that they report.
+  std::ranges::stable_partition(overdue, [](const Waiter& waiter) {
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });
   const WaitRules::Shortages shortages = rules_.shortages(overdue);

@@ -168,6 +168,7 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   if (member == nullptr || !member->is_here()) return;
   const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);
   const bool at_work = member->rank >= 0;
+  // break_up() comes before end(), which may remove the member that the reason names.
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);

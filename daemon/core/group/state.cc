@@ -115,6 +115,7 @@ void GroupState::remove(const SessionId& id, Moment& at) {
 
 void GroupState::start(const NextGeneration& next, Moment& at) {
   std::vector<std::int64_t> previous;
+  // Read before the ranks are reset.
   for (const SessionId& id : next.members) previous.push_back(previous_rank(members_.at(id)));
   for (auto& [id, m] : members_) m.rank = m.former_rank = -1;
   for (std::size_t rank = 0; rank < next.members.size(); ++rank) {
