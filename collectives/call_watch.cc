@@ -56,7 +56,7 @@ void CallWatch::after(const CollectiveCall& call) noexcept {
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
-  if (!connection_->open() || connection_->unvouched() > kSilenceMax) return;
+  if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
   // After a time-out, publish this call too. After a lost rank only if others have published
   // theirs: mostly no rank has waited long then, and there is nothing to compare.
   bool published = failure.code == Code::timed_out;

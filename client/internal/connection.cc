@@ -344,7 +344,7 @@ Duration Connection::heartbeat_limit() const {
   return state_->core.heartbeat_limit();
 }
 
-Duration Connection::unvouched() const {
+Duration Connection::since_confirmed() const {
   if (state_->forked()) return Duration::zero();
   const State::Lock lock(state_->mutex);
   return boot_time() - state_->core.last_confirmed();

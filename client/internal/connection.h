@@ -59,7 +59,7 @@ class Connection {
   Duration heartbeat_limit() const;
 
   /// Returns the time since Core::last_confirmed().
-  Duration unvouched() const;
+  Duration since_confirmed() const;
 
   /// Ends the call that uses `recall` now, and all later calls that use it, with this failure.
   void recall(Recall& recall, Failure reason);

@@ -372,7 +372,7 @@ void DaemonMembership::fence_when_silent() {
   while (!stop_) {
     // Read under the lock: else a next() that returns meanwhile could be fenced by an older
     // silence.
-    const Duration since = connection_->unvouched();
+    const Duration since = connection_->since_confirmed();
     // The daemon uses the shortest ttl of the groups of a session for all of them.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);
     if (since < fence_after || state_.fenced || left_) {

@@ -234,7 +234,7 @@ Agent::Outcome Agent::work() {
   others_stopped_ = 0;
   if (!prepare()) return after_end();
   if (too_many(generation_.failures)) {
-    if (const auto report = read_verdict(generation_.reason)) report_ = report;
+    if (const auto report = read_failure_report(generation_.reason)) report_ = report;
     return Outcome::failed;
   }
   const std::uint32_t last = plan_.first_rank + plan_.local_size - 1;

@@ -73,7 +73,7 @@ bool Agent::others_drain() const {
 
 std::optional<FailureReport> Agent::reported_failure() const {
   if (state_.generation != generation_.number || !over()) return std::nullopt;
-  return read_verdict(state_.reason);
+  return read_failure_report(state_.reason);
 }
 
 bool Agent::too_many(std::uint32_t failures) const {

@@ -78,7 +78,7 @@ FailureReport make_failure_report(const FailedWorker& failed, const std::string&
   return report;
 }
 
-std::optional<FailureReport> read_verdict(std::string_view reason) {
+std::optional<FailureReport> read_failure_report(std::string_view reason) {
   const std::size_t at = reason.find(kFailedWith);
   if (at == std::string_view::npos) return std::nullopt;
   std::string_view rest = reason.substr(at + kFailedWith.size());

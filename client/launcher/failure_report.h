@@ -33,7 +33,7 @@ FailureReport make_failure_report(const FailedWorker& failed, const std::string&
 
 /// Reads the report in a group's reason. Returns nothing if the generation ended for another
 /// reason.
-std::optional<FailureReport> read_verdict(std::string_view reason);
+std::optional<FailureReport> read_failure_report(std::string_view reason);
 
 /// Renames members of the group to nodes: "rank 1 on host-b (pid 9)" becomes "node 1 (host-b, agent
 /// pid 9)", since users read a rank as that of a worker. The cause of a failed worker stays as it

@@ -204,7 +204,7 @@ void Barriers::note_presence(const SessionId& session) {
   if (participation_.find(session) != nullptr) ++presence_changes_;
 }
 
-void Barriers::went(const SessionId& session) {
+void Barriers::disconnected(const SessionId& session) {
   note_presence(session);
   if (waiting_.empty()) return;
   const Participation::Participant* participant = participation_.find(session);

@@ -100,7 +100,7 @@ class Barriers {
   std::vector<BarrierKey> returned(const SessionId& session, Revision revision,
                                    std::vector<Row>& rows);
   /// Notes that a session has lost its connection.
-  void went(const SessionId& session);
+  void disconnected(const SessionId& session);
 
   const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }

@@ -75,7 +75,7 @@ std::optional<JobNumber> Directory::find(const std::string& job, const std::stri
 Result<JobNumber> Directory::open(const std::string& job, const std::string& run, Effects& out) {
   out.revision = revision_;
   if (const auto known = find(job, run)) {
-    occupy(*known);
+    mark_in_use(*known);
     return *known;
   }
   if (Result<void> good = check_name("job", job, false); !good) return good.error();
@@ -94,7 +94,7 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
   return number;
 }
 
-void Directory::occupy(JobNumber number) {
+void Directory::mark_in_use(JobNumber number) {
   const auto it = retire_at_.find(number);
   if (it == retire_at_.end()) return;
   unvisited_.erase(number);
@@ -111,7 +111,7 @@ void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
 
 /// Starts the grace of a job, from the beginning if it had one already.
 void Directory::lease(JobNumber number, TimePoint now) {
-  occupy(number);
+  mark_in_use(number);
   retire_at_[number] = now + limits_.run_grace;
   by_deadline_.emplace(now + limits_.run_grace, number);
 }
@@ -123,7 +123,7 @@ Directory::NamedRun Directory::entry(JobNumber number) const {
 
 /// Removes a job, and appends its entry and the erasure of its row to `out`.
 void Directory::strike(JobNumber number, Retired& out) {
-  occupy(number);
+  mark_in_use(number);
   out.entries.push_back(entry(number));
   const auto name = names_.extract(number);
   numbers_.erase(name.mapped());
@@ -140,7 +140,7 @@ Directory::Retired Directory::tick(TimePoint now) {
       strike(number, out);
       continue;
     }
-    occupy(number);
+    mark_in_use(number);
     (unvisited ? out.unvisited : out.idle).push_back(entry(number));
   }
   if (!out.entries.empty()) ++revision_;

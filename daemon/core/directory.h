@@ -50,7 +50,7 @@ class Directory {
   Result<JobNumber> open(const std::string& job, const std::string& run, Effects& out);
 
   /// Marks a job as in use: it has sessions, or expects one. It is not retired.
-  void occupy(JobNumber number);
+  void mark_in_use(JobNumber number);
   /// Starts the grace of a job whose last session has ended. `empty`: it has no rows worth keeping.
   void mark_idle(JobNumber number, bool empty, TimePoint now);
 

@@ -105,7 +105,7 @@ struct MembersStalled {
 };
 /// A request was refused because its rank belongs to another session, or because its join can not
 /// succeed.
-struct ClaimRefused {
+struct RankRefused {
   std::uint8_t op;
   Code code;
   std::string detail;
@@ -113,7 +113,7 @@ struct ClaimRefused {
 
 using Event =
     std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured, BarrierTimedOut,
-                 RankContested, GenerationFormed, GenerationEnded, MembersStalled, ClaimRefused>;
+                 RankContested, GenerationFormed, GenerationEnded, MembersStalled, RankRefused>;
 
 struct Effects {
   std::vector<Row> rows;               ///< one atomic batch, up to `revision`

@@ -17,7 +17,7 @@ constexpr std::size_t kGarbageRows = 1'024;
 
 /// Adds an event for each refused claim that an operator should see: a rank that belongs to another
 /// session, and a join that can not succeed.
-void report_refused_claims(Effects& out) {
+void report_refused_ranks(Effects& out) {
   for (const OutgoingReply& reply : out.replies) {
     if (reply.result) continue;
     const Code code = reply.result.error().code;
@@ -25,7 +25,7 @@ void report_refused_claims(Effects& out) {
         reply.op == Join::op.code && (code == Code::size_mismatch || code == Code::quota_exceeded ||
                                       code == Code::invalid_argument);
     if (code != Code::rank_taken && !refused_join) continue;
-    out.events.push_back(ClaimRefused{reply.op, code, reply.result.error().detail});
+    out.events.push_back(RankRefused{reply.op, code, reply.result.error().detail});
   }
 }
 
@@ -97,7 +97,7 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                         .arrived_ns = call.arrived_ns});
   }
   release(step);
-  report_refused_claims(out);
+  report_refused_ranks(out);
   out.revision = revision_;
   return out;
 }
@@ -133,7 +133,7 @@ Effects Job::tick(TimePoint now) {
   record(step, Ping::op, std::nullopt);
   queue_ops_.serve(step);
   // Before time_out(): a request whose condition came true in this tick has not timed out.
-  waits_.release_all_but_news(step);
+  waits_.release_all_but_status(step);
   waits_.time_out(step);
   settle(step);
   record(step, Ping::op, std::nullopt);

@@ -122,7 +122,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
 void SessionOps::disconnect(Step& step, const SessionId& session) {
   parts_.waits.forget(session);
   parts_.sessions.disconnect(session, step.now);
-  parts_.barriers.went(session);
+  parts_.barriers.disconnected(session);
   parts_.groups.disconnected(session, step.now);
 }
 

@@ -156,7 +156,7 @@ void Waits::release(Step& step) {
   step.prefixes.clear();
 }
 
-void Waits::release_all_but_news(Step& step) {
+void Waits::release_all_but_status(Step& step) {
   std::vector<Signal> status;
   for (Signal& signal : step.signals) {
     if (signal.status) status.push_back(std::move(signal));

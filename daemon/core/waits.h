@@ -38,7 +38,7 @@ class Waits {
   /// Answers the waiters whose last token has fired in this step.
   void release(Step& step);
   /// Does what release() does, but keeps the signals of group status for later in the step.
-  void release_all_but_news(Step& step);
+  void release_all_but_status(Step& step);
 
   /// Answers the waiters whose deadline has come. Breaks their barriers and withdraws their joins,
   /// see WaitRules::time_out().

@@ -45,12 +45,12 @@ void EventLog::write(const std::string& job, const core::Event& event) {
     spdlog::warn("event=member_stalled job={} group={} generation={} ranks={} detail={}", job,
                  name(stalled->group), stalled->generation, stalled->ranks,
                  c10dd::quoted(stalled->detail));
-  } else if (const auto* refused = std::get_if<core::ClaimRefused>(&event)) {
+  } else if (const auto* refused = std::get_if<core::RankRefused>(&event)) {
     write_refusal(job, *refused);
   }
 }
 
-void EventLog::write_refusal(const std::string& job, const core::ClaimRefused& refused) {
+void EventLog::write_refusal(const std::string& job, const core::RankRefused& refused) {
   const auto skipped = refusals_.next(std::chrono::steady_clock::now());
   if (!skipped) return;
   const OpInfo* op = find_op(refused.op);

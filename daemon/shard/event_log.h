@@ -35,7 +35,7 @@ class EventLog {
   void write(const std::string& job, const core::Event& event);
 
  private:
-  void write_refusal(const std::string& job, const core::ClaimRefused& refused);
+  void write_refusal(const std::string& job, const core::RankRefused& refused);
 
   LogPace refusals_;
 };

@@ -90,7 +90,7 @@ void Shard::answered(const core::OutgoingReply& reply) {
   tally_.answered(*find_op(reply.op), outcome, Duration(took));
 }
 
-void Shard::tell(const core::JobSlot* slot, const core::HostEvent& event) {
+void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (const auto* counted = std::get_if<core::JobCounted>(&event)) {
     return counted->counted ? metrics_.job_loaded(slot->name) : metrics_.remove_job(slot->name);
   }

@@ -93,7 +93,7 @@ class Shard final : private core::JobHost::Shell {
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence) override;
   void answered(const core::OutgoingReply& reply) override;
-  void tell(const core::JobSlot* slot, const core::HostEvent& event) override;
+  void report(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void wake_resting();
   void arm_timer();

@@ -66,7 +66,7 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
     }
     case 1:
       draw.fill(number);
-      return directory.occupy(number);
+      return directory.mark_in_use(number);
     case 2:
       draw.fill(number);
       return directory.mark_idle(number, in.byte() == 0, now);

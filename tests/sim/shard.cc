@@ -318,7 +318,7 @@ void Shard::note_sign(const SessionId& session) {
   }
 }
 
-void Shard::tell(const core::JobSlot* slot, const core::HostEvent& event) {
+void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (slot == nullptr || !is_recorded(*slot)) return;
   Records& records = daemon_.records();
   if (std::holds_alternative<core::JobServed>(event)) {

@@ -77,7 +77,7 @@ class Shard final : public Process,
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence) override;
   void answered(const core::OutgoingReply& reply) override;
-  void tell(const core::JobSlot* slot, const core::HostEvent& event) override;
+  void report(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load);
   void note_step(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,

@@ -129,7 +129,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   if (at_work && stands) {
     break_up(rank_of(*state_.find(id)) + " asks for a new generation", false, at);
   } else if (waiting(state_) != waited) {
-    state_.tell(at);
+    state_.note_status_change(at);
   }
   return {};
 }
@@ -208,7 +208,7 @@ void Group::break_up(const std::string& reason, bool failed, Moment& at) {
     changes_.ended = true;
     formation_.restart_last_call();
   }
-  state_.tell(at);
+  state_.note_status_change(at);
 }
 
 /// Ends a membership. The row of a member with a rank is kept until the next generation has formed,
@@ -232,7 +232,7 @@ void Group::end(const SessionId& id, GroupMember::State how, const std::string& 
     });
     state_.put(id, at);
   }
-  state_.tell(at);
+  state_.note_status_change(at);
 }
 
 void Group::finish_if_done(Moment& at) {
@@ -240,7 +240,7 @@ void Group::finish_if_done(Moment& at) {
   GroupFacts& facts = state_.edit_facts();
   facts.phase = GroupPhase::finished;
   facts.reason = "all members have finished";
-  state_.tell(at);
+  state_.note_status_change(at);
 }
 
 // ---- settling ----------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
     group.change(id, [&](GroupMember& m) { m.notices.push_back({notice.number, false}); });
     group.put(id, at);
   }
-  group.tell(at);
+  group.note_status_change(at);
   return notice.number;
 }
 
@@ -87,7 +87,7 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
   // Members hear of acknowledgements when all are there: else each of n members would get n
   // messages.
   if (--open_.at(number).unacknowledged == 0) {
-    group.tell(at);
+    group.note_status_change(at);
   } else {
     group.note_change(at.revision);
     group.renew_version();

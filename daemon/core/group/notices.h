@@ -22,7 +22,7 @@ class Notices {
   Result<void> acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
                            Moment& at);
   /// Removes a member that ends from all notices. The caller writes its row and calls
-  /// GroupState::tell().
+  /// GroupState::note_status_change().
   void forget(GroupState& group, const SessionId& id);
 
   struct Overdue {

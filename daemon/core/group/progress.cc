@@ -20,7 +20,7 @@ void ProgressReports::note(GroupState& group, const SessionId& id, const Progres
   if (report.limit > Duration::zero()) {
     stall_times_.set(id, at.now + std::min<Duration>(report.limit, limits::kTimeoutMax));
   }
-  if (was_stalled) group.tell(at);
+  if (was_stalled) group.note_status_change(at);
 }
 
 std::vector<Rank> ProgressReports::mark_stalled(GroupState& group, Moment& at) {
@@ -28,7 +28,7 @@ std::vector<Rank> ProgressReports::mark_stalled(GroupState& group, Moment& at) {
   while (const std::optional<SessionId> id = stall_times_.take_due(at.now)) {
     group.change(*id, [](GroupMember& m) { m.stalled = true; });
     stalled.push_back(static_cast<Rank>(group.find(*id)->rank));
-    group.tell(at);
+    group.note_status_change(at);
   }
   return stalled;
 }

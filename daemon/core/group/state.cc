@@ -135,7 +135,7 @@ void GroupState::start(const NextGeneration& next, Moment& at) {
   list_ = encode_list(next.members, members_, previous);
   at.rows.push_back({Row::Kind::put, group_key('l', name_), wire::encode(list_)});
   encoded_list_ = std::make_shared<const Bytes>(std::exchange(list_.encoded, {}));
-  tell(at);
+  note_status_change(at);
 }
 
 /// Removes members that have ended: they were kept only to describe the ranks of their generation.
@@ -147,7 +147,7 @@ void GroupState::forget_ended(Moment& at) {
   }
 }
 
-void GroupState::tell(Moment& at) {
+void GroupState::note_status_change(Moment& at) {
   edit_facts().status = at.revision;
   note_change(at.revision);
   renew_version();

@@ -87,13 +87,13 @@ class GroupState {
   /// Starts a generation: assigns the ranks, and removes the members that have ended.
   void start(const NextGeneration& next, Moment& at);
   /// Notes a change of the status: members that watch the group get it.
-  void tell(Moment& at);
+  void note_status_change(Moment& at);
   /// Notes a change of a member that does not change the status.
   void note_change(Revision revision) { changed_ = revision; }
   /// Notes a change of the status of which members that watch need not hear.
   void renew_version() { ++version_; }
-  /// Writes the group's row if it has changed. Returns whether tell() was called since the last
-  /// settle().
+  /// Writes the group's row if it has changed. Returns whether note_status_change() was called
+  /// since the last settle().
   bool settle(Moment& at);
 
  private:

@@ -201,7 +201,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
       if (!planted(Planted::committed_untold)) touch(slot);
       return;
     }
-    shell_.tell(slot.get(), CommitFailed{outcome});
+    shell_.report(slot.get(), CommitFailed{outcome});
     lost = lost || outcome == store::Outcome::unknown;
     if (outcome == store::Outcome::fenced) {
       drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
@@ -225,7 +225,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     engine_lost(why);
     return shell_.lose_engine(generation, why);
   }
-  if (rows > 0) shell_.tell(nullptr, BatchCommitted{rows, result.took});
+  if (rows > 0) shell_.report(nullptr, BatchCommitted{rows, result.took});
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());
 }
 

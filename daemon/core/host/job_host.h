@@ -112,7 +112,7 @@ class JobHost {
     /// Reports a reply that may leave. It is sent only if its session is still attached.
     virtual void answered(const OutgoingReply& reply) = 0;
     /// Reports an event; `slot` is null if the event concerns a batch.
-    virtual void tell(const JobSlot* slot, const HostEvent& event) = 0;
+    virtual void report(const JobSlot* slot, const HostEvent& event) = 0;
   };
 
   struct Settings {

@@ -60,11 +60,11 @@ void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
   if (good) {
     slot->serving = true;
     touch(slot);
-    shell_.tell(slot.get(), JobServed{});
-    shell_.tell(slot.get(), JobCounted{true});
+    shell_.report(slot.get(), JobServed{});
+    shell_.report(slot.get(), JobCounted{true});
   } else {
     slot->load_failure = good.error().detail;
-    shell_.tell(slot.get(), JobLoadFailed{slot->load_failure});
+    shell_.report(slot.get(), JobLoadFailed{slot->load_failure});
   }
   const bool damaged = good.has_error() && good.error().code == Code::malformed;
   if (damaged) {

@@ -70,7 +70,7 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   }
   slot->lookup = std::max(slot->lookup, location.lookup);
   slot->in_use = true;
-  if (std::exchange(slot->idle, false)) shell_.tell(slot.get(), JobCounted{true});
+  if (std::exchange(slot->idle, false)) shell_.report(slot.get(), JobCounted{true});
   return slot;
 }
 
@@ -178,7 +178,7 @@ void JobHost::end_series(JobNumber number) {
   const auto found = jobs_.find(number);
   if (found == jobs_.end() || found->second->in_use || !found->second->serving) return;
   if (std::exchange(found->second->idle, true)) return;
-  shell_.tell(found->second.get(), JobCounted{false});
+  shell_.report(found->second.get(), JobCounted{false});
 }
 
 void JobHost::keep_job(JobNumber number) {
@@ -209,7 +209,7 @@ void JobHost::retire(JobNumber number) {
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
   const bool counted = std::exchange(slot->serving, false) && !slot->idle;
-  if (counted) shell_.tell(slot.get(), JobCounted{false});
+  if (counted) shell_.report(slot.get(), JobCounted{false});
   jobs_.erase(slot->number);
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);

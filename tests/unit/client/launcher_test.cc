@@ -180,7 +180,7 @@ TEST(LauncherVerdict, ComesBackFromTheReasonOfTheGroup) {
             "last lines: Traceback | boom: 7");
   const std::string reason = "rank 1 on host-b (pid 9) has failed: " + made.cause();
   for (const std::string& text : {reason, "generation 4 of 2: ranks kept; before: " + reason}) {
-    const auto read = read_verdict(text);
+    const auto read = read_failure_report(text);
     ASSERT_TRUE(read.has_value()) << text;
     EXPECT_EQ(read->exit_code, 139);
     EXPECT_EQ(read->head, "rank 3 on host-b (pid 123) was killed by SIGSEGV");
@@ -195,7 +195,7 @@ TEST(LauncherVerdict, IsBoundedAndKeepsTheNewestLines) {
   const FailureReport made = make_failure_report(failed, "h");
   EXPECT_LE(made.cause().size(), kCauseBytes);
   EXPECT_NE(made.cause().find("19xxx"), std::string::npos);
-  EXPECT_EQ(read_verdict("r has failed: " + made.cause())->last.size(), 4u);
+  EXPECT_EQ(read_failure_report("r has failed: " + made.cause())->last.size(), 4u);
 }
 
 TEST(LauncherVerdict, MembersOfTheGroupAreCalledNodes) {
@@ -219,7 +219,7 @@ TEST(LauncherVerdict, IsNotReadFromOtherReasons) {
         "rank 1 on h (pid 9) has failed: exit code 0: x",
         "rank 1 on h (pid 9) has failed: exit code 300: x",
         "rank 1 on h (pid 9) has failed: exit code 3"}) {
-    EXPECT_FALSE(read_verdict(reason).has_value()) << reason;
+    EXPECT_FALSE(read_failure_report(reason).has_value()) << reason;
   }
 }
 

@@ -138,7 +138,7 @@ TEST(Directory, KeepsARunThatIsUsedAgain) {
   directory.mark_idle(first, false, at(0));
   directory.mark_idle(second, false, at(0));
   EXPECT_EQ(directory.open("train", "1", out).value(), first);
-  directory.occupy(second);
+  directory.mark_in_use(second);
   EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
   EXPECT_EQ(directory.entries().size(), 2u);
 }
@@ -162,7 +162,7 @@ TEST(Directory, RetiresAJobWithoutARunOnlyIfItIsEmpty) {
   const JobNumber again = *directory.open("empty", "", out);
   EXPECT_NE(again, empty);
   directory.mark_idle(again, true, at(40));
-  directory.occupy(again);
+  directory.mark_in_use(again);
   directory.mark_idle(again, false, at(50));
   EXPECT_TRUE(directory.tick(at(1'000)).entries.empty());
 }

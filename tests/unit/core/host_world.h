@@ -101,7 +101,7 @@ class HostWorld : private DirectoryHost::Shell {
     void report_damage(const std::string& what) override { told.push_back("damage " + what); }
     void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
     void answered(const OutgoingReply&) override {}
-    void tell(const JobSlot* slot, const HostEvent& event) override {
+    void report(const JobSlot* slot, const HostEvent& event) override {
       if (std::holds_alternative<JobServed>(event)) told.push_back("served " + slot->name);
       if (std::holds_alternative<JobLoadFailed>(event)) told.push_back("failed " + slot->name);
     }

@@ -65,7 +65,7 @@ TEST_F(NativePressureTest, ReaderThatIsSlowGetsAllInOrder) {
   for (std::uint64_t i = 0; i < 3; ++i) peer_.send(Get{"k"}, 0, 100 + i);
   daemon_.turn_a_while();
   EXPECT_EQ(peer_.wire->written().size(), 0u);
-  EXPECT_GT(daemon_.budget.held(), 6 * kMiB) << "unread answers are counted";
+  EXPECT_GT(daemon_.budget.held(), 6 * kMiB) << "unread replies are counted";
   for (int i = 0; i < 8; ++i) {
     peer_.wire->give_room(kMiB);
     daemon_.turn_a_while();
