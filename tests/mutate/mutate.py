@@ -5,8 +5,8 @@ tests find. A fault that survives is in a line whose result no test checks.
 
     ./dev mutate --seed 1 --count 30 daemon/net client
 
-Works on a copy of the sources in build-mutate/, so the tree does not change. The first run builds that
-copy with gcov, to find out which lines are executed. Exit code 1 if a fault survived.
+Works on a copy of the sources in build-mutate/, so the tree does not change. The copy is built with
+gcov, and a first run of the tests tells which lines are executed. Exit code 1 if a fault survived.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -27,11 +28,11 @@ from faults import faults_of  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build-mutate"
 TREE = WORK / "tree"
-PLAIN = WORK / "plain"
-COUNTED = WORK / "counted"
+BUILD = WORK / "build"
 EXECUTED = WORK / "executed.json"
 FAST = ["-L", "unit", "-LE", "redis", "-E", "^sim_planted$|Model|fuzz_|torture"]
 TEST_LIMIT = 240  # seconds for all tests; a fault that makes them hang counts as found
+FIRST_BUILD_LIMIT = 5400  # seconds
 BUILD_LIMIT = 900  # seconds
 
 
@@ -62,42 +63,38 @@ def copy_tree():
             path.unlink()
 
 
-def configure(folder, flags):
-    subprocess.run(["cmake", "-S", TREE, "-B", folder, "-G", "Ninja", "--log-level=ERROR",
-                    "-DCMAKE_BUILD_TYPE=None", f"-DCMAKE_CXX_FLAGS={flags}",
+def configure():
+    subprocess.run(["cmake", "-S", TREE, "-B", BUILD, "-G", "Ninja", "--log-level=ERROR",
+                    "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1 --coverage",
                     "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"], check=True)
 
 
-def build(folder):
-    return run(["cmake", "--build", folder, "--parallel", str(os.cpu_count())], BUILD_LIMIT)
+def build(limit=BUILD_LIMIT):
+    return run(["cmake", "--build", BUILD, "--parallel", str(os.cpu_count())], limit)
 
 
-def test(folder):
-    return run(["ctest", "--test-dir", folder, "--parallel", str(os.cpu_count()),
+def test():
+    # gcov would warn on standard error about the counts of an older build
+    for old in BUILD.rglob("*.gcda"):
+        old.unlink()
+    return run(["ctest", "--test-dir", BUILD, "--parallel", str(os.cpu_count()),
                 "--stop-on-failure", "--timeout", "60", *FAST], TEST_LIMIT)
 
 
 def learn_executed():
     """Finds out by gcov which lines the fast tests execute, and stores them in EXECUTED."""
-    configure(COUNTED, "-O1 --coverage")
-    print("building with gcov", flush=True)
-    code, output = build(COUNTED)
-    if code != 0:
-        sys.exit(f"mutate: the tree does not build:\n{output}")
-    for old in COUNTED.rglob("*.gcda"):
-        old.unlink()
     print("running the fast tests", flush=True)
-    code, output = test(COUNTED)
+    code, output = test()
     if code != 0:
         sys.exit(f"mutate: the tests fail without a fault:\n{output}")
     executed = {}
-    for data in COUNTED.rglob("*.gcda"):
-        done = subprocess.run(["gcov", "--json-format", "--stdout", data], cwd=COUNTED, check=True,
+    for data in BUILD.rglob("*.gcda"):
+        done = subprocess.run(["gcov", "--json-format", "--stdout", data], cwd=BUILD, check=True,
                               capture_output=True)
         text = done.stdout if done.stdout[:1] == b"{" else gzip.decompress(done.stdout)
         for line in text.decode().splitlines():
             for file in json.loads(line)["files"]:
-                name = os.path.relpath(os.path.join(COUNTED, file["file"]), TREE)
+                name = os.path.relpath(os.path.join(BUILD, file["file"]), TREE)
                 lines = executed.setdefault(name, set())
                 lines.update(at["line_number"] for at in file["lines"] if at["count"] > 0)
     EXECUTED.write_text(json.dumps({name: sorted(lines) for name, lines in executed.items()}))
@@ -141,12 +138,13 @@ def main():
     options = parser.parse_args()
     TREE.mkdir(parents=True, exist_ok=True)
     copy_tree()
-    if options.relearn or not EXECUTED.exists():
-        learn_executed()
-    configure(PLAIN, "-O1")
-    code, output = build(PLAIN)
+    configure()
+    print("building with gcov", flush=True)
+    code, output = build(FIRST_BUILD_LIMIT)
     if code != 0:
         sys.exit(f"mutate: the tree does not build:\n{output}")
+    if options.relearn or not EXECUTED.exists():
+        learn_executed()
     chance = random.Random(options.seed)
     places = candidates(options.paths)
     if not places:
@@ -159,17 +157,18 @@ def main():
         kind, shown, remove = plant(name, at, chance)
         start = time.monotonic()
         try:
-            if build(PLAIN)[0] != 0:
+            if build()[0] != 0:
                 continue
-            code, _ = test(PLAIN)
+            code, output = test()
         finally:
             remove()
         if code == 0:
             survived.append(shown)
         else:
             found += 1
-        print(f"{'survived' if code == 0 else 'found'}: {kind}, {time.monotonic() - start:.0f} s\n"
-              f"{shown}\n", flush=True)
+        by = re.findall(r"\d+ - (\S+) \((.+)\)", output)
+        print(f"{'survived' if code == 0 else 'found'}: {kind}, {time.monotonic() - start:.0f} s"
+              f"{''.join(f'; {name}: {how}' for name, how in by)}\n{shown}\n", flush=True)
     print(f"seed {options.seed}: {found} found, {len(survived)} survived")
     return 1 if survived else 0
 
