@@ -30,7 +30,7 @@ class Dev(unittest.TestCase):
                                   stdin=subprocess.DEVNULL, timeout=60,
                                   env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
         self.assertEqual(1, done.returncode, done.stdout + done.stderr)
-        asked = re.search(r"ask for: apt-get install --no-install-recommends (.*)", done.stderr)[1]
+        asked = re.search(r"to run: apt-get install --no-install-recommends (.*)", done.stderr)[1]
         return done.stdout, set(asked.split())
 
     def assert_says_minutes_and_size(self, said):

@@ -54,7 +54,7 @@ TEST(ClientPop, GivenUpIsCancelledAndItsLateItemNotTaken) {
   }
   const Failure reason = w.only_failure();
   EXPECT_EQ(reason.code, Code::timed_out);
-  EXPECT_NE(reason.detail.find("goes back to its queue"), std::string::npos) << reason.detail;
+  EXPECT_NE(reason.detail.find("returns to its queue"), std::string::npos) << reason.detail;
   const std::vector<Sent> frames = w.sent();
   ASSERT_FALSE(frames.empty());
   ASSERT_EQ(frames.back().header.op, Cancel::op.code);

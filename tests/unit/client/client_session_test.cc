@@ -44,7 +44,7 @@ TEST(ClientSession, ThatExpiredLeavesOnlySentWritesInDoubt) {
   EXPECT_EQ(done[0].call, write);
   EXPECT_EQ(done[0].reply.error().code, Code::outcome_unknown);
   const std::string& text = done[0].reply.error().detail;
-  EXPECT_EQ(text.find("add: the session ended before the answer came (away for 11 min, limit 10"),
+  EXPECT_EQ(text.find("add: the session ended before the reply arrived (away for 11 min, limit 10"),
             0u)
       << text;
   EXPECT_NE(text.find("read the state before you repeat it"), std::string::npos) << text;

@@ -154,7 +154,7 @@ TEST_F(OptionsTest, LoopbackListenerAnswersToItsOwnNamesAndThoseThatAreAllowed) 
   for (const char* host :
        {"", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1",
         "[::2]", "[", "[::1", "head.lan", ":80"}) {
-    EXPECT_EQ(replies_to(options, host), std::string(host) == "[::1") << host;
+    EXPECT_FALSE(replies_to(options, host)) << host;
   }
   options = accepted({"--listen", "0.0.0.0:1", "--allow-insecure-listen"});
   EXPECT_TRUE(replies_to(options, "any.example"));
