@@ -72,7 +72,7 @@ class Crowd {
   std::uint64_t name_;  // of the sessions
   std::vector<std::unique_ptr<Line>> lines_;
   struct Pulse {
-    bool asked = false;     ///< since the last answer or time to beat
+    bool asked = false;    ///< since the last answer or time to beat
     bool skipped = false;  ///< the last heartbeat was
   };
   std::vector<Pulse> pulses_;  // of the lines
