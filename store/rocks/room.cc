@@ -92,7 +92,8 @@ bool RoomKeeper::worth_it() const {
   if (stuck_) return since >= pause_ || free_bytes() >= free_when_stuck_ + unit_;
   const std::size_t erased = erased_;
   if (erased >= kWorthCompacting) return true;
-  return erased > 0 && since >= std::max<Clock::duration>(kPauseMin, kShareOfTime * took_);
+  if (erased == 0) return follow_up_ && since >= kPauseMax;
+  return since >= std::max<Clock::duration>(kPauseMin, kShareOfTime * took_);
 }
 
 void RoomKeeper::tidy() {
@@ -114,6 +115,8 @@ void RoomKeeper::tidy() {
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;
+  // A compaction leaves out tables that others are compacting, and with them erased rows.
+  follow_up_ = done && erased > 0;
   if (done) {
     pause_ = {};
   } else {

@@ -78,6 +78,7 @@ class RoomKeeper {
   Clock::time_point ended_{};  ///< end of the last compaction
   Clock::duration took_{};     ///< its duration
   Clock::duration pause_{};    ///< before the next attempt, if it failed
+  bool follow_up_ = false;     ///< one more compaction is due if room stays short
   std::uint64_t free_when_stuck_ = 0;
 
   std::mutex mutex_;
