@@ -46,10 +46,10 @@ struct ClientOptions {
   /// s to 24 h; a value outside is raised or lowered to the nearest bound, a negative one is
   /// refused.
   std::chrono::nanoseconds session_expiry{0};
-  /// Called when the client has connected, when it has lost the connection, and, while it has none,
-  /// after 2 s and then every 30 s. The last two cases, and the reconnect after them, also write
-  /// one line to stderr, unless the environment has C10DD_LOG=off. Called on a thread of the
-  /// client: must not block, throw or call the client.
+  /// Called when the client has connected and when it has lost the connection; while it stays
+  /// disconnected, also after 2 s and then every 30 s. Those later calls, and the reconnect that
+  /// follows one, also write a line to stderr, unless the environment has C10DD_LOG=off. Called on a
+  /// thread of the client: must not block, throw or call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
 };
 

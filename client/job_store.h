@@ -43,8 +43,8 @@ class Transaction {
   /// Condition: the key was last written by this revision; 0: the key is absent.
   Transaction& if_revision(std::string key, std::uint64_t revision);
 
-  /// Actions, applied in the order of these calls; each works as the method of Store with its name
-  /// (push: as queue_push).
+  /// Actions, applied in the order of these calls. Each works like the method of Store that has the
+  /// same name, except push, which works like queue_push.
   Transaction& set(std::string key, std::string value, SetOptions options = {});
   Transaction& remove(std::string key);
   Transaction& add(std::string key, std::int64_t delta);

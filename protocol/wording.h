@@ -15,7 +15,7 @@ namespace c10dd {
 /// Returns a duration as people write it: "0.5 s", "30 s", "10 min".
 std::string human(Duration duration);
 
-/// Returns a value for a log line: in double quotes, with quotes and backslashes inside escaped.
+/// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
 std::string quoted(std::string_view text);
 
 /// Returns ascending ranks as ranges, "[17,512-519]": at most limits::kMissingNamed, then ",...".

@@ -40,9 +40,9 @@ class GroupCommit {
   /// Thread-safe.
   void post_steps(std::function<bool(Engine&)> f);
 
-  /// Runs Engine::checkpoint(path) on a thread of its own, while commits go on. Only one is written
-  /// at a time: on_done is called at once, with unavailable, if another is being written; else
-  /// once, on that thread, and from then on the next may start. Thread-safe.
+  /// Runs Engine::checkpoint(path) on a new thread, while commits go on. If another checkpoint is
+  /// being written, calls on_done immediately, with unavailable. Otherwise calls on_done on the new
+  /// thread; from then on the next checkpoint may start. Thread-safe.
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
   /// Returns the age of the oldest submitted batch or function that is not done; 0 if there is

@@ -23,7 +23,7 @@ constexpr Duration kStatusWatch = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kLeaveLimit = std::chrono::seconds(1);  // of the destructor
-constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself when the last one is due
+constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself one heartbeat before its ttl
 // Longest pause between two checks: another group of this process may shorten the ttl meanwhile.
 constexpr Duration kCheckMax = limits::kMemberTtlMin * 4 / 5;
 

@@ -28,7 +28,7 @@ class Lifetimes {
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 
-  /// Finishes a restore after its last put: every time to live starts in full at `now`.
+  /// Ends a restore, after its last put: the full time to live of each key starts at `now`.
   void resume(TimePoint now);
 
   /// Returns at most `limit` keys whose time to live is over, the earliest deadline first.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stored replies as rows. The replies of one batch share a row (r, named by the revision of the
-// first), because a row per reply would double the cost of a small change. A row is deleted when
-// all its replies are released, so until then it also holds released ones. After a restart these
-// come back; they are dropped by the next acknowledgement, or because their session has no row.
+// The rows of stored replies. The replies of one batch share a row (kind r, named by the revision
+// of the first reply), because a row per reply would double the cost of a small change. A row is
+// deleted when its last reply is released. A restart also loads the released replies of such a row;
+// the next acknowledgement of their session drops them, or the load does if the session has no row.
 #pragma once
 
 #include <map>

@@ -102,7 +102,7 @@ class Sessions {
 
   /// Notes a heartbeat of a connection, which counts for all its sessions.
   void heard(std::uint64_t connection, TimePoint now);
-  /// Returns when anything was last heard of the session or its connection.
+  /// Returns the time at which the session or its connection was last heard from.
   TimePoint last_heard(const Session& session) const;
 
   void disconnect(const SessionId& id, TimePoint now);

@@ -26,7 +26,7 @@ namespace {
 using Kind = RedisReply::Kind;
 
 constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
-constexpr std::size_t kPageBytes = 1024 * 1024;  // aim for one page of a scan
+constexpr std::size_t kPageBytes = 1024 * 1024;  // wanted size of one page of a scan
 const std::string kFormat = std::to_string(kStoredFormat);
 
 class RedisEngine final : public Engine {

@@ -93,7 +93,7 @@ std::string asking_members(const GroupState& group) {
   return text;
 }
 
-/// Returns what a newcomer waits for if a generation has formed or finished; else an empty text.
+/// If a generation has formed or finished, returns what a newcomer waits for; else an empty text.
 std::string when_next(const GroupState& group) {
   const GroupFacts& facts = group.facts();
   if (facts.phase == GroupPhase::formed) {
