@@ -43,7 +43,7 @@ void CallWatch::before(const CollectiveCall& call) noexcept {
   running_ = call;
   published_ = false;
   due_ = call.started + call.timeout / 2;
-  // Mostly the thread wakes earlier anyway: then this makes no system call.
+  // Usually the thread wakes up before this deadline anyway, and no system call is needed.
   if (wakes_ > due_) changed_.notify_all();
 }
 

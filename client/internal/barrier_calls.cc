@@ -3,12 +3,28 @@
 #include "client/internal/barrier_calls.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "client/internal/throw_failure.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
 
 namespace c10dd::client {
+namespace {
+
+/// Fills the fields that barriers and exchanges have in common, except the sequence.
+template <class Op, class Options>
+void fill(Op& request, const std::string& name, const Options& options, Bound bound) {
+  request.name = name;
+  request.generation = options.generation;
+  request.rank = options.rank;
+  request.world_size = options.world_size;
+  request.timeout = options.timeout;
+  request.group = std::move(bound.group);
+  request.participants = std::move(bound.participants);
+}
+
+}  // namespace
 
 Result<std::vector<std::string>> decode_parts(std::string_view bytes) {
   wire::Reader reader(bytes);
@@ -43,14 +59,8 @@ Reply BarrierCalls::arrive(const Series& series, std::uint64_t sequence, Request
 void BarrierCalls::barrier(const std::string& name, const BarrierOptions& options, Bound bound) {
   const Series series(Barrier::op.code, name, options.generation, options.rank);
   Barrier request;
-  request.name = name;
-  request.generation = options.generation;
+  fill(request, name, options, std::move(bound));
   request.sequence = sequence_of(series);
-  request.rank = options.rank;
-  request.world_size = options.world_size;
-  request.timeout = options.timeout;
-  request.group = std::move(bound.group);
-  request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   expect<Done>(arrive(series, sequence, std::move(request), options.timeout));
   passed(series, sequence);
@@ -61,17 +71,11 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
                                                 const ExchangeOptions& options, Bound bound) {
   const Series series(Exchange::op.code, name, options.generation, options.rank);
   Exchange request;
-  request.name = name;
-  request.generation = options.generation;
+  fill(request, name, options, std::move(bound));
   request.sequence = sequence_of(series);
-  request.rank = options.rank;
-  request.world_size = options.world_size;
   request.shape = static_cast<Shape>(options.shape);
   request.root = options.root;
   request.parts = std::move(parts);
-  request.timeout = options.timeout;
-  request.group = std::move(bound.group);
-  request.participants = std::move(bound.participants);
   const std::uint64_t sequence = request.sequence;
   const auto fetch = [&](Exchange what) {
     return expect<Exchanged>(arrive(series, sequence, std::move(what), options.timeout));

@@ -124,8 +124,9 @@ struct CommandLine {
                      "read a TOML file with any of the options from --listen on, for\n"
                      "example log_level = \"debug\" for --log-level debug\n" +
                      variable_of("config"));
-    print_config = app.add_flag("--print-config")
-                       ->description("print the options in force as such a file and exit");
+    print_config =
+        app.add_flag("--print-config")
+            ->description("print the effective options in the format of this file, then exit");
     accept_rollback = app.add_flag("--accept-rollback")
                           ->description(
                               "start once on state that has lost acknowledged changes; all\n"
