@@ -101,7 +101,7 @@ Finding CallBoard::audit() const {
                differ("ranks that have published", group.published.size(), group.current.size())});
     if (wrong) return wrong;
   }
-  return differ("deadlines of published calls", by_time_.size(), entries);
+  return differ("deadlines of published calls", deadlines_.size(), entries);
 }
 
 Finding KeySpace::audit() const {
@@ -120,18 +120,14 @@ Finding Queues::audit() const {
   return first({differ("items", items_, items), differ("bytes of items", bytes_, bytes)});
 }
 
-Finding Absences::audit() const {
-  return differ("deadlines of absent sessions", by_time_.size(), due_.size());
-}
-
 Finding Job::audit() const {
   std::size_t unconnected = 0;
   std::size_t unwatched = 0;
-  const Absences& absences = barrier_ops_.absences();
+  const Deadlines<SessionId>& absences = barrier_ops_.absences();
   waits_.pending().for_each([&](const Pending::Waiter& waiter) {
     const Session* session = sessions_.find(waiter.session);
     unconnected += session == nullptr || !session->connected ? 1 : 0;
-    unwatched += waiter.absent && !absences.waits_for(*waiter.absent) ? 1 : 0;
+    unwatched += waiter.absent && !absences.contains(*waiter.absent) ? 1 : 0;
   });
   const auto connected = static_cast<std::size_t>(std::ranges::count_if(
       sessions_.all(), [](const auto& entry) { return entry.second.connected; }));
@@ -141,7 +137,6 @@ Finding Job::audit() const {
       history_.audit(),
       barriers_.audit(),
       call_board_.audit(),
-      absences.audit(),
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
       differ("blocked requests of sessions without a connection", unconnected, 0),

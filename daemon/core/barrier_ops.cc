@@ -150,12 +150,12 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 template <class Op>
 Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   Maybe refused = waits_.block(step, op, op.timeout, absent);
-  if (!refused) absences_.wait_for(absent, sessions_.gone_at(*sessions_.find(absent)));
+  if (!refused) absences_.set(absent, shared_tick(sessions_.gone_at(*sessions_.find(absent))));
   return refused;
 }
 
 void BarrierOps::tick(Step& step) {
-  for (const SessionId& id : absences_.due(step.now)) step.presence.push_back(id);
+  while (const auto gone = absences_.take_due(step.now)) step.presence.push_back(*gone);
 }
 
 void BarrierOps::release_returned(Step& step) {
@@ -173,7 +173,7 @@ void BarrierOps::recheck_absent(Step& step) {
   while (!step.presence.empty()) {
     const SessionId id = step.presence.front();
     step.presence.erase(step.presence.begin());
-    if (!planted(Planted::absence_kept)) absences_.over(id);
+    if (!planted(Planted::absence_kept)) absences_.erase(id);
     for (const Pending::Waiter& waiter : waits_.take(presence_token(id))) ask_again(step, waiter);
   }
 }

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "daemon/core/absences.h"
+#include "daemon/core/deadlines.h"
 #include "daemon/core/relaunch.h"
 #include "daemon/core/waits.h"
 
@@ -42,8 +42,8 @@ class BarrierOps {
 
   /// Adds to Step::presence the sessions that are gone by now and that requests wait for.
   void tick(Step& step);
-  std::optional<TimePoint> next_deadline() const { return absences_.next_deadline(); }
-  const Absences& absences() const { return absences_; }
+  std::optional<TimePoint> next_deadline() const { return absences_.next(); }
+  const Deadlines<SessionId>& absences() const { return absences_; }
 
  private:
   template <class Op>
@@ -63,7 +63,8 @@ class BarrierOps {
   const Groups& groups_;
   Waits& waits_;
   Relaunch relaunch_;
-  Absences absences_;
+  /// The times at which sessions that blocked requests wait for count as gone.
+  Deadlines<SessionId> absences_;
 };
 
 }  // namespace c10dd::core

@@ -38,11 +38,11 @@ SomeRanks some(const RankSet& ranks) { return {ranks.size(), ranks.ranges(limits
 Result<void> CallBoard::has_room(const PublishCall& publish) const {
   const auto group = groups_.find(publish.process_group);
   const bool known = group != groups_.end() && group->second.current.contains(publish.rank);
-  if (!known && by_time_.size() >= limits::kPublishedCallsPerJob) {
+  if (!known && deadlines_.size() >= limits::kPublishedCallsPerJob) {
     return failure(Code::quota_exceeded,
                    "publish_call: {} ranks of this job have published a call, limit {}; each is "
                    "forgotten {} s after it was published last",
-                   by_time_.size(), limits::kPublishedCallsPerJob,
+                   deadlines_.size(), limits::kPublishedCallsPerJob,
                    limits::kPublishedCallLife.count());
   }
   if (group == groups_.end() || group->second.calls.size() < limits::kCallsPerProcessGroup ||
@@ -62,22 +62,18 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     return {};
   }
   if (Result<void> good = has_room(publish); !good) return good;
-  const TimePoint until = now + limits::kPublishedCallLife;
   ProcessGroup& group = groups_[publish.process_group];
   const auto known = group.current.find(publish.rank);
-  if (known != group.current.end() && known->second.call->first == publish.call) {
-    by_time_.erase({known->second.until, publish.process_group, publish.rank});
-    known->second.until = until;
-  } else {
+  if (known == group.current.end() || known->second->first != publish.call) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
       forget(publish.process_group, publish.rank);  // keeps the group: the new call is in it
     }
     group.published.insert(publish.rank);
-    group.current.emplace(publish.rank, CurrentCall{call, until});
+    group.current.emplace(publish.rank, call);
   }
-  by_time_.emplace(until, publish.process_group, publish.rank);
+  deadlines_.set({publish.process_group, publish.rank}, now + limits::kPublishedCallLife);
   return {};
 }
 
@@ -105,15 +101,10 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
 
 void CallBoard::tick(TimePoint now) {
   for (std::size_t n = 0; n < limits::kExpiriesPerTick; ++n) {
-    if (by_time_.empty() || std::get<0>(*by_time_.begin()) > now) return;
-    const auto [until, process_group, rank] = *by_time_.begin();
-    forget(process_group, rank);
+    const auto due = deadlines_.take_due(now);
+    if (!due) return;
+    forget(due->first, due->second);
   }
-}
-
-std::optional<TimePoint> CallBoard::next_deadline() const {
-  if (by_time_.empty()) return std::nullopt;
-  return std::get<0>(*by_time_.begin());
 }
 
 void CallBoard::forget(std::uint64_t process_group, Rank rank) {
@@ -122,10 +113,10 @@ void CallBoard::forget(std::uint64_t process_group, Rank rank) {
   ProcessGroup& group = found->second;
   const auto entry = group.current.find(rank);
   if (entry == group.current.end()) return;
-  by_time_.erase({entry->second.until, process_group, rank});
-  RankSet& ranks = entry->second.call->second;
+  deadlines_.erase({process_group, rank});
+  RankSet& ranks = entry->second->second;
   ranks.erase(rank);
-  if (ranks.empty()) group.calls.erase(entry->second.call);
+  if (ranks.empty()) group.calls.erase(entry->second);
   if (!planted(Planted::call_kept)) group.published.erase(rank);
   group.current.erase(entry);
   if (group.calls.empty()) groups_.erase(found);

@@ -6,10 +6,10 @@
 
 #include <map>
 #include <optional>
-#include <set>
-#include <tuple>
+#include <utility>
 
 #include "daemon/core/audit.h"
+#include "daemon/core/deadlines.h"
 #include "protocol/error.h"
 #include "protocol/ops.h"
 
@@ -27,17 +27,13 @@ class CallBoard {
 
   /// Forgets the entries whose time is over, at most limits::kExpiriesPerTick.
   void tick(TimePoint now);
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const { return deadlines_.next(); }
   Finding audit() const;
 
  private:
-  struct CurrentCall {
-    std::map<PublishedCall, RankSet>::iterator call;
-    TimePoint until;
-  };
   struct ProcessGroup {
     std::map<PublishedCall, RankSet> calls;
-    std::map<Rank, CurrentCall> current;
+    std::map<Rank, std::map<PublishedCall, RankSet>::iterator> current;
     RankSet published;
   };
 
@@ -45,7 +41,7 @@ class CallBoard {
   void forget(std::uint64_t process_group, Rank rank);
 
   std::map<std::uint64_t, ProcessGroup> groups_;
-  std::set<std::tuple<TimePoint, std::uint64_t, Rank>> by_time_;
+  Deadlines<std::pair<std::uint64_t, Rank>> deadlines_;
 };
 
 }  // namespace c10dd::core

@@ -60,7 +60,7 @@ Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
   for (const auto& [number, name] : names_) {
     if (name.second.empty()) continue;
     lease(number, now);
-    unvisited_.insert(number);
+    not_reopened_.insert(number);
   }
   out.revision = revision_;
   return out;
@@ -95,12 +95,9 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
 }
 
 void Directory::mark_in_use(JobNumber number) {
-  const auto it = retire_at_.find(number);
-  if (it == retire_at_.end()) return;
-  unvisited_.erase(number);
+  retirements_.erase(number);
+  not_reopened_.erase(number);
   empty_.erase(number);
-  by_deadline_.erase({it->second, number});
-  retire_at_.erase(it);
 }
 
 void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
@@ -112,8 +109,7 @@ void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
 /// Starts the grace of a job, from the beginning if it had one already.
 void Directory::lease(JobNumber number, TimePoint now) {
   mark_in_use(number);
-  retire_at_[number] = now + limits_.run_grace;
-  by_deadline_.emplace(now + limits_.run_grace, number);
+  retirements_.set(number, now + limits_.run_grace);
 }
 
 Directory::NamedRun Directory::entry(JobNumber number) const {
@@ -132,16 +128,16 @@ void Directory::strike(JobNumber number, Retired& out) {
 
 Directory::Retired Directory::tick(TimePoint now) {
   Retired out;
-  while (!by_deadline_.empty() && by_deadline_.begin()->first <= now) {
-    const JobNumber number = by_deadline_.begin()->second;
-    const bool unvisited = unvisited_.contains(number);
+  while (const auto due = retirements_.take_due(now)) {
+    const JobNumber number = *due;
+    const bool not_reopened = not_reopened_.contains(number);
     const bool kept = names_.at(number).second.empty() && !empty_.contains(number);
-    if (!unvisited && !kept) {
+    if (!not_reopened && !kept) {
       strike(number, out);
       continue;
     }
     mark_in_use(number);
-    (unvisited ? out.unvisited : out.idle).push_back(entry(number));
+    (not_reopened ? out.not_reopened : out.idle).push_back(entry(number));
   }
   if (!out.entries.empty()) ++revision_;
   out.effects.revision = revision_;
@@ -156,11 +152,6 @@ Directory::Retired Directory::remove(const std::vector<JobNumber>& numbers) {
   if (!out.entries.empty()) ++revision_;
   out.effects.revision = revision_;
   return out;
-}
-
-std::optional<TimePoint> Directory::next_deadline() const {
-  if (by_deadline_.empty()) return std::nullopt;
-  return by_deadline_.begin()->first;
 }
 
 std::vector<Directory::NamedRun> Directory::entries() const {

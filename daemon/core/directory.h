@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/core/deadlines.h"
 #include "daemon/core/effects.h"
 #include "protocol/limits.h"
 
@@ -60,13 +61,13 @@ class Directory {
     std::vector<NamedRun> idle;  ///< kept jobs that were unused for the grace
     /// Runs that were not opened since resume(), whose rows may have sessions. Marked as in use
     /// from now on: the caller must look, and call mark_idle() if there is no session.
-    std::vector<NamedRun> unvisited;
+    std::vector<NamedRun> not_reopened;
   };
   /// Removes the jobs whose grace is over from the directory.
   Retired tick(TimePoint now);
   /// Removes these jobs from the directory.
   Retired remove(const std::vector<JobNumber>& numbers);
-  std::optional<TimePoint> next_deadline() const;
+  std::optional<TimePoint> next_deadline() const { return retirements_.next(); }
 
   std::vector<NamedRun> entries() const;
   /// Returns all runs of a job.
@@ -86,10 +87,9 @@ class Directory {
   JobNumber next_ = 1;
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
-  std::map<JobNumber, TimePoint> retire_at_;  // absent: in use
-  std::set<JobNumber> unvisited_;             // of retire_at_: not opened since resume()
-  std::set<JobNumber> empty_;                 // of retire_at_: without rows worth keeping
-  std::set<std::pair<TimePoint, JobNumber>> by_deadline_;
+  Deadlines<JobNumber> retirements_;  // of the jobs that are not in use
+  std::set<JobNumber> not_reopened_;  // of retirements_: not opened since resume()
+  std::set<JobNumber> empty_;         // of retirements_: without rows worth keeping
   Revision revision_;
 };
 

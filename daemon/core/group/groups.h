@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/group/deadlines.h"
+#include "daemon/core/deadlines.h"
 #include "daemon/core/group/group.h"
 #include "daemon/core/group/liveness.h"
 #include "daemon/core/group/stored_group.h"

@@ -11,9 +11,6 @@
 namespace c10dd::core {
 namespace {
 
-constexpr Duration kGrid =
-    std::chrono::milliseconds(25);  // deadlines are rounded up to share ticks
-
 Duration bounded(Duration asked, Duration fallback) {
   if (asked == Duration::zero()) return fallback;
   return std::clamp<Duration>(asked, Duration(1), limits::kMemberTtlMax);
@@ -21,10 +18,7 @@ Duration bounded(Duration asked, Duration fallback) {
 
 }  // namespace
 
-void Liveness::check_at(const SessionId& id, TimePoint when) {
-  const Duration since = when.time_since_epoch();
-  checks_.set(id, TimePoint((since + kGrid - Duration(1)) / kGrid * kGrid));
-}
+void Liveness::check_at(const SessionId& id, TimePoint when) { checks_.set(id, shared_tick(when)); }
 
 void Liveness::watch(const SessionId& id, const std::string& group, const RendezvousPolicy& policy,
                      TimePoint now) {
@@ -63,7 +57,7 @@ void Liveness::disconnected(const SessionId& id, TimePoint now) {
 void Liveness::expect_back(const SessionId& id, TimePoint now) {
   MemberLiveness& member = members_.at(id);
   member.back_by = now + std::max<Duration>(limits::kRestartGrace, member.ttl);
-  if (planted(Planted::no_restart_grace)) member.back_by = now + kGrid;
+  if (planted(Planted::no_restart_grace)) member.back_by = now + kTickGrid;
   check_at(id, *member.back_by);
 }
 
@@ -94,7 +88,7 @@ std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Session
   }
   const bool forgets = planted(Planted::silence_forgotten) && session->connected;
   if (end <= now && !forgets) return Lost{id, std::move(why)};
-  check_at(id, std::max(end, now + kGrid));
+  check_at(id, std::max(end, now + kTickGrid));
   return std::nullopt;
 }
 

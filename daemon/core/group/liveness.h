@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/core/group/deadlines.h"
+#include "daemon/core/deadlines.h"
 #include "daemon/core/sessions.h"
 #include "protocol/ops.h"
 

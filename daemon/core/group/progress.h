@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "daemon/core/group/deadlines.h"
+#include "daemon/core/deadlines.h"
 #include "daemon/core/group/state.h"
 
 namespace c10dd::core {

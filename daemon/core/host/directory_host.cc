@@ -86,7 +86,7 @@ std::optional<SteadyTime> DirectoryHost::next_wake() const {
 void DirectoryHost::retire() {
   const Revision before = directory_->revision();
   Directory::Retired retired = directory_->tick(job_time());
-  for (const auto& [job, run, number] : retired.unvisited) {
+  for (const auto& [job, run, number] : retired.not_reopened) {
     const JobLocation location = location_of(number);
     JobHost& host = *location.host;
     host.loop().post([&host, location, job = job, run = run] { host.probe(location, job, run); });

@@ -202,10 +202,10 @@ TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
   const Directory::Retired none = second.tick(at(1'003));
   EXPECT_TRUE(none.entries.empty());
   EXPECT_TRUE(none.effects.rows.empty());
-  ASSERT_EQ(none.unvisited.size(), 1u);
-  EXPECT_EQ(none.unvisited[0].job, "train");
-  EXPECT_EQ(none.unvisited[0].run, "run");
-  EXPECT_EQ(none.unvisited[0].number, 2u);
+  ASSERT_EQ(none.not_reopened.size(), 1u);
+  EXPECT_EQ(none.not_reopened[0].job, "train");
+  EXPECT_EQ(none.not_reopened[0].run, "run");
+  EXPECT_EQ(none.not_reopened[0].number, 2u);
   EXPECT_EQ(second.next_deadline(), std::nullopt) << "it is taken for occupied";
   second.mark_idle(2, false, at(2'000));
   EXPECT_EQ(second.tick(at(2'003)).entries.at(0).number, 2u);
@@ -221,7 +221,7 @@ TEST(Directory, LooksAtNoRunThatSomebodyHasComeTo) {
   second.resume(1, false, at(0));
   Effects again;
   ASSERT_TRUE(second.open("train", "run", again));
-  EXPECT_TRUE(second.tick(at(1'000)).unvisited.empty());
+  EXPECT_TRUE(second.tick(at(1'000)).not_reopened.empty());
   second.mark_idle(1, false, at(1'000));
   EXPECT_EQ(second.tick(at(2'000)).entries.at(0).number, 1u);
 }

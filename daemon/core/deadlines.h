@@ -11,6 +11,15 @@
 
 namespace c10dd::core {
 
+inline constexpr Duration kTickGrid = std::chrono::milliseconds(25);
+
+/// Rounds a deadline up to a multiple of kTickGrid, so that one tick handles all sessions that were
+/// lost together.
+inline TimePoint shared_tick(TimePoint deadline) {
+  const Duration since = deadline.time_since_epoch();
+  return TimePoint((since + kTickGrid - Duration(1)) / kTickGrid * kTickGrid);
+}
+
 template <class Key>
 class Deadlines {
  public:
@@ -28,6 +37,9 @@ class Deadlines {
     by_time_.erase({it->second, key});
     by_key_.erase(it);
   }
+
+  bool contains(const Key& key) const { return by_key_.contains(key); }
+  std::size_t size() const { return by_key_.size(); }
 
   std::optional<TimePoint> next() const {
     if (by_time_.empty()) return std::nullopt;
