@@ -37,12 +37,13 @@ ARROWS = {
     "collectives": ["client", "protocol"],
     "ddp": ["collectives", "client", "protocol"],
     "examples": ["ddp", "collectives", "client", "protocol"],
-    "tests": ["*"], "tests/history": ["protocol"],
+    "tests": ["*"], "tests/history": ["protocol", "tests/json"], "tests/json": ["protocol"],
 }
 # What is written as a user writes it: includes <c10dd/...> and its own folder.
 USERS = ["examples/*", "tests/user/*"]
 # The node proxy and forwarding between daemons are clients of another daemon.
-EXTRA_ARROWS = {"daemon/proxy*": ["client"], "tests/history/*_test.cc": ["tests"]}
+EXTRA_ARROWS = {"daemon/proxy*": ["client"], "tests/history/*_test.cc": ["tests"],
+                "tests/json/*_test.cc": ["tests"]}
 
 # A vendor's headers, and the only files that may see them.
 VENDORS = {

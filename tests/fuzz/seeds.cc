@@ -7,7 +7,6 @@
 #include <random>
 
 #include "client/stores/file_format.h"
-#include "protocol/json_wire.h"
 #include "protocol/native_wire.h"
 #include "store/job_head.h"
 #include "store/rocks/high_water.h"
@@ -53,7 +52,6 @@ void add_wire(Seeds& seeds) {
     Bytes frame(native::kMagic);
     native::encode_request(frame, {}, request);
     seeds.add("native_wire", name + "_request", frame);
-    seeds.add("json_wire", name, name + "\n" + c10dd::json::encode_request(request));
   });
   samples::for_each_reply(1, [&](std::uint8_t op, const c10dd::Reply& reply) {
     seeds.add("native_wire", std::string(c10dd::find_op(op)->name) + "_reply",
@@ -199,14 +197,10 @@ void add_group_stories(Seeds& seeds) {
   std::size_t number = 0;
   for (const auto& story : c10dd::fuzz::group_stories()) {
     Bytes stream(native::kMagic);
-    std::size_t part = 0;
     const std::string name = "group_" + std::to_string(number++) + "_";
     for (const c10dd::fuzz::Deed& deed : story) {
       if (const auto* request = std::get_if<c10dd::Request>(&deed.does)) {
         native::encode_request(stream, {}, *request);
-        const std::string op(info_of(*request).name);
-        seeds.add("json_wire", name + std::to_string(part++),
-                  op + "\n" + c10dd::json::encode_request(*request));
       }
     }
     seeds.add("native_wire", name + "stream", stream);
@@ -224,22 +218,11 @@ void add_group_stories(Seeds& seeds) {
   }
 }
 
-/// Every operation's answer.
-void add_replies(Seeds& seeds) {
-  std::mt19937_64 random(4);
-  for (std::size_t op = 0; op < std::variant_size_v<c10dd::Request>; ++op) {
-    InputWriter reply;
-    reply.byte(op).byte(0);
-    for (int n = 0; n < 64; ++n) reply.byte(random() & 0x7F);
-    seeds.add("json_answer", "answer_" + std::to_string(op), reply.take());
-  }
-}
-
 /// Decisions: any bytes will do.
 void add_random(Seeds& seeds) {
   std::mt19937_64 random(1);
-  for (const char* target : {"job_requests", "job_rows", "client_core", "json_answer",
-                             "directory_rows", "rocks_layout", "text"}) {
+  for (const char* target :
+       {"job_requests", "job_rows", "client_core", "directory_rows", "rocks_layout", "text"}) {
     for (int n = 0; n < 12; ++n) {
       Bytes bytes;
       for (auto size = 40 + random() % 400; size > 0; --size) {
@@ -265,7 +248,6 @@ int main(int argc, char** argv) {
   add_directory(seeds);
   add_stories(seeds);
   add_group_stories(seeds);
-  add_replies(seeds);
   add_random(seeds);
   if (!seeds.good()) std::fprintf(stderr, "fuzz_seeds: cannot write into %s\n", argv[1]);
   return seeds.good() ? 0 : 1;

@@ -2,8 +2,8 @@
 // Which answers leave the outcome open, and how calls look to people.
 #include "tests/history/op.h"
 
-#include "protocol/json_wire.h"
 #include "protocol/utf8.h"
+#include "tests/json/json_wire.h"
 
 namespace c10dd::history {
 namespace {

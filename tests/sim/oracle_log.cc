@@ -4,8 +4,8 @@
 
 #include "daemon/core/key_row.h"
 #include "protocol/fields.h"
-#include "protocol/json_wire.h"
 #include "protocol/utf8.h"
+#include "tests/json/json_wire.h"
 #include "tests/sim/model.h"
 #include "tests/sim/oracles.h"
 #include "tests/sim/queue_log.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Maps described structs to Boost.JSON; the errors name the field.
-#include "protocol/json_wire.h"
+#include "tests/json/json_wire.h"
 
 #include <algorithm>
 #include <boost/describe/enum_from_string.hpp>
@@ -8,11 +8,11 @@
 #include <boost/json.hpp>
 #include <cmath>
 
-#include "protocol/base64.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
 #include "protocol/json_text.h"
 #include "protocol/utf8.h"
+#include "tests/json/base64.h"
 
 namespace c10dd::json {
 namespace {

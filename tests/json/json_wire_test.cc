@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The JSON form of every operation, and what its reader says to what it cannot take.
-#include "protocol/json_wire.h"
+#include "tests/json/json_wire.h"
 
 #include <gtest/gtest.h>
 
 #include <boost/json/parse.hpp>
 
-#include "protocol/base64.h"
 #include "protocol/utf8.h"
+#include "tests/json/base64.h"
 #include "tests/unit/protocol/wire_samples.h"
 
 namespace c10dd::json {

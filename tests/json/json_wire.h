@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON form of requests and replies, for HTTP and for people. Pure. A byte string is a JSON string
-// if it is valid UTF-8, else {"base64": "..."}. Durations are seconds, read to the microsecond. The
-// name of a label that is not valid UTF-8 is made printable.
+// JSON form of requests and replies, for the messages of tests. Pure. A byte string is a JSON
+// string if it is valid UTF-8, else {"base64": "..."}. Durations are seconds, read to the
+// microsecond. The name of a label that is not valid UTF-8 is made printable.
 #pragma once
 
 #include <string>
