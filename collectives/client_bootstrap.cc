@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Process groups over the daemon: the members exchange their addresses through it, and their
 // collectives are counted and, when they take long, published there.
-#include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <boost/describe/class.hpp>
@@ -11,6 +9,7 @@
 #include <utility>
 
 #include "client/client.h"
+#include "client/internal/local_address.h"
 #include "client/internal/throw_failure.h"
 #include "client/membership.h"
 #include "collectives/abortable_group.h"
@@ -34,34 +33,13 @@ struct Introduction {
 };
 BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 
-/// Returns the local address that the kernel would use to reach `daemon` (host:port): loopback for
-/// a daemon on this machine, else the address of an interface. Sends no packet: connecting a
-/// datagram socket only selects the route. May block on the name look-up.
+/// Returns the local address from which this process reaches `daemon` (host:port). Throws Error
+/// with unavailable if there is no route.
 std::string address_towards(const std::string& daemon) {
   const Result<AddressParts> parts = split_address(daemon);
   const std::string host(parts ? parts->host : daemon);
   const std::string port(parts ? parts->port.value_or("0") : "0");
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  std::string own;
-  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) == 0) {
-    for (const addrinfo* one = found; one != nullptr && own.empty(); one = one->ai_next) {
-      const int fd = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      if (fd < 0) continue;
-      sockaddr_storage address = {};
-      socklen_t length = sizeof(address);
-      char text[NI_MAXHOST] = "";
-      if (connect(fd, one->ai_addr, one->ai_addrlen) == 0 &&
-          getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-          getnameinfo(reinterpret_cast<sockaddr*>(&address), length, text, sizeof(text), nullptr, 0,
-                      NI_NUMERICHOST) == 0) {
-        own = text;
-      }
-      close(fd);
-    }
-    freeaddrinfo(found);
-  }
+  std::string own = client::local_address_towards(host, port);
   if (own.empty()) {
     throw Error(Code::unavailable,
                 format("no local address has a route to the daemon at {}; set the option hostname "

@@ -1,34 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/launcher/address.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <memory>
 #include <system_error>
 
+#include "client/internal/local_address.h"
 #include "client/internal/socket.h"
 #include "protocol/limits.h"
 
 namespace c10dd::run {
 namespace {
-
-/// Returns the local address from which packets to `to` are sent; empty if there is no route. A
-/// datagram socket is connected for it, which sends nothing.
-std::string local_address(const addrinfo& to) {
-  const client::Descriptor socket(::socket(to.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!socket || connect(socket.get(), to.ai_addr, to.ai_addrlen) != 0) return {};
-  sockaddr_storage own{};
-  socklen_t size = sizeof own;
-  auto* address = reinterpret_cast<sockaddr*>(&own);
-  char text[NI_MAXHOST];
-  if (getsockname(socket.get(), address, &size) != 0) return {};
-  if (getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) != 0) return {};
-  return text;
-}
 
 bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
@@ -42,17 +27,8 @@ std::string host_name() {
 }
 
 std::string address_towards(const client::Url& daemon, bool alone) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  std::string address;
-  if (getaddrinfo(daemon.host.c_str(), std::to_string(daemon.port).c_str(), &hints, &found) == 0) {
-    const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
-    for (const addrinfo* to = found; to != nullptr && address.empty(); to = to->ai_next) {
-      address = local_address(*to);
-    }
-  }
+  const std::string address =
+      client::local_address_towards(daemon.host, std::to_string(daemon.port));
   if (address.empty() || (!alone && is_loopback(address))) return alone ? "127.0.0.1" : host_name();
   return address;
 }
