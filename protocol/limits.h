@@ -44,11 +44,11 @@ inline constexpr std::size_t kExpiriesPerTick = 4'096;
 inline constexpr std::size_t kExpiredKept = 65'536;  // sessions known to have ended, per job
 inline constexpr std::size_t kStoredReplyBytes = 256;
 // Bytes of replies that a connection has not read yet. Above kOutboxSoftBytes the daemon stops
-// reading from it; above kOutboxHardBytes for kOutboxPatience, or above kOutboxMostBytes, it is
+// reading from it; above kOutboxHardBytes for kOutboxFullTime, or above kOutboxMostBytes, it is
 // closed.
 inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
-inline constexpr std::chrono::nanoseconds kOutboxPatience = std::chrono::seconds(5);
+inline constexpr std::chrono::nanoseconds kOutboxFullTime = std::chrono::seconds(5);
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
 // Budget of all connections together for unfinished frames and unread replies: the daemon's limit
 // for all jobs divided by kConnectionShare, at least kConnectionBytesMin. A connection that holds

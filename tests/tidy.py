@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the house that a compiler cannot see.
+"""Checks the rules for the sources that a compiler cannot check.
 
 Reads every source of the tree, prints each offence as `file:line: message`, exits 1 if there is
 one. Rules are data: to add one, add a line to a table below and a planted offence to

@@ -140,7 +140,8 @@ void GroupOps::settle(Step& step) {
   for (const Groups::ChangedGroup& change : groups_.settle(at)) {
     const Group& group = *change.group;
     const GroupFacts& facts = group.facts();
-    const bool unnotified = planted(Planted::loss_untold) && facts.phase == GroupPhase::broken;
+    const bool unnotified =
+        planted(Planted::loss_not_reported) && facts.phase == GroupPhase::broken;
     const Bytes token = group_token(group.name());
     const bool signaled = !step.signals.empty() && step.signals.back().token == token;
     // One signal per group, even if many members leave at once.

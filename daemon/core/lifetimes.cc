@@ -8,7 +8,7 @@ namespace c10dd::core {
 
 void Lifetimes::put(const Bytes& key, const Expiry& expiry, TimePoint now) {
   if (expiring_.empty() && expiry.endless()) return;
-  if (planted(Planted::life_not_replaced) && expiring_.contains(key)) return;
+  if (planted(Planted::expiry_not_replaced) && expiring_.contains(key)) return;
   erase(key);
   if (expiry.endless()) return;
   const TimePoint deadline = now + expiry.ttl;

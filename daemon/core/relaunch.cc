@@ -37,7 +37,7 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
   if (state == nullptr) return std::nullopt;
   if (state->broken) {
     const bool concerned = step.session->since < state->revision;
-    if (concerned || planted(Planted::old_failure_told)) return std::nullopt;
+    if (concerned || planted(Planted::old_failure_repeated)) return std::nullopt;
     return leave_behind(step, key, rank, {});
   }
   if (Result<void> same = barriers_.check_same(key, rank, arrival); !same) {

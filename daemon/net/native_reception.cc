@@ -62,7 +62,7 @@ WireProtocol native_protocol(const SessionContext& context) {
     receive_native(std::move(stream), context);
   };
   entry.refusal = refusal;
-  entry.tells_strangers = true;
+  entry.refuses_unknown = true;
   return entry;
 }
 

@@ -36,7 +36,7 @@ void Outbox::add(native::EncodedReply frame) {
 void Outbox::enforce_hard_limit() {
   flush();
   if (bytes_ <= limits::kOutboxHardBytes) return;
-  const bool stuck = std::chrono::steady_clock::now() - full_since_ > limits::kOutboxPatience;
+  const bool stuck = std::chrono::steady_clock::now() - full_since_ > limits::kOutboxFullTime;
   if (stuck || bytes_ > limits::kOutboxMostBytes) die("slow_consumer");
 }
 

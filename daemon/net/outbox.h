@@ -27,7 +27,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
   /// Queues a frame. Above limits::kOutboxHardBytes the outbox ends (on_dead) if the peer has taken
-  /// nothing for kOutboxPatience, above kOutboxMostBytes in any case. Once it has ended it ignores
+  /// nothing for kOutboxFullTime, above kOutboxMostBytes in any case. Once it has ended it ignores
   /// frames, since part of the last one may have been sent.
   void add(native::EncodedReply frame);
 

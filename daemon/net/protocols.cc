@@ -26,7 +26,7 @@ Protocols::Found Protocols::recognise(std::string_view head) const {
 
 const WireProtocol* Protocols::for_strangers(const ProtocolSet& enabled) const {
   for (const WireProtocol& entry : list_) {
-    if (entry.tells_strangers && enabled == ProtocolSet{entry.protocol}) return &entry;
+    if (entry.refuses_unknown && enabled == ProtocolSet{entry.protocol}) return &entry;
   }
   return nullptr;
 }

@@ -42,7 +42,7 @@ struct WireProtocol {
 
   /// True if a client of an unknown protocol gets the refusal in this protocol's encoding. Used
   /// only where this is the one enabled protocol.
-  bool tells_strangers = false;
+  bool refuses_unknown = false;
 };
 
 class Protocols {

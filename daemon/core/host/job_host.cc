@@ -198,7 +198,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   const auto settle = [&](const JobRef& slot, store::Outcome outcome, auto on_durable) {
     if (outcome == store::Outcome::durable) {
       on_durable();
-      if (!planted(Planted::committed_untold)) touch(slot);
+      if (!planted(Planted::committed_reply_kept)) touch(slot);
       return;
     }
     shell_.report(slot.get(), CommitFailed{outcome});

@@ -115,7 +115,7 @@ void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
   if (older == slot->attached.end()) return;
   const JobSlot::Attachment attachment = older->second;
   slot->attached.erase(older);
-  if (!planted(Planted::disconnect_not_told)) {
+  if (!planted(Planted::disconnect_not_reported)) {
     perform(slot, slot->job->disconnect(request.hello.session, now()));
   }
   const bool same = attachment.sink->connection() == request.sink->connection() &&
@@ -159,7 +159,7 @@ void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySi
   const auto it = slot->attached.find(session);
   if (slot->dropped || it == slot->attached.end() || it->second.sink->connection() != sink) return;
   slot->attached.erase(it);
-  if (planted(Planted::disconnect_not_told)) return;
+  if (planted(Planted::disconnect_not_reported)) return;
   perform(slot, slot->job->disconnect(session, now()));
 }
 
