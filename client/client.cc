@@ -26,7 +26,7 @@ namespace {
 
 using client::expect;
 
-constexpr Duration kCloseLimit = std::chrono::seconds(1);  // for each of the two last requests
+constexpr Duration kCloseLimit = std::chrono::seconds(1);  // limit of each of the last two requests
 
 std::uint64_t random_number() {
   static thread_local std::random_device device;
@@ -73,7 +73,8 @@ class Client::Impl {
         connection(std::make_shared<client::Connection>(
             core_options(url, options),
             [counts = recorder](bool again) -> std::optional<Request> {
-              // In a new session the daemon may not have the earlier totals: report them again.
+              // After a reconnect the daemon may not have the earlier totals, so they are reported
+              // again.
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
             },
@@ -90,8 +91,8 @@ class Client::Impl {
     return *known;
   }
 
-  /// Fills in the client's rank and world size if the options give none; throws InvalidArgument if
-  /// they are not known.
+  /// If the options have no world size, fills in the client's rank and world size. Throws
+  /// InvalidArgument if these are not known, or if the options have a rank but no world size.
   template <class Options>
   void seat_in(const char* what, const std::string& name, Options& options) const {
     const Result<client::SeatInBarrier> found = client::seat_in_barrier(
@@ -101,7 +102,7 @@ class Client::Impl {
     options.world_size = found->world_size;
   }
 
-  /// Sends the last report and goodbye, each within kCloseLimit, and ends the connection.
+  /// Sends the last report, then a goodbye, each within kCloseLimit, and ends the connection.
   void close() {
     std::vector<Request> last_calls;
     if (!recorder->counts().empty()) last_calls.emplace_back(recorder->report());
@@ -151,7 +152,7 @@ std::shared_ptr<Client> Client::from_environment() {
 }
 
 Client::~Client() {
-  // The session belongs to the parent process, which still uses it.
+  // In a forked process: the session belongs to the parent process, which still uses it.
   if (impl_->home.forked()) return;
   impl_->close();
 }

@@ -25,31 +25,32 @@ class Connection;
 std::shared_ptr<Connection> connection_of(const Client& client);
 }  // namespace client
 
-/// The state of a client's connection, as ClientOptions::on_connection gets it.
+/// A change of a client's connection, as passed to ClientOptions::on_connection.
 struct ConnectionChange {
   bool connected = false;
   std::string daemon;  ///< address of the daemon, host:port
-  std::string reason;  ///< why there is no connection, for people; empty when connected
-  std::chrono::nanoseconds away{0};  ///< how long there was no connection so far
+  std::string reason;  ///< human-readable reason why there is no connection; empty when connected
+  std::chrono::nanoseconds away{0};  ///< how long the client is, or was, without a connection
 };
 
 struct ClientOptions {
-  std::string run = {};          ///< incarnation of the job; empty: the permanent name space
-  std::int64_t rank = -1;        ///< -1: not known. The daemon names it when the rank is missing
-  std::int64_t world_size = -1;  ///< -1: not known
-  std::string host = {};         ///< reported to the daemon; empty: the machine's host name
+  std::string run = {};          ///< incarnation of the job; empty for the permanent name space
+  std::int64_t rank = -1;        ///< rank of this process, reported to the daemon; -1 if not known
+  std::int64_t world_size = -1;  ///< number of processes of the job; -1 if not known
+  std::string host = {};         ///< host name to report; if empty, the machine's host name
   /// Limits how long connect() tries to reach the daemon, and how long a call without a time-out of
   /// its own waits for an unreachable daemon. At most 30 days.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
-  /// How long the daemon keeps the session, with its ephemeral keys, while the client has no
-  /// connection. Within this time each change is made exactly once. 0: the daemon's default, else 1
-  /// s to 24 h; a value outside is raised or lowered to the nearest bound, a negative one is
+  /// How long the daemon keeps the session and its ephemeral keys while the client has no
+  /// connection. Within this time each change is made exactly once. 0 means the daemon's default. A
+  /// value outside 1 s to 24 h is raised or lowered to the nearest bound; a negative value is
   /// refused.
   std::chrono::nanoseconds session_expiry{0};
-  /// Called when the client has connected and when it has lost the connection; while it stays
-  /// disconnected, also after 2 s and then every 30 s. Those later calls, and the reconnect that
-  /// follows one, also write a line to stderr, unless the environment has C10DD_LOG=off. Called on a
-  /// thread of the client: must not block, throw or call the client.
+  /// Called when the client has connected or has lost the connection; while the client stays
+  /// disconnected, also after 2 s and then every 30 s. At these repeated calls, and at the
+  /// reconnect after one of them, the client also writes a line to stderr, unless the environment
+  /// has C10DD_LOG=off. The function runs on a thread of the client: it must not block, throw or
+  /// call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
 };
 
@@ -64,8 +65,8 @@ struct ClientStats {
 };
 
 struct BarrierOptions {
-  /// This process's rank and the number of ranks that take part. A world size of 0 means the
-  /// client's rank and world size; then `rank` must be 0.
+  /// Rank of this process, and number of ranks that take part. If `world_size` is 0, the client's
+  /// rank and world size are used, and `rank` must be 0.
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
   /// Ranks wait for each other only if they give the same name and generation.
@@ -94,9 +95,9 @@ struct CollectiveCount {
   std::uint64_t payload_bytes = 0;
 };
 
-/// A session of one process in one job. Calls that need the daemon block and throw c10dd::Error or
-/// a subclass; while the daemon is unreachable they wait for it, then throw TimedOut. In a process
-/// that was forked from the client's they throw Forked. Thread-safe.
+/// A session of one process in one job. Calls that need the daemon block, and throw c10dd::Error or
+/// a subclass. While the daemon is unreachable they wait until their time-out, then throw TimedOut.
+/// In a process that was forked from the client's process they throw Forked. Thread-safe.
 class Client : public std::enable_shared_from_this<Client> {
  public:
   /// Opens a session. `url` is c10dd://host:port/job. Blocks up to ClientOptions::timeout. Throws
@@ -104,55 +105,58 @@ class Client : public std::enable_shared_from_this<Client> {
   /// with the daemon's reason if the daemon refuses.
   static std::shared_ptr<Client> connect(const std::string& url, ClientOptions options = {});
 
-  /// Connects as the environment says: to C10DD_URL (or C10DD_ADDR and C10DD_JOB), with C10DD_RUN
-  /// and the rank and world size of the launcher, which are C10DD_RANK and C10DD_WORLD_SIZE, RANK
-  /// and WORLD_SIZE, or those of Slurm, MPI or Kubernetes (client/internal/launch_environment.h).
-  /// Throws as connect() does, and InvalidArgument naming the variable that is missing or invalid.
+  /// Connects to the URL in C10DD_URL, or to C10DD_ADDR and C10DD_JOB. Reads the run from
+  /// C10DD_RUN. Reads the rank and world size from C10DD_RANK and C10DD_WORLD_SIZE, from RANK and
+  /// WORLD_SIZE, or from the variables of Slurm, MPI or Kubernetes (see
+  /// client/internal/launch_environment.h). Throws as connect() does, and throws InvalidArgument
+  /// naming a variable that is missing or invalid.
   static std::shared_ptr<Client> from_environment();
 
-  /// Sends the last report and ends the session, then closes the connection. Blocks up to 1 s for
-  /// each of the two requests. Pending and later calls of its stores throw Error with Code::closed.
+  /// Sends the last report and a request that ends the session, then closes the connection. Blocks
+  /// up to 1 s for each of these requests. Pending and later calls of the client's store throw
+  /// Error with Code::closed.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Returns the store of the job; all calls return the same one. Does not block.
+  /// Returns the store of the job, the same object at each call. Does not block.
   std::shared_ptr<JobStore> store();
 
-  /// Joins a group. Blocks until a generation has formed that includes this process, at most
-  /// RendezvousOptions::timeout. Throws TimedOut naming the members that are present and those that
-  /// are missing, InvalidArgument for invalid options, and Error if the members give different
-  /// options for the group. The membership keeps the client alive.
+  /// Joins a group. Blocks up to RendezvousOptions::timeout until a generation forms that includes
+  /// this process. Throws TimedOut naming the members that are present and those that are missing,
+  /// InvalidArgument for invalid options, and Error if the members give different options for the
+  /// group. The returned membership keeps the client alive.
   std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
 
-  /// Blocks until all ranks have called barrier() with this name and generation as often as this
-  /// one has. All ranks get the same outcome: the first time-out makes the barrier fail for all of
-  /// them. Throws TimedOut, whose missing() names the ranks that did not arrive, InvalidArgument if
+  /// Blocks until every rank has made as many barrier() calls with this name and generation as this
+  /// rank. All ranks get the same outcome: if one rank times out, the barrier fails for all of
+  /// them. Throws TimedOut, whose missing() has the ranks that did not arrive, InvalidArgument if
   /// the rank or world size is not known, and Error if the ranks give different world sizes.
   void barrier(const std::string& name, const BarrierOptions& options = {});
 
-  /// Exchanges data at a barrier. The shape decides which parts this rank gives and gets:
-  ///   all        gives 1 part, gets the parts of all ranks, by rank
-  ///   to_root    gives 1 part; the root gets the parts of all ranks, the other ranks get none
-  ///   from_root  the root gives 1 part for all ranks, or one part per rank; each rank gets 1
-  ///   transpose  gives one part per rank, gets the parts that the ranks gave for this one
+  /// Exchanges data at a barrier. The shape decides which parts a rank gives and gets:
+  ///   all        each rank gives 1 part and gets the parts of all ranks, in the order of ranks
+  ///   to_root    each rank gives 1 part; the root gets the parts of all ranks, the others get none
+  ///   from_root  the root gives 1 part for all ranks or 1 part per rank; each rank gets 1 part
+  ///   transpose  each rank gives 1 part per rank, and gets the parts that all ranks gave for it
   /// Blocks and throws as barrier() does; throws Error with Code::too_large if the parts of this
   /// rank exceed 16 MiB together.
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options = {});
 
   /// Counts a collective. The totals are reported to the daemon once a second and when the client
-  /// is destroyed. Takes a short lock, does not wait for the daemon. Does nothing in a forked
+  /// is destroyed. Holds a lock briefly; does not wait for the daemon. Does nothing in a forked
   /// process.
   void record(const CollectiveSample& sample);
   /// Returns the totals that record() has counted so far.
   std::vector<CollectiveCount> recorded() const;
 
-  /// Reports the totals now. Blocks until the daemon has them, at most ClientOptions::timeout.
+  /// Reports the totals now. Blocks up to ClientOptions::timeout until the daemon has received
+  /// them.
   void flush_report();
 
   const std::string& job() const;
-  /// Returns the incarnation of the job; empty: the permanent name space.
+  /// Returns the incarnation of the job; empty if this is the permanent name space.
   const std::string& run() const;
   /// Return the rank and the world size that the launcher or ClientOptions gave this process. Throw
   /// InvalidArgument if either is not known.

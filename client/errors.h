@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exceptions of the SDK: one type for each reaction that a caller may want; all other errors
-// are an Error with their code. Standard library only.
+// The exceptions of the SDK. There is one type for each reaction that a caller may want; every
+// other failure is a plain Error with its code. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@ namespace c10dd {
 struct Missing {
   Rank rank = 0;
   std::string host;  ///< empty if the rank never connected
-  /// One of
+  /// Why the rank is missing. One of
   ///   never_connected  no process has connected as this rank
   ///   not_arrived      connected, but has not called this barrier or exchange
   ///   disconnected     has no connection now
@@ -27,16 +27,16 @@ struct Missing {
   ///   dead             its process has ended, or its group has lost it
   ///   absent           has arrived, but has no connection now
   std::string cause;
-  std::string doing;  ///< where it waits instead, its phase and step, or how it ended; may be empty
-  std::chrono::nanoseconds silent_for{0};  ///< time since its last sign of life
+  std::string doing;  ///< where the rank waits, its phase and step, or how it ended; may be empty
+  std::chrono::nanoseconds silent_for{0};  ///< time since the rank's last sign of life
   std::uint64_t pid = 0;                   ///< 0 if the rank never connected
 };
 
-/// Base of all exceptions of the SDK. what() is one sentence for people.
+/// Base of all exceptions of the SDK. what() is one sentence for users.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& detail) : std::runtime_error(detail), code_(code) {}
-  /// Returns the reason for programs; its name is name_of(code()).
+  /// Returns the reason as a code, for programs. name_of(code()) is the name of the code.
   Code code() const { return code_; }
 
  private:
@@ -67,8 +67,8 @@ class InvalidArgument : public Error {
   explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
 };
 
-/// The daemon's state is older than what this client has seen, or is another state. This client
-/// cannot continue: start the job again under a new run.
+/// The daemon's state is older than the state that this client has seen, or does not continue it.
+/// This client cannot go on: start the job again under a new run.
 class StateRolledBack : public Error {
  public:
   explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
@@ -90,7 +90,7 @@ class SessionReplaced : public Error {
 };
 
 /// The daemon no longer keeps the changes that a watch asked for; the text has the oldest revision
-/// that it keeps. List the keys again, then watch from the list's revision + 1.
+/// that the daemon keeps. List the keys again, then watch from the revision of that list + 1.
 class Compacted : public Error {
  public:
   explicit Compacted(const std::string& detail) : Error(Code::compacted, detail) {}
@@ -110,9 +110,9 @@ class QuotaExceeded : public Error {
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// A peer cannot be reached: a process group without a membership has lost a rank (missing() has
-/// it), or no address of this machine leads to the daemon. An unreachable daemon does not throw
-/// this: calls wait for it and throw TimedOut.
+/// A peer cannot be reached. Either a process group without a membership has lost a rank, which
+/// missing() has, or no network address of this machine leads to the daemon. Calls to an
+/// unreachable daemon do not throw Unavailable: they wait for the daemon, then throw TimedOut.
 class Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& detail, std::vector<Missing> missing = {})
@@ -123,9 +123,9 @@ class Unavailable : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The operation was ended by abort() or cancel(), or because its group or generation has ended. If
-/// members of the generation were lost, missing() has them. With a membership, call
-/// Membership::next().
+/// The operation was ended by abort() or cancel(), or because its group or generation has ended.
+/// missing() has the members of the generation that were lost, if any. If the operation belongs to
+/// a membership, call Membership::next() to continue.
 class Aborted : public Error {
  public:
   explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})
@@ -140,15 +140,15 @@ class Aborted : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The object belongs to the process from which this one was forked, and stays usable there. In
-/// this process, connect, join or open again.
+/// The object belongs to the parent process, from which this process was forked, and stays usable
+/// there. In this process, connect, join or open again.
 class Forked : public Error {
  public:
   explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
 };
 
 /// The group has a newer generation than the one that the operation is bound to. Call
-/// Membership::next(), as after every Aborted of a membership.
+/// Membership::next(), as after every other Aborted of a membership.
 class StaleGeneration : public Aborted {
  public:
   explicit StaleGeneration(const std::string& detail) : Aborted(Code::stale_generation, detail) {}

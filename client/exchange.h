@@ -9,12 +9,13 @@
 
 namespace c10dd {
 
-/// Which parts each rank gives and gets; see Client::exchange().
+/// Which parts each rank gives and which parts it gets; see Client::exchange().
 enum class ExchangeShape { all, to_root, from_root, transpose };
 
 struct ExchangeOptions {
-  /// This process's rank and the number of ranks that take part. A world size of 0 means the
-  /// client's rank and world size; then `rank` must be 0. A membership sets both, and generation.
+  /// Rank of this process, and number of ranks that take part. If `world_size` is 0, the client's
+  /// rank and world size are used, and `rank` must be 0. Membership::exchange() sets both fields,
+  /// and `generation`.
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
   /// Ranks exchange with each other only if they give the same name and generation.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process's membership in a group: its rank and generation, the other members, the status of the
-// group, and the way into the next generation. Client::rendezvous() makes one. Standard library
+// group, and the way into the next generation. Created by Client::rendezvous(). Standard library
 // only.
 #pragma once
 
@@ -20,42 +20,42 @@ namespace c10dd {
 
 class Client;
 
-/// The rules of a group, which are the same for all its members (`min` to `grace`), and what this
-/// process reports about itself.
+/// The rules of a group (`min` to `grace`), which must be the same for all its members, and what
+/// this process reports about itself.
 struct RendezvousOptions {
   std::string group = "world";  ///< name of the group; a job may have many
   std::uint32_t min = 1;        ///< a generation never forms with fewer members
   std::uint32_t max = 1;        ///< members beyond this number wait as spares
-  /// How long more members are waited for once `min` have joined.
+  /// How long a group waits for more members after `min` members have joined.
   std::chrono::nanoseconds last_call = std::chrono::seconds(3);
-  /// Each join is a vote for one step, as in torchft: a round closes when all members of the last
-  /// one have asked again, or when at least `min` and more than half of the living members have
-  /// asked and the others have had `last_call` to do so. The generation changes only if the list
-  /// does.
+  /// Each join is a vote for one step, as in torchft. A round closes when all members of the last
+  /// round have asked again. It also closes when at least `min` and more than half of the living
+  /// members have asked, and the others have had `last_call` to do so. The generation changes only
+  /// if the list of members changes.
   bool quorum = false;
-  /// A member is lost after this time without a sign of life: 0.5 s to 10 min; 0: the daemon's
-  /// default, 2.5 s.
+  /// Time without a sign of life after which a member is lost: 0.5 s to 10 min. 0 means the
+  /// daemon's default, 2.5 s.
   std::chrono::nanoseconds ttl{0};
-  /// A member is lost this time after its connection has closed: at most 10 min; 0: the daemon's
-  /// default, 0.25 s.
+  /// Time between the end of a member's connection and the loss of the member: at most 10 min. 0
+  /// means the daemon's default, 0.25 s.
   std::chrono::nanoseconds grace{0};
 
   /// How long Client::rendezvous() and each Membership::next() wait for a generation.
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  /// Rank that this process must get; then all members must give one, and `min` equals `max`. -1:
-  /// the rank of the launcher (Client::rank()) if `min` and `max` are its world size, else the
-  /// daemon assigns one.
+  /// Rank that this process must get. If one member gives a rank, all members must, and `min` must
+  /// equal `max`. -1 means the launcher's rank (Client::rank()) if `min` and `max` equal the
+  /// launcher's world size; otherwise the daemon assigns a rank.
   std::int64_t rank = -1;
-  bool spare = false;            ///< takes a place only when another member is lost
-  std::int32_t local_rank = -1;  ///< rank on its host; -1: not known
+  bool spare = false;            ///< the process takes a place only when another member is lost
+  std::int32_t local_rank = -1;  ///< rank of the process on its host; -1 if not known
   std::string device = {};
   std::string domain = {};                         ///< topology: a rack, a switch, an NVLink domain
-  std::map<std::string, std::string> labels = {};  ///< at most 64, together 4 KiB
-  std::uint64_t step = 0;  ///< step of its training; the other members can read it
+  std::map<std::string, std::string> labels = {};  ///< at most 64 labels, together at most 4 KiB
+  std::uint64_t step = 0;  ///< training step of this process; the other members can read it
 };
 
-/// One member as the list of its generation has it. The fields from `local_rank` to `step` are
-/// those of its RendezvousOptions, or of its last Membership::next().
+/// One member in the list of a generation. The fields from `local_rank` to `step` come from the
+/// member's RendezvousOptions, or from its last Membership::next().
 struct Member {
   std::uint32_t rank = 0;
   std::string host;
@@ -65,51 +65,52 @@ struct Member {
   std::string domain;
   std::map<std::string, std::string> labels;
   std::uint64_t step = 0;
-  std::int64_t previous_rank = -1;  ///< in the generation before; -1: it was not a member
+  std::int64_t previous_rank = -1;  ///< rank in the previous generation; -1 if it was no member
 };
 
 /// One agreed list of members, and the rank of this process in it.
 struct Generation {
   std::uint64_t round = 0;     ///< number of the decision
-  std::uint64_t number = 0;    ///< number of the list; never used for another list
-  std::uint32_t rank = 0;      ///< of this process
+  std::uint64_t number = 0;    ///< number of the list of members; never used for another list
+  std::uint32_t rank = 0;      ///< rank of this process in the list
   std::uint32_t size = 0;      ///< number of members
-  std::uint64_t digest = 0;    ///< of the list; equal for all members
-  std::uint32_t failures = 0;  ///< generations of this group that have ended by a failure so far
-  std::string reason;          ///< how the generation came about, and why the ranks are as they are
+  std::uint64_t digest = 0;    ///< hash of the list; equal for all members
+  std::uint32_t failures = 0;  ///< how many generations of this group have ended by a failure
+  std::string reason;          ///< why the generation formed, and why the members have these ranks
 };
 
-/// Members that are asked to leave in good order.
+/// A request to members to leave the group in good order.
 struct DrainNotice {
   std::uint64_t number = 0;  ///< set by the daemon
-  bool preempt = false;      ///< kind of the notice: preempt, else drain; passed on to the members
+  bool preempt = false;      ///< kind: preempt if true, drain if false; passed on to the members
   std::vector<std::uint32_t> ranks;
-  std::chrono::nanoseconds left{0};  ///< time to leave when the notice was received; 0: no deadline
+  std::chrono::nanoseconds left{0};  ///< time left when the notice was received; 0 for no deadline
   std::string reason;
 };
 
-/// The status of the group, as far as this process has heard of it.
+/// The status of the group, as far as this process knows it.
 struct GroupState {
-  /// forming: waits for members. formed: has a generation. broken: the generation has ended, and a
-  /// member was lost, has left or asks for the next one. finished: all members have finished.
+  /// forming: the group waits for members. formed: it has a generation. broken: the generation has
+  /// ended, because a member was lost, has left, has failed or asks for the next generation.
+  /// finished: all members have finished.
   enum class Phase { forming, formed, broken, finished };
 
   Phase phase = Phase::formed;
   std::uint64_t round = 0;              ///< number of the newest decision
   std::uint64_t generation = 0;         ///< number of the newest generation
   std::string reason;                   ///< if not formed: the cause, with ranks and hosts
-  std::vector<std::uint32_t> lost;      ///< ranks of the generation, ascending
+  std::vector<std::uint32_t> lost;      ///< lost ranks of the generation, ascending
   std::vector<std::uint32_t> finished;  ///< ranks whose work is done
-  std::vector<std::uint32_t> stalled;   ///< ranks that broke the limit they gave to progress()
-  std::vector<Missing> missing;         ///< details of the first 64 that are lost or stalled
-  std::uint32_t waiting = 0;  ///< newcomers; they get a place when the members call next()
+  std::vector<std::uint32_t> stalled;   ///< ranks that missed the limit they gave to progress()
+  std::vector<Missing> missing;         ///< details of the first 64 lost or stalled ranks
+  std::uint32_t waiting = 0;  ///< newcomers, which get a place when the members call next()
   std::vector<DrainNotice> notices;
   /// The daemon has not replied for so long that it may have declared this process lost. The
   /// process must not act as a member any more (it must not write checkpoints, for example) until
   /// next() has returned.
   bool fenced = false;
 
-  /// Returns whether work in the generation of that number is no longer possible.
+  /// Returns true if no more work is possible in the generation with this number.
   bool ended(std::uint64_t number) const {
     return fenced || generation != number || phase == Phase::broken || phase == Phase::forming;
   }
@@ -117,62 +118,66 @@ struct GroupState {
 
 /// This process as a member of one group. Calls that need the daemon block, at most 5 min unless
 /// they have a time-out of their own, and throw c10dd::Error or a subclass. In a process that was
-/// forked from the member's they throw Forked. Thread-safe.
+/// forked from the member's process they throw Forked. Thread-safe.
 class Membership {
  public:
-  /// Returns the generation of the last next() (or of the rendezvous) that has returned. Does not
-  /// block.
+  /// Returns the generation of the last successful next(), or of the rendezvous if there was no
+  /// next(). Does not block.
   virtual Generation generation() const = 0;
   std::uint32_t rank() const { return generation().rank; }
   std::uint32_t size() const { return generation().size; }
 
-  /// Returns the members by rank. The first call in each generation asks the daemon, later ones do
-  /// not block. Throws StaleGeneration if the group has a newer generation.
+  /// Returns the members, ordered by rank. The first call in each generation asks the daemon; later
+  /// calls do not block. Throws StaleGeneration if the group has a newer generation.
   virtual std::vector<Member> members() = 0;
 
   /// Returns the newest status that this process knows. Does not block.
   virtual GroupState state() const = 0;
 
-  /// Calls `listener` with the present status before it returns, then after each change, on a
-  /// thread of the membership or on the thread that calls next(); one call at a time. The listener
-  /// must not block. It is not called after the returned handle is destroyed: destroying the handle
-  /// waits for a call that is running on another thread.
+  /// Calls `listener` with the present status before on_change() returns, and again after each
+  /// change, one call at a time. The later calls are made on a thread of the membership or on the
+  /// thread that calls next(). The listener must not block. It is not called after the returned
+  /// handle was destroyed: destroying the handle waits for a call that is running on another
+  /// thread.
   virtual std::shared_ptr<void> on_change(std::function<void(const GroupState&)> listener) = 0;
 
-  /// Ends the present generation (a quorum only when the list changes) and blocks until this
-  /// process has a place in the next decision, at most RendezvousOptions::timeout. The other
-  /// members can read `step`. Throws TimedOut naming the missing members. One call at a time;
-  /// another one waits.
+  /// Ends the present generation and blocks until this process has a place in the next decision, at
+  /// most RendezvousOptions::timeout. In a quorum, ends the generation only if the list of members
+  /// changes. The other members can read `step`. Throws TimedOut naming the missing members. If two
+  /// threads call next(), the second one waits for the first.
   virtual Generation next(std::uint64_t step = 0) = 0;
 
-  /// Take this process out of the group. leave: ends the generation; the other members continue in
-  /// the next one. finish: the work of this process is done; the generation goes on. fail: ends the
-  /// generation as failed, and `detail` becomes the cause unless there is one already. `generation`
-  /// is the number of the generation that has failed, 0: whichever is the newest; fail throws
-  /// StaleGeneration if there is a newer one, so that a late report does not end it.
+  /// Take this process out of the group. leave() ends the generation; the other members continue in
+  /// the next one. finish() says that the work of this process is done; the generation goes on.
+  /// fail() ends the generation as failed; `detail` becomes the cause unless there is one already.
+  /// `generation` is the number of the generation that has failed; 0 means the newest. If the group
+  /// has a newer generation, fail() throws StaleGeneration, so that a late report does not end the
+  /// newer one.
   virtual void leave(const std::string& detail) = 0;
   virtual void finish(const std::string& detail = {}) = 0;
   virtual void fail(const std::string& detail, std::uint64_t generation = 0) = 0;
 
-  /// Reports what this process is doing. With a limit it promises the next report within that time;
-  /// if none arrives, all members are notified that it is stalled. Does not block.
+  /// Reports what this process is doing. With a limit, this process promises to report again within
+  /// that time. If it does not, all members are notified that this process is stalled. Does not
+  /// block.
   virtual void progress(const std::string& phase, std::uint64_t step,
                         std::chrono::nanoseconds limit = {}) = 0;
 
-  /// Asks the ranks of the notice, and all ranks of `host` unless it is empty, to leave within
-  /// notice.left (0: no deadline); a member that has not left by then is taken out. All members are
-  /// notified. Returns the number of the notice. Throws NotFound if it names no member,
-  /// QuotaExceeded if the group has 64 notices.
+  /// Asks the ranks of the notice, and all ranks on `host` unless `host` is empty, to leave within
+  /// notice.left (0 for no deadline). A member that has not left by the deadline is taken out. All
+  /// members are notified. Returns the number of the notice. Throws NotFound if the notice names no
+  /// member, and QuotaExceeded if the group has 64 notices.
   virtual std::uint64_t notify(const DrainNotice& notice, const std::string& host = {}) = 0;
-  /// Reports that this process has seen a notice that names it. Throws NotFound if none does.
+  /// Reports that this process has seen the notice with this number. Throws NotFound if no such
+  /// notice names this process.
   virtual void acknowledge(std::uint64_t notice) = 0;
 
   /// Wait and exchange data as Client::barrier() and Client::exchange() do, bound to the
-  /// generation: throw Aborted at once if a participant is lost or the generation ends,
-  /// StaleGeneration if there is a newer one. `participants` are the ranks that take part,
-  /// ascending and the same for all of them; empty: all ranks. Throw InvalidArgument if this
-  /// process is not among them. exchange() sets rank, world_size and generation of its options;
-  /// `root` is an index into `participants`.
+  /// generation: throw Aborted at once if a participant is lost or the generation ends, and
+  /// StaleGeneration if there is a newer generation. `participants` are the ranks that take part,
+  /// ascending and the same for all of them; if empty, all ranks take part. Throw InvalidArgument
+  /// if this process does not take part. exchange() sets rank, world_size and generation of the
+  /// options; `root` is an index into `participants`.
   virtual void barrier(const std::string& name,
                        std::chrono::nanoseconds timeout = std::chrono::seconds(300),
                        std::vector<std::uint32_t> participants = {}) = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store that a trainer sees, shaped like PyTorch's c10d Store. Implementations: of the daemon
-// (job_store.h), of a file (for the processes of one machine), in memory (for one process), and a
-// prefix view of another store. Standard library only.
+// The store that a trainer sees, shaped like PyTorch's c10d Store. Implementations: in the daemon
+// (job_store.h), in a file (for the processes of one machine), in memory (for one process), and a
+// view of another store that puts a prefix before each key. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -28,11 +28,11 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// Stores a value. When it returns, the change is as durable as the store is.
+  /// Stores a value. When set() returns, the change is as durable as the store is.
   virtual void set(const std::string& key, std::string_view value) = 0;
 
-  /// Returns the value of a key; waits for the key up to `timeout`. Throws TimedOut if the key does
-  /// not appear; with a time-out of 0, NotFound.
+  /// Returns the value of a key. Waits for the key up to `timeout`, then throws TimedOut. With a
+  /// time-out of 0, throws NotFound if the key does not exist.
   virtual std::string get(const std::string& key, Timeout timeout) = 0;
 
   /// Waits up to `timeout` until all keys exist; a queue that has an item counts as a key. Throws
@@ -42,18 +42,19 @@ class Store {
   /// Returns whether all keys exist now; a queue that has an item counts as a key.
   virtual bool check(const std::vector<std::string>& keys) = 0;
 
-  /// Adds to a counter and returns the sum; a missing key counts as 0. Exactly once, whatever
-  /// happens to the connection or the daemon. Throws Error with Code::wrong_type if the value is
-  /// not a decimal integer, with Code::out_of_range if the sum exceeds 64 bits; the value is
-  /// unchanged.
+  /// Adds to a counter and returns the sum; a missing key counts as 0. The addition is made exactly
+  /// once, whatever happens to the connection or the daemon. Throws Error with Code::wrong_type if
+  /// the value is not a decimal integer, or with Code::out_of_range if the sum exceeds 64 bits; in
+  /// both cases the value is unchanged.
   virtual std::int64_t add(const std::string& key, std::int64_t delta) = 0;
 
   /// Adds bytes to the end of a value and returns its new length in bytes; a missing key counts as
-  /// empty. Exactly once, as add() is.
+  /// an empty value. The bytes are added exactly once, as in add().
   virtual std::uint64_t append(const std::string& key, std::string_view value) = 0;
 
-  /// Stores `desired` if the value equals `expected`; a missing key equals "". Returns the value
-  /// afterwards, or `expected` if the key is missing and `expected` is not empty, as c10d does.
+  /// Stores `desired` if the value equals `expected`; a missing key counts as "". Returns the value
+  /// after the call. If the key is missing and `expected` is not empty, returns `expected`, as c10d
+  /// does.
   virtual std::string compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired) = 0;
 
@@ -64,13 +65,13 @@ class Store {
   /// Queues are not removed.
   virtual std::uint64_t remove_prefix(const std::string& prefix) = 0;
 
-  /// Returns the values of many keys, all read at the same moment. Waits for all of them, and
-  /// throws, as get() does.
+  /// Returns the values of many keys, all read at the same moment. Waits for all keys, and throws,
+  /// as get() does.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                              Timeout timeout) = 0;
 
-  /// Sets many keys in one atomic change. Throws InvalidArgument if there are not as many values as
-  /// keys.
+  /// Sets many keys in one atomic change. Throws InvalidArgument if the numbers of keys and values
+  /// differ.
   virtual void multi_set(const std::vector<std::string>& keys,
                          const std::vector<std::string>& values) = 0;
 
@@ -84,18 +85,18 @@ class Store {
   /// separate names: a key may have the name of a queue, and list() and count() see keys only.
   virtual std::uint64_t queue_push(const std::string& key, std::string_view value) = 0;
 
-  /// Removes the oldest item of a queue and returns it; waits for an item up to `timeout`. Throws
-  /// TimedOut if none arrives; with a time-out of 0, NotFound. A call that throws removes nothing.
-  /// Each item is delivered to one caller, with one exception: a daemon delivers it again if the
-  /// caller's connection was lost during the pop and stayed lost for longer than
-  /// ClientOptions::session_expiry. If a pop timed out while the daemon was unreachable, its item
-  /// may be delivered after later ones.
+  /// Removes the oldest item of a queue and returns it. Waits for an item up to `timeout`, then
+  /// throws TimedOut. With a time-out of 0, throws NotFound if the queue is empty. A call that
+  /// throws removes nothing. Each item is delivered to one caller, with one exception: a daemon
+  /// delivers an item again if the caller's connection was lost during the pop and stayed lost for
+  /// longer than ClientOptions::session_expiry. If a pop timed out while the daemon was
+  /// unreachable, its item may be delivered after later items.
   virtual std::string queue_pop(const std::string& key, Timeout timeout) = 0;
 
   /// Returns the number of items in a queue.
   virtual std::uint64_t queue_length(const std::string& key) = 0;
 
-  /// The time-out of the overloads below that take none: 300 s, with a daemon
+  /// The time-out of the overloads below that have no parameter for it: 300 s or, with a daemon,
   /// ClientOptions::timeout. Set it before other threads use the store.
   Timeout default_timeout() const { return default_timeout_; }
   void set_default_timeout(Timeout timeout) { default_timeout_ = timeout; }
@@ -110,23 +111,23 @@ class Store {
   Timeout default_timeout_ = std::chrono::seconds(300);
 };
 
-/// Creates a store in the memory of this process, for its threads.
+/// Creates a store in memory, for the threads of this process.
 std::shared_ptr<Store> make_hash_store();
 
 /// Opens a store in a file, creating the file if it does not exist. All processes that open the
-/// file share the store. Changes survive these processes, also one that is killed in the middle of
-/// a call, but not a power loss. The file is compacted from time to time; each process keeps the
-/// whole store in memory.
+/// file share the store. Changes stay when a process ends, even if it is killed in the middle of a
+/// call, but they do not survive a power loss. The file is compacted from time to time; each
+/// process keeps the whole store in memory.
 ///
-/// With a world size, the file is removed when that many stores on it have been closed. Without
-/// one, or after a process was killed, the file stays, and the next process to open it finds the
-/// old content: use a separate path for each run. The folder must be writable. On NFS, flock must
-/// work between the machines (on Linux it does, unless mounted with nolock or local_lock). Changes
-/// are noticed by polling, so waits are slower there.
+/// If `world_size` is not 0, the file is removed when that many stores on it have been closed. If
+/// it is 0, or after a process was killed, the file stays, and the next process that opens it finds
+/// the old content: use a separate path for each run. The folder must be writable. On NFS, flock
+/// must work between the machines (on Linux it does, unless mounted with nolock or local_lock).
+/// Waiting calls poll the file, so they are slower on NFS.
 ///
-/// Blocks up to 30 s while another process holds the lock of the file. Throws InvalidArgument if
-/// the path is not a file store, Error if the file cannot be used (permission, damage, written by a
-/// newer version), TimedOut if the lock stays taken. A change that does not fit on the disk throws
+/// Blocks up to 30 s while another process holds the lock of the file, then throws TimedOut. Throws
+/// InvalidArgument if the path is not a file store, and Error if the file cannot be used (no
+/// permission, damage, written by a newer version). A change that does not fit on the disk throws
 /// DiskFull and is not made.
 std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size = 0);
 
@@ -135,8 +136,8 @@ std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t wo
 /// Client::connect() and make_file_store() do; throws InvalidArgument for any other URL.
 std::shared_ptr<Store> open_store(const std::string& url);
 
-/// Returns a view of another store in which every key and queue name is preceded by `prefix` and a
-/// slash. The view keeps the other store alive, and takes over its default time-out once.
+/// Returns a view of another store that puts `prefix` and a slash before every key and queue name.
+/// The view keeps the other store alive, and copies its default time-out once, here.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace c10dd
