@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when to announce that the client has no session with the daemon, and that it has one
-// again. The program is notified of every change. People are notified, by a line on stderr, after
-// 2 s without a session, then every 30 s, and when such an absence ends. Pure.
+// Decides when to announce that the client has no session with the daemon, and when to announce
+// that it has a session again. The program is notified of every change. Users are notified by a
+// line on stderr: after 2 s without a session, then every 30 s, and at the end of such an absence.
+// Pure.
 #pragma once
 
 #include <chrono>
@@ -14,8 +15,8 @@ namespace c10dd::client {
 
 struct Announcement {
   bool connected = false;
-  bool to_people = false;  ///< print it, too; else only the program is notified
-  Duration away{0};        ///< how long there has been no session
+  bool to_people = false;  ///< whether to print a line, too; if false, only the program is notified
+  Duration away{0};        ///< how long the client has had no session
 };
 
 class Announcements {
@@ -25,7 +26,8 @@ class Announcements {
 
   explicit Announcements(TimePoint now) : since_(now), due_(now + kFirst) {}
 
-  /// Returns what to announce now. Call it after every step, and at due().
+  /// Returns the announcement to make now, if any. Must be called after every event of the
+  /// connection, and at the time that due() returns.
   std::optional<Announcement> next(bool connected, TimePoint now) {
     if (connected != std::exchange(connected_, connected)) {
       if (connected) return Announcement{true, std::exchange(printed_, false), now - since_};
@@ -41,7 +43,7 @@ class Announcements {
 
   bool connected() const { return connected_; }
 
-  /// Returns when next() will announce something even if nothing changes.
+  /// Returns the time of the next announcement if nothing changes; empty while connected.
   std::optional<TimePoint> due() const { return connected_ ? std::nullopt : std::optional(due_); }
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Delays between attempts to connect: almost none after a loss, then random up to a bound that
-// doubles, so that ten thousand clients of a restarted daemon do not reconnect at the same moment.
-// Equal seeds give equal delays. Pure.
+// Random delays between attempts to connect. Their upper bound starts at 20 ms and grows to 1 s, so
+// that ten thousand clients of a restarted daemon do not reconnect at the same moment. Equal seeds
+// give equal delays. Pure.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace c10dd::client {
 
-/// Mixes the bits of a number: the output function of splitmix64.
+/// Mixes the bits of a number with the output function of the generator splitmix64.
 constexpr std::uint64_t mixed(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -27,19 +27,19 @@ class Backoff {
 
   explicit Backoff(std::uint64_t seed) : state_(seed) {}
 
-  /// Returns how long to wait before the next attempt: uniform from 0 to a bound that grows with
-  /// each call.
+  /// Returns how long to wait before the next attempt: a random time between 0 and a bound that
+  /// grows with each call.
   Duration next() {
     const Duration bound = attempts_ == 0 ? kFirst : std::min(kCap, kBase * (1 << (attempts_ - 1)));
     attempts_ = std::min(attempts_ + 1, 8U);
     return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
   }
 
-  /// Starts again with the first bound; called when the daemon has replied.
+  /// Lowers the bound to kFirst again. Must be called when the daemon has replied.
   void reset() { attempts_ = 0; }
 
  private:
-  /// splitmix64: its state is one number, and any number is a good seed.
+  /// The generator splitmix64. Its state is one number, and any number is a good seed.
   std::uint64_t random() { return mixed(state_ += 0x9E3779B97F4A7C15); }
 
   std::uint64_t state_;

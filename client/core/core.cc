@@ -16,8 +16,8 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // above, calls wait in their queue
-constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger buffer is not kept
+constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // with more output, calls stay in the queue
+constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer is freed
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
 constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
@@ -30,9 +30,9 @@ std::string_view text_probe() { return kTextProbe; }
 constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
-/// Returns whether a hello refused with this code would be refused again. A full quota is not final
-/// for a client that had a session before: when many clients reconnect, the quota may still be
-/// taken by their own dead connections.
+/// Returns whether the daemon would refuse the hello again after a refusal with this code. A full
+/// quota is final only for a client that never had a session: when many clients reconnect, their
+/// own dead connections may still take up the quota.
 bool is_final(Code code, bool had_session) {
   switch (code) {
     case Code::malformed:
@@ -64,7 +64,7 @@ std::vector<std::string> usable(const std::vector<std::string>& addresses) {
   return good;
 }
 
-/// Returns the id of the next session, as random as the last id and the seed are.
+/// Derives the id of the next session from the last id and the seed, which are both random.
 SessionId next_session(const SessionId& last, std::uint64_t seed) {
   return {mixed(last.high ^ mixed(seed)), mixed(last.low + mixed(~seed))};
 }
@@ -115,7 +115,7 @@ void Core::send_heartbeats(Duration limit, TimePoint now) {
 
 void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (refused) {
-    // No daemon runs there, so none can declare this client lost.
+    // No daemon runs at the address, so no daemon can declare this client lost.
     last_confirmed_ = now;
     foreign_.clear();
     probes_ = 0;
@@ -124,7 +124,7 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (wants_socket()) lose(why, now);
 }
 
-/// Notes that the server did not reply to the hello as a daemon does, and what it sent instead.
+/// Notes that the server did not reply as a daemon does; tries to recognise it by its bytes.
 void Core::hello_ignored(std::string_view first_bytes) {
   hello_ignored_ = true;
   recognise(first_bytes);
@@ -174,7 +174,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
     on_reply(**cut, now);
   }
   if (state_ == State::away || state_ == State::closed) return;
-  // Keep the incomplete frame, without a copy where it is in the buffer already.
+  // Keeps the incomplete frame. Reuses `buffer` if the frame is in it already.
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -188,7 +188,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
 
 void Core::written(std::size_t bytes, TimePoint now) {
   C10DD_ASSERT(bytes <= output().size());
-  // A socket that was full and takes bytes again has a peer that reads.
+  // A full socket that takes bytes again is a sign of life: the peer reads.
   if (blocked_ && bytes > 0 && unheard_since_) unheard_since_ = now;
   output_at_ += bytes;
   blocked_ = !output().empty();
@@ -215,9 +215,9 @@ void Core::tick(TimePoint now) {
   send(now);
 }
 
-/// Sends the heartbeat that is due, or skips it after a request, which is a sign of life, too.
-/// Skips no two in a row, because a request may block for hours without a reply; and none after a
-/// reply, because the heartbeat acknowledges it.
+/// Sends the heartbeat that is due. Skips it after a request, which is a sign of life, too; but
+/// never skips two in a row, because a request may block for hours without a reply. Skips none
+/// after a reply, because the heartbeat acknowledges the reply.
 void Core::send_heartbeat(TimePoint now) {
   next_heartbeat_ = now + heartbeat_interval_;
   skipped_ = std::exchange(request_sent_, false) && !skipped_;
@@ -265,7 +265,7 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   if (reply) note(header.stamp);
   if (header.op == Cancel::op.code && calls_.cancelled(header.sequence)) return backoff_.reset();
   const Call* call = calls_.find_sequence(header.sequence);
-  if (call == nullptr || !call->on_wire) return;  // nobody waits for it any more
+  if (call == nullptr || !call->on_wire) return;  // no caller waits for this reply any more
   if (header.op != info_of(call->request).code) {
     return lose(format("it sent a malformed reply: operation {} instead of {}", header.op,
                        info_of(call->request).code),
@@ -278,8 +278,8 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   complete(id, std::move(reply));
 }
 
-/// Handles a frame with sequence 0 that is not a heartbeat: the reply to the hello, or a failure
-/// that ends the session.
+/// Handles a frame with sequence 0 that is not the reply to a heartbeat: it is the reply to the
+/// hello, or a failure that ends the session.
 void Core::on_hello_reply(Reply reply, TimePoint now) {
   if (!reply) {
     if (ends_connection(reply.error(), now)) return;
@@ -307,7 +307,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   last_confirmed_ = hello_sent_at_;
 }
 
-/// Handles a failure of the connection or the session. Returns false for a failure of one request.
+/// Handles a failure of the connection or the session; returns false for any other failure.
 bool Core::ends_connection(const Failure& reason, TimePoint now) {
   switch (reason.code) {
     case Code::not_owner:
@@ -315,7 +315,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // when it serves again, the time to live of each client starts anew
+      last_confirmed_ = now;  // a daemon that serves again restarts the time to live of its clients
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -336,8 +336,8 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
   }
 }
 
-/// Reconnects after the session was opened on another connection. Once, that is an older connection
-/// of this client; repeatedly, another process uses the same session: then the pending calls fail.
+/// Reconnects after the session was opened on another connection: an older one of this client or,
+/// if this happens repeatedly, one of another process. In that case fails the pending calls.
 void Core::superseded(const Failure& reason, TimePoint now) {
   std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
   supersessions_.push_back(now);
@@ -348,7 +348,7 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   lose("the session was opened on another connection: " + reason.detail, now);
 }
 
-/// Ends the writes that have no reply with outcome_unknown, because the session has ended.
+/// Called when the session has ended: fails the writes that have no reply, with outcome_unknown.
 void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
@@ -359,8 +359,8 @@ void Core::leave_in_doubt(const Failure& reason) {
   ++stats_.sessions_lost;
 }
 
-/// Continues in a new session. Changes of the old one stay, its delivered items have returned to
-/// their queues. `seen_` stays: it is about the job.
+/// Continues in a new session. The changes of the old session stay; the items that were delivered
+/// to it have returned to their queues. Keeps `seen_`, which belongs to the job.
 void Core::session_lost(const Failure& reason, TimePoint now) {
   leave_in_doubt(reason);
   options_.hello.session = next_session(options_.hello.session, options_.seed);
@@ -376,8 +376,8 @@ void Core::note(const Stamp& stamp) {
 
 // ---- the connection ----------------------------------------------------------------------------
 
-/// Ends the connection and chooses when and where to connect next: at the same address if it had a
-/// session there, else at the next one.
+/// Ends the connection and chooses when and where to connect next: at the same address if the
+/// client had a session there, otherwise at the next address.
 void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   if (state_ == State::open) {
     absent_since_ = now;
@@ -399,7 +399,7 @@ void Core::lose(std::string why, TimePoint now, Duration retry_after) {
   calls_.connection_lost();
 }
 
-/// Fills the output with cancels, which let the window move, then with calls.
+/// Fills the output with Cancels, which let the window advance, and then with calls.
 void Core::send(TimePoint now) {
   while (state_ == State::open && output().size() < kOutputSoftBytes) {
     if (const auto sequence = calls_.cancel_next()) {
@@ -410,7 +410,7 @@ void Core::send(TimePoint now) {
     if (call == nullptr) return;
     const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
-      // The daemon would close the connection: take the frame back and fail this call only.
+      // The daemon would close the connection: remove the frame, and fail only this call.
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
       const Call refused = calls_.take(call->id);
       complete(refused.id, failure(Code::too_large, "{}: request of {} bytes, limit {}",
@@ -485,7 +485,7 @@ Failure Core::timed_out(const Call& call, TimePoint now) const {
     text += "; whether it was applied is not known";
   }
   if (op.dedup == Dedup::delivery) {
-    text += "; an item that was delivered to it returns to its queue";
+    text += "; an item that was delivered to this call returns to its queue";
   }
   return failure(Code::timed_out, text + "; check the daemon and the network");
 }

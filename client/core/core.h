@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client's half of the protocol: sequences, window, re-issue, back-off, heartbeats, deadlines,
-// cancels of calls that nobody waits for, and a new session when the old one has ended.
-// Pure: no socket, no clock, no thread. A shell reports what happened (first section) and then does
-// what the core asks for (second section). Equal reports give equal bytes.
+// cancels of calls that nobody waits for, and a new session when the old one has ended. Pure: no
+// socket, no clock, no thread. A shell, class Connection, reports what happened through the first
+// section of methods, then does what the methods of the second section return. Equal reports give
+// equal bytes.
 #pragma once
 
 #include <string>
@@ -16,9 +17,9 @@
 namespace c10dd::client {
 
 struct CoreOptions {
-  std::vector<std::string> addresses;  ///< host:port, at least one; tried in turn
+  std::vector<std::string> addresses;  ///< at least one host:port; the core tries them in turn
   Hello hello;                         ///< identity of the client; the core sets `seen`
-  std::uint64_t seed = 0;              ///< of the back-off and of the ids of later sessions
+  std::uint64_t seed = 0;              ///< seeds the back-off and the ids of later sessions
 };
 
 /// See ClientStats in client/client.h.
@@ -41,34 +42,36 @@ struct Completion {
 class Core {
  public:
   static constexpr std::uint32_t kChannel = 1;
-  /// How long a server may leave the hello without a reply.
+  /// How long the client waits for a server's reply to the hello.
   static constexpr Duration kHelloPatience = std::chrono::seconds(10);
 
   Core(CoreOptions options, TimePoint now);
 
   // ---- what the shell reports
 
-  /// Starts a call and returns its id. `limit` is its time-out unless the request has one of its
-  /// own.
+  /// Starts a call and returns its id. `limit` is the time-out of a request that has no time-out of
+  /// its own.
   std::uint64_t call(Request request, Duration limit, TimePoint now);
-  /// Reports that the shell connects to address(). Exactly one connected() or closed() must follow.
+  /// Reports that the shell starts to connect to address(). Exactly one connected() or closed()
+  /// must follow.
   void dialling();
   void connected(TimePoint now);
-  /// Reports that the connection has ended or was not made. `why` is for people. `refused`: no
-  /// process listens at the address.
+  /// Reports that the connection has ended or could not be made. `why` is a text for users.
+  /// `refused` means that no process listens at the address.
   void closed(const std::string& why, TimePoint now, bool refused = false);
   void received(std::string_view bytes, TimePoint now);
-  /// Reports that the socket took the first `bytes` of output().
+  /// Reports that the first `bytes` bytes of output() were written to the socket.
   void written(std::size_t bytes, TimePoint now);
-  /// Reports the first bytes that the server sent after probe(); empty: it sent none.
+  /// Reports the first bytes of the server's reply to a probe; empty if it sent no reply.
   void probed(std::string_view first_bytes);
-  /// Ends the calls and the connection that have timed out, and sends the heartbeat that is due.
+  /// Ends calls that have timed out, and a connection on which the server is silent. Sends the
+  /// heartbeat if it is due.
   void tick(TimePoint now);
-  /// Sends heartbeats at least this often, whatever interval the daemon asks for.
+  /// Sends heartbeats at least once per `limit`, even if the daemon asks for longer intervals.
   void send_heartbeats(Duration limit, TimePoint now);
   /// Ends all pending calls with this failure. Later calls are not affected.
   void give_up(const Failure& reason);
-  /// Ends one call with this failure; does nothing if the call has its reply.
+  /// Ends one call with this failure; does nothing if the call has already ended.
   void give_up(std::uint64_t call, const Failure& reason, TimePoint now);
   /// Ends the client: pending and later calls get this failure.
   void finish(const Failure& reason, TimePoint now);
@@ -77,37 +80,39 @@ class Core {
 
   /// Returns the bytes to write to the socket.
   std::string_view output() const { return std::string_view(output_).substr(output_at_); }
-  /// Returns when to connect; empty while a connection exists or is being made.
+  /// Returns the time at which to connect. Empty while a connection exists or is being made, and
+  /// after finish().
   std::optional<TimePoint> dial_at() const;
   const std::string& address() const;
   /// Returns the bytes to send to address() on a separate connection, to find out which server
-  /// listens there; empty: send none. The core asks for a probe while a server that has never been
-  /// a daemon does not reply to the hello.
+  /// listens there; empty if no probe is due. A probe is due if the server does not reply to the
+  /// hello and this client has never had a session.
   std::string_view probe(TimePoint now) const;
-  /// Returns when probe() will ask for one.
+  /// Returns the time at which the next probe is due; empty if none will be due.
   std::optional<TimePoint> probe_at() const;
-  /// Returns whether the shell keeps a socket; if not, it closes the one that it has.
+  /// Returns whether the shell must keep its socket open. If false, the shell closes the socket.
   bool wants_socket() const { return state_ != State::away && state_ != State::closed; }
   std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
-  /// Returns when to call tick() or to connect.
+  /// Returns the time at which to call tick() or to connect, whichever is due first.
   std::optional<TimePoint> next_deadline() const;
 
   bool open() const { return state_ == State::open; }
-  /// Returns the start of the time to live by which the daemon counts this client as alive: the
-  /// send time of the newest heartbeat or hello that has a reply, or the time at which a connection
-  /// was refused or the daemon said that it is unavailable.
+  /// Returns the earliest time from which the daemon may count this client's time to live: the send
+  /// time of the newest heartbeat or hello that has a reply, or the time at which a connection was
+  /// refused or the daemon said that it is unavailable.
   TimePoint last_confirmed() const { return last_confirmed_; }
-  /// Returns the smallest limit that send_heartbeats() was given.
+  /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }
-  /// Returns why no call can succeed any more; empty while calls can.
+  /// Returns the failure that has ended the client; empty while calls can still succeed.
   const std::optional<Failure>& over() const { return over_; }
-  /// Returns when the client stops waiting for the reply to a call; empty once it has the reply.
+  /// Returns the time at which the client stops waiting for the reply to a call; empty if the call
+  /// has its reply.
   std::optional<TimePoint> deadline_of(std::uint64_t call) const;
-  /// Returns the sequence of the call in session(), which identifies it on the wire; 0: the call
-  /// was not sent, or has its reply.
+  /// Returns the sequence that identifies the call on the wire in session(); 0 if the call was not
+  /// sent, or has its reply.
   std::uint64_t sequence_of(std::uint64_t call) const;
   const SessionId& session() const { return options_.hello.session; }
-  /// Returns a text for people: since when there is no session, and why.
+  /// Returns a text for users that says how long there has been no session, and why.
   std::string absence(TimePoint now) const;
   CoreStats stats(TimePoint now) const;
 
@@ -137,36 +142,36 @@ class Core {
   std::optional<Failure> over_;
   Stamp seen_;
   JobNumber job_ = 0;    // from the welcome
-  Revision opened_ = 0;  // from the welcome: when this session was opened
+  Revision opened_ = 0;  // revision at which this session was opened, from the welcome
   CoreStats stats_;
   std::vector<Completion> completions_;
 
   Bytes input_;   // an incomplete frame
-  Bytes output_;  // from output_at_ on not written yet
+  Bytes output_;  // output to write; the bytes before output_at_ are already written
   std::size_t output_at_ = 0;
   bool blocked_ = false;  // the socket did not take all the output
 
-  std::vector<std::string> redirects_;  // from not_owner; tried before options_.addresses
+  std::vector<std::string> redirects_;  // other owners of the job; tried before options_.addresses
   std::size_t address_ = 0;             // index in options_.addresses
-  std::string why_ = "no attempt has finished yet";  // of the last loss
+  std::string why_ = "no attempt has finished yet";  // cause of the last loss
   std::string foreign_;         // protocol of the server, if it is not a daemon
-  std::size_t probes_ = 0;      // sent since the address last refused a connection
+  std::size_t probes_ = 0;      // probes sent since the address last refused a connection
   bool hello_ignored_ = false;  // a connection ended before the reply to the hello
   TimePoint absent_since_;
   TimePoint dial_at_;
   TimePoint hello_sent_at_;
 
-  Duration heartbeat_interval_{0};  // the smaller of the next two
+  Duration heartbeat_interval_{0};  // the smaller of welcome_interval_ and heartbeat_limit_
   Duration heartbeat_limit_ = std::chrono::hours(1);
   Duration welcome_interval_ = std::chrono::hours(1);  // from the welcome
   Duration ttl_{0};                                    // from the welcome
   std::size_t window_ = 0;                             // from the welcome
   TimePoint next_heartbeat_;
-  bool request_sent_ = false;  // since the last reply, or since a heartbeat was last due
-  bool skipped_ = false;       // the last heartbeat that was due
+  bool request_sent_ = false;  // since the last reply or due heartbeat, a request was sent
+  bool skipped_ = false;       // the last heartbeat that was due was skipped
   TimePoint last_confirmed_;
-  std::optional<TimePoint> heartbeat_sent_;  // the oldest heartbeat without a reply
-  std::optional<TimePoint> unheard_since_;   // a heartbeat was sent then, no byte received since
+  std::optional<TimePoint> heartbeat_sent_;  // send time of the oldest heartbeat without a reply
+  std::optional<TimePoint> unheard_since_;   // start of the daemon's silence after a heartbeat
 
   std::vector<TimePoint> supersessions_;  // within kSupersessionSpan
 };

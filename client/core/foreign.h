@@ -8,15 +8,17 @@
 
 namespace c10dd::client {
 
-/// The first probe, for a server that does not reply to the hello: HTTP and Redis reply at once.
+/// The first probe of a server that does not reply to the hello. HTTP and Redis servers reply to
+/// this probe at once.
 inline constexpr std::string_view kTextProbe = "GET / HTTP/1.0\r\n\r\n";
 
-/// Returns the second probe, sent if the first got no reply: the start of a TLS handshake.
+/// Returns the second probe, for servers that did not reply to the first probe: the start of a TLS
+/// handshake.
 std::string_view tls_probe();
 
-/// Returns the protocol of a server, for people: "HTTP ("HTTP/1.0 404 Not Found")", "Redis (...)",
-/// "TLS", ... Empty for an unknown protocol, and for the reply of a c10dd daemon to the first
-/// probe.
+/// Returns the name of the server's protocol for error texts: "HTTP ("HTTP/1.0 404 Not Found")",
+/// "Redis (...)", "TLS", ... Empty if the protocol is unknown, or if a c10dd daemon has replied to
+/// the first probe.
 std::string foreign_protocol(std::string_view first_bytes);
 
 }  // namespace c10dd::client

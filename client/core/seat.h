@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rank and world size of a process, as its launcher or ClientOptions give them. Barriers,
-// exchanges, process groups and joins use them if the caller gives none. Pure.
+// exchanges, process groups and joins use these values if the caller gives none. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace c10dd::client {
 
-/// What the launcher or ClientOptions give; -1: not known.
+/// The rank and world size from the launcher or ClientOptions; -1 if not known.
 struct Seat {
   std::int64_t rank = -1;
   std::int64_t world_size = -1;
@@ -23,16 +23,18 @@ struct SeatInBarrier {
 };
 
 /// Returns the launcher's rank and world size. Fails with invalid_argument if either is not known.
-/// `what` starts the error text: "barrier \"start\"".
+/// The error text starts with `what`, for example "barrier \"start\"".
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);
 
-/// Returns the rank and world size of a barrier: those given, or the launcher's if the given size
-/// is 0. Fails with invalid_argument if a rank is given without a size, and as known_seat() does.
+/// Returns the rank and world size of a barrier: those of the caller or, if the caller gives size
+/// 0, the launcher's. Fails with invalid_argument if the caller gives a rank without a size, or if
+/// the launcher's values are needed and not known.
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size);
 
-/// Returns the rank that a join requests: the one given, else the launcher's if `min` and `max` are
-/// the launcher's world size, else -1 (the daemon assigns one).
+/// Returns the rank that a join requests: `asked` unless it is negative; otherwise the launcher's
+/// rank if `min` and `max` equal the launcher's world size; otherwise -1 (the daemon assigns a
+/// rank).
 std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
                             std::uint32_t max);
 

@@ -17,7 +17,7 @@ constexpr char kVariable[] = "C10DD_LOG";
 
 void write_line(const std::string& text) {
   const std::string line = "c10dd: " + text + "\n";
-  // A closed stderr must not fail the program.
+  // A closed stderr must not make the program fail, so errors are ignored.
   static_cast<void>(!write(STDERR_FILENO, line.data(), line.size()));
 }
 

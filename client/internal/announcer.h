@@ -11,8 +11,8 @@
 
 namespace c10dd::client {
 
-/// Returns the function that announces, for a Connection. `daemon` is host:port. It writes nothing
-/// to stderr if the environment has C10DD_LOG=off.
+/// Returns the function that a Connection calls to announce its changes. `daemon` is host:port. The
+/// function writes nothing to stderr if the environment has C10DD_LOG=off.
 Connection::Announce announcer(std::string daemon, const Environment& environment,
                                std::function<void(const ConnectionChange&)> on_connection);
 

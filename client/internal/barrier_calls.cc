@@ -50,8 +50,8 @@ void BarrierCalls::passed(const Series& series, std::uint64_t sequence) {
 Reply BarrierCalls::arrive(const Series& series, std::uint64_t sequence, Request request,
                            Duration timeout) {
   Reply reply = connection_->call(std::move(request), timeout);
-  // A recorded failure is the outcome of this barrier for all ranks; any other failure is no
-  // outcome.
+  // A failure that the daemon has recorded is the outcome of this barrier for all ranks. After any
+  // other failure the outcome is still open.
   if (!reply && reply.error().recorded) passed(series, sequence);
   return reply;
 }
@@ -80,7 +80,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   const auto fetch = [&](Exchange what) {
     return expect<Exchanged>(arrive(series, sequence, std::move(what), options.timeout));
   };
-  // Later chunks are asked for without the parts, which the daemon has by then.
+  // Requests for later chunks do not repeat the parts: the daemon has them after the first reply.
   Exchange rest = request;
   rest.parts.clear();
   Exchanged chunk = fetch(std::move(request));
@@ -89,16 +89,17 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
     rest.offset = bytes.size();
     chunk = fetch(rest);
     if (chunk.chunk.length == 0 || chunk.offset != rest.offset) {
-      throw_failure(failure(Code::malformed,
-                            "exchange \"{}\": asked for byte {} of {}, got {} bytes from {}", name,
-                            rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
+      throw_failure(
+          failure(Code::malformed,
+                  "exchange \"{}\": requested byte {} of {}, but got {} bytes from byte {}", name,
+                  rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
     }
     bytes += chunk.chunk.view();
   }
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
   passed(series,
-         sequence);  // not before: after a failure above, the next call asks for the same exchange
+         sequence);  // only here: after a failure above, the next call must repeat this exchange
   return std::move(*list);
 }
 

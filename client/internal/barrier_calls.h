@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barriers and exchanges of one client: counts them, so that all ranks give the same sequence
-// to the same barrier, and joins the chunks of a reply.
+// The barriers and exchanges of one client. Counts them, so that all ranks give the same sequence
+// to the same barrier, and joins the chunks of a long reply.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 /// The group whose generation a barrier is bound to.
 struct Bound {
   std::string group = {};               ///< empty: not bound
-  std::vector<Rank> participants = {};  ///< ranks that take part, ascending; empty: all
+  std::vector<Rank> participants = {};  ///< ranks that take part, ascending; empty if all do
 };
 
 /// Owns the counters of the barriers. Thread-safe.
@@ -32,9 +32,10 @@ class BarrierCalls {
   explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Block until the outcome, at most the time-out of the options, and throw its failure. After an
-  /// outcome, success or failure, the next call means the next barrier. If the call ended without
-  /// an outcome, because the daemon was unreachable, the next call means the same barrier.
+  /// Block until the barrier has its outcome, at most the time-out of the options. Throw if the
+  /// outcome is a failure. After an outcome, success or failure, the next call enters the next
+  /// barrier. If a call has ended without an outcome, because the daemon was unreachable, the next
+  /// call enters the same barrier again.
   void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options, Bound bound = {});
@@ -43,7 +44,7 @@ class BarrierCalls {
   /// Operation code, name, generation, rank.
   using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
 
-  /// Returns the sequence of the next barrier.
+  /// Returns the sequence of the next barrier of the series.
   std::uint64_t sequence_of(const Series& series);
   /// Notes that the barrier with this sequence has its outcome.
   void passed(const Series& series, std::uint64_t sequence);

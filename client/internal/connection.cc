@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real time and real I/O around Core. One mutex guards everything and is never held during a call
-// that blocks. Only the thread opens, reads and closes the socket.
+// Runs Core with real time and real I/O. One mutex guards all state and is never held during a call
+// that blocks. Only the connection's own thread opens, reads and closes the socket.
 #include "client/internal/connection.h"
 
 #include <poll.h>
@@ -23,13 +23,13 @@
 namespace c10dd::client {
 namespace {
 
-constexpr Duration kDialPatience = std::chrono::milliseconds(2500);  // for each address of a name
+constexpr Duration kDialPatience = std::chrono::milliseconds(2500);  // to connect to one address
 constexpr Duration kDialPatienceMin = std::chrono::milliseconds(500);
 constexpr Duration kProbePatience = std::chrono::milliseconds(300);
 constexpr Duration kPeriod = std::chrono::seconds(1);  // of Connection::Periodic
 constexpr std::size_t kReadBytes = 256 * 1024;
 
-/// Returns a steady time that goes on while the machine is suspended.
+/// Returns the time of a steady clock that also runs while the machine is suspended.
 TimePoint boot_time() {
   timespec now{};
   clock_gettime(CLOCK_BOOTTIME, &now);
@@ -41,7 +41,7 @@ Failure closed_failure() { return failure(Code::closed, "the client was closed")
 }  // namespace
 
 struct Connection::State {
-  /// A caller that waits; lives on the stack of its thread.
+  /// A caller that waits for its reply; lives on the stack of the caller's thread.
   struct Slot {
     std::condition_variable answered;
     std::optional<Reply> reply;
@@ -86,7 +86,7 @@ struct Connection::State {
   bool waits_for_room = false;      // the thread polls for room to write
   TimePoint next_period;
   std::optional<std::uint64_t> posted;  // the periodic request that has no reply yet
-  std::uint64_t posted_in = 0;          // the connect after which it was sent
+  std::uint64_t posted_in = 0;          // CoreStats::connects at the last periodic request
   Bytes buffer = Bytes(kReadBytes, '\0');
   const HomeProcess home;
   std::thread thread;
@@ -94,7 +94,7 @@ struct Connection::State {
 
 void Connection::State::wake() {
   const std::uint64_t one = 1;
-  // The write fails only if the counter is full; then the descriptor is readable anyway.
+  // The write fails only if the counter is full. The descriptor is readable in that case, too.
   static_cast<void>(!write(wake_fd.get(), &one, sizeof one));
 }
 
@@ -116,7 +116,7 @@ void Connection::State::settle() {
   if (core.open() || core.over()) changed.notify_all();
 }
 
-/// Writes what the socket takes now. The thread writes the rest when the socket has room.
+/// Writes as much as the socket takes now. The connection's thread writes the rest later.
 void Connection::State::flush() {
   while (socket && core.wants_socket() && !core.output().empty()) {
     const std::string_view out = core.output();
@@ -145,12 +145,12 @@ void Connection::State::read_some(Lock& lock) {
 
 void Connection::State::make_connection(Lock& lock) {
   const std::string address = core.address();
-  // The attempt ends before an announcement is due, so that a machine that drops all packets does
-  // not delay it.
+  // The attempt must end before the next announcement is due: otherwise a machine that drops all
+  // packets would delay the announcement.
   const Duration until_due = announcements.due().value_or(TimePoint::max()) - boot_time();
   const Duration patience = std::clamp(until_due, kDialPatienceMin, kDialPatience);
   core.dialling();
-  drain_wake();  // from here on a wake interrupts the attempt
+  drain_wake();  // after this point a wake() interrupts the attempt
   if (stop) return;
   lock.unlock();
   Result<Descriptor> made = dial(address, wake_fd.get(), patience);
@@ -169,8 +169,8 @@ void Connection::State::wait_for_events(Lock& lock) {
   if (core.open()) until = std::min(until, next_period);
   for (const auto& due : {announcements.due(), core.probe_at()})
     until = std::min(until, due.value_or(until));
-  // ppoll does not count the time of a suspend: with short waits a deadline is late by kPeriod at
-  // most.
+  // ppoll does not count the time while the machine is suspended. The waits are short, so that a
+  // deadline is missed by at most kPeriod.
   const Duration wait = std::clamp<Duration>(until - now, Duration::zero(), kPeriod);
   const timespec limit{wait / std::chrono::seconds(1), (wait % std::chrono::seconds(1)).count()};
   waits_for_room = socket && !core.output().empty();
@@ -181,7 +181,7 @@ void Connection::State::wait_for_events(Lock& lock) {
   lock.lock();
   waits_for_room = false;
   if (polled[0].revents != 0) drain_wake();
-  // Only this thread closes the socket, so it is still the one that was polled.
+  // Only this thread closes the socket, so `socket` is still the one that was polled.
   if (polled[1].revents & (POLLIN | POLLERR | POLLHUP)) read_some(lock);
 }
 
@@ -238,7 +238,7 @@ void Connection::State::run() {
   socket = Descriptor();
 }
 
-/// Blocks until the reply to the request. Stores the id of the call in `running`.
+/// Sends the request and blocks until its reply. Stores the id of the call in `running`.
 Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::uint64_t* running) {
   Slot slot;
   const std::uint64_t id = core.call(std::move(request), limit, boot_time());
@@ -247,7 +247,8 @@ Reply Connection::State::call(Lock& lock, Request request, Duration limit, std::
   flush();
   settle();
   while (!slot.reply) {
-    // The caller watches its own deadline: the thread may be inside a slow look-up of a name.
+    // The caller watches its own deadline, because the connection's thread may be busy with a slow
+    // look-up of a host name.
     const std::optional<TimePoint> deadline = core.deadline_of(id);
     C10DD_ASSERT(deadline.has_value());
     const TimePoint now = boot_time();
@@ -273,8 +274,8 @@ Connection::Connection(CoreOptions options, Periodic each_second, Announce annou
 
 Connection::~Connection() {
   if (state_->forked()) {
-    // In a forked process the thread does not exist, and the mutex may be locked for ever:
-    // destroying either is not possible.
+    // In a forked process the thread does not exist, and the mutex may be locked for ever. Neither
+    // can be destroyed, so the state is leaked.
     static_cast<void>(state_.release());
     return;
   }
@@ -298,7 +299,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
     s.stop = true;
     s.wake();
   }
-  s.thread.join();  // without the mutex, which the thread needs to end
+  s.thread.join();  // after the mutex is unlocked: the thread needs it to end
 }
 
 Result<void> Connection::wait_open(Duration patience) {

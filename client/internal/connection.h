@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shell around client/core: one thread, one socket, real time. Callers write their own requests
-// if the socket has room, and wait for the reply. The thread reads, reconnects and watches
-// deadlines.
+// Runs client/core with one thread, one socket and real time. A caller writes its own request if
+// the socket has room, and waits for the reply. The thread reads, reconnects and watches deadlines.
 #pragma once
 
 #include <functional>
@@ -17,8 +16,8 @@ class Client;
 
 namespace c10dd::client {
 
-/// A handle with which one thread ends a call that another thread waits for. It must outlive the
-/// call. Its state is guarded by the connection.
+/// A handle with which one thread ends a call that another thread waits for. The handle must
+/// outlive the call. The mutex of the connection guards its state.
 class Recall {
   friend class Connection;
   std::optional<Failure> reason_;
@@ -29,24 +28,25 @@ class Recall {
 /// and call() throw Forked; the other methods do nothing.
 class Connection {
  public:
-  /// Called on the connection's thread, once a second while there is a session. The request that it
-  /// returns is sent; nobody waits for the reply. `again`: the session or connection is new, and
-  /// the daemon may have lost earlier requests. Must not call the connection.
+  /// Called on the connection's thread, once a second while there is a session. The connection
+  /// sends the request that the function returns, and ignores the reply. `again` is true if the
+  /// session or connection is new: the daemon may have lost earlier requests. The function must not
+  /// call the connection.
   using Periodic = std::function<std::optional<Request>(bool again)>;
 
-  /// Called on the connection's thread when there is something to announce. `absence` is why there
-  /// is no session, for people. Must not call the connection.
+  /// Called on the connection's thread when there is something to announce. `absence` says in words
+  /// why there is no session. The function must not call the connection.
   using Announce = std::function<void(const Announcement&, const std::string& absence)>;
 
   Connection(CoreOptions options, Periodic each_second, Announce announce = {});
   ~Connection();
 
   /// Blocks up to `patience` until there is a session. Fails with timed_out and the reason, or with
-  /// the failure that the daemon refused the session with.
+  /// the daemon's failure if the daemon refuses the session.
   Result<void> wait_open(Duration patience);
 
-  /// Sends a request and blocks until its reply or its failure. `limit` is the time-out of requests
-  /// that have none of their own. `recall` lets another thread end the call.
+  /// Sends a request and blocks until its reply or its failure. `limit` is the time-out of a
+  /// request that has no time-out of its own. `recall` lets another thread end the call.
   Reply call(Request request, Duration limit, Recall* recall = nullptr);
 
   /// Sends a request and ignores its reply. Does not block.
@@ -61,11 +61,11 @@ class Connection {
   /// Returns the time since Core::last_confirmed().
   Duration since_confirmed() const;
 
-  /// Ends the call that uses `recall` now, and all later calls that use it, with this failure.
+  /// Ends the pending call and all later calls that use `recall`, with this failure.
   void recall(Recall& recall, Failure reason);
 
-  /// Ends all pending and later calls with `closed`. Then makes the last calls if there was ever a
-  /// session, each within `patience`, and ends the thread. Blocks until that is done.
+  /// Ends all pending and later calls with `closed`. If there was ever a session, makes the last
+  /// calls, each within `patience`. Then ends the thread, and blocks until it has ended.
   void close(std::vector<Request> last_calls, Duration patience);
 
   bool open() const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A membership has two threads. One watches the status of the group. The other checks how long ago
-// the daemon has replied, and fences this process. Both notify the listeners.
+// A membership has two threads. One watches the status of the group. The other checks when the
+// daemon last replied, and fences this process if that is too long ago. Both threads notify the
+// listeners.
 #include "client/internal/daemon_membership.h"
 
 #include <algorithm>
@@ -23,8 +24,9 @@ constexpr Duration kStatusWatch = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kLeaveLimit = std::chrono::seconds(1);  // of the destructor
-constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself one heartbeat before its ttl
-// Longest pause between two checks: another group of this process may shorten the ttl meanwhile.
+constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself one heartbeat before its ttl ends
+// Longest pause between two checks of the ttl. It is short, because another group of this process
+// may shorten the ttl during a pause.
 constexpr Duration kCheckMax = limits::kMemberTtlMin * 4 / 5;
 
 GroupState state_of(const GroupStatus& status) {
@@ -74,14 +76,15 @@ class DaemonMembership final : public Membership,
         options.ttl > Duration::zero()
             ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
             : Duration(limits::kSessionTtl);
-    // Before the join: from the join on the daemon expects a sign of life within the ttl.
+    // Called before the join, because after the join the daemon expects a sign of life within the
+    // ttl.
     connection_->send_heartbeats(ttl / kHeartbeatsPerTtl);
     next(options.step);
     try {
       watcher_ = std::thread([this] { watch_status(); });
       watchdog_ = std::thread([this] { fence_when_silent(); });
     } catch (...) {
-      shut();  // the destructor does not run: join the first thread, leave the group
+      shut();  // the destructor will not run, so end the first thread and leave the group
       throw;
     }
   }
@@ -147,7 +150,7 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client>& client() const override { return client_; }
 
  private:
-  /// This process in a bound barrier.
+  /// This process as a participant of a barrier that is bound to the generation.
   struct Participant {
     std::uint32_t rank;  ///< among the participants
     std::uint32_t size;  ///< number of participants
@@ -171,19 +174,19 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Connection> connection_;
   BarrierCalls barriers_;
-  Join join_;  ///< its round and step belong to next()
+  Join join_;  ///< only next() changes its round and step
   const HomeProcess home_;
 
   std::mutex joining_;  // one next() at a time
-  // One notification at a time. Recursive, because a listener may destroy its handle. Taken before
-  // mutex_.
+  // Lets one notification run at a time. Recursive, because a listener may destroy its handle.
+  // Locked before mutex_.
   std::recursive_mutex notifying_;
   mutable std::mutex mutex_;  // guards the fields below; never held during a call that blocks
   Generation now_;
   GroupState state_;
   std::uint64_t seen_ = 0;  // number of the newest status
   std::vector<Member> members_;
-  std::uint64_t members_of_ = 0;  // the round that members_ is of
+  std::uint64_t members_of_ = 0;  // the round whose members are in members_
   std::vector<std::weak_ptr<Listener>> listeners_;
   bool left_ = false;
   bool stop_ = false;
@@ -193,7 +196,7 @@ class DaemonMembership final : public Membership,
   std::thread watchdog_;
 };
 
-/// Ends the threads, and leaves the group unless this process has left.
+/// Ends the threads. Leaves the group unless this process has left it already.
 void DaemonMembership::shut() {
   {
     const std::lock_guard lock(mutex_);
@@ -219,8 +222,9 @@ Generation DaemonMembership::next(std::uint64_t step) {
     join_.round = now_.round;
   }
   const Reply reply = connection_->call(join_, kCallLimit);
-  // A join that failed without a connection is still with the daemon, which may give this process a
-  // place when the client reconnects: withdraw it then.
+  // If a join failed while there was no connection, the daemon may still have it, and may give this
+  // process a place when the client reconnects. A Leave request withdraws the join at the
+  // reconnect.
   const bool withdraw = !reply && !connection_->open();
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
@@ -229,7 +233,7 @@ Generation DaemonMembership::next(std::uint64_t step) {
     now_ = {joined.round,  joined.generation, joined.rank,  joined.size,
             joined.digest, joined.failures,   joined.reason};
     left_ = false;
-    // The watch may have delivered a newer status already; it stays.
+    // If the watch has already delivered a newer status, that status stays.
     if (joined.status > seen_) {
       seen_ = joined.status;
       state_ = {};
@@ -264,8 +268,9 @@ DaemonMembership::Participant DaemonMembership::participant_among(
   if (participants.empty()) return {now.rank, now.size, now.number};
   const auto own = std::ranges::find(participants, now.rank);
   if (own == participants.end()) {
-    throw InvalidArgument(format("{}: this is rank {}, which is not among the participants {}",
-                                 what, now.rank, fold(participants)));
+    throw InvalidArgument(
+        format("{}: this process is rank {}, which is not among the participants {}", what,
+               now.rank, fold(participants)));
   }
   return {static_cast<std::uint32_t>(own - participants.begin()),
           static_cast<std::uint32_t>(participants.size()), now.number};
@@ -359,21 +364,21 @@ void DaemonMembership::watch_status() {
     const Reply reply = connection_->call(watch, kStatusWatch, &watching_);
     if (reply) update(std::get<GroupStatus>(*reply));
     lock.lock();
-    // A failed watch (the daemon is unreachable for its time-out, or refuses) is repeated after a
-    // pause.
+    // A watch fails if the daemon refuses it or is unreachable for kStatusWatch. It is repeated
+    // after a pause.
     if (!reply) stopped_.wait_for(lock, kRetry, [this] { return stop_; });
   }
 }
 
-/// Fences this process before the daemon can declare it lost: else a replacement and this process
-/// could act as the same rank.
+/// Fences this process before the daemon can declare it lost. Otherwise this process and its
+/// replacement could act as the same rank.
 void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // Read under the lock: else a next() that returns meanwhile could be fenced by an older
-    // silence.
+    // Read under the lock. Otherwise next() could clear the fence after the read, and this thread
+    // would set the fence again because of the silence before next().
     const Duration since = connection_->since_confirmed();
-    // The daemon uses the shortest ttl of the groups of a session for all of them.
+    // If a session is in several groups, the daemon uses the shortest ttl for all of them.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);
@@ -394,8 +399,8 @@ void DaemonMembership::fence_when_silent() {
 std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options) {
-  // A listener may drop the last reference on a thread that the destructor joins: then another
-  // thread runs the destructor.
+  // A listener may drop the last reference while it runs on a thread of the membership. The
+  // destructor joins that thread, so the destructor must run on another thread.
   const auto end = [home = HomeProcess()](DaemonMembership* membership) {
     if (home.forked()) return;
     if (!membership->on_own_thread()) {

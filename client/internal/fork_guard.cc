@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts forks. Comparing process ids would cost a system call, and ids are used again.
+// Detects a fork by a counter. Comparing process ids would cost a system call, and ids are reused.
 #include "client/internal/fork_guard.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@ namespace {
 
 std::atomic<std::uint64_t> forks{0};
 
-/// Returns a number that each fork after the first call raises in the child.
+/// Returns a counter. Each fork after the first call of this function adds 1 to it in the child.
 std::uint64_t watched_forks() {
   static const int registered =
       pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1, std::memory_order_relaxed); });

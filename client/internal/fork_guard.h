@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects with threads and locks belong to the process that made them. In a process that was forked
-// from it they do not work and cannot be destroyed: their threads do not exist there, and their
-// locks may be held for ever. So their calls throw Forked there, and their destructors are not run.
+// An object with threads and locks belongs to the process that made it. In a child that was forked
+// from this process the object does not work and cannot be destroyed: its threads do not exist, and
+// its locks may be held for ever. So in the child its calls throw Forked, and its destructor is not
+// run.
 #pragma once
 
 #include <sys/types.h>
@@ -11,16 +12,16 @@
 
 namespace c10dd::client {
 
-/// The process that made this object; copies name the same process. Thread-safe.
+/// Remembers the process that made this object. Copies remember the same process. Thread-safe.
 class HomeProcess {
  public:
   HomeProcess();
 
-  /// Returns whether the present process was forked from that one. Makes no system call.
+  /// Returns whether the present process was forked from the remembered one. Makes no system call.
   bool forked() const;
 
-  /// Throws Forked in a forked process. The text has `what` ("client") and `remedy` ("connect
-  /// again").
+  /// Throws Forked in a forked process. The error text contains `what`, for example "client", and
+  /// `remedy`, for example "connect again".
   void require(const char* what, const char* remedy) const;
 
  private:
@@ -28,8 +29,8 @@ class HomeProcess {
   pid_t pid_;
 };
 
-/// Returns an owner of the object that destroys it only in the present process; in a forked process
-/// the object is not touched.
+/// Returns an owner of the object. The owner destroys the object in the present process only; in a
+/// forked process it does not touch the object.
 template <class T>
 std::shared_ptr<T> owned_by_this_process(T* object) {
   return std::shared_ptr<T>(object, [home = HomeProcess()](T* owned) {

@@ -19,13 +19,13 @@ constexpr std::size_t kQuotedBytes = 120;
 
 /// When a source is used.
 enum class When : std::uint8_t {
-  by_hand,    ///< if rank and size are set; only one of them is an error
-  whole,      ///< if rank and size are set
-  shell,      ///< as `whole`, but not in an interactive shell nor above an MPI launcher
-  size_apart  ///< as `whole`, with the size from one of kSizesApart
+  by_hand,    ///< used if rank and size are set; a rank without a size is an error
+  whole,      ///< used if rank and size are set
+  shell,      ///< like `whole`, but ignored in an interactive shell or if mpirun started the ranks
+  size_apart  ///< like `whole`, but the size comes from a variable of kSizesApart
 };
 
-/// The variables of one launcher; nullptr: it has no such variable.
+/// The names of one launcher's variables; nullptr if the launcher has no such variable.
 struct Source {
   const char* name;
   When when;
@@ -126,9 +126,9 @@ bool Reader::present(const Source& source) const {
   return shell != "bash" && shell != "interactive" && !overruled_by_mpi();
 }
 
-/// Returns whether an MPI launcher has another rank or size than Slurm. Under mpirun in an
-/// allocation all ranks of a node have the SLURM_PROCID of the one Slurm task that mpirun runs in.
-/// If srun itself started the MPI ranks, both give the same values.
+/// Returns whether the rank or size of an MPI launcher differs from Slurm's. Under mpirun in an
+/// allocation, all ranks of a node have the SLURM_PROCID of the one Slurm task in which mpirun
+/// runs. If srun itself started the MPI ranks, both launchers give the same values.
 bool Reader::overruled_by_mpi() const {
   return std::any_of(kSources.begin(), kSources.end(), [this](const Source& mpi) {
     if (mpi.when != When::whole || !present(mpi)) return false;
@@ -136,8 +136,8 @@ bool Reader::overruled_by_mpi() const {
   });
 }
 
-/// Fails if a source that people set by hand has a rank without a size. Checks and keeps a size
-/// without a rank.
+/// Checks a source that users set by hand and that has no complete pair of rank and size. Fails if
+/// only the rank is set. If only the size is set, checks and keeps it.
 Result<void> Reader::check_half(const Source& source) {
   if (source.when != When::by_hand) return {};
   const Result<std::int64_t> rank = number(source, source.rank, 0, limits::kWorldSize - 1);
@@ -165,7 +165,7 @@ Result<void> Reader::take(const Source& source) {
                           {source.local_rank, 0, found_.local_rank},
                           {source.local_size, 1, found_.local_world_size},
                           {source.node_rank, 0, found_.node_rank}};
-  found_.used.clear();  // of a size that was found without a rank
+  found_.used.clear();  // forgets a size that was found without a rank
   found_.source = source.name;
   for (const Field& field : fields) {
     const auto most = static_cast<std::int64_t>(limits::kWorldSize) - 1 + field.least;
@@ -205,7 +205,7 @@ Result<void> Reader::check_agreement(const Source& source) const {
   return {};
 }
 
-/// Lists the variables of the other sources that differ from what was found.
+/// Lists the variables of the other sources whose values differ from the result.
 void Reader::list_overruled(const Source* winner) {
   if (winner == nullptr) return;
   for (const Source& source : kSources) {

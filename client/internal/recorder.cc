@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps totals per kind of collective. The buckets are those of the metric catalogue.
+// Keeps totals for each kind of collective. The buckets are those of protocol/metric_catalog.h.
 #include "client/internal/recorder.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace c10dd::client {
 CollectiveTotals& Recorder::totals_of(const CollectiveSample& sample) {
   Kind kind(sample.process_group, sample.collective, sample.backend);
   if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
-  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the last series is for the rest
+  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the last series counts all other kinds
     kind = {"other", "other", "other"};
     if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
   }

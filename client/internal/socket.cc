@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel closes connections to a dead peer, too, if the heartbeats do not notice: by keepalive
-// probes and a limit on the age of unacknowledged data.
+// If the heartbeats do not notice a dead peer, the kernel closes the connection: because of
+// keepalive probes and a limit on the age of unacknowledged data.
 #include "client/internal/socket.h"
 
 #include <netdb.h>
@@ -31,7 +31,7 @@ Result<Addresses> resolve(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {  // AI_ADDRCONFIG ignores the loopback, and a machine may have nothing else
+  if (error != 0) {  // AI_ADDRCONFIG ignores loopback addresses, but a machine may have no others
     hints.ai_flags = AI_NUMERICSERV;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   }
@@ -67,8 +67,8 @@ void set_options(const Descriptor& socket) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-  // Keeps the socket's buffer small: then bytes that it takes show that the peer reads, which Core
-  // counts as a sign of life during a large request.
+  // Keeps the socket's send buffer small. If a full socket takes more bytes, the peer must have
+  // read some; Core counts this as a sign of life during a large request.
   set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
 }
 
@@ -110,7 +110,8 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     refused = refused || error == ECONNREFUSED;
     silent = silent || (error != ECONNREFUSED && !no_route);
   }
-  // not_found only if no process listens at any address: at a silent address there may be a daemon.
+  // The code is not_found only if no process listens at any address. An address that does not
+  // respond may belong to a daemon.
   const bool none_listens = refused && !silent && error != EINTR;
   return failure(none_listens ? Code::not_found : Code::unavailable,
                  "connect: " + error_text(error));

@@ -31,17 +31,18 @@ class Descriptor {
 
 /// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket. Tries all
 /// addresses of the name in turn, each for at most `patience`, and stops when `interrupt` becomes
-/// readable. Fails with not_found if the machine refused the connection, because no process listens
-/// there, and with unavailable otherwise. Blocks, also while the name is resolved.
+/// readable. Fails with not_found if the server's machine refused the connection because no process
+/// listens there, with invalid_argument if the address has no port, and with unavailable otherwise.
+/// Also blocks while it resolves the name.
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
 /// Sends `probe` to the server at the address on a connection of its own, and returns the first
-/// bytes of its reply, at most 512; empty if there is none. Blocks up to `patience` to connect, and
-/// again for the reply.
+/// bytes of the reply, at most 512; empty if there is no reply. Blocks up to `patience` for the
+/// connection, then up to `patience` for the reply.
 std::string first_words(const std::string& address, std::string_view probe, int interrupt,
                         Duration patience);
 
-/// Returns the text of an errno, starting in lower case.
+/// Returns the system's text for an errno value, with its first letter in lower case.
 std::string error_text(int number);
 
 }  // namespace c10dd::client

@@ -65,8 +65,8 @@ void throw_failure(const Failure& reason) {
       throw DiskFull(reason.detail);
     case Code::quota_exceeded:
       throw QuotaExceeded(reason.detail);
-    // A caller can only report these, so they are plain Errors. There is no default: the compiler
-    // asks for a decision about each new code.
+    // A caller can only report failures with these codes, so they become plain Errors. There is no
+    // default case, so that the compiler warns if a new code is missing here.
     case Code::ok:
     case Code::malformed:
     case Code::unknown_op:

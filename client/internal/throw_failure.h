@@ -14,7 +14,7 @@ namespace c10dd::client {
 std::vector<Missing> missing_of(const std::vector<MissingRank>& ranks);
 std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing);
 
-/// Throws the exception of client/errors.h that belongs to the code.
+/// Throws the exception of client/errors.h that belongs to the code of the failure.
 [[noreturn]] void throw_failure(const Failure& reason);
 
 /// Returns the body of a reply, or throws its failure.

@@ -37,8 +37,8 @@ Result<void> parse_authority(std::string_view text, std::string_view authority, 
   return {};
 }
 
-/// Returns the URL that the environment gives. `job` is the launcher's name of the job; may be
-/// empty.
+/// Returns the URL from the environment. `job` is the job's name from C10DD_JOB or the launcher; it
+/// may be empty.
 Result<std::string> read_url(const Environment& environment, const std::string& job) {
   const auto get = [&](const char* name) {
     const char* text = environment(name);
@@ -105,8 +105,8 @@ Result<Launch> read_environment(const Environment& environment) {
   if (!url) return url.error();
   Launch launch;
   launch.url = std::move(*url);
-  // The launcher's run belongs to the launcher's job: a job that was named by hand gets no run from
-  // it.
+  // The launcher's run belongs to the launcher's job. A job that the user has named gets no run
+  // from the launcher.
   const bool named_by_hand = is_set("C10DD_URL") || is_set("C10DD_JOB");
   if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
   launch.options.rank = found->rank;

@@ -24,7 +24,7 @@ struct Url {
   std::string address() const;
 };
 
-/// Fails with invalid_argument. Without a port the URL has kDefaultPort.
+/// Parses a URL. A URL without a port gets kDefaultPort. Fails with invalid_argument.
 Result<Url> parse_url(std::string_view text);
 
 /// The arguments of Client::connect().
@@ -33,9 +33,9 @@ struct Launch {
   ClientOptions options;
 };
 
-/// Reads C10DD_URL, or C10DD_ADDR and C10DD_JOB; C10DD_RUN; and rank and world size as
-/// launch_environment.h finds them. With C10DD_ADDR but no C10DD_JOB, job and run are those of the
-/// launcher. Fails with invalid_argument naming the variable.
+/// Reads the URL from C10DD_URL, or from C10DD_ADDR and C10DD_JOB; the run from C10DD_RUN; and the
+/// rank and world size with read_launch_environment(). If C10DD_ADDR is set but not C10DD_JOB, job
+/// and run are those of the launcher. Fails with invalid_argument, naming the variable.
 Result<Launch> read_environment(const Environment& environment);
 
 }  // namespace c10dd::client
