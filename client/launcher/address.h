@@ -11,11 +11,12 @@ namespace c10dd::run {
 /// Returns the name of this machine, "localhost" if it is unknown.
 std::string host_name();
 
-/// Returns the local address of a connection to the daemon. alone: the job has one node. If it is
-/// not alone, a loopback address is of no use to the others: then returns the host name.
+/// Returns the local address of a connection to the daemon. If this is a loopback address, which
+/// other nodes cannot use, and the job has other nodes (`alone` is false), returns the host name.
 std::string address_towards(const client::Url& daemon, bool alone);
 
-/// Returns a TCP port that is free at this moment; it is not reserved. Throws std::system_error.
+/// Returns a TCP port that is free at this moment. The port is not reserved. Throws
+/// std::system_error.
 std::string free_port();
 
 }  // namespace c10dd::run

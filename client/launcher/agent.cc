@@ -20,11 +20,11 @@ namespace {
 
 constexpr const char* kGroup = "c10drun";
 /// When a node dies, workers of other nodes fail before the daemon declares the node lost (250 ms
-/// after its connection closed). A failed worker counts as a failure only if no node was declared
-/// lost within this time.
+/// after the node's connection has closed). So a failed worker counts as a failure only if no node
+/// is declared lost within kSettle.
 constexpr Duration kSettle = std::chrono::milliseconds(600);
 constexpr Duration kJoinNoteDelay = std::chrono::seconds(5);
-/// How long to wait for the status that shows a failure which this agent has reported.
+/// How long an agent waits until the group's status shows the failure that the agent has reported.
 constexpr Duration kStatusDelay = std::chrono::seconds(1);
 
 std::string random_name() {
@@ -44,11 +44,11 @@ std::string name_launch() {
   return text + random_name();
 }
 
-/// What the agents exchange at the start of each generation. Port and nonce are those of node 0.
+/// What the agents exchange at the start of each generation. All use the port and nonce of node 0.
 struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
-  std::int64_t base = -1;  ///< failures before this launch; -1: this agent is new
+  std::int64_t base = -1;  ///< failures of the group before this launch; -1 if this agent is new
   std::string launch;      ///< may be empty
 
   std::string encode() const { return format("{} {} {} {}", port, nonce, base, launch); }
@@ -175,7 +175,7 @@ void Agent::rendezvous() {
   watch_group();
 }
 
-/// Throws Fatal with the flag and the node if another node was given another value. Otherwise
+/// If another node has another value of a flag, throws Fatal with the flag and the node. Otherwise
 /// returns, and the caller reports the daemon's error.
 void Agent::refuse_disagreement() {
   const auto look = [client = client_, flags = shared_flags(options_)] {
@@ -184,14 +184,14 @@ void Agent::refuse_disagreement() {
   std::string text;
   try {
     text = call(look);
-  } catch (const Error&) {  // the caller's error is the one to report
+  } catch (const Error&) {  // ignored: the caller has an error to report
   }
   if (text.empty()) return;
   throw Fatal(exit_code::kUsage, text + "; give all nodes of the job the same value");
 }
 
-/// Makes the plan of the generation: exchanges LaunchFacts with the other agents. Returns false if
-/// the generation ended meanwhile.
+/// Exchanges LaunchFacts with the other agents and makes the plan of the generation. Returns false
+/// if the exchange failed or the generation ended first.
 bool Agent::prepare() {
   LaunchFacts own;
   if (generation_.rank == 0) own.port = free_port();
@@ -211,7 +211,8 @@ bool Agent::prepare() {
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
-    // Agents that took part in the launch before know its name and base; new agents adopt them.
+    // Agents that were in an earlier generation of the launch know its name and base. New agents
+    // adopt these values.
     for (const std::string& text : texts) {
       const LaunchFacts facts = LaunchFacts::decode(text);
       if (facts.base < 0) continue;
@@ -261,8 +262,8 @@ Agent::Outcome Agent::work() {
   return after_end();
 }
 
-/// Stops the workers and reports the failed one to the group, unless its failure is the consequence
-/// of a node that was lost or drains.
+/// Stops the workers. Reports the failed worker to the group, unless it may have failed because
+/// another node was lost or is draining.
 Agent::Outcome Agent::report_failure() {
   const FailureReport report = make_failure_report(*crew_->failure(), host_name());
   note(report.head);
@@ -273,7 +274,7 @@ Agent::Outcome Agent::report_failure() {
     note("not counted as a failure: the generation has already ended, or another node is draining");
   } else {
     others_stopped_ = stopped;
-    // In the background: the workers must be stopped even if the daemon is unreachable.
+    // Sent in the background: the workers must be stopped even if the daemon is unreachable.
     background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }
@@ -282,8 +283,8 @@ Agent::Outcome Agent::report_failure() {
   return after_end();
 }
 
-/// Decides from the status of the group, so that all agents decide alike, whether the launch has
-/// failed or goes on with the next generation.
+/// Decides whether the launch has failed or goes on with the next generation. Uses the status of
+/// the group, so that all agents decide alike.
 Agent::Outcome Agent::after_end() {
   if (!over()) return Outcome::again;
   const std::optional<FailureReport> report = reported_failure();
@@ -298,10 +299,10 @@ Agent::Outcome Agent::after_end() {
   return report && too_many(generation_.failures + 1) ? Outcome::failed : Outcome::again;
 }
 
-/// Joins the next generation. Returns false if the launch failed meanwhile.
+/// Joins the next generation. Returns false if the launch fails before this agent has joined.
 bool Agent::rejoin() {
   const auto ended = [this] { return reported_failure() && too_many(generation_.failures + 1); };
-  constexpr int kTries = 3;  // the daemon may have declared this node lost while it was unreachable
+  constexpr int kTries = 3;  // next() throws Aborted if the daemon has declared this node lost
   for (int tried = 1;; ++tried) {
     try {
       const auto next = call([membership = membership_] { return membership->next(); }, ended);
@@ -320,8 +321,8 @@ bool Agent::rejoin() {
   }
 }
 
-/// Returns whether the workers of all nodes have exited with 0; false if the generation ended
-/// before.
+/// Waits until the workers of all nodes have exited with 0, then returns true. Returns false if the
+/// generation ends first.
 bool Agent::wait_for_others() {
   if (generation_.size > 1) note("all workers of this node have finished; waiting for other nodes");
   const auto enter = [membership = membership_] {

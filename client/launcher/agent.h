@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent of one node: joins the group "c10drun" with the agents of the other nodes, runs this
 // node's workers in each generation, and decides with the others when to restart and when to stop.
-// All state belongs to one thread with a loop; blocking calls run on threads of their own.
+// All state belongs to one thread, which runs an event loop; blocking calls run on other threads.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -24,11 +24,12 @@ namespace c10dd::run {
 
 class Agent {
  public:
-  /// scratch: a temporary folder; the warden removes it.
+  /// `scratch` is a temporary folder, which the warden removes.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
-  /// Destroys these members before all others: the end of the daemon runs the loop, whose handlers
-  /// use the others. The client goes before the daemon, since it says goodbye to it.
+  /// Destroys these members before all others. The destructor of the daemon runs the event loop,
+  /// whose handlers use the other members. The client says goodbye to the daemon, so the client is
+  /// destroyed before the daemon.
   ~Agent() {
     watching_.reset();
     crew_.reset();
@@ -40,8 +41,8 @@ class Agent {
 
   /// Runs the launch to its end and returns the exit code of the launcher. Throws Fatal.
   int run();
-  /// Returns whether this may be destroyed. If not, a blocking call still uses it, and the process
-  /// must end without destroying it.
+  /// Returns whether this agent may be destroyed. If false, a blocking call still uses the agent,
+  /// and the process must end without destroying it.
   bool idle() const { return background_.idle(); }
   /// Kills the workers and ends the daemon of --standalone.
   void end_processes() {
@@ -85,8 +86,9 @@ class Agent {
   void stop_crew(int signal);
   void note(const std::string& text) { console_.note(text); }
 
-  /// Runs a blocking call on another thread and returns its value, or nothing if `stop_waiting` was
-  /// true first. Throws Stopped, Fatal, and what the call throws.
+  /// Runs a blocking call on another thread and returns its value. Returns nothing if
+  /// `stop_waiting` is true before the call ends. Throws Stopped, Fatal, and the exceptions of the
+  /// call.
   template <class Call>
   auto call(Call blocking, const Condition& stop_waiting) {
     throw_if_stopped();
@@ -118,12 +120,12 @@ class Agent {
   Generation generation_;
   GroupState state_;
   std::optional<std::uint32_t> base_;    ///< failures of the group before this launch
-  std::optional<FailureReport> report_;  ///< the newest of any node
-  std::size_t others_stopped_ = 0;       ///< workers of this node that were stopped because of it
+  std::optional<FailureReport> report_;  ///< newest failure report of any node
+  std::size_t others_stopped_ = 0;       ///< workers of this node stopped by a reported failure
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 
-  int signal_ = 0;  ///< the first signal, or SIGTERM for a drain notice; 0: none so far
+  int signal_ = 0;  ///< the first signal, or SIGTERM for a drain notice; 0 if none so far
   int signals_received_ = 0;
   bool leaving_ = false;               ///< the node is leaving because of signal_
   std::optional<DrainNotice> notice_;  ///< the drain notice that names this node

@@ -16,9 +16,9 @@ constexpr Duration kGoodbyeTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-/// Makes the last call to the daemon. Waits for it at most kGoodbyeTimeout, or until a second
-/// signal: without the call, the other nodes learn less, since they see only that the connection
-/// has ended.
+/// Makes the last call to the daemon, which tells the other nodes why this node ends. Without the
+/// call they would see only that its connection has ended. Waits for the call at most
+/// kGoodbyeTimeout, or until a second signal.
 void Agent::say_goodbye(const std::function<void()>& last_call) {
   const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
   const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kGoodbyeTimeout);
@@ -39,7 +39,7 @@ int Agent::finish() {
   return 0;
 }
 
-/// Ends with the job's failure, and returns the exit code of the worker that failed first.
+/// Reports that the job has failed, and returns the exit code of the worker that failed first.
 int Agent::end_failed() {
   std::string text = "the job has failed";
   if (plan_.restarts > 0) text += " after " + plural(plan_.restarts, "restart");
@@ -69,7 +69,8 @@ int Agent::leave_by_request() {
       options_.grace = std::clamp<Duration>(left, Duration::zero(), options_.grace);
     }
   } else if (membership_ && generation_.size > 1) {
-    // Workers of other nodes that fail because ours are gone are then not counted as failures.
+    // Because of this notice, other nodes do not count the failures of workers that fail because
+    // the workers of this node are gone.
     DrainNotice own;
     own.ranks = {generation_.rank};
     own.left = options_.grace + 2 * kGoodbyeTimeout;

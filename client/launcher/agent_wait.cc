@@ -50,8 +50,9 @@ void Agent::take_state(const GroupState& state) {
   }
 }
 
-/// Returns whether the workers of the generation must stop. A status of an older generation is
-/// ignored: the agent may learn its new generation before the status of it.
+/// Returns whether the workers of the generation must stop. Ignores a status of an older
+/// generation, because the agent may know its new generation before it gets the status of that
+/// generation.
 bool Agent::over() const {
   if (state_.fenced || state_.generation > generation_.number) return true;
   return state_.generation == generation_.number &&
@@ -90,7 +91,7 @@ void Agent::wait(const Condition& until) {
   for (throw_if_stopped(); !until(); throw_if_stopped()) loop_.run_one();
 }
 
-/// Waits at most `limit`. Returns whether the condition holds in the end.
+/// Waits until the condition holds, but at most `limit`. Returns whether the condition holds.
 bool Agent::wait(Duration limit, const Condition& until) {
   const auto deadline = Clock::now() + limit;
   for (throw_if_stopped(); !until() && Clock::now() < deadline; throw_if_stopped()) {
@@ -99,8 +100,8 @@ bool Agent::wait(Duration limit, const Condition& until) {
   return until();
 }
 
-/// Signals the workers, kills those that still run after the grace or at a second signal, and
-/// returns when all have ended.
+/// Signals the workers. Kills those that still run after options_.grace or at a second signal.
+/// Returns when all workers have ended.
 void Agent::stop_crew(int signal) {
   if (!crew_) return;
   if (!crew_->stopping()) crew_->pass_on(signal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs blocking calls on threads of their own while the loop of this thread goes on, so that
-// signals and output are handled even during a rendezvous of ten minutes.
+// Runs blocking calls on other threads while the event loop of this thread goes on, so that signals
+// and output are handled even during a rendezvous of ten minutes.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -23,9 +23,9 @@ class Background {
   using Value = std::conditional_t<std::is_void_v<std::invoke_result_t<Call&>>, Nothing,
                                    std::invoke_result_t<Call&>>;
 
-  /// Runs a call and returns its value, or throws what it threw. Returns nothing if stop_waiting()
-  /// was true first: the call then goes on, and its outcome is dropped. `call` must own what it
-  /// uses.
+  /// Runs a call on another thread and returns its value, or throws its exception. Returns nothing
+  /// if stop_waiting() is true before the call has ended: the call goes on, and its outcome is
+  /// dropped. `call` must own all objects that it uses.
   template <class Call, class StopWaiting>
   std::optional<Value<Call>> run(Call call, const StopWaiting& stop_waiting) {
     const auto outcome = start(std::move(call));
@@ -35,13 +35,15 @@ class Background {
     return std::move(outcome->value);
   }
 
-  /// Runs a call without waiting for it; its outcome is dropped. `call` must own what it uses.
+  /// Runs a call on another thread without waiting for it; its outcome is dropped. `call` must own
+  /// all objects that it uses.
   template <class Call>
   void send(Call call) {
     start(std::move(call));
   }
 
-  /// Returns whether all calls have ended. If not, the loop and this must not be destroyed.
+  /// Returns whether all calls have ended. If false, the loop and this object must not be
+  /// destroyed.
   bool idle() const { return open_ == 0; }
 
  private:

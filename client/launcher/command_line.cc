@@ -50,7 +50,8 @@ const Entry* find(const std::vector<Entry>& table, std::string_view name) {
                 meant.empty() ? ";" : "; did you mean \"" + meant + "\"?", kList));
 }
 
-/// Ignores a flag of torchrun if its value has no effect here. Throws Fatal otherwise.
+/// Accepts and ignores a flag of torchrun if its value has no effect in c10drun. Throws Fatal for
+/// other values.
 void check(const TorchrunFlag& flag, const Written& written) {
   for (const std::string_view value : flag.accepted) {
     if (value == "*" || value == written.value) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits the command line into the words of c10drun's options and the program. Pure.
+// Splits the command line into the options of c10drun, still as text, and the program. Pure.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@ class CommandLine {
   explicit CommandLine(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
   /// Reads the options up to the program or `--`. If an option is repeated, the last one counts.
-  /// Throws Fatal for an unknown option with the nearest known one, and for an unsupported flag of
-  /// torchrun with what to use instead.
+  /// Throws Fatal for an unknown option or an unsupported flag of torchrun. The text suggests the
+  /// nearest known option, or what to use instead of the flag.
   Words parse();
   /// Returns the program and its arguments. To be called after parse().
   std::vector<std::string> rest() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The workers of one generation on this node: starts them, reads their output, signals and reaps
-// them. Runs on the launcher's loop; only writes to standard output block.
+// them. Runs on the launcher's event loop. Only its writes to the console block.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,8 +24,8 @@ struct FailedWorker {
   std::uint32_t rank = 0;
   pid_t pid = 0;
   Exit exit;
-  LastLines last;         ///< of standard error, or of standard output if standard error is empty
-  std::string message{};  ///< from its error file; may be empty
+  LastLines last;         ///< last lines of stderr; those of stdout if stderr is empty
+  std::string message{};  ///< text from the worker's error file; may be empty
 };
 
 /// What the crews of all generations share.
@@ -36,7 +36,7 @@ struct CrewHome {
   std::string program;
   std::map<std::string, std::string> inherited;  ///< environment of the launcher
   std::string scratch;                           ///< temporary folder, for error files
-  Console silence{false, false};                 ///< of workers whose output is not printed
+  Console silence{false, false};                 ///< console of workers whose output is not printed
 };
 
 class Worker;
@@ -60,8 +60,8 @@ class Crew {
   std::size_t stopped() const { return stopped_; }
   bool stopping() const { return stopping_; }
 
-  /// Sends a signal to the process groups of all workers. From now on the end of a worker does not
-  /// count as a failure.
+  /// Sends a signal to the process groups of all workers. After this call, the end of a worker does
+  /// not count as a failure.
   void pass_on(int signal);
   void stop() { pass_on(SIGTERM); }
   void kill() { pass_on(SIGKILL); }

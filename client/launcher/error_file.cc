@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-/// Returns an empty text if this is not a regular file or has more than kErrorFileBytes.
+/// Returns the text of a file; empty if it is not a regular file or has more than kErrorFileBytes.
 std::string read_file(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must not block.
   const client::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

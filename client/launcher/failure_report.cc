@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 512;
 
-// The texts around the fields of a group's reason. The daemon writes the member and "has failed",
-// the agent of the failed worker the rest.
+// The fixed texts between the fields of a group's reason. The daemon writes the member and "has
+// failed"; the agent of the failed worker writes the text after them.
 constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";
@@ -25,8 +25,8 @@ bool take_number(std::string_view& rest, std::string_view& number) {
   return !number.empty();
 }
 
-/// Takes what is before `end`, and `end` itself. Takes nothing and returns false if `end` is
-/// missing.
+/// Removes the text up to `end`, and `end` itself, from `rest`, and stores the text in `before`. If
+/// `end` is missing, removes nothing and returns false.
 bool take_until(std::string_view& rest, std::string_view end, std::string_view& before) {
   const std::size_t at = rest.find(end);
   if (at == std::string_view::npos) return false;
@@ -35,8 +35,8 @@ bool take_until(std::string_view& rest, std::string_view end, std::string_view& 
   return true;
 }
 
-/// Takes "N on HOST (pid P)" and returns "node N (HOST, agent pid P)". Takes nothing and returns an
-/// empty text if the rest does not begin like this.
+/// Removes "N on HOST (pid P)" from the start of `rest` and returns "node N (HOST, agent pid P)".
+/// If `rest` starts with anything else, removes nothing and returns an empty text.
 std::string take_member(std::string_view& rest) {
   std::string_view left = rest, rank, host, pid;
   if (!take_number(left, rank) || !left.starts_with(" on ")) return {};
@@ -108,7 +108,7 @@ std::optional<FailureReport> read_failure_report(std::string_view reason) {
 }
 
 std::string of_nodes(std::string_view text) {
-  // Behind this text the ranks are those of workers and stay as they are.
+  // After the text kFailedWith, ranks are those of workers: this part is not changed.
   const std::size_t cause = std::min(text.find(kFailedWith), text.size());
   std::string out;
   for (std::string_view before, rest = text.substr(0, cause);;) {

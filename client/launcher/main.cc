@@ -70,7 +70,7 @@ int launch(Options options) {
   make_log_folder(options.log_dir);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string scratch = make_scratch();
-  Warden warden(scratch);  // forks, so before there are threads
+  Warden warden(scratch);  // forks, so it must be made before there are threads
   raise_file_limit(std::size_t{options.nproc} * 6 + 64);
   Console console(options.prefix, options.console);
   auto agent =
@@ -84,7 +84,7 @@ int launch(Options options) {
   } catch (const std::exception& error) {
     console.note(std::string("unexpected: ") + error.what());
   }
-  if (!agent->idle()) {  // a blocking call in the background still uses it
+  if (!agent->idle()) {  // a blocking call in the background still uses the agent
     agent->end_processes();
     std::_Exit(code);
   }

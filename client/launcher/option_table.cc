@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defines the tables, the options in the order of the help.
+// Defines the tables of options. Their order is the order in the help text.
 #include "client/launcher/option_table.h"
 
 namespace c10dd::run {

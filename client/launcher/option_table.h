@@ -11,7 +11,7 @@
 
 namespace c10dd::run {
 
-/// The values on the command line as text, not yet checked.
+/// The values of the options as text from the command line, not checked yet.
 struct Words {
   std::string nproc = "1";
   std::string nnodes = "1";
@@ -52,8 +52,8 @@ const std::vector<Option>& all_options();
 struct TorchrunFlag {
   std::vector<std::string_view> names;
   bool has_value;
-  std::vector<std::string_view> accepted;  ///< values that need nothing to be done; "*": all values
-  std::string_view instead;                ///< what to do instead, for all other values
+  std::vector<std::string_view> accepted;  ///< values without effect in c10drun; "*": all values
+  std::string_view instead;                ///< what to do instead, shown for all other values
 };
 
 const std::vector<TorchrunFlag>& torchrun_flags();

@@ -89,18 +89,19 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
   }
 }
 
-/// Returns the name of the job if the daemon's URL does not have it.
+/// Returns the name of the job. Called if the daemon's URL does not contain the name.
 std::string name_job(const Words& words, const Options& o, const client::LaunchEnvironment& found) {
   if (!words.job.empty()) return words.job;
   if (!found.job.empty()) return found.job;
-  // Unique, so that two launches at one daemon do not join the same group.
+  // The name is unique, so that two launches at one daemon do not join the same group.
   if (o.max_nodes == 1) return format("c10drun-{}-{}", host_name(), getpid());
   refuse(
       "no name for the job: with more than one node, give all nodes the same --job NAME, or the "
       "same C10DD_JOB, or a URL with a job");
 }
 
-/// Sets o.daemon from the first of --daemon, C10DD_URL, C10DD_ADDR and the default address.
+/// Sets o.daemon from the first that is given: --daemon, C10DD_URL, C10DD_ADDR, the default
+/// address.
 void find_daemon(const Words& words, const client::Environment& environment,
                  const client::LaunchEnvironment& found, Options& o) {
   constexpr std::string_view kScheme = "c10dd://";
@@ -140,7 +141,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
   o.daemon = std::move(*url);
 }
 
-/// Sets the command of the workers: as under torchrun, Python runs scripts and modules.
+/// Sets the command of the workers. As under torchrun, Python runs a script or a module.
 void make_command(const Words& w, const client::Environment& environment,
                   std::vector<std::string> program, Options& o) {
   if (w.module && w.no_python) {
@@ -211,7 +212,8 @@ void check_words(const Words& w, const client::Environment& environment, Options
     refuse(format("{} is {}: {} bytes, limit {}", option, in_quotes(text), text.size(),
                   limits::kNameBytes));
   }
-  // Only job and run are used. Invalid ranks of an outer launcher must not be an error here.
+  // Uses only the job and run of an outer launcher. Its ranks may be invalid: that is no error
+  // here.
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;

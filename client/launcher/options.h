@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The command line of c10drun, checked before anything is started. Pure except that the default
-// name of a job on one node contains the host's name and the process id.
+// Reads the command line of c10drun and checks it before anything is started. Pure, except that the
+// default name of a job on one node contains the host's name and the process id.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace c10dd::run {
 inline constexpr std::uint32_t kWorkersPerNode = 1'024;
 inline constexpr std::uint32_t kRestarts = 1'000'000;
 
-// Exit codes in addition to those of protocol/exit_codes.h. A shell uses them in the same way.
+// Exit codes in addition to those of protocol/exit_codes.h. They mean the same in a shell.
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
@@ -43,13 +43,13 @@ struct Options {
   std::uint32_t max_restarts = 3;
   std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
   client::Url daemon;           ///< address of the daemon, and the job
-  bool standalone = false;      ///< start a daemon; its address is known only then
+  bool standalone = false;      ///< start a daemon; `daemon` has its address only after that
   std::string run;
   std::string log_dir;        ///< empty: no log files
-  std::string local_address;  ///< where other nodes reach this one; empty: determined later
+  std::string local_address;  ///< address of this node for other nodes; empty: determined later
   bool prefix = true;
   bool console = true;
-  std::set<std::uint32_t> console_ranks;  ///< local ranks whose lines are printed; empty: all
+  std::set<std::uint32_t> console_ranks;  ///< local ranks whose lines are printed; empty for all
   std::string role = "default";
   Duration grace = std::chrono::seconds(15);
   Duration last_call = std::chrono::seconds(30);
@@ -57,17 +57,17 @@ struct Options {
   Duration connect_timeout = std::chrono::seconds(30);
   std::map<std::string, std::string> labels;
   std::string domain;
-  std::vector<std::string> command;  ///< with the interpreter, for a script or a module
-  std::string script;                ///< the Python script in the command; empty: there is none
+  std::vector<std::string> command;  ///< begins with the interpreter for a script or a module
+  std::string script;                ///< the Python script in the command; empty if there is none
 };
 
-/// Reads a duration: 500ms, 15s, 10m or 2h; a number without a unit is seconds. Throws Fatal with
-/// the name of the option.
+/// Parses a duration such as 500ms, 15s, 10m or 2h; a number without a unit means seconds. Throws
+/// Fatal naming the option.
 Duration parse_duration(const std::string& option, const std::string& text);
 
 struct ParsedOptions {
   Options options;
-  std::string reply;  ///< if not empty: print this (help or version) and exit
+  std::string reply;  ///< the help or the version; if not empty, print it and exit
 };
 
 /// Reads the command line and the environment. Throws Fatal with exit_code::kUsage.

@@ -44,7 +44,8 @@ void Lines::feed(std::string_view bytes) {
     const std::size_t taken = std::min(room, bytes.size());
     partial_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // A full piece is kept until the next byte: if that ends the line, the line was not too long.
+    // A full piece is kept until the next byte. If that byte is a line end, the line was not too
+    // long.
     if (partial_.size() == kLineBytes && !bytes.empty()) finish();
   }
 }

@@ -12,7 +12,7 @@
 
 namespace c10dd::run {
 
-inline constexpr std::size_t kLineBytes = 16 * 1024;  // a longer line is cut into such pieces
+inline constexpr std::size_t kLineBytes = 16 * 1024;  // a longer line is cut into pieces
 inline constexpr std::size_t kLastLines = 20;
 inline constexpr std::size_t kLastLineBytes = 512;
 
@@ -27,7 +27,7 @@ class Lines {
   explicit Lines(Sink sink) : sink_(std::move(sink)) {}
 
   void feed(std::string_view bytes);
-  /// Passes on the last line if it had no line end.
+  /// Passes the last line to the sink if this line had no line end.
   void finish();
 
  private:
@@ -41,7 +41,7 @@ class LastLines {
   void add(std::string_view line);
   bool empty() const { return lines_.empty(); }
   const std::deque<std::string>& lines() const { return lines_; }
-  /// Returns as many of the newest lines as fit, indented, each with a line end.
+  /// Returns as many of the newest lines as fit into `max_bytes`, indented, each with a line end.
   std::string text(std::size_t max_bytes, std::string_view indent) const;
 
  private:
@@ -51,10 +51,11 @@ class LastLines {
 /// The standard output and error of this process. Writes block.
 class Console {
  public:
-  /// prefix: begin each line with the worker's rank. workers: print the lines of workers at all.
+  /// If `prefix` is set, each line begins with the worker's rank. If `workers` is not set, the
+  /// lines of workers are not printed.
   Console(bool prefix, bool workers);
 
-  /// Adds a line of a worker; flush() writes what was added.
+  /// Adds a line of a worker to a buffer. flush() writes the buffer.
   void line(int stream, std::uint32_t rank, std::string_view text);
   void flush();
   /// Writes a line of the launcher itself to standard error.
@@ -65,7 +66,7 @@ class Console {
     int fd;
     bool coloured;
     std::string pending;
-    bool closed = false;  ///< a write failed, its reader is gone: the workers go on without it
+    bool closed = false;  ///< a write failed, because the reader is gone: output is dropped
   };
   static void write(Stream& stream);
 

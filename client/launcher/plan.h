@@ -13,27 +13,27 @@
 
 namespace c10dd::run {
 
-/// This node's part of one generation, and what all nodes of it share.
+/// This node's part of one generation, and the values that all nodes of the generation share.
 struct Plan {
   std::uint64_t generation = 0;
-  std::uint32_t restarts = 0;  ///< restarts of this launch because of failures
+  std::uint32_t restarts = 0;  ///< how often a failure has restarted this launch
   std::uint32_t node_rank = 0;
   std::uint32_t nodes = 1;
-  std::uint32_t first_rank = 0;  ///< of the workers of this node, whose ranks are consecutive
+  std::uint32_t first_rank = 0;  ///< lowest rank of this node's workers; their ranks are contiguous
   std::uint32_t local_size = 1;
   std::uint32_t world_size = 1;
   std::string master_address;
   std::string master_port;
   std::string nonce;   ///< random, new in each generation
-  std::string launch;  ///< name of this launch on all nodes, and of its folder of log files
+  std::string launch;  ///< name of this launch on all nodes, and of its log folder
 };
 
 /// Returns the plan without master_port, nonce, restarts and launch, which the caller sets.
-/// members: in the order of their ranks, with the labels of member_labels(). Throws Fatal if a node
-/// did not report its workers, or if there are too many.
+/// `members` are in the order of their ranks and have the labels of member_labels(). Throws Fatal
+/// if a node did not report its number of workers, or if there are too many workers.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 
-/// Returns the labels of this node in the group: those of the user, nproc and address.
+/// Returns the labels of this node in the group: the labels of the user, and nproc and address.
 std::map<std::string, std::string> member_labels(const Options& options,
                                                  const std::string& address);
 

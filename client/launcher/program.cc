@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 1'000;
 
-/// Returns 0 if the file can be executed, else the errno that says why not.
+/// Returns 0 if the file can be executed, otherwise the errno value that says why not.
 int why_not(const std::string& path) {
   struct stat about {};
   if (stat(path.c_str(), &about) != 0) return errno;

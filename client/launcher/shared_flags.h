@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that must be the same on all nodes of a job. Each agent keeps its values in the job's
-// store while it runs, so that an agent that is refused can name the option and the other node.
+// The options that must be the same on all nodes of a job. While an agent runs, its values are in
+// the job's store, so that an agent that the group refuses can name the option and the other node.
 #pragma once
 
 #include <map>
@@ -19,15 +19,15 @@ SharedFlags shared_flags(const Options& options);
 std::string encode(const SharedFlags& flags);
 SharedFlags decode_flags(const std::string& text);
 
-/// Returns "--nnodes is 3 here and 2 on host-b (pid 9)"; empty if the values agree. Flags that only
-/// one side has are ignored: the other may be of another version.
+/// Returns "--nnodes is 3 here and 2 on host-b (pid 9)"; empty if the values agree. Ignores flags
+/// that only one side has: the other side may run another version.
 std::string difference(const SharedFlags& here, const SharedFlags& there, const std::string& where);
 
-/// Stores the flags of this agent for the life of its client. Errors are ignored: the rendezvous
-/// that follows reports them.
+/// Stores the flags of this agent until its client is closed. Ignores errors, because the
+/// rendezvous that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
 
-/// Returns the difference from the first agent that has other values; empty if there is none.
+/// Returns the difference() from the first agent that has other values; empty if all values agree.
 std::string disagreement(JobStore& store, const SharedFlags& flags);
 
 }  // namespace c10dd::run

@@ -18,7 +18,7 @@ namespace {
 
 using client::Descriptor;
 
-rlimit former_file_limit{0, 0};  // 0: the limit was not raised
+rlimit former_file_limit{0, 0};  // 0 if the limit was not raised
 
 /// Calls the kernel directly: the wrapper of glibc 2.36 cannot be called from C++.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
@@ -48,7 +48,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// Everything that the child needs, prepared before the fork: since this process has threads, the
+/// Everything that the child needs, prepared before the fork. Because this process has threads, the
 /// child may call only async-signal-safe functions.
 struct Prepared {
   const char* program;
@@ -61,8 +61,9 @@ struct Prepared {
 };
 
 void complain(const char* program, int error) {
-  const char* texts[] = {"c10drun: ", program, ": cannot be executed: ", strerrordesc_np(error),
-                         error == ENOENT ? " (the interpreter in its first line?)\n" : "\n"};
+  const char* texts[] = {
+      "c10drun: ", program, ": cannot be executed: ", strerrordesc_np(error),
+      error == ENOENT ? " (is the interpreter in its first line missing?)\n" : "\n"};
   for (const char* text : texts) {
     if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
   }
@@ -73,8 +74,8 @@ void complain(const char* program, int error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != child.parent) _exit(128 + SIGKILL);  // the parent died before prctl()
-  // Handlers are reset before signals are unblocked: one of the launcher's handlers would report
-  // the child's signal to the launcher.
+  // Resets handlers before signals are unblocked. Otherwise a handler of the launcher could report
+  // a signal of the child to the launcher.
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction now {};
     if (sigaction(number, nullptr, &now) != 0) continue;
@@ -136,7 +137,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
   child.pid = fork_blocked();
   if (child.pid < 0) throw_errno("fork");
   if (child.pid == 0) become(prepared);
-  setpgid(child.pid, child.pid);  // the child does it too: either may run first
+  setpgid(child.pid, child.pid);  // the child calls setpgid, too: either may run first
   child.process = Descriptor(open_process(child.pid));
   if (!child.process) {
     const int why = errno;
@@ -151,7 +152,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
 }
 
 Exit reap(const Child& child) {
-  kill(-child.pid, SIGKILL);  // before waitpid(), after which another group may get the number
+  kill(-child.pid, SIGKILL);  // before waitpid(): after it, another group may get this number
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno("waitpid");

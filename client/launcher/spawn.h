@@ -22,19 +22,19 @@ struct Child {
 /// How a process ended.
 struct Exit {
   int code = 0;
-  int signal = 0;  ///< the signal that killed it; 0: it was not killed
+  int signal = 0;  ///< the signal that killed the process; 0 if no signal did
 
   bool well() const { return code == 0 && signal == 0; }
-  /// Returns the code, or 128 + signal if it was killed, as a shell does.
+  /// Returns the code or, if a signal has killed the process, 128 + signal, as a shell does.
   int shell_code() const { return signal == 0 ? code : 128 + signal; }
   /// Returns "exited with code 3" or "was killed by SIGSEGV".
   std::string text() const;
 };
 
-/// Starts a child with an empty standard input. Must be called on the main thread, since the kernel
-/// kills the child when the calling thread ends. If the program cannot be executed, the child exits
-/// with 126 or 127 and says why on its standard error. Throws std::system_error if the process
-/// cannot be created.
+/// Starts a child with an empty standard input. Must be called on the main thread, because the
+/// kernel kills the child when the calling thread ends. If the program cannot be executed, the
+/// child writes the reason to its standard error and exits with 126 or 127. Throws
+/// std::system_error if the process cannot be created.
 Child spawn(const std::string& program, const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment);
 
@@ -44,7 +44,8 @@ Exit reap(const Child& child);
 /// Returns "SIGTERM", or "signal 42" if the signal has no name.
 std::string signal_name(int number);
 
-/// Raises the limit of open files to `files`, or to the hard limit. Children get the former limit.
+/// Raises the limit of open files to `files`, or to the hard limit if that is lower. Children get
+/// the former limit.
 void raise_file_limit(std::size_t files);
 
 }  // namespace c10dd::run

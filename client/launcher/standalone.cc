@@ -45,8 +45,8 @@ std::vector<std::string> without_our_variables(const std::map<std::string, std::
   return kept;
 }
 
-/// Returns the first line of the daemon's output, "listening on 127.0.0.1:29500". Returns what
-/// there is if no whole line comes within kStart.
+/// Returns the first line of the daemon's output, "listening on 127.0.0.1:29500". If no whole line
+/// comes within kStart, returns the part of the line that has come.
 std::string first_line(const client::Descriptor& out) {
   const auto deadline = Clock::now() + kStart;
   std::string line;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon for one launch: runs the c10dd in the folder of c10drun on a free loopback port, with
-// its state in memory, until the launcher ends.
+// A daemon for one launch. Runs the program c10dd from the folder of c10drun until the launcher
+// ends, on a free loopback port and with its state in memory.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,18 +16,18 @@ namespace c10dd::run {
 
 class Standalone {
  public:
-  /// Starts the daemon and blocks until it listens, at most 20 s. log: the file for its standard
-  /// error. Throws Fatal.
+  /// Starts the daemon and blocks until it listens, at most 20 s. The daemon's standard error goes
+  /// to the file `log`. Throws Fatal.
   Standalone(boost::asio::io_context& loop, Warden& warden,
              const std::map<std::string, std::string>& inherited, const std::string& log);
-  /// Ends the daemon with SIGTERM, and with SIGKILL if it still runs after 5 s. Runs the loop.
+  /// Ends the daemon with SIGTERM, or with SIGKILL if it still runs after 5 s. Runs the event loop.
   ~Standalone();
   Standalone(const Standalone&) = delete;
   Standalone& operator=(const Standalone&) = delete;
 
   std::uint16_t port() const { return port_; }
   bool running() const { return process_->running(); }
-  /// Returns how the daemon ended, with its last lines.
+  /// Returns a text that says how the daemon ended, with its last lines.
   std::string end() const;
 
  private:

@@ -14,15 +14,16 @@ namespace c10dd::run {
 
 class Warden {
  public:
-  /// Forks: to be constructed before there are threads. folder: removed at the end; may be empty.
+  /// Forks, so it must be called before there are threads. The warden process removes `folder` at
+  /// its end; `folder` may be empty.
   explicit Warden(const std::string& folder);
-  /// Ends the process and waits for its end.
+  /// Ends the warden process and waits for its end.
   ~Warden();
   Warden(const Warden&) = delete;
   Warden& operator=(const Warden&) = delete;
 
   void watch(pid_t group);
-  /// To be called before the child is reaped, after which another group may get the number.
+  /// Must be called before the child is reaped: after that another group may get the number.
   void forget(pid_t group);
 
  private:

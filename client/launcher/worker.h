@@ -14,17 +14,17 @@
 
 namespace c10dd::run {
 
-/// Copies one output stream of a worker: to the console by lines, to a file unchanged.
+/// Copies one output stream of a worker: line by line to the console, and unchanged to a file.
 class Pump {
  public:
-  /// stream: STDOUT_FILENO or STDERR_FILENO. file: may be empty.
+  /// `stream` is STDOUT_FILENO or STDERR_FILENO. `file` is empty if there is no file.
   Pump(boost::asio::io_context& loop, Console& console, std::uint32_t rank, int stream,
        client::Descriptor from, client::Descriptor file);
 
-  /// Starts to copy. owner: keeps this alive until the stream has ended.
+  /// Starts to copy. `owner` keeps this Pump alive until the stream has ended.
   void start(std::shared_ptr<void> owner);
-  /// Copies what the pipe holds now and the partial last line, then closes the pipe. Does not wait
-  /// for its end: a process outside the worker's group may keep it open.
+  /// Copies the bytes that are in the pipe now and the partial last line, then closes the pipe.
+  /// Does not wait for the end of the pipe: a process outside the worker's group may keep it open.
   void finish();
   void close();
   const LastLines& last() const { return last_; }
@@ -39,7 +39,7 @@ class Pump {
   Lines lines_;
 };
 
-/// The files to which a worker's output is copied; an empty descriptor for no file.
+/// The files to which a worker's output is copied. A descriptor is empty if there is no file.
 struct LogFiles {
   client::Descriptor out;
   client::Descriptor error;
@@ -53,9 +53,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Starts to copy the output and to wait for the end. Calls each function once, on the loop:
-  /// about_to_reap after the process has ended, before another group may get its number; ended
-  /// after it was reaped and its output is complete.
+  /// Starts to copy the output and to wait for the end of the process. Calls each function once, on
+  /// the event loop: about_to_reap after the process has ended, but before another group may get
+  /// its number; ended after the process was reaped and its output is complete.
   void start(std::function<void()> about_to_reap, std::function<void()> ended);
   /// Kills the process if it runs. Calls neither function of start() afterwards.
   void abandon();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a record has its own check sum, so that a damaged length does not look like a
-// record whose end is missing.
+// The header of a record has its own check sum. Without it, a record with a damaged length could
+// look like a record whose end is missing.
 #include "client/stores/file_format.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ std::uint32_t crc(std::string_view bytes) {
   return sum.checksum();
 }
 
-/// Returns the check sum of a record's header. It covers the offset, so that a record at a wrong
-/// place is damage.
+/// Returns the check sum of a record's header. It covers the offset, too, so that a record at a
+/// wrong offset is detected as damage.
 std::uint32_t head_crc(std::string_view head, std::uint64_t offset) {
   Bytes bytes(head);
   wire::Writer(bytes).put(offset);
@@ -50,8 +50,8 @@ Result<std::uint64_t> decode_header(std::string_view bytes) {
   in.get(sum);
   if (version > kFileVersion) {
     return failure(Code::version_unsupported,
-                   "written by a newer version: format {}, this one reads up to {}", version,
-                   kFileVersion);
+                   "written by a newer version in format {}, but this version reads up to {}",
+                   version, kFileVersion);
   }
   if (sum != crc(bytes.substr(0, kFileHeaderBytes - sizeof sum))) {
     return failure(Code::malformed, "damaged at byte 0: the header's check sum is wrong");
@@ -86,8 +86,8 @@ Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
   head.get(body_sum);
   head.get(head_sum);
   if (head_sum != head_crc(bytes.substr(0, 8), offset)) {
-    // After a power loss the file may be longer than what was written. The rest is zeros then: an
-    // unfinished record, not damage.
+    // After a power loss the file may be longer than the data that was written. The rest consists
+    // of zeros in that case: it is an unfinished record, not damage.
     if (bytes.find_first_not_of('\0') == std::string_view::npos) {
       record.size = bytes.size() + 1;
       return record;

@@ -20,10 +20,11 @@ inline constexpr std::uint32_t kFileVersion = 1;
 inline constexpr std::size_t kFileHeaderBytes = 24;
 inline constexpr std::size_t kRecordHeaderBytes = 12;
 
-/// Encodes the header. `id` distinguishes the file from one that replaces it at the same path.
+/// Encodes the header. `id` distinguishes the file from a later file at the same path.
 Bytes encode_header(std::uint64_t id);
-/// Returns the id. Fails with invalid_argument if the bytes are not a file store,
-/// version_unsupported, or malformed. The error texts do not name the file.
+/// Returns the id. Fails with invalid_argument if the bytes are not a file store, with
+/// version_unsupported if a newer version wrote them, and with malformed if they are damaged. The
+/// error texts do not name the file.
 Result<std::uint64_t> decode_header(std::string_view bytes);
 
 /// Encodes a record that will be written at this offset of the file.
@@ -31,11 +32,12 @@ Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offse
 
 struct Record {
   std::vector<LocalChange> changes;
-  std::size_t size = 0;  ///< with its header; if not whole, more than the bytes that were decoded
-  bool whole = false;    ///< false: the end of the record is missing
+  std::size_t size = 0;  ///< size with the header; if not whole, more than the given bytes
+  bool whole = false;    ///< false if the end of the record is missing
 };
-/// Decodes the record at the start of `bytes`, which are at this offset of the file. Fails with
-/// malformed if no writer can have left these bytes, at whatever moment it was killed.
+/// Decodes the record at the start of `bytes`, which begin at `offset` in the file. Fails with
+/// malformed if the bytes are damaged. A record that a killed writer left unfinished is not
+/// damaged.
 Result<Record> decode_record(std::string_view bytes, std::uint64_t offset);
 
 }  // namespace c10dd::client

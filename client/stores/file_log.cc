@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls of the file store. A write that fails is cut off again at once. A record that a
-// killed process left unfinished is cut off by the next writer.
+// The system calls of the file store. A record that could not be written is removed from the end of
+// the file at once; a record that a killed process left unfinished is removed by the next writer.
 #include "client/stores/file_log.h"
 
 #include <fcntl.h>
@@ -52,10 +52,11 @@ Code code_of(int error) {
 
 std::uint64_t new_id() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // 0 means that no file was read
+  return (std::uint64_t{device()} << 32) | device() | 1;  // the id 0 means that no file was read
 }
 
-/// Reads `bytes` bytes, fewer only at the end of the file. Returns nothing on an error, see errno.
+/// Reads `bytes` bytes; fewer only at the end of the file. After an error, returns nothing and sets
+/// errno.
 std::optional<Bytes> read_at(int file, std::uint64_t offset, std::size_t bytes) {
   Bytes out(bytes, '\0');
   std::size_t got = 0;
@@ -70,7 +71,7 @@ std::optional<Bytes> read_at(int file, std::uint64_t offset, std::size_t bytes) 
   return out;
 }
 
-/// Writes all bytes. Returns 0, or the errno.
+/// Writes all bytes. Returns 0 or, after an error, the errno value.
 int write_at(int file, std::uint64_t offset, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t n = pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
@@ -96,7 +97,8 @@ Failure FileLog::failed(const std::string& what, int error) const {
 // ---- turns -------------------------------------------------------------------------------------
 
 FileLog::Turn::~Turn() {
-  // Closing is not enough: a child that was forked meanwhile shares the open file, and so the lock.
+  // Closing the file is not enough: a child that was forked before this shares the open file, and
+  // with the file its lock.
   if (file_) flock(file_.get(), LOCK_UN);
 }
 
@@ -110,8 +112,8 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return named(failure(Code::timed_out,
-                           "another process holds its lock for too long; check the processes "
-                           "that have it open"));
+                           "another process holds the lock of the file for too long; check the "
+                           "processes that have the file open"));
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kLongestPause);
@@ -119,8 +121,8 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
   return {};
 }
 
-/// Opens and locks the file. Another process may replace the file between the two steps: then tries
-/// again, until the path still leads to the file that is locked.
+/// Opens the file and locks it. If another process replaces the file between the two steps, tries
+/// again, until the path leads to the locked file.
 Result<FileLog::Turn> FileLog::lock(int flags, Lock lock, Deadline deadline) const {
   for (;;) {
     Turn turn;
@@ -155,7 +157,7 @@ Result<FileLog::Turn> FileLog::turn(Lock how, Deadline deadline) {
   Result<Turn> turn = lock(0, how, deadline);
   if (!turn) {
     Failure reason = turn.error();
-    // open() has accepted the path: something has happened to the file since.
+    // open() has accepted the path, so something has happened to the file since then.
     if (reason.code == Code::invalid_argument) reason.code = Code::unavailable;
     return reason;
   }
@@ -167,7 +169,7 @@ Result<FileLog> FileLog::open(const std::string& path, Deadline deadline) {
   FileLog log(path);
   Result<Turn> turn = log.lock(O_CREAT, Lock::exclusive, deadline);
   if (!turn) return turn.error();
-  // A symbolic link is resolved now: compact() must replace the file, not the link.
+  // Resolves a symbolic link, because compact() must replace the file, not the link.
   std::error_code unresolved;
   const std::filesystem::path real = std::filesystem::canonical(path, unresolved);
   if (!unresolved) log.path_ = real.string();
@@ -209,7 +211,8 @@ Result<bool> FileLog::read(const Turn& turn, LocalState& state) {
     return false;
   }
   if (size < end_) {
-    return named(failure(Code::malformed, "damaged: it had {} bytes and now has {}", end_, size));
+    return named(
+        failure(Code::malformed, "damaged: the file had {} bytes and now has {}", end_, size));
   }
   for (std::size_t chunk = kChunkBytes; end_ < size;) {
     const std::size_t wanted = std::min<std::uint64_t>(size - end_, chunk);
@@ -282,19 +285,20 @@ Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t
 }
 
 void FileLog::compact(const Turn& turn, const LocalState& state) {
-  // Only if more than half of the file is garbage; after a failure, again at twice the length.
+  // Compacts only if more than half of the file is garbage. After a failure, compacts again only
+  // when the file is twice as long.
   if (end_ <= std::max<std::uint64_t>({kCompactBytes, 2 * state.bytes(), compact_above_})) return;
   compact_above_ = 2 * end_;
   struct stat old {};
   if (fstat(turn.file_.get(), &old) != 0) return;
   const std::string made = path_ + ".new";
-  unlink(made.c_str());  // left by a process that was killed here
+  unlink(made.c_str());  // may be left from a process that was killed during compact()
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   const Descriptor file(::open(made.c_str(), flags, old.st_mode & 0777));
   if (!file) return;
   const std::uint64_t id = new_id();
   std::uint64_t size = 0;
-  // fdatasync before rename: else a power loss could leave an empty file at the path.
+  // fdatasync before rename: otherwise a power loss could leave an empty file at the path.
   const bool good = fchmod(file.get(), old.st_mode & 0777) == 0 &&
                     write_new(file.get(), state, id, size).has_value() &&
                     fdatasync(file.get()) == 0 && rename(made.c_str(), path_.c_str()) == 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file of a file store, and its lock. Processes append records under an exclusive lock, and
-// read new records under a shared lock. The file is opened for each lock, so that a file that has
-// replaced it is noticed, and a forked process shares no lock.
+// read new records under a shared lock. A process opens the file anew for each lock, so that it
+// notices when the file was replaced, and so that a forked process does not share the lock.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ class FileLog {
   /// file store.
   static Result<FileLog> open(const std::string& path, Deadline deadline);
 
-  /// Holds the file open and locked until it is destroyed.
+  /// Keeps the file open and locked until the Turn is destroyed.
   class Turn {
    public:
     Turn(Turn&&) = default;
@@ -45,17 +45,17 @@ class FileLog {
   bool changed() const;
 
   /// Applies the new records to the state. Returns whether the file had changed. Ignores an
-  /// unfinished record at the end: its writer was killed, because only the holder of the lock
-  /// writes.
+  /// unfinished record at the end: its writer must have been killed, because only the holder of the
+  /// lock writes.
   Result<bool> read(const Turn& turn, LocalState& state);
 
-  /// Appends a record after the last one that was read. Needs an exclusive lock. If it fails, no
-  /// change is made.
+  /// Appends a record with the changes after the last record that was read. Needs an exclusive
+  /// lock. If append() fails, no change is made.
   Result<void> append(const Turn& turn, const std::vector<LocalChange>& changes);
 
-  /// Replaces the file by one that has only the state, if most of the present file is garbage.
-  /// Needs an exclusive lock; do not use `turn` afterwards. After a failure the file stays as it
-  /// is.
+  /// If most of the file is garbage, replaces the file by one that has only the present state.
+  /// Needs an exclusive lock; do not use `turn` afterwards. If the replacement fails, the old file
+  /// stays.
   void compact(const Turn& turn, const LocalState& state);
 
   /// Removes the file. Needs an exclusive lock.
@@ -72,10 +72,10 @@ class FileLog {
   Failure failed(const std::string& what, int error) const;
 
   std::string path_;
-  std::uint64_t id_ = 0;             // of the file that was read; 0: none
+  std::uint64_t id_ = 0;             // id of the file that was read; 0 if none was read
   std::uint64_t end_ = 0;            // offset of the end of the last whole record
-  std::uint64_t seen_ = 0;           // size of the file then, with an unfinished record
-  std::uint64_t compact_above_ = 0;  // after a failure: try again when end_ is larger
+  std::uint64_t seen_ = 0;           // size of the file when it was last read or written
+  std::uint64_t compact_above_ = 0;  // after a failed compact(): try again when end_ is larger
 };
 
 }  // namespace c10dd::client

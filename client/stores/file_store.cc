@@ -24,7 +24,7 @@ constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
 constexpr Duration kGrace =
-    std::chrono::seconds(1);  // to get the lock after the time-out of a wait
+    std::chrono::seconds(1);  // extra time to get the lock after the time-out of a wait
 
 /// Returns the value of a result, or throws its failure.
 template <class T>
@@ -36,19 +36,20 @@ void checked(const Result<void>& result) {
   if (!result) client::throw_failure(result.error());
 }
 
-/// A lock with a deadline, among the threads of this process. Not std::timed_mutex, because the
-/// thread sanitizer of GCC 12 does not know it.
+/// A lock with a deadline, for the threads of this process. Not a std::timed_mutex, because the
+/// thread sanitizer of GCC 12 does not support that class.
 class TurnOfThreads {
  public:
-  /// Blocks until `until`, then throws TimedOut.
+  /// Blocks until the lock is free. If it is not free at the time `until`, throws TimedOut.
   TurnOfThreads(std::mutex& mutex, std::condition_variable& free, bool& taken,
                 Clock::time_point until)
       : mutex_(mutex), free_(free), taken_(taken) {
     std::unique_lock lock(mutex_);
     if (!free_.wait_until(lock, until, [&] { return !taken_; })) {
       client::throw_failure(failure(Code::timed_out,
-                                    "file store: another thread of this process waits for the "
-                                    "lock of the file; check the processes that have it open"));
+                                    "file store: another thread of this process already waits for "
+                                    "the lock of the file; check the processes that have the file "
+                                    "open"));
     }
     taken_ = true;
   }
@@ -71,22 +72,22 @@ class FileStore final : public client::LocalStore {
       : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
 
   ~FileStore() override {
-    // A forked child is not one of the world's processes.
+    // A forked child is not counted in world_size_, so it does not leave.
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
-    } catch (const Error&) {  // the file stays, as after a kill
+    } catch (const Error&) {  // the file stays, as after the kill of a process
     }
   }
 
  private:
-  /// Tries once, then again whenever the state has changed, until the attempt is done or the
-  /// time-out has passed.
+  /// Makes the attempt once, and again whenever the state has changed, until the attempt is done or
+  /// the time-out has passed.
   bool run(Access access, Timeout timeout, const Attempt& attempt) override {
     const Clock::time_point now = Clock::now();
     const Timeout bounded = std::clamp<Timeout>(timeout, Timeout::zero(), limits::kTimeoutMax);
     const Clock::time_point end = now + bounded;
-    // How long to wait for the lock.
+    // How long run() waits for the lock of the file.
     const Clock::time_point patience =
         bounded > Timeout::zero() ? end + kGrace
                                   : now + std::min<Timeout>(default_timeout(), limits::kTimeoutMax);
@@ -94,7 +95,7 @@ class FileStore final : public client::LocalStore {
     for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
       {
         const TurnOfThreads turn(mutex_, free_, taken_, patience);
-        // Skips the attempt if neither this process nor another one has changed the store since.
+        // Skips the attempt if no process has changed the store since the last attempt.
         if ((tried != version_ || log_.changed()) && try_once(access, patience, attempt)) {
           return true;
         }
@@ -106,8 +107,8 @@ class FileStore final : public client::LocalStore {
     }
   }
 
-  /// Makes the attempt on the newest state, under the lock of the file, and its changes. Returns
-  /// whether it was done.
+  /// Locks the file, makes the attempt on the newest state, and stores its changes. Returns whether
+  /// the attempt was done.
   bool try_once(Access access, Clock::time_point patience, const Attempt& attempt) {
     const auto lock = access == Access::look ? FileLog::Lock::shared : FileLog::Lock::exclusive;
     const FileLog::Turn turn = checked(log_.turn(lock, patience));
@@ -116,14 +117,14 @@ class FileStore final : public client::LocalStore {
     if (!attempt(state_, changes)) return false;
     if (changes.empty()) return true;
     checked(log_.append(turn, changes));
-    // Not applied by read(): append() has moved the log's position past this record.
+    // read() will not apply these changes: append() has moved the log's position past their record.
     for (const client::LocalChange& change : changes) state_.apply(change);
     ++version_;
     log_.compact(turn, state_);
     return true;
   }
 
-  /// Records that this store is closed. The last one of the world removes the file.
+  /// Records that this store is closed. If it is the last of world_size_ stores, removes the file.
   void leave() {
     const FileLog::Turn turn = checked(log_.turn(FileLog::Lock::exclusive, Clock::now() + kGrace));
     checked(log_.read(turn, state_));
@@ -133,10 +134,10 @@ class FileStore final : public client::LocalStore {
 
   std::mutex mutex_;
   std::condition_variable free_;
-  bool taken_ = false;  // by the thread that may use the fields below
+  bool taken_ = false;  // whether a thread uses the fields below
   FileLog log_;
   client::LocalState state_;
-  std::uint64_t version_ = 1;  // counts the changes of state_; 0 means that no attempt was made
+  std::uint64_t version_ = 1;  // counts the changes of state_ from 1, so that 0 is no version
   const std::uint32_t world_size_;
   const pid_t owner_;
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watch is a request that blocks until there are changes from a given revision on. The same
-// request gets the same changes again, so a lost reply does no harm and only the position is kept
-// here.
+// A watch asks the daemon for the changes from a given revision on; the request blocks until there
+// are some. The same request gets the same changes again, so a lost reply does no harm. Only the
+// position of the watch is kept here.
 #include "client/stores/key_watch.h"
 
 #include "client/internal/throw_failure.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations, each as an attempt that reads the state and lists its changes.
+// Implements each operation as an attempt: a function that reads the state and lists its changes.
 #include "client/stores/local_store.h"
 
 #include "client/internal/throw_failure.h"
@@ -14,8 +14,8 @@ namespace {
 
 using Kind = LocalChange::Kind;
 
-constexpr std::size_t kOverhead = 32;      // bytes of a key or item in a record, besides its own
-constexpr std::size_t kKeyTextBytes = 80;  // longest part of a key in an error text
+constexpr std::size_t kOverhead = 32;      // bytes that a record adds to those of a key or item
+constexpr std::size_t kKeyTextBytes = 80;  // most bytes of a key that an error text shows
 constexpr Store::Timeout kNow = Store::Timeout::zero();
 
 std::size_t cost(const std::string& key, std::size_t value_bytes) {
@@ -168,7 +168,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
-    check_value(bytes);  // throws out of run(), before anything has changed
+    check_value(bytes);  // if it throws, run() ends before any change is made
     changes.push_back({Kind::append, key, Bytes(value)});
     return true;
   });
@@ -179,7 +179,7 @@ std::string LocalStore::compare_set(const std::string& key, const std::string& e
                                     const std::string& desired) {
   check_key(key);
   check_value(desired.size());
-  std::string after = desired;  // unless the attempt finds another value
+  std::string after = desired;  // the result, unless the attempt finds another value
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     const bool exists = it != state.keys().end();
@@ -244,7 +244,7 @@ void LocalStore::multi_set(const std::vector<std::string>& keys,
                           "multi_set: {} keys and {} values, limit {} of each", keys.size(),
                           values.size(), limits::kKeysPerRequest));
   }
-  std::size_t bytes = 8;  // of the request to a daemon, which has this limit
+  std::size_t bytes = 8;  // size of a request to a daemon with these keys and values
   for (std::size_t i = 0; i < keys.size(); ++i) {
     check_key(keys[i]);
     check_value(values[i].size());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the stores without a daemon: keys and queues in memory, with the limits and
-// errors of the daemon's store, so that a program that works with one works with the other. A
-// derived store decides how an attempt gets the newest state, how changes are stored, and how waits
-// notice them.
+// The common part of the stores without a daemon: keys and queues in memory. The limits and errors
+// are those of the daemon's store, so that a program works with either kind of store. A derived
+// store decides how an attempt gets the newest state, how changes are stored, and how waiting calls
+// notice changes.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -18,7 +18,8 @@
 
 namespace c10dd::client {
 
-/// One change of the state. `key` is the prefix for remove_prefix; leave has no key.
+/// One change of the state. For remove_prefix, `key` is the prefix; a change of kind leave has no
+/// key.
 struct LocalChange {
   enum class Kind : std::uint8_t { set, append, remove, remove_prefix, push, pop, leave };
 
@@ -43,7 +44,7 @@ class LocalState {
   bool exists(const std::string& key) const { return keys_.contains(key) || queues_.contains(key); }
   /// Returns how many stores have recorded that they were closed.
   std::uint32_t leaves() const { return leaves_; }
-  /// Returns about how many bytes a file with these keys and items has.
+  /// Returns the approximate size in bytes of a file with these keys and items.
   std::size_t bytes() const { return bytes_; }
 
  private:
@@ -78,14 +79,15 @@ class LocalStore : public Store {
 
  protected:
   using Changes = std::vector<LocalChange>;
-  /// Reads the state and returns whether the operation is done; if so, it has put its changes into
-  /// the list.
+  /// Reads the state and returns whether the operation is done. If it is done, the attempt has put
+  /// its changes into the list.
   using Attempt = std::function<bool(const LocalState&, Changes&)>;
   enum class Access { look, change };  ///< an attempt with `look` makes no changes
 
-  /// Makes the attempt on the newest state, and again after each change of it, until the attempt is
-  /// done or `timeout` has passed. Returns whether it was done. Its changes are made together or
-  /// not at all, and no other caller sees or changes the state between the attempt and its changes.
+  /// Makes the attempt on the newest state, and again after each change of the state, until the
+  /// attempt is done or `timeout` has passed. Returns whether the attempt was done. Makes the
+  /// attempt's changes together or not at all. No other caller sees or changes the state between
+  /// the attempt and its changes.
   virtual bool run(Access access, Timeout timeout, const Attempt& attempt) = 0;
 };
 

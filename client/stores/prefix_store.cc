@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A view of another store: each key and queue name gets a prefix there.
+// A view of another store: it puts a prefix before each key and queue name.
 #include "client/internal/throw_failure.h"
 #include "client/store.h"
 
@@ -69,8 +69,8 @@ class PrefixStore final : public Store {
   }
 
  private:
-  /// Returns the name in the store below. Refuses an empty key, which that store would accept with
-  /// the prefix.
+  /// Returns the name of a key in the underlying store. Refuses an empty key, because with the
+  /// prefix the underlying store would accept it.
   std::string inner(const std::string& key) const {
     if (!key.empty()) return prefix_ + key;
     client::throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));
@@ -90,7 +90,8 @@ class PrefixStore final : public Store {
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (store == nullptr) {
-    client::throw_failure(failure(Code::invalid_argument, "prefix store: the store below is null"));
+    client::throw_failure(
+        failure(Code::invalid_argument, "prefix store: the underlying store is null"));
   }
   return std::make_shared<PrefixStore>(std::move(prefix), std::move(store));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder of transactions. It checks nothing: the daemon does.
+// The builder of transactions. It checks nothing, because the daemon checks everything.
 #include "client/job_store.h"
 
 namespace c10dd {

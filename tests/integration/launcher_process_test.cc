@@ -144,8 +144,9 @@ TEST_F(LauncherCrew, SaysWhyAProgramCannotBeExecuted) {
   run_to_the_end();
   ASSERT_TRUE(crew_->failure().has_value());
   EXPECT_EQ(crew_->failure()->exit.code, 127);
-  EXPECT_NE(crew_->failure()->last.text(1000, "").find("the interpreter in its first line?"),
-            std::string::npos);
+  EXPECT_NE(
+      crew_->failure()->last.text(1000, "").find("is the interpreter in its first line missing?"),
+      std::string::npos);
 }
 
 TEST_F(LauncherCrew, DoesNotWaitForWhoKeepsTheOutputOpenOutsideOfTheGroup) {
