@@ -157,7 +157,7 @@ Call Calls::take(std::uint64_t id) {
   return call;
 }
 
-Call Calls::give_up(std::uint64_t id) {
+Call Calls::abandon(std::uint64_t id) {
   Call call = take(id);
   const bool pop = is_pop(call) && call.sequence != 0;
   // The daemon must remember the pop until the Cancel, which returns the popped item, has a reply.
@@ -166,17 +166,17 @@ Call Calls::give_up(std::uint64_t id) {
   return call;
 }
 
-std::vector<Call> Calls::give_up_expired(TimePoint now) {
+std::vector<Call> Calls::abandon_expired(TimePoint now) {
   std::vector<Call> expired;
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    expired.push_back(give_up(deadlines_.begin()->second));
+    expired.push_back(abandon(deadlines_.begin()->second));
   }
   return expired;
 }
 
-std::vector<Call> Calls::give_up_all() {
+std::vector<Call> Calls::abandon_all() {
   std::vector<Call> all;
-  while (!calls_.empty()) all.push_back(give_up(calls_.begin()->first));
+  while (!calls_.empty()) all.push_back(abandon(calls_.begin()->first));
   return all;
 }
 

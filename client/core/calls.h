@@ -70,9 +70,9 @@ class Calls {
   Call take(std::uint64_t id);
   /// Removes a call whose caller no longer waits for it. Queues a Cancel if the daemon may still
   /// block on the request, or may have delivered an item for it.
-  Call give_up(std::uint64_t id);
-  std::vector<Call> give_up_expired(TimePoint now);
-  std::vector<Call> give_up_all();
+  Call abandon(std::uint64_t id);
+  std::vector<Call> abandon_expired(TimePoint now);
+  std::vector<Call> abandon_all();
 
   std::optional<TimePoint> next_deadline() const;
   std::size_t size() const { return calls_.size(); }

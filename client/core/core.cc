@@ -203,7 +203,7 @@ void Core::written(std::size_t bytes, TimePoint now) {
 }
 
 void Core::tick(TimePoint now) {
-  for (const Call& call : calls_.give_up_expired(now)) complete(call.id, timed_out(call, now));
+  for (const Call& call : calls_.abandon_expired(now)) complete(call.id, timed_out(call, now));
   if (state_ == State::hello_sent && now >= hello_sent_at_ + kHelloPatience) {
     return lose("it did not answer the hello within " + human(kHelloPatience), now);
   }
@@ -232,16 +232,16 @@ void Core::finish(const Failure& reason, TimePoint now) {
   over_ = reason;
   lose(reason.detail, now);
   state_ = State::closed;
-  give_up(reason);
+  fail_calls(reason);
 }
 
-void Core::give_up(const Failure& reason) {
-  for (const Call& call : calls_.give_up_all()) complete(call.id, reason);
+void Core::fail_calls(const Failure& reason) {
+  for (const Call& call : calls_.abandon_all()) complete(call.id, reason);
 }
 
-void Core::give_up(std::uint64_t call, const Failure& reason, TimePoint now) {
+void Core::fail_call(std::uint64_t call, const Failure& reason, TimePoint now) {
   if (calls_.find(call) == nullptr) return;
-  calls_.give_up(call);
+  calls_.abandon(call);
   complete(call, reason);
   send(now);
 }
@@ -343,7 +343,7 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   supersessions_.push_back(now);
   if (supersessions_.size() > kSupersessionsMax) {
     supersessions_.clear();
-    give_up(reason);
+    fail_calls(reason);
   }
   lose("the session was opened on another connection: " + reason.detail, now);
 }

@@ -70,9 +70,9 @@ class Core {
   /// Sends heartbeats at least once per `limit`, even if the daemon asks for longer intervals.
   void send_heartbeats(Duration limit, TimePoint now);
   /// Ends all pending calls with this failure. Later calls are not affected.
-  void give_up(const Failure& reason);
+  void fail_calls(const Failure& reason);
   /// Ends one call with this failure; does nothing if the call has already ended.
-  void give_up(std::uint64_t call, const Failure& reason, TimePoint now);
+  void fail_call(std::uint64_t call, const Failure& reason, TimePoint now);
   /// Ends the client: pending and later calls get this failure.
   void finish(const Failure& reason, TimePoint now);
 

@@ -289,7 +289,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
     State::Lock lock(s.mutex);
     if (std::exchange(s.closing, true)) return;
     // Pending calls end first, so that they do not delay the last calls.
-    s.core.give_up(closed_failure());
+    s.core.fail_calls(closed_failure());
     s.settle();
     if (s.core.stats(boot_time()).connects == 0) last_calls.clear();
     for (Request& request : last_calls)
@@ -356,7 +356,7 @@ void Connection::recall(Recall& recall, Failure reason) {
   const State::Lock lock(state_->mutex);
   if (recall.reason_) return;
   recall.reason_ = std::move(reason);
-  state_->core.give_up(recall.call_, *recall.reason_, boot_time());
+  state_->core.fail_call(recall.call_, *recall.reason_, boot_time());
   state_->flush();
   state_->settle();
 }

@@ -80,7 +80,7 @@ void World::step() {
       break;
     default: {
       const auto reason = c10dd::failure(c10dd::Code::aborted, "given up");
-      in_.byte() < 0xF0 ? core_.give_up(in_.byte(), reason, now_) : core_.give_up(reason);
+      in_.byte() < 0xF0 ? core_.fail_call(in_.byte(), reason, now_) : core_.fail_calls(reason);
     }
   }
   check();

@@ -65,7 +65,7 @@ void Client::leave() {
   stop_asking();
   may_follow_ = false;
   note_names();
-  core_.give_up(failure(Code::closed, "the client was closed"));
+  core_.fail_calls(failure(Code::closed, "the client was closed"));
   ask(Goodbye{});
 }
 
@@ -90,7 +90,7 @@ void Client::call_again() {
     const Request& request = records_.ops[index].request;
     std::uint64_t now_called = call;
     if (info_of(request).dedup == Dedup::reply) {
-      core_.give_up(call, failure(Code::closed, "called again"), local_now());
+      core_.fail_call(call, failure(Code::closed, "called again"), local_now());
       now_called = core_.call(request, kLimit, local_now());
     }
     pending_[now_called] = index;
@@ -116,7 +116,7 @@ void Client::stop_following() {
   may_follow_ = false;
   if (!follows()) return;
   note_names();
-  core_.give_up(follow_, failure(Code::aborted, "the caller gave up"), local_now());
+  core_.fail_call(follow_, failure(Code::aborted, "the caller gave up"), local_now());
   wake_at(world_.now());
 }
 
@@ -168,7 +168,7 @@ void Client::ask_workload() {
   if (calls_left_ > 0 && !pending_.empty() && world_.random.below(400) == 0) {
     const auto [call, index] = *pending_.begin();
     note_names();
-    core_.give_up(call, failure(Code::aborted, "the caller gave up"), local_now());
+    core_.fail_call(call, failure(Code::aborted, "the caller gave up"), local_now());
   }
 }
 

@@ -87,7 +87,7 @@ TEST(ClientPop, GivenUpWhileAwayIsCancelledInTheNextConnectionAndTheNext) {
   const std::uint64_t call = w.core.call(pop(), kLimit, w.now);
   w.sent();
   w.core.closed("lost", w.now);
-  w.core.give_up(call, failure(Code::aborted, "not wanted"), w.now);
+  w.core.fail_call(call, failure(Code::aborted, "not wanted"), w.now);
   EXPECT_EQ(w.only_failure().code, Code::aborted);
   for (int connection = 0; connection < 3; ++connection) {
     w.open();
@@ -108,7 +108,7 @@ TEST(ClientPop, ADaemonThatCannotCancelIsAskedOnce) {
   w.open();
   const std::uint64_t call = w.core.call(pop(), kLimit, w.now);
   w.sent();
-  w.core.give_up(call, failure(Code::aborted, "not wanted"), w.now);
+  w.core.fail_call(call, failure(Code::aborted, "not wanted"), w.now);
   EXPECT_EQ(w.only_sent().header.op, Cancel::op.code);
   w.reply(Cancel::op.code, 1, failure(Code::unknown_op, "what is that?"));
   w.core.call(Check{{"a"}}, kLimit, w.now);
@@ -125,7 +125,7 @@ TEST(ClientPop, AllThatAreGivenUpAtTheEndAreCancelledBeforeGoodbye) {
   w.core.call(pop(), kLimit, w.now);
   w.core.call(Set{"a", "1"}, kLimit, w.now);
   w.sent();
-  w.core.give_up(failure(Code::closed, "closed"));
+  w.core.fail_calls(failure(Code::closed, "closed"));
   EXPECT_EQ(w.core.take_completions().size(), 3u);
   w.core.call(Goodbye{}, kLimit, w.now);
   const std::vector<Sent> frames = w.sent();
@@ -205,9 +205,9 @@ TEST(ClientWatch, CalledBackFreesTheDaemonsWaiterOnce) {
   watch.timeout = seconds(100);
   const std::uint64_t call = w.core.call(watch, kLimit, w.now);
   w.sent();
-  w.core.give_up(call, failure(Code::aborted, "the watch was cancelled"), w.now);
+  w.core.fail_call(call, failure(Code::aborted, "the watch was cancelled"), w.now);
   EXPECT_EQ(w.only_failure().code, Code::aborted);
-  w.core.give_up(call, failure(Code::aborted, "the watch was cancelled"), w.now);
+  w.core.fail_call(call, failure(Code::aborted, "the watch was cancelled"), w.now);
   EXPECT_TRUE(w.core.take_completions().empty());
   const Sent frame = w.only_sent();
   EXPECT_EQ(std::get<Cancel>(frame.request).sequence, 1u);
@@ -330,13 +330,13 @@ TEST(ClientPop, EachItemIsTakenOnceWhateverIsLost) {
     for (int turn = 0; turn < 300; ++turn) {
       if (calls.size() < 4) calls.push_back(w.core.call(pop(seconds(60)), kLimit, w.now));
       if (!calls.empty() && chance(6) == 0) {
-        w.core.give_up(calls[chance(calls.size())], failure(Code::aborted, "no"), w.now);
+        w.core.fail_call(calls[chance(calls.size())], failure(Code::aborted, "no"), w.now);
       }
       w.now += milliseconds(1);
       step(true);
     }
     while (!calls.empty()) {
-      w.core.give_up(calls.front(), failure(Code::aborted, "no"), w.now);
+      w.core.fail_call(calls.front(), failure(Code::aborted, "no"), w.now);
       step(false);
     }
     for (int turn = 0; turn < 30; ++turn) step(false);

@@ -32,7 +32,7 @@ TEST(ClientSession, ThatExpiredLeavesOnlySentWritesInDoubt) {
   w.reply(Set::op.code, 6, ReplyBody(Written{9}), {7, 2, 9});
   w.core.take_completions();
   w.core.closed("lost", w.now);
-  w.core.give_up(given_up, failure(Code::aborted, "not wanted"), w.now);
+  w.core.fail_call(given_up, failure(Code::aborted, "not wanted"), w.now);
   w.core.take_completions();
   w.core.call(Set{"unsent", "1"}, kLimit, w.now);
 
