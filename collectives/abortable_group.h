@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the process group of a membership needs beyond ProcessGroup: it can be aborted with a
-// failure that names the lost ranks, and after a lost peer it waits a moment for the daemon's
-// reason.
+// AbortableGroup: a ProcessGroup, opened by the members of a generation, that can be aborted with a
+// failure that names the lost ranks. After such a group has lost a peer, it waits a moment for the
+// daemon's reason before it fails.
 #pragma once
 
 #include <functional>
@@ -17,15 +17,15 @@ class AbortableGroup : public ProcessGroup {
  public:
   using ProcessGroup::abort;
 
-  /// Like abort(text); pending and later work fails with `reason`.
+  /// Like abort(text), but pending and later work fails with the code, text and ranks of `reason`.
   virtual void abort(Failure reason) = 0;
 };
 
-/// Sources of the reason why a collective has failed, besides the backend.
+/// How a group learns, from outside its backend, why a collective has failed.
 struct FailureSources {
-  /// How long a collective that has lost a peer waits for the group to be aborted with the reason.
-  /// After that it fails with code aborted, and the text ends with "not confirmed yet". With 0 it
-  /// does not wait, and fails as the backend reports.
+  /// How long a collective that has lost a peer waits until abort() brings the reason. If none
+  /// comes, the collective fails with code aborted, and its text ends with "not confirmed yet". If
+  /// 0, the collective does not wait, and fails with the failure that the backend reports.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
   /// block for a moment.

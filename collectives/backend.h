@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend: the interface of a collective library to a process group, and the interface of a module
-// that contains one. To add a backend: derive from Backend in collectives/<name>/, build it as a
-// module (CMakeLists.txt), and run tests/unit/collectives/backend_contract_test.cc over it.
+// Backend: the interface of a collective library, and the interface of a module that contains one.
+// To add a backend: derive from Backend in collectives/<name>/, build it as a module
+// (CMakeLists.txt), and run tests/unit/collectives/backend_contract_test.cc over it.
 #pragma once
 
 #include <chrono>
@@ -32,10 +32,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Each collective blocks until it has ended, at most until the deadline. When it has returned,
-  /// the backend does not access the tensors any more. A failure names the ranks that caused it, as
-  /// far as they are known, in its text and in Failure::missing. The code is timed_out after the
-  /// deadline, and unavailable if a peer was lost.
+  /// Each collective blocks until it has ended, at most until the deadline. After a collective has
+  /// returned, the backend does not access the tensors any more. A failure names the ranks that
+  /// caused it, if they are known, in its text and in Failure::missing. Its code is timed_out if
+  /// the deadline has passed, and unavailable if a peer was lost.
   virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op,
                                   const CallContext& context) = 0;
   virtual Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) = 0;
@@ -43,21 +43,21 @@ class Backend {
                                   const CallContext& context) = 0;
   virtual Result<void> barrier(const CallContext& context) = 0;
 
-  /// Makes the running call fail with code aborted and this reason. Does not wait for that.
+  /// Makes the running call fail with code aborted and this reason. Does not wait for its return.
   virtual void abort(const std::string& reason) = 0;
 };
 
-/// What a backend gets to open a group.
+/// What open_backend() and a module's `open` function need to open the backend of a group.
 struct BackendSetup {
   World world;
   GroupOptions options;
   std::shared_ptr<Bootstrap> bootstrap;
-  /// Exception of the bootstrap, if it has thrown one: open_group() rethrows it unchanged.
+  /// The exception that the bootstrap has thrown, or null. open_group() rethrows it unchanged.
   mutable std::exception_ptr thrown = nullptr;
 };
 
-/// Returns the result of Bootstrap::transpose(). Fails if that throws (and keeps the exception in
-/// setup.thrown), or if the result does not have one part per rank.
+/// Returns the result of Bootstrap::transpose(). Fails if the bootstrap throws, and then stores the
+/// exception in setup.thrown. Also fails if the result does not have one part per rank.
 inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
                                                   std::vector<std::string> parts) {
   try {
@@ -74,19 +74,19 @@ inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
   }
 }
 
-/// Opens the backend named in the options: a built-in one, else the module of that name. Blocks
-/// until all ranks have opened it.
+/// Opens the backend that the options name: a built-in one or, if there is none of that name, the
+/// module of that name. Blocks until all ranks have opened the backend.
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup);
 
 /// Opens the built-in backend whose ranks are threads of one process. Blocks until all ranks have
-/// called it.
+/// called open_loopback().
 Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
-/// Number of the interface between a module and its loader. Raise it when a type that both use
-/// changes. A module and its loader must come from the same build.
+/// Version of the interface between a module and its loader. Increase it after a change of a type
+/// that module and loader share. A module and its loader must come from the same build.
 inline constexpr std::uint32_t kBackendAbi = 2;
 
-/// Returned by the function that a module exports as `c10dd_backend_module`.
+/// The description of a module, returned by the function `c10dd_backend_module` that it exports.
 struct BackendModule {
   std::uint32_t abi = kBackendAbi;
   std::uint32_t setup_bytes = sizeof(BackendSetup);
@@ -96,7 +96,7 @@ struct BackendModule {
 
 inline constexpr char kBackendModuleSymbol[] = "c10dd_backend_module";
 
-/// Finds, loads and checks `libc10dd_<name>.so`, which is never unloaded. Thread-safe.
+/// Finds, loads and checks `libc10dd_<name>.so`. A loaded module is never unloaded. Thread-safe.
 Result<const BackendModule*> load_backend_module(const std::string& name);
 
 }  // namespace c10dd::collectives

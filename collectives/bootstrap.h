@@ -15,7 +15,7 @@ namespace c10dd {
 struct World {
   Rank rank = 0;                 ///< from 0 to size - 1
   Rank size = 1;                 ///< number of ranks
-  std::uint64_t generation = 0;  ///< raised when members change; generations never connect
+  std::uint64_t generation = 0;  ///< raised when members change; only equal generations connect
   std::string name = "world";    ///< unique within the job
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
 };
@@ -26,20 +26,20 @@ struct ProcessAddress {
   std::uint64_t pid = 0;  ///< meaningless without a host
 };
 
-/// Introduces the members of one group to each other. An implementation belongs to one rank of one
-/// World. Called by one thread at a time, while the group is opened.
+/// Lets the members of one group exchange their addresses. Each rank has a Bootstrap of its own,
+/// made for one World. Its methods are called by one thread at a time, while the group is opened.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
 
-  /// Exchanges one message between each pair of ranks. parts[i] is sent to rank i; element i of the
-  /// result is what rank i sent to this rank. `parts` and the result have one element for each
-  /// rank, including this one. Called once per rank and generation. Blocks until every rank has
-  /// called it. Throws TimedOut, which names the missing ranks, after `timeout`.
+  /// Exchanges one message between each pair of ranks: sends parts[i] to rank i, and returns in
+  /// element i the message from rank i. `parts` and the result have one element for each rank,
+  /// including this one. Called once per rank and generation. Blocks until every rank has called
+  /// transpose(). Throws TimedOut, which names the missing ranks, after `timeout`.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
-  /// Returns where each rank runs, by rank, or an empty list if that is not known. Called after
-  /// transpose() has returned.
+  /// Returns the host and process of each rank, by rank, or an empty list if they are not known.
+  /// Called after transpose() has returned.
   virtual std::vector<ProcessAddress> processes() const { return {}; }
 
   /// Returns the name or address of this machine under which the other members can reach it.

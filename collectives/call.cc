@@ -56,7 +56,7 @@ Duration Call::duration() const {
 }
 
 void Call::end(Status status, const Failure& reason) {
-  // First: when a wait() returns, the Work does not hold the memory any more.
+  // First, so that the Work does not hold the memory any more when a wait() returns.
   output = {};
   input = {};
   {

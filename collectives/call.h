@@ -14,11 +14,11 @@
 
 namespace c10dd::collectives {
 
-/// One collective: its arguments, tensors and outcome. The thread that issues it builds it, the
-/// group's worker ends it exactly once, any thread may wait for it.
+/// One collective: its arguments, tensors and outcome. The thread that issues the collective makes
+/// the Call, the group's worker thread ends it exactly once, and any thread may wait for it.
 class Call final : public Work {
  public:
-  /// The result must be owned through client::owned_by_this_process().
+  /// The new Call must be owned by the pointer that client::owned_by_this_process() returns.
   explicit Call(client::HomeProcess home) : home_(home) {}
 
   CollectiveCall info;  ///< written by the issuer until it is queued, then only by the worker

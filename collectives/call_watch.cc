@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a collective is published and removed again, and how failures are explained.
+// When a call is published, when its publication is removed, and how failures are explained.
 #include "collectives/call_watch.h"
 
 #include "collectives/who_waits.h"
@@ -10,10 +10,10 @@ namespace {
 
 // How often a published call is published again, so that the daemon does not drop it.
 constexpr Duration kRepeat = Duration(limits::kPublishedCallLife) / 3;
-// How often the connection is checked while a call is published or due.
+// How often the connection is checked while a call is published or has to be published.
 constexpr Duration kConnectionCheck = std::chrono::milliseconds(250);
 constexpr Duration kReplyTimeout = std::chrono::milliseconds(250);
-// A daemon that has been silent for longer is not asked: three heartbeats.
+// No request is sent to a daemon that has been silent for longer (three heartbeats).
 constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
 constexpr Duration kPublishTimeout = std::chrono::seconds(5);
 
@@ -43,7 +43,7 @@ void CallWatch::before(const CollectiveCall& call) noexcept {
   running_ = call;
   published_ = false;
   due_ = call.started + call.timeout / 2;
-  // Usually the thread wakes up before this deadline anyway, and no system call is needed.
+  // Usually the thread wakes up before this deadline anyway. Then no system call is needed here.
   if (wakes_ > due_) changed_.notify_all();
 }
 
@@ -57,8 +57,8 @@ void CallWatch::after(const CollectiveCall& call) noexcept {
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
   if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
-  // After a time-out, publish this call too. After a lost rank only if others have published
-  // theirs: mostly no rank has waited long then, and there is nothing to compare.
+  // After a time-out, publishes this call too. After a lost rank, does so only if other ranks have
+  // published theirs: usually no rank has waited long, and there is nothing to compare.
   bool published = failure.code == Code::timed_out;
   for (;;) {
     if (published) {

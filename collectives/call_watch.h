@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallWatch: publishes to the daemon which collective this rank has been in for long, and when one
-// fails, reads from the daemon which collectives the other ranks are in.
+// CallWatch: publishes to the daemon the collective in which this rank has waited for long. When a
+// collective fails, reads from the daemon in which collectives the other ranks are.
 #pragma once
 
 #include <condition_variable>
@@ -18,23 +18,23 @@
 
 namespace c10dd::collectives {
 
-/// Watches the collectives of one process group, by a thread that sleeps while they are short. A
-/// collective is published when half of its time-out has passed.
+/// Watches the collectives of one process group. A thread publishes each collective after half of
+/// its time-out has passed; the thread sleeps as long as all collectives are shorter.
 class CallWatch final : public Hook {
  public:
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
   ~CallWatch() override;
 
-  /// Sets the number that the ranks of this process group share, and where the ranks run (by rank,
-  /// or empty if not known). Called once, before the first collective.
+  /// Sets the random number that identifies this process group on all its ranks, and where the
+  /// ranks run (by rank, or empty if not known). Called once, before the first collective.
   void identify(std::uint64_t process_group, std::vector<ProcessAddress> processes);
 
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
 
-  /// Adds to the failure of `call` which collectives the ranks are in, if the daemon replies in
-  /// time: blocks for at most 0.25 s per request, and makes at most two. Makes none if the daemon
-  /// has not replied to heartbeats lately.
+  /// Adds to the failure of `call` in which collectives the ranks are, if the daemon replies in
+  /// time. Makes at most two requests and blocks for at most 0.25 s in each. Makes no request if
+  /// the daemon has not replied to heartbeats lately.
   void explain(const CollectiveCall& call, Failure& failure);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups over the daemon: the members exchange their addresses through it, and their
-// collectives are counted and, when they take long, published there.
+// Process groups over the daemon: the members exchange their addresses through the daemon. The
+// daemon counts their collectives and gets to know each collective that takes long.
 #include <unistd.h>
 
 #include <boost/describe/class.hpp>
@@ -24,7 +24,7 @@
 namespace c10dd {
 namespace {
 
-/// One message of the exchange, with the process that sends it.
+/// One message of the address exchange, and the process that sends the message.
 struct Introduction {
   Bytes part;
   std::string host;
@@ -49,7 +49,7 @@ std::string address_towards(const std::string& daemon) {
   return own;
 }
 
-/// An exchange in which each rank also sends its host and process, so that error texts can name
+/// A Bootstrap in which each rank also sends its host and process id, so that error texts can name
 /// them.
 class IntroducingBootstrap : public Bootstrap {
  public:
@@ -76,7 +76,7 @@ class IntroducingBootstrap : public Bootstrap {
   std::string local_address() const final { return address_towards(client()->address()); }
 
   virtual std::shared_ptr<Client> client() const = 0;
-  /// The random number that all ranks share after transpose(); 0 before.
+  /// Returns the random number that all ranks share after transpose(), or 0 before transpose().
   std::uint64_t process_group() const { return process_group_; }
 
  private:
@@ -86,7 +86,7 @@ class IntroducingBootstrap : public Bootstrap {
   std::uint64_t process_group_ = 0;
 };
 
-/// The exchange among the ranks of a World that the caller has given.
+/// Exchanges the addresses among the ranks of a World that the caller has given.
 class ClientBootstrap final : public IntroducingBootstrap {
  public:
   ClientBootstrap(std::shared_ptr<Client> client, World world)
@@ -108,7 +108,7 @@ class ClientBootstrap final : public IntroducingBootstrap {
   const World world_;
 };
 
-/// The exchange among the members of a generation. Fails at once when a member is lost.
+/// Exchanges the addresses among the members of a generation. Fails as soon as a member is lost.
 class MemberBootstrap final : public IntroducingBootstrap {
  public:
   explicit MemberBootstrap(std::shared_ptr<Membership> membership)
@@ -126,7 +126,7 @@ class MemberBootstrap final : public IntroducingBootstrap {
   const std::shared_ptr<Membership> membership_;
 };
 
-/// Aborts a group when its generation has ended. A hook only so that the group owns it.
+/// Aborts a group when its generation has ended. It is a Hook only so that the group owns it.
 class AbortAtEnd final : public Hook {
  public:
   void before(const CollectiveCall&) noexcept override {}
@@ -145,9 +145,10 @@ class AbortAtEnd final : public Hook {
   std::shared_ptr<void> subscription_;
 };
 
-/// Returns the failure for a rank that could not be reached while the group was opened: aborted,
-/// with the daemon's reason if that arrives in time. Returns nothing if no rank was lost. Blocks up
-/// to kReasonPatience.
+/// Returns the failure with which opening a group ends after a rank could not be reached: code
+/// aborted, with the daemon's reason if that arrives within kReasonPatience. Returns nothing if no
+/// reason arrives and `lost` names no rank. Blocks until the reason has arrived, at most
+/// kReasonPatience.
 std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
                                  std::uint64_t generation) {
   const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
@@ -172,8 +173,8 @@ class ClientRecorder final : public CollectiveRecorder {
   const std::shared_ptr<Client> client_;
 };
 
-/// Opens a group whose collectives are counted in the daemon's metrics, and published to the daemon
-/// when they take long.
+/// Opens a group whose collectives the daemon counts in its metrics. Collectives that take long are
+/// published to the daemon.
 std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
     Duration reason_patience = Duration{0}) {
@@ -205,7 +206,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
                                                  GroupOptions options, std::string kind) {
   if (!client) throw InvalidArgument("process group: client is null");
-  // Both throw InvalidArgument if the client has none.
+  // rank() and world_size() throw InvalidArgument if the client has none.
   const World world = {
       .rank = client->rank(), .size = client->world_size(), .kind = std::move(kind)};
   return open(std::move(client), world, std::move(options));

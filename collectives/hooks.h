@@ -22,7 +22,7 @@ constexpr std::string_view name_of(Collective collective) {
   return kNames[static_cast<std::size_t>(collective)];
 }
 
-/// One collective, as its group sees it. A time that is not known yet is zero.
+/// One collective, as its process group sees it. A time is zero until it is known.
 struct CollectiveCall {
   using Clock = std::chrono::steady_clock;
 
@@ -32,23 +32,23 @@ struct CollectiveCall {
   ReduceOp reduce = ReduceOp::sum;  ///< only for all_reduce
   Rank root = 0;                    ///< only for broadcast
   std::size_t count = 0;            ///< elements of one rank's input; 0 for barrier
-  std::size_t bytes = 0;            ///< payload as nccl-tests counts it: of all_gather, the output
-  Duration timeout{0};              ///< the longest time in the backend, from `started`
+  std::size_t bytes = 0;            ///< payload as nccl-tests counts it: the output of all_gather
+  Duration timeout{0};              ///< time limit in the backend, from `started`
   Clock::time_point enqueued{};     ///< when the caller issued it
   Clock::time_point started{};      ///< when the worker handed it to the backend
   Clock::time_point finished{};     ///< when the backend returned
-  Code outcome = Code::ok;          ///< why it failed; valid once `finished` is set
+  Code outcome = Code::ok;          ///< why the call failed, or ok; valid after `finished` is set
 };
 
-/// Observes the collectives of one group: derive from it and pass it in GroupOptions::hooks. Both
-/// methods are called on the group's worker thread, in the order of the collectives. They delay the
-/// next collective while they run, must not throw, and must not issue collectives on the same
-/// group. Neither is called for abandoned work.
+/// Observes the collectives of one group: derive from Hook and pass the hook in
+/// GroupOptions::hooks. Both methods are called on the group's worker thread, in the order of the
+/// collectives. They delay the next collective while they run. They must not throw and must not
+/// issue collectives on the same group. Neither is called for abandoned work.
 class Hook {
  public:
   virtual ~Hook() = default;
 
-  /// Called before the backend runs the collective; `finished` and `outcome` are not set yet.
+  /// Called before the backend runs the collective, when `finished` and `outcome` are not set yet.
   virtual void before(const CollectiveCall& call) noexcept = 0;
 
   /// Called when the collective has ended, before any wait() for it returns.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loopback backend: the ranks are threads of one process. It is the reference against which
-// every other backend is tested. The last rank to arrive computes for all ranks, in rank order, so
-// results are equal on every run. It fails if ranks issue different collectives, and names the
-// ranks that are missing after a time-out.
+// The loopback backend: the ranks are threads of one process. All other backends are tested against
+// it. The last rank to arrive computes for all ranks, in rank order, so that results are equal on
+// every run. A collective fails if the ranks issue different collectives. After a time-out, the
+// failure names the missing ranks.
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -29,7 +29,7 @@ struct Arrival {
   Tensor output = {};
   Tensor input = {};
 
-  /// Returns what must be equal on all ranks, as an error text shows it.
+  /// Returns, as text for an error, the arguments that must be equal on all ranks.
   std::string signature() const {
     const Tensor& shape = collective == Collective::all_gather ? input : output;
     return text_of(published({.sequence = sequence,
@@ -68,7 +68,7 @@ void compute(const std::vector<Arrival>& ranks) {
       for (const Arrival& to : ranks) {
         std::byte* out = static_cast<std::byte*>(to.output.data);
         for (const Arrival& from : ranks) {
-          // Not memcpy: an input may be its own place in the output.
+          // memmove, because an input may already be at its place in the output.
           std::memmove(out, from.input.data, from.input.bytes());
           out += from.input.bytes();
         }
@@ -79,13 +79,13 @@ void compute(const std::vector<Arrival>& ranks) {
   }
 }
 
-/// One process group: keeps what the ranks bring to the current collective until all have arrived.
-/// Thread-safe.
+/// One process group: keeps the arguments of each rank for the current collective until all ranks
+/// have arrived. Thread-safe.
 class LoopbackGroup {
  public:
   explicit LoopbackGroup(Rank size) : arrivals_(size) {}
 
-  /// Blocks until all ranks have called it for this collective, or the deadline.
+  /// Blocks until all ranks have called run() for this collective, at most until the deadline.
   Result<void> run(Rank rank, Arrival arrival, const CallContext& context) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
@@ -108,8 +108,8 @@ class LoopbackGroup {
   }
 
  private:
-  // Called with the lock held when all ranks have arrived. If their arguments differ, the group
-  // fails and round_ does not change.
+  // Called with the lock held after all ranks have arrived. If the ranks' arguments differ, the
+  // group fails and round_ does not change.
   void finish_round() {
     std::vector<Rank> different;
     const std::string expected = arrivals_.front()->signature();
@@ -153,7 +153,7 @@ class LoopbackGroup {
 
   std::mutex mutex_;
   std::condition_variable changed_;               ///< round_ or dead_ has changed
-  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty: has not arrived
+  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty: that rank has not arrived
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;      ///< counts the collectives that were computed
   std::optional<Failure> dead_;  ///< why no further collective can run; stays set
@@ -167,7 +167,7 @@ class LoopbackGroups {
     return groups;
   }
 
-  /// Returns a new group and its key. The group lives as long as a rank has it.
+  /// Returns a new group and its key. The group lives as long as a rank holds a pointer to it.
   std::pair<std::string, std::shared_ptr<LoopbackGroup>> create(Rank size) {
     const std::lock_guard lock(mutex_);
     auto group = std::make_shared<LoopbackGroup>(size);
@@ -177,7 +177,7 @@ class LoopbackGroups {
     return {std::move(key), std::move(group)};
   }
 
-  /// Returns null if there is no such group in this process.
+  /// Returns the group with this key, or null if this process has none.
   std::shared_ptr<LoopbackGroup> find(const std::string& key) {
     const std::lock_guard lock(mutex_);
     const auto found = groups_.find(key);
@@ -185,7 +185,7 @@ class LoopbackGroups {
   }
 
  private:
-  // Keys begin with a random text, so that a key of another process is not found here.
+  // Keys begin with a random text, so that a key that another process has made is not found here.
   LoopbackGroups() {
     std::random_device random;
     process_ = format("{}-{}/", random(), random());

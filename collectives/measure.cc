@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a sample of a finished collective.
+// Makes one sample of each finished collective and gives it to the recorder.
 #include "collectives/measure.h"
 
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hook that measures every collective and gives one sample of each to a recorder. Bytes are
-// counted as nccl-tests does (of all_gather: the output), so that dashboards can be compared with
+// counted as in nccl-tests (for all_gather: the output), so that dashboards can be compared with
 // its tables. The duration is the time inside the backend. Standard library only.
 #pragma once
 
@@ -14,20 +14,20 @@
 
 namespace c10dd {
 
-/// Receives the samples. Called on the worker threads of the groups; the samples of one group come
-/// in the order of its collectives.
+/// Receives the samples. record() is called on the worker threads of the groups. The samples of one
+/// group come in the order of its collectives.
 class CollectiveRecorder {
  public:
   virtual ~CollectiveRecorder() = default;
   virtual void record(const CollectiveSample& sample) noexcept = 0;
 };
 
-/// Returns the bytes that each link carries: the payload times 2(n-1)/n for all_reduce, (n-1)/n for
-/// all_gather, 1 for broadcast and 0 for barrier, with n ranks; rounded to whole bytes. Source of
-/// the factors: nccl-tests, doc/PERFORMANCE.md.
+/// Returns the bytes that each link carries, rounded to whole bytes. With n ranks, this is the
+/// payload times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast and 0 for
+/// barrier. Source of the factors: nccl-tests, doc/PERFORMANCE.md.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// Returns the hook for one group of this kind, backend and size.
+/// Returns a hook that labels the samples of one group with this kind, backend and size.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
                                    std::string group_kind, std::string backend, Rank size);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the shared object of a backend. Its symbols are local, so that they can not collide with
-// another copy of the vendor library in the trainer. It is never unloaded, because vendor libraries
-// keep threads and static objects.
+// Loads the shared object of a backend. Its symbols are local, so that they cannot collide with
+// another copy of the vendor library in the trainer. The object is never unloaded, because vendor
+// libraries keep threads and static objects.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 /// Returns the run-time search path of the program or library that contains this function: -rpath
 /// (the installed CMake targets set it to the folder of the modules), LD_LIBRARY_PATH, and the
-/// system's defaults. dlopen() itself searches there too, but not if a sanitizer has wrapped it.
+/// system's defaults. dlopen() searches there too, except if a sanitizer has wrapped dlopen().
 std::vector<fs::path> linked_folders() {
   Dl_info info = {};
   void* extra = nullptr;
@@ -37,7 +37,7 @@ std::vector<fs::path> linked_folders() {
   void* own = dlopen(static_cast<const link_map*>(extra)->l_name, RTLD_LAZY | RTLD_NOLOAD);
   if (own == nullptr) return {};
   std::vector<fs::path> folders;
-  // dlinfo() is asked twice: for the size of the list, then for the list.
+  // dlinfo() is called twice: the first call returns the size of the list, the second the list.
   Dl_serinfo size = {};
   if (dlinfo(own, RTLD_DI_SERINFOSIZE, &size) == 0) {
     const auto memory = std::make_unique<std::byte[]>(size.dls_size);
@@ -52,7 +52,7 @@ std::vector<fs::path> linked_folders() {
 }
 
 /// Returns the folders in the order of the search: C10DD_BACKEND_PATH, ../lib from the program, the
-/// folder of this library, linked_folders(). The folders of ldconfig come after these, by dlopen().
+/// folder of this library, linked_folders(). If none has the module, dlopen() searches ldconfig's.
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
   if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
@@ -79,7 +79,7 @@ std::vector<fs::path> search_folders() {
   return folders;
 }
 
-/// Returns the module's description. Fails if it is missing, or is of another build.
+/// Returns the module's description. Fails if there is none, or if it is from another build.
 Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
@@ -110,7 +110,7 @@ Result<const BackendModule*> load(const std::string& name) {
       searched += folder.string() + ", ";
       continue;
     }
-    // The first file found decides: a broken one is an error, not a reason to look further.
+    // The search ends at the first file found. If that file cannot be loaded, this is an error.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       return failure(Code::unsupported, "backend \"{}\" cannot be loaded: {}", name, dlerror());
@@ -127,7 +127,7 @@ Result<const BackendModule*> load(const std::string& name) {
 }  // namespace
 
 Result<const BackendModule*> load_backend_module(const std::string& name) {
-  // A failure is not kept: the next call searches again.
+  // A failure is not remembered: the next call searches for the module again.
   static std::mutex mutex;
   static std::map<std::string, const BackendModule*> loaded;
   const std::lock_guard lock(mutex);

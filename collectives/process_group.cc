@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process group around any backend: checks arguments, keeps the order of issue, calls the
-// hooks, and keeps the first reason why the group failed. A backend gets only valid collectives
-// that have elements.
+// The part of a process group that is the same for all backends: checks arguments, keeps the order
+// of issue, calls the hooks, and keeps the first reason why the group failed. A backend gets only
+// valid collectives that have elements, and barriers.
 #include "collectives/process_group.h"
 
 #include <condition_variable>
@@ -150,7 +150,7 @@ class Group final : public collectives::AbortableGroup {
     return call;
   }
 
-  /// Numbers the collective and queues it. One lock for both: the numbers are in the queue's order.
+  /// Numbers the collective and queues it, under one lock: the numbers are in the queue's order.
   WorkPtr issue(std::shared_ptr<Call> call) {
     {
       const std::lock_guard lock(mutex_);
@@ -166,13 +166,13 @@ class Group final : public collectives::AbortableGroup {
     return call;
   }
 
-  /// Why no further collective can run.
+  /// Returns the reason why no further collective can run.
   Failure reason() const {
     const std::lock_guard lock(mutex_);
     return dead_ ? *dead_ : failure(Code::closed, "process group \"{}\" is shut down", world_.name);
   }
 
-  /// The worker thread: returns when the group is closed and the queue is empty.
+  /// Runs on the worker thread. Returns when the group is closed and the queue is empty.
   void work() {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -193,7 +193,7 @@ class Group final : public collectives::AbortableGroup {
     }
   }
 
-  /// Hooks see the outcome before the waiters do.
+  /// Runs the collective and ends `call`. Hooks see the outcome before the waiters do.
   void run(Call& call) {
     call.info.started = Clock::now();
     for (const auto& hook : options_.hooks) hook->before(call.info);
@@ -207,7 +207,7 @@ class Group final : public collectives::AbortableGroup {
   }
 
   /// Marks the group as dead after a collective has failed with `seen`, and returns the reason. If
-  /// a peer was lost, first waits for abort() to bring the reason.
+  /// a peer was lost, waits first until abort() brings the reason, at most `reason_patience`.
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
@@ -220,7 +220,7 @@ class Group final : public collectives::AbortableGroup {
     return *dead_;
   }
 
-  /// The failure as the backend has seen it, for want of a reason from the daemon.
+  /// Returns the failure that the backend has seen, marked as not confirmed by the daemon.
   static Failure unconfirmed(const CollectiveCall& call, Failure seen) {
     seen.code = Code::aborted;
     if (!seen.missing.empty()) {
@@ -231,8 +231,8 @@ class Group final : public collectives::AbortableGroup {
     return seen;
   }
 
-  /// Adds to the reason what the other ranks are doing, unless the group was aborted by its owner.
-  /// Not under the lock: asking the daemon may block for a moment.
+  /// Adds to the failure what the other ranks are doing, unless the group was aborted by its owner.
+  /// Does not hold the lock while it asks the daemon, which may block for a moment.
   Failure explained(const CollectiveCall& call, Failure why) {
     {
       const std::lock_guard lock(mutex_);
@@ -249,7 +249,7 @@ class Group final : public collectives::AbortableGroup {
   }
 
   Result<void> execute(Call& call) {
-    // Without elements there is nothing to do, and the other ranks have none either.
+    // A collective without elements has nothing to do. The other ranks have no elements either.
     if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
     const collectives::CallContext context{.sequence = call.info.sequence,
                                            .timeout = call.info.timeout,
@@ -267,7 +267,7 @@ class Group final : public collectives::AbortableGroup {
     return failure(Code::internal, "collective out of range");
   }
 
-  /// Lets the worker finish the queue, and waits for its end. May be called by several threads.
+  /// Lets the worker thread finish the queue, and waits until that thread has ended. Thread-safe.
   void close() {
     {
       const std::lock_guard lock(mutex_);

@@ -24,12 +24,13 @@ class Membership;
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
   Duration timeout = std::chrono::minutes(10);  ///< of one collective, from its start; above 0
-  /// Limits the exchange of addresses, and then the connecting to the other ranks; above 0.
+  /// Time limit of the address exchange, and separately of connecting to the ranks; above 0.
   Duration open_timeout = std::chrono::minutes(5);
-  /// Network interface of this rank, such as "eth0". Only for gloo. Empty: `hostname` decides.
+  /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
   std::string interface = {};
-  /// Address of this rank, if `interface` is empty. Only for gloo. If both are empty, the variable
-  /// C10DD_GLOO_INTERFACE names the interface, else Bootstrap::local_address() is the address.
+  /// Address of this rank, used if `interface` is empty. Only for gloo. If both are empty, the
+  /// variable C10DD_GLOO_INTERFACE names the interface. Without it, Bootstrap::local_address() is
+  /// used.
   std::string hostname = {};
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
@@ -39,21 +40,23 @@ struct GroupOptions {
 /// in which they were issued.
 ///
 /// all_reduce(), broadcast(), all_gather_single() and barrier() return at once, with a Work that
-/// gets the outcome. Their `timeout` replaces GroupOptions::timeout. They throw InvalidArgument if
-/// it is not positive, if a tensor that has elements has no memory, or if it is not in cpu memory.
-/// A collective without elements (count 0) succeeds without waiting for the other ranks.
+/// later has the outcome. Their `timeout` replaces GroupOptions::timeout. They throw
+/// InvalidArgument if the time-out is not positive, if a tensor with elements has null data, or if
+/// a tensor is not in cpu memory. A collective without elements (count 0) succeeds without waiting
+/// for the other ranks.
 ///
-/// After its first failure a group is unusable: work that is queued or issued later is abandoned
-/// with the reason of the first failure. To continue, open a new group, with a higher generation.
+/// After its first failure a group is unusable: queued and later work is abandoned with the reason
+/// of the first failure. To continue, open a new group with a higher generation.
 ///
-/// Thread-safe. In a process that was forked after the group was opened, issuing, abort() and
-/// shutdown() throw Forked.
+/// Thread-safe. In a process that was forked after the group was opened, issuing a collective,
+/// abort() and shutdown() throw Forked.
 class ProcessGroup {
  public:
   /// Opens a group whose members exchange their addresses through `bootstrap`. Blocks until all
-  /// members have opened the group. Throws what the bootstrap throws, TimedOut, Unavailable (a rank
-  /// cannot be reached), InvalidArgument (also for an unknown backend; the text lists where its
-  /// module was searched), or Error with unsupported if the module does not fit this library.
+  /// members have opened the group. Throws the exception of the bootstrap, if any, TimedOut,
+  /// Unavailable (a rank cannot be reached), InvalidArgument (also for an unknown backend; the text
+  /// lists where its module was searched), or Error with code unsupported if the module does not
+  /// fit this library.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                             GroupOptions options = {});
 
@@ -63,21 +66,22 @@ class ProcessGroup {
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client, World world,
                                             GroupOptions options = {});
 
-  /// Opens the group of all processes that the launcher has started: the client has the rank and
-  /// the world size, and `kind` is World::kind. Blocks and throws like the first open(); throws
+  /// Opens the group of all processes that the launcher has started. The client knows the rank and
+  /// the world size; `kind` becomes World::kind. Blocks and throws like the first open(). Throws
   /// InvalidArgument if the client has no rank.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client,
                                             GroupOptions options = {}, std::string kind = "dp");
 
-  /// Opens the group of the members of a rendezvous, in its newest generation; `kind` is
+  /// Opens the group of the members of a rendezvous, in its newest generation; `kind` becomes
   /// World::kind. Blocks and throws like the first open(), and throws Aborted as soon as the
   /// generation ends.
   ///
-  /// When the generation ends later (a member is lost, leaves or calls next(), or this process has
+  /// If the generation ends later (a member is lost, leaves or calls next(), or this process has
   /// lost the daemon for too long), the group is aborted at once, without waiting for a time-out.
   /// Its collectives then fail with Aborted, whose text names ranks and hosts.
   ///
-  /// The group does not own the membership. Keep it: its destructor leaves the rendezvous group.
+  /// The group does not own the membership. Keep the membership: its destructor leaves the
+  /// rendezvous.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
                                             GroupOptions options = {}, std::string kind = "dp");
 
@@ -86,22 +90,22 @@ class ProcessGroup {
   virtual ~ProcessGroup() = default;
 
   /// Reduces `tensor` over all ranks, element by element, in place: afterwards every rank has the
-  /// result. `count` and `dtype` are equal on all ranks. For floats the order of the operations is
-  /// the backend's choice.
+  /// result. `count` and `dtype` must be equal on all ranks. The backend chooses the order of the
+  /// operations, which affects the rounding of floats.
   virtual WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
                              std::optional<Duration> timeout = {}) = 0;
 
-  /// Copies the elements of rank `root` to all other ranks, in place. `count` and `dtype` are equal
-  /// on all ranks. Throws InvalidArgument if `root` is not a rank of the group.
+  /// Copies the elements of rank `root` to all other ranks, in place. `count` and `dtype` must be
+  /// equal on all ranks. Throws InvalidArgument if `root` is not a rank of the group.
   virtual WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout = {}) = 0;
 
-  /// Concatenates the inputs of all ranks, in rank order, into the output of every rank. The output
-  /// has size() times the elements of the input, or InvalidArgument is thrown. `input` may be this
-  /// rank's own part of `output`; otherwise the two must not overlap.
+  /// Concatenates the inputs of all ranks, in rank order, into the output of every rank. Throws
+  /// InvalidArgument if the output does not have size() times the elements of the input. `input`
+  /// may be this rank's own part of `output`; otherwise input and output must not overlap.
   virtual WorkPtr all_gather_single(Tensor output, Tensor input,
                                     std::optional<Duration> timeout = {}) = 0;
 
-  /// Moves no data: the Work is done when every rank has issued the barrier.
+  /// Moves no data: the Work is done after every rank has issued the barrier.
   virtual WorkPtr barrier(std::optional<Duration> timeout = {}) = 0;
 
   virtual const World& world() const = 0;
@@ -111,13 +115,13 @@ class ProcessGroup {
   const std::string& kind() const { return world().kind; }
 
   /// Ends the group at once: the running collective fails and queued work is abandoned, with code
-  /// aborted and `reason` in the text. A tensor is not accessed any more once its Work has ended.
-  /// Does not wait for that. The other ranks' collectives fail shortly afterwards, with the reason
-  /// if it reaches them before the connections are closed.
+  /// aborted and `reason` in the text. Does not wait for the running collective, whose tensors are
+  /// still accessed until its Work has ended. The other ranks' collectives fail shortly afterwards,
+  /// with `reason` if it reaches those ranks before the connections are closed.
   virtual void abort(const std::string& reason) = 0;
 
-  /// Blocks until all work that was issued has ended. Work issued later is abandoned with code
-  /// closed. The connections are closed by the destructor.
+  /// Blocks until all work that was issued has ended. Work that is issued later is abandoned with
+  /// code closed. The connections stay open until the group is destroyed.
   virtual void shutdown() = 0;
 };
 

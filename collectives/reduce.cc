@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One function for each dtype and operation, written so that the compiler vectorises its loop. The
-// backend decides in which order the ranks' elements are combined.
+// backend decides in which order the elements of the ranks are combined.
 #include "collectives/reduce.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace c10dd::collectives {
 namespace {
 
-// Integers are combined as unsigned: signed overflow would be undefined, unsigned overflow wraps.
+// Combines integers as unsigned ones, because these wrap on overflow; signed overflow is undefined.
 template <class T>
 struct Wrapping {
   using type = T;
@@ -53,7 +53,7 @@ void reduce(void* out, const void* a, const void* b, std::size_t count) {
   T* const to = static_cast<T*>(out);
   const T* const left = static_cast<const T*>(a);
   const T* const right = static_cast<const T*>(b);
-// Says that iterations are independent (the arrays do not overlap); clang has no such pragma.
+// Tells the compiler that no iteration depends on another one. clang does not have this pragma.
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
@@ -83,7 +83,7 @@ void divide_all(void* data, std::size_t count, Rank divisor) {
     if constexpr (std::is_floating_point_v<T>) {
       values[i] /= static_cast<T>(divisor);
     } else {
-      // In 64 bits: a divisor beyond the range of a small T would wrap.
+      // Divides in 64 bits, because the divisor may be larger than the largest value of a small T.
       values[i] =
           static_cast<T>(static_cast<std::int64_t>(values[i]) / static_cast<std::int64_t>(divisor));
     }

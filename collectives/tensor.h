@@ -60,22 +60,22 @@ struct Device {
 };
 
 /// A contiguous array of `count` elements. A tensor has no shape: collectives treat it as flat.
-/// Copying a Tensor copies the view, not the elements. The memory must stay valid, and must not be
-/// read or written by the caller, until the Work of the collective has ended: either `owner` keeps
-/// it alive, or the caller does.
+/// Copying a Tensor copies the view, not the elements. Until the Work of the collective has ended,
+/// the memory must stay valid, and the caller must not read or write it. `owner` keeps the memory
+/// alive; if `owner` is null, the caller must do so.
 struct Tensor {
   void* data = nullptr;          ///< first element; may be null only if `count` is 0
   std::size_t count = 0;         ///< number of elements
   DType dtype = DType::float32;  ///< type of each element
   Device device = {};
   void* stream = nullptr;            ///< the stream that orders accesses to a device's memory
-  std::shared_ptr<void> owner = {};  ///< keeps the memory alive; null: the caller does
+  std::shared_ptr<void> owner = {};  ///< keeps the memory alive; if null, the caller does
 
   /// Returns the size of all elements, in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
 
-  /// Returns a view of `length` elements, from element `offset` on, which shares the owner. The
-  /// range is not checked: `offset + length` must be at most `count`.
+  /// Returns a view of `length` elements that begins at element `offset` and shares the owner. Does
+  /// not check the range: `offset + length` must be at most `count`.
   Tensor slice(std::size_t offset, std::size_t length) const {
     Tensor part = *this;
     part.data = static_cast<std::byte*>(data) + offset * size_of(dtype);
@@ -84,7 +84,7 @@ struct Tensor {
   }
 };
 
-/// Returns the DType of the C++ type T. Does not compile for a type that has none.
+/// Returns the DType of the C++ type T. Does not compile if there is no DType for T.
 template <class T>
 constexpr DType dtype_of() {
   if constexpr (std::is_same_v<T, float>) {
@@ -105,8 +105,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Returns a view of `count` elements from `data` on, in cpu memory and without an owner: the
-/// caller keeps the memory until the Work has ended.
+/// Returns a view, in cpu memory and without an owner, of the `count` elements that begin at
+/// `data`. The caller must keep the memory until the Work has ended.
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
   if constexpr (std::is_const_v<T>) {
@@ -118,18 +118,18 @@ Tensor tensor_of(T* data, std::size_t count) {
   }
 }
 
-/// Returns a view of all elements of `values`, without an owner: the caller keeps the vector, and
-/// does not resize it, until the Work has ended.
+/// Returns a view of all elements of `values`, without an owner. The caller must keep the vector,
+/// and must not resize it, until the Work has ended.
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {
   if constexpr (std::is_same_v<T, bool>) {
-    return Tensor{.dtype = dtype_of<T>()};  // fails to compile; the message lists the types
+    return Tensor{.dtype = dtype_of<T>()};  // does not compile; the error lists the types
   } else {
     return tensor_of(values.data(), values.size());
   }
 }
 
-/// Rejects a vector that is const or a temporary, with one sentence by the compiler.
+/// Makes the compiler reject a const or temporary vector, with one sentence that says why.
 template <class T>
 Tensor tensor_of(const std::vector<T>&) {
   static_assert(

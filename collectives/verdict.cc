@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for the end of a generation, and makes a failure of its reason.
+// Waits for the end of a generation, and turns the reason for that end into a failure.
 #include "collectives/verdict.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's reason for the end of a generation whose process group has failed. A rank sees a
-// broken connection at once. The daemon knows which member was lost, and why, only after the
-// member's grace period.
+// Gets from the daemon the reason why a generation has ended, after its process group has failed. A
+// rank sees a broken connection at once. The daemon knows which member was lost, and why, only
+// after that member's grace period.
 #pragma once
 
 #include <chrono>
@@ -12,13 +12,13 @@
 
 namespace c10dd::collectives {
 
-/// How long a process group waits for the reason before it fails without it. Longer than the
-/// default grace (0.25 s) and the granularity of the daemon's timer; short compared with the cost
-/// of a failed step.
+/// How long a process group waits for the daemon's reason before it fails without a reason. Longer
+/// than the default grace period (0.25 s) plus the period of the daemon's timer, and short compared
+/// with the time that a failed step costs.
 inline constexpr Duration kReasonPatience = std::chrono::milliseconds(400);
 
-/// Returns the status with which the generation ended, or nothing if it has not ended within
-/// `patience`. Blocks until then.
+/// Blocks until the generation has ended, at most for `patience`. Returns the status of the group
+/// at the end of the generation, or nothing if the generation has not ended in time.
 std::optional<GroupState> await_end(Membership& membership, std::uint64_t generation,
                                     Duration patience);
 

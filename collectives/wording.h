@@ -27,7 +27,7 @@ inline std::string named(const std::vector<Rank>& ranks) {
   return ranks.size() == 1 ? format("rank {}", ranks.front()) : "ranks " + folded(ranks);
 }
 
-/// Returns the rank with the process that runs it, if that is known.
+/// Returns the rank with its host and process id, if these are known.
 inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& processes,
                                 MissingRank::Cause cause, std::string doing = {}) {
   const ProcessAddress process = rank < processes.size() ? processes[rank] : ProcessAddress{};
@@ -38,7 +38,7 @@ inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& pr
           .doing = std::move(doing)};
 }
 
-/// Like named(), with the hosts and pids of the first four ranks, as far as they are known.
+/// Like named(), with the hosts and pids of the first four ranks, where these are known.
 inline std::string described(const std::vector<MissingRank>& missing) {
   constexpr std::size_t kProcesses = 4;
   std::vector<Rank> ranks;

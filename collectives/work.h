@@ -12,10 +12,10 @@
 
 namespace c10dd {
 
-/// One collective. Keeps its tensors, with their owners, until the collective has ended; a wait()
-/// that times out does not end it. Dropping the handle does not cancel the collective. A Work may
-/// be used after its group was destroyed. Thread-safe. In a process that was forked after the Work
-/// was issued, all methods but sequence() throw Forked.
+/// One collective. Keeps its tensors and their owners until the collective has ended. Neither a
+/// wait() that times out nor dropping the handle ends the collective. A Work may be used after its
+/// group was destroyed. Thread-safe. In a process that was forked after the Work was issued, all
+/// methods except sequence() throw Forked.
 class Work {
  public:
   enum class Status : std::uint8_t {
@@ -30,23 +30,23 @@ class Work {
   /// Returns the status. Does not block.
   virtual Status status() const = 0;
 
-  /// Blocks until the collective has ended. Once started, it ends within its own time-out. Throws
-  /// if the status is then failed or abandoned: TimedOut, Aborted, Unavailable (a peer was lost) or
-  /// Error with code().
+  /// Blocks until the collective has ended. A collective that was started ends within its own
+  /// time-out. If the status is failed or abandoned, throws TimedOut, Aborted, Unavailable (a peer
+  /// was lost) or Error with code().
   virtual void wait() = 0;
 
-  /// Like wait(), but blocks for at most `timeout`, then throws TimedOut without missing ranks. The
-  /// collective continues after that, so its tensors must stay valid.
+  /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without missing ranks.
+  /// The collective still continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
 
   virtual Code code() const = 0;          ///< why it failed; ok while pending and when done
   virtual std::string error() const = 0;  ///< one sentence; empty while pending and when done
 
-  /// Returns the time inside the backend: zero while pending, and for abandoned work.
+  /// Returns the time that the collective was in the backend. Zero while pending, and if abandoned.
   virtual Duration duration() const = 0;
 
-  /// Returns the position among the collectives of its group, from 0; equal on all ranks if all
-  /// ranks issue the same collectives.
+  /// Returns the position among the collectives of the group, from 0. It is equal on all ranks if
+  /// all ranks issue the same collectives.
   virtual std::uint64_t sequence() const = 0;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One all_gather of a hash of all parameters. Only if the hashes differ, a second one, of a hash of
-// each parameter, finds the first difference.
+// Gathers one hash of all parameters from every rank. If the hashes differ, gathers a hash of each
+// parameter to find the first parameter that differs.
 #include "ddp/agreement.h"
 
 #include <cstdint>
@@ -79,7 +79,7 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
                collectives::named(fewer_or_more), all[fewer_or_more.front() * 2], all[0]));
   }
   if (different.empty()) return;
-  // All ranks have the same hashes, so all of them reach this second collective.
+  // Every rank has the hashes of all ranks, so every rank reaches this second collective.
   const std::vector<std::int64_t> each = gather(group, hashes);
   const std::size_t row = different.front() * hashes.size();
   std::size_t first = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks before training that all ranks have the same parameters: names, dtypes, shapes. Values
-// are not compared.
+// Checks before training that the parameters have the same names, dtypes and shapes on all ranks.
+// Does not compare their values.
 #pragma once
 
 #include <vector>
@@ -11,9 +11,9 @@ namespace c10dd::ddp {
 
 struct Parameter;
 
-/// A collective operation. If the parameters differ, throws InvalidArgument on every rank: the text
-/// names the ranks that differ from rank 0, and the first parameter in which the lowest of these
-/// ranks differs.
+/// A collective operation. If the parameters differ, throws InvalidArgument on every rank. The text
+/// names the ranks that differ from rank 0. It also has the numbers of parameters if these differ,
+/// otherwise the first parameter in which the lowest of the named ranks differs from rank 0.
 void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>& parameters);
 
 }  // namespace c10dd::ddp

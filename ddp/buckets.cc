@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass from the last parameter to the first, one open bucket per dtype.
+// Plans in one pass from the last parameter to the first, with one open bucket per dtype.
 #include "ddp/buckets.h"
 
 #include <algorithm>
@@ -45,11 +45,12 @@ std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
     current.bucket.count += parameter.count;
     if (current.bytes() >= limit()) close(current);
   }
-  // One bucket of each dtype may be left that has not reached its limit.
+  // The last bucket of each dtype may still be open because it has not reached its limit.
   for (OpenBucket& one : open) {
     if (!one.bucket.parameters.empty()) close(one);
   }
-  // A bucket is full when backward reaches its last parameter, the one with the lowest index.
+  // Backward completes a bucket when it reaches the lowest index, which is the last in
+  // `parameters`.
   std::sort(plan.begin(), plan.end(), [](const Bucket& a, const Bucket& b) {
     return a.parameters.back() > b.parameters.back();
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gradients are grouped into buckets, each of which is all-reduced by one collective. A pure
-// function: equal inputs give equal plans, so the ranks need no communication to agree. Standard
+// Groups gradients into buckets. Each bucket is all-reduced by one collective. A pure function:
+// equal inputs give equal plans, so the ranks agree on the plan without communication. Standard
 // library only.
 #pragma once
 
@@ -20,24 +20,24 @@ struct GradientSize {
 
 /// Sizes at which a bucket is full, in bytes; above 0.
 struct BucketLimits {
-  /// Of the first bucket of each dtype. Smaller, so that communication starts early.
+  /// Limit of the first bucket of each dtype. Smaller, so that communication starts early.
   std::size_t first_bytes = std::size_t{1} << 20;
-  std::size_t bytes = std::size_t{25} << 20;  ///< of all other buckets
+  std::size_t bytes = std::size_t{25} << 20;  ///< limit of all other buckets
 };
 
-/// The gradients that one collective carries, one after the other.
+/// The gradients that one collective carries, one behind the other in one array.
 struct Bucket {
   DType dtype = DType::float32;
   std::size_t count = 0;                ///< elements of all gradients
-  std::vector<std::size_t> parameters;  ///< their indices, descending, as backward reaches them
-  std::vector<std::size_t> offsets;     ///< where each begins in the bucket, in elements
+  std::vector<std::size_t> parameters;  ///< indices, descending, in the order of backward
+  std::vector<std::size_t> offsets;     ///< where each parameter begins in the bucket, in elements
 };
 
-/// Returns the buckets, in the order in which backward fills them; every parameter is in exactly
-/// one. Walks the parameters from last to first, as backward does, and fills one bucket per dtype
-/// at a time up to its limit: `first_bytes` for the first of a dtype, then `bytes`. Only a
-/// parameter that is larger than the limit makes a bucket exceed it. Throws InvalidArgument if a
-/// limit is 0. reducer.h names the source of this algorithm.
+/// Returns the buckets, in the order in which backward fills them. Every parameter is in exactly
+/// one bucket. Walks the parameters from last to first, as backward does, and keeps one open bucket
+/// per dtype. A bucket is closed at its limit: `first_bytes` for the first of a dtype, otherwise
+/// `bytes`. A bucket exceeds its limit only if it contains a single parameter that is larger than
+/// the limit. Throws InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
 std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
                                  const BucketLimits& limits = {});
 

@@ -9,18 +9,18 @@
 namespace c10dd::ddp {
 namespace {
 
-/// How long to wait for the daemon's reason after a collective has failed. A collective fails as
-/// soon as a peer's connection breaks, before the daemon has found out which member was lost.
+/// How long run_elastic() waits for the daemon's reason after a collective has failed. A collective
+/// fails as soon as a peer's connection breaks. The daemon finds out later which member was lost.
 constexpr std::chrono::seconds kReasonPatience{5};
 
-/// Gives every member the state of the member with the most steps. A collective operation.
+/// Gives every member the state of the member with the highest step. A collective operation.
 void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
   const std::uint32_t source = state_source(members);
   for (const Tensor& tensor : state.tensors) group.broadcast(tensor, source)->wait();
   state.step = members[source].step;
 }
 
-/// Returns true if the error may come from the end of the generation: then the next one can go on.
+/// Returns true if the error may come from the end of the generation: then the next may succeed.
 bool is_end(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr &&
@@ -52,7 +52,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
-      before = state.step;  // steps received from another member are not progress
+      before = state.step;  // steps that were received from another member are not progress
       ElasticTurn turn{*group, generation, *membership};
       if (body(turn)) {
         group->shutdown();
@@ -60,7 +60,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
       }
       regroup = true;
     } catch (const std::exception& error) {
-      // Other errors are the body's own: only a generation that has already ended excuses them.
+      // Another error is the body's own. It is tolerated only if the generation has already ended.
       const Duration patience = is_end(error) ? kReasonPatience : std::chrono::seconds(0);
       const bool ended =
           collectives::await_end(*membership, generation.number, patience).has_value();

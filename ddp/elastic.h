@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elastic training: continues when members are lost or join. The process group is aborted, the
-// remaining and the new members form the next generation, and all of them get the state of the
-// member with the most steps. Standard library only.
+// Elastic training, which continues when members are lost or new ones join: the process group is
+// aborted, the remaining and the new members form the next generation, and all of them get the
+// state of the member with the highest step. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -15,44 +15,47 @@
 
 namespace c10dd::ddp {
 
-/// The state of the training that all members share: everything that a step changes.
+/// The state of the training, equal on all members: everything that a training step changes.
 struct ElasticState {
-  /// Broadcast at the start of each generation; the same number, sizes and types on all members.
+  /// Broadcast at the start of each generation. Equal number, sizes and types on all members.
   std::vector<Tensor> tensors;
-  /// Number of steps that `tensors` contains. The body raises it after each complete step.
+  /// Number of steps that `tensors` contains. The body increments it after each complete step.
   std::uint64_t step = 0;
 };
 
-/// One generation of the training, as the body gets it. Valid until the body returns.
+/// What the body needs in one generation of the training. Valid until the body returns.
 struct ElasticTurn {
   ProcessGroup& group;
   Generation generation;
   Membership& membership;
 
-  /// Returns true if the body should soon return false, so that the members form the next
-  /// generation: new members are waiting, or the generation has ended. Does not block.
+  /// Returns true if new members are waiting or the generation has ended. The body should then soon
+  /// return false, so that the members form the next generation. Does not block.
   bool should_regroup() const;
 };
 
 struct ElasticOptions {
   GroupOptions group = {};
-  /// Limit of consecutive generations that end by a failure before this member has completed a
-  /// step. When it is reached, run_elastic() throws the last failure.
+  /// run_elastic() gives up, and rethrows the last failure, after this many generations in a row
+  /// that ended by a failure before this member had completed a step.
   std::uint32_t fruitless_max = 3;
 };
 
-/// Returns the rank whose state is broadcast: the lowest of those with the highest step.
+/// Returns the rank whose state is broadcast: the lowest of the ranks that have the highest step.
 std::uint32_t state_source(const std::vector<Member>& members);
 
 /// Runs `body` once per generation, on the calling thread, until the training is done. Before each
-/// call it opens the group of the generation and broadcasts `state` from state_source().
-/// - The body returns true: the training is done; Membership::finish() is called.
-/// - The body returns false, throws after its generation has ended, or throws Aborted, Unavailable
-///   or TimedOut: Membership::next() is called with the state's step, then the body again.
-/// - The body throws anything else, or `fruitless_max` is reached: Membership::fail() is called
-///   with the text, and the exception is rethrown.
-/// Also throws what Membership::next() throws. The body must not keep anything that refers to the
-/// group, such as a Reducer, after it has returned.
+/// call opens the group of the generation and broadcasts `state` from rank state_source().
+/// - If the body returns true, the training is done: calls Membership::finish() and returns.
+/// - If the body returns false, throws after its generation has ended, or throws Aborted,
+///   Unavailable or TimedOut, calls Membership::next() with the state's step, and then the body
+///   again.
+/// - If the body throws anything else, or a failure reaches `fruitless_max`, calls
+///   Membership::fail() with the text, and rethrows the exception.
+///
+/// Treats a failure to open the group or to broadcast like an exception of the body. Also throws
+/// the exceptions of Membership::next(). The body must not keep anything that refers to the group,
+/// such as a Reducer, after it has returned.
 void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& state,
                  const std::function<bool(ElasticTurn&)>& body, const ElasticOptions& options = {});
 

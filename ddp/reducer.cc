@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a step: which gradients are ready, and which buckets have been launched. One lock
-// guards it; the copies of gradients are made outside of the lock.
+// The state of a training step: which gradients are ready, and which buckets have been issued. One
+// lock guards this state, but gradients are copied without the lock.
 #include "ddp/reducer.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::align_val_t kAlignment{64};
 
-/// Returns zeroed memory, aligned for vector instructions (64 bytes), which the tensor owns.
+/// Returns zeroed memory that the tensor owns, aligned to 64 bytes for vector instructions.
 Tensor allocate(DType dtype, std::size_t count) {
   const std::size_t bytes = std::max<std::size_t>(count * size_of(dtype), 1);
   std::shared_ptr<void> memory(::operator new(bytes, kAlignment),
@@ -54,19 +54,19 @@ struct Reducer::State {
   struct Slot {
     Tensor memory;
     std::size_t waiting = 0;  // number of parameters that are not ready yet
-    WorkPtr work;             // its all-reduce; null: not launched
+    WorkPtr work;             // its all-reduce; null until it is issued
   };
 
   ProcessGroup& group;
   const std::vector<Parameter> parameters;
   std::vector<Bucket> plan;
-  std::vector<Tensor> views;           // of each parameter in its bucket
-  std::vector<std::size_t> bucket_of;  // of each parameter
+  std::vector<Tensor> views;           // the place of each parameter in its bucket
+  std::vector<std::size_t> bucket_of;  // index of each parameter's bucket
 
-  mutable std::mutex mutex;  // guards what follows, but not the memory of the slots
+  mutable std::mutex mutex;  // guards the members below, but not the memory of the slots
   std::vector<bool> marked;
   std::vector<Slot> slots;   // one for each bucket of `plan`, in the same order
-  std::size_t launched = 0;  // the first so many slots have been issued in this step
+  std::size_t launched = 0;  // number of slots that were issued in this step
   ReducerStats stats;
 
   State(ProcessGroup& g, std::vector<Parameter> p) : group(g), parameters(std::move(p)) {}
@@ -101,7 +101,7 @@ struct Reducer::State {
     std::size_t elements = 1;
     for (const std::size_t extent : shape) {
       extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-      // On overflow a number that no tensor has, so that the check below fails.
+      // On overflow, uses a number that no tensor has, so that the comparison after the loop fails.
       if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
     }
     if (elements == value.count) return;
@@ -132,7 +132,7 @@ struct Reducer::State {
     stats.buckets = plan.size();
   }
 
-  // Copies the parameters through the buckets: one broadcast per bucket, and no further memory.
+  // Broadcasts the parameters through the memory of the buckets: one broadcast per bucket.
   void broadcast_parameters() {
     const bool source = group.rank() == 0;
     if (source) {
@@ -143,14 +143,14 @@ struct Reducer::State {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!source) copy(parameters[i].value, views[i]);
     }
-    // The buckets are gradients from now on: these begin as zeros.
+    // From now on the buckets contain gradients, which must begin as zeros.
     for (Slot& slot : slots) {
       std::memset(slot.memory.data, 0, slot.memory.bytes());
       slot.work.reset();
     }
   }
 
-  // Waits for every bucket even if one fails, so that no backend accesses the memory afterwards.
+  // Waits for every bucket even if one fails, so that no backend still accesses the memory later.
   void wait_for_all() {
     std::exception_ptr first;
     for (Slot& slot : slots) {
@@ -163,8 +163,8 @@ struct Reducer::State {
     if (first) std::rethrow_exception(first);
   }
 
-  // Issues the buckets that are complete, but none before an earlier one: all ranks must issue them
-  // in the same order. Called with the lock held.
+  // Issues the complete buckets in order and stops before the first incomplete one, because all
+  // ranks must issue the buckets in the same order. Called with the lock held.
   void launch_full_buckets() {
     while (launched < slots.size() && slots[launched].waiting == 0) {
       slots[launched].work = group.all_reduce(slots[launched].memory, ReduceOp::avg);
@@ -172,7 +172,7 @@ struct Reducer::State {
     }
   }
 
-  // Copies the averages to the parameters' own gradients if `averaged`, and begins the next step.
+  // If `averaged`, copies the averages to the parameters' own gradients. Then begins the next step.
   void end_step(std::chrono::duration<double> blocked, bool averaged) {
     for (std::size_t i = 0; averaged && i < parameters.size(); ++i) {
       const Tensor& own = parameters[i].gradient;
@@ -220,7 +220,7 @@ Reducer::~Reducer() {
   try {
     state_->wait_for_all();
   } catch (const std::exception&) {
-    // Ignored: finish() reports failures to the trainer, a destructor can not.
+    // Ignored: finish() reports failures to the trainer, but a destructor cannot.
   }
 }
 
@@ -245,8 +245,8 @@ void Reducer::mark_ready(std::size_t parameter) {
     }
     s.marked[parameter] = true;
   }
-  // Outside the lock: each parameter has its own part of the bucket, and the bucket can not be
-  // launched before `waiting` is decreased below.
+  // Copies without the lock: each parameter has its own part of the bucket, and the bucket cannot
+  // be issued before `waiting` is decreased below.
   copy(s.views[parameter], from);
   const std::lock_guard lock(s.mutex);
   --s.slots[s.bucket_of[parameter]].waiting;

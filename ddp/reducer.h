@@ -21,17 +21,17 @@
 
 namespace c10dd::ddp {
 
-/// One parameter of the model. The caller keeps the memory of `value` and `gradient` for as long as
+/// One parameter of the model. The caller must keep the memory of `value` and `gradient` as long as
 /// the reducer exists.
 struct Parameter {
   std::string name;  ///< for error texts; equal on all ranks
-  Tensor value;      ///< the weights, float32 or float64; written by the constructor only
-  /// Extents. Their product is the number of elements of `value`; an empty shape is one element.
-  /// Equal on all ranks.
+  Tensor value;      ///< the weights, float32 or float64; only the constructor writes them
+  /// Length in each dimension. The product is the number of elements of `value`; it is 1 if the
+  /// shape is empty. Equal on all ranks.
   std::vector<std::size_t> shape = {};
-  /// Where backward writes the gradient. By default (null data) that is the parameter's place in
-  /// its bucket, Reducer::gradient(), which avoids two copies. Otherwise the tensor has the size
-  /// and the type of `value`, mark_ready() copies it into the bucket, and finish() copies the
+  /// Where backward writes the gradient. By default (null data) this is the parameter's place in
+  /// its bucket, Reducer::gradient(), which avoids two copies. Otherwise the tensor must have the
+  /// size and type of `value`; mark_ready() copies it into the bucket, and finish() copies the
   /// average back.
   Tensor gradient = {};
 };
@@ -40,10 +40,10 @@ struct Parameter {
 struct ReducerOptions {
   double first_bucket_cap_mb = 1;    ///< size of the first bucket of each dtype
   double bucket_cap_mb = 25;         ///< size of all other buckets
-  bool broadcast_parameters = true;  ///< false: the caller has made them equal on all ranks
+  bool broadcast_parameters = true;  ///< if false, the caller must make them equal on all ranks
 };
 
-/// Totals since construction, except where a field is per step. Times are those of this rank.
+/// Totals since construction, except fields that are per step. Times are those of this rank.
 struct ReducerStats {
   std::size_t buckets = 0;           ///< per step
   std::size_t bytes = 0;             ///< of gradients, per step
@@ -51,7 +51,7 @@ struct ReducerStats {
   double communication_seconds = 0;  ///< time in the backend, summed over the buckets
   double exposed_seconds = 0;        ///< time for which finish() blocked the trainer
 
-  /// Returns the share of the communication that backward has hidden: 1 is all, 0 is none.
+  /// Returns the part of the communication time that overlapped with backward: 1 is all, 0 is none.
   double overlap() const;
 };
 
@@ -60,15 +60,16 @@ struct ReducerStats {
 /// methods are called by one thread at a time.
 class Reducer {
  public:
-  /// Compares the parameters of all ranks, then broadcasts the values of rank 0 unless
-  /// `broadcast_parameters` is false. A collective operation: all ranks construct at the same time,
-  /// and it blocks until they have. The group must outlive the reducer. Issue other collectives on
-  /// it only between steps, so that the order is the same on all ranks.
+  /// Compares the parameters of all ranks. Then broadcasts the values of rank 0, unless
+  /// `broadcast_parameters` is false. A collective operation: all ranks must construct their
+  /// reducers at the same time, and the constructor blocks until all have done so. The group must
+  /// outlive the reducer. Between two steps, but not during a step, other collectives may be issued
+  /// on the group, in the same order on all ranks.
   ///
   /// Throws InvalidArgument on this rank if an option is out of range, a value is neither float32
   /// nor float64, or a shape or gradient does not fit its value. Throws InvalidArgument on every
-  /// rank if the parameters differ between ranks; the text names the ranks and the first parameter
-  /// that differs. Throws what makes a collective fail.
+  /// rank if the parameters differ between ranks; the text names the ranks and the difference.
+  /// Throws the failure of a collective, if one fails.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
 
   /// Blocks until all collectives that were issued have ended.
@@ -77,21 +78,22 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Returns where the gradient is: a view into the bucket, or the tensor that the parameter has
-  /// brought. The caller must not read or write it between mark_ready() and the end of finish();
-  /// then it has the average over all ranks, until backward overwrites it. Throws InvalidArgument
-  /// if there is no such parameter.
+  /// Returns where the gradient is: a view into the bucket, or Parameter::gradient if the caller
+  /// has set it. The caller must not access the gradient between mark_ready() and the end of
+  /// finish(). After finish() it contains the average over all ranks, until backward overwrites it.
+  /// Throws InvalidArgument if there is no such parameter.
   Tensor gradient(std::size_t parameter) const;
 
-  /// Reports that the gradient of this parameter is final in this step, and issues the all-reduce
-  /// of its bucket if that is complete. Does not wait for communication. Parameters may be marked
-  /// in any order and from any thread. Throws InvalidArgument if the parameter was marked before in
-  /// this step, or if there is no such parameter.
+  /// Reports that the gradient of this parameter is final in this step. Issues the all-reduce of
+  /// its bucket after all gradients of this bucket and of the earlier buckets are ready. Does not
+  /// wait for communication. Parameters may be marked in any order and from any thread. Throws
+  /// InvalidArgument if the parameter was already marked in this step, or if there is no such
+  /// parameter.
   void mark_ready(std::size_t parameter);
 
-  /// Ends the step: blocks until all gradients are averaged. Throws InvalidArgument, which names
-  /// the parameters that were not marked; mark them and call finish() again. Throws what made a
-  /// collective fail; the group is unusable after that.
+  /// Ends the step: blocks until all gradients are averaged. If parameters were not marked, throws
+  /// InvalidArgument, which names them; mark them and call finish() again. If a collective has
+  /// failed, throws its failure; the group is unusable after that.
   void finish();
 
   /// Returns the buckets in the order in which they are issued; the same on all ranks.

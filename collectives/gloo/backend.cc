@@ -32,10 +32,10 @@ class MeshContext final : public ::gloo::Context {
   }
 };
 
-/// Returns the tag by which Gloo matches messages: the low bits of the sequence and a hash of the
-/// arguments. So it almost surely differs between collectives that do not match. Ranks that issue
-/// different collectives then wait for each other until the time-out, which names them; with equal
-/// tags, Gloo would end the process because of a message of the wrong size.
+/// Returns the tag by which Gloo matches messages: the low bits of the sequence, and a hash of the
+/// arguments. Different collectives almost surely have different tags. Ranks that issue different
+/// collectives then wait for each other until the time-out, whose failure names them. If the tags
+/// were equal, Gloo would end the process because of a message of the wrong size.
 std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
                      std::uint32_t detail) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -96,8 +96,8 @@ class GlooBackend final : public Backend {
     return run(context, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
       ::gloo::AllgatherOptions options(context_);
       const auto rank = static_cast<std::size_t>(context_->rank);
-      // Without an input, Gloo takes it from its place in the output. An input that is there
-      // already must not be copied onto itself.
+      // If no input is set, Gloo takes the input from this rank's place in the output. An input
+      // that is already in that place must not be copied onto itself.
       if (output.slice(rank * input.count, input.count).data != input.data) {
         options.setInput(static_cast<std::byte*>(input.data), input.bytes());
       }
@@ -122,7 +122,7 @@ class GlooBackend final : public Backend {
   }
 
  private:
-  /// Runs `body`, which calls Gloo, and turns its exceptions into the failure of the transport.
+  /// Runs `body`, which calls Gloo. Returns the reason if the transport is stopped meanwhile.
   template <class Body>
   Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
                    std::uint32_t detail, Body body) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// StoppableBuffer: the buffer that Gloo's collectives use. A wait either succeeds or throws, and
-// the buffer knows for which peers it is still waiting.
+// StoppableBuffer: the buffer that Gloo's collectives use. A wait for a message either succeeds or
+// throws, and the buffer knows for which peers it is still waiting.
 #pragma once
 
 #include <gloo/transport/unbound_buffer.h>
@@ -15,8 +15,8 @@
 
 namespace c10dd::collectives {
 
-/// Wraps a buffer of Gloo for one Transport, which must outlive it. Used by the thread that runs
-/// the collective; interrupt() and add_awaited() are thread-safe.
+/// Wraps a buffer of Gloo. The transport must outlive the buffer. Used by the thread that runs the
+/// collective, except interrupt() and add_awaited(), which are thread-safe.
 class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
  public:
   using Inner = ::gloo::transport::UnboundBuffer;
@@ -33,8 +33,8 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     transport_.buffers_.erase(this);
   }
 
-  // Gloo's time-out is not used: it would close the connection, and the peers would report this
-  // rank as lost. The guard thread of the transport ends waits at the collective's deadline.
+  // Gloo's own time-out is not used: Gloo would close the connection, and the peers would report
+  // this rank as lost. The guard thread of the transport ends waits at the collective's deadline.
   bool waitRecv(int* source, Milliseconds) override {
     return wait(receives_, source, [this](int* peer) { return inner_->waitRecv(peer, kForever); });
   }
@@ -59,13 +59,13 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     inner_->recv(std::move(peers), slot, offset, bytes);
   }
 
-  /// Makes the current wait throw, or the next one if there is none.
+  /// Makes the current wait throw. If there is none, makes the next wait throw.
   void interrupt() {
     inner_->abortWaitRecv();
     inner_->abortWaitSend();
   }
 
-  /// Appends the peers for which the buffer is waiting.
+  /// Appends to `ranks` the peers for which the buffer is waiting.
   void add_awaited(std::vector<Rank>& ranks) const {
     const std::lock_guard lock(mutex_);
     for (const int peer : receives_) ranks.push_back(static_cast<Rank>(peer));
@@ -96,7 +96,7 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     if (found != pending.end()) {
       pending.erase(found);
     } else {
-      // Gloo reports only the last of several completions: the other peers are not known.
+      // Gloo reports only the last of several completions, so the other peers are unknown.
       pending.clear();
     }
     return true;

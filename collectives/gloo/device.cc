@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves and binds the address before Gloo does: if the look-up fails, Gloo leaks memory, and for
-// a name that does not resolve it reads an uninitialised list.
+// Resolves and binds the address before Gloo does. If the look-up fails, Gloo leaks memory; if the
+// name does not resolve, Gloo reads an uninitialised list.
 #include "collectives/gloo/device.h"
 
 #include <gloo/transport/tcp/device.h>
@@ -41,7 +41,7 @@ std::string address_of_interface(const std::string& name) {
   return address;
 }
 
-/// Returns whether the address is one of this machine; sets errno if not.
+/// Returns true if the address is one of this machine; otherwise returns false and sets errno.
 bool can_bind(const addrinfo& address) {
   const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -52,7 +52,7 @@ bool can_bind(const addrinfo& address) {
   return bound;
 }
 
-/// Returns the first address of the name that this machine can bind, as text.
+/// Returns, as text, the first of the name's addresses to which this machine can bind a socket.
 Result<std::string> own_address(const std::string& name) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

@@ -12,7 +12,7 @@ namespace c10dd::collectives {
 
 /// Opens the device on the first of these that is set: the option interface, the option hostname,
 /// the variable C10DD_GLOO_INTERFACE, the bootstrap's local address. Fails with invalid_argument if
-/// that is not an interface or address of this machine. May block on the name look-up.
+/// the value is not an interface or an address of this machine. May block on the name look-up.
 Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetup& setup);
 
 }  // namespace c10dd::collectives

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How exit messages are received: by receives that are posted when the group is opened, and that
-// Gloo fails when the connection ends.
+// How exit messages are received: when the group is opened, two receives from each peer are posted.
+// When a connection ends, Gloo fails the receives that are still pending on it.
 #include "collectives/gloo/exit_messages.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 constexpr std::uint64_t kMessageSlot = std::uint64_t{0x7e} << 56;
 constexpr std::uint64_t kOpenSlot = std::uint64_t{0x7f} << 56;
 
-// Limits sending to all peers, and receiving from a peer whose connection has ended.
+// Time limit for sending to all peers, and for receiving from a disconnected peer.
 constexpr auto kWaitLimit = std::chrono::milliseconds(50);
 
-constexpr std::size_t kLostMax = 16;  // lost ranks in one message; the rest of it is text
+constexpr std::size_t kLostMax = 16;  // most lost ranks in one message; the text follows them
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void ExitMessages::listen() {
     Peer& peer = peers_[static_cast<std::size_t>(rank)];
     peer.arrival = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
     peer.arrival->recv(rank, kMessageSlot, 0, peer.message.size());
-    // No rank ever sends to this receive: it fails when, and only when, the connection ends.
+    // No rank ever sends to this receive. It fails when, and only when, the connection ends.
     peer.open = context_.createUnboundBuffer(nullptr, 0);
     peer.open->recv(rank, kOpenSlot, 0, 0);
   }
@@ -67,7 +67,7 @@ Failure ExitMessages::decode(Message& message) {
   return reason;
 }
 
-// Called after the connection has ended: either the message has arrived, or the wait fails at once.
+// Called after the connection has ended: the message has arrived, or waitRecv() throws at once.
 std::optional<Failure> ExitMessages::received_message(Peer& peer) {
   try {
     peer.arrival->waitRecv(nullptr, kWaitLimit);
@@ -118,7 +118,7 @@ void ExitMessages::send(const Failure& reason) {
     try {
       buffer->waitSend(nullptr, std::max(left, std::chrono::milliseconds(1)));
     } catch (const std::exception&) {
-      // The peer does not read, or is gone. Gloo closes a connection on which a wait times out.
+      // The peer does not read, or it has died. Gloo closes a connection whose wait times out.
     }
   }
 }

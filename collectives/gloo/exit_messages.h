@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exit messages: before a rank closes its connections, it sends the reason to every peer. So a peer
-// can distinguish the rank that has caused a failure from the ranks that failed because of it. If a
-// connection ends without an exit message, the rank has died.
+// Exit messages: before a rank closes its connections, it sends the reason to every peer. This lets
+// a peer distinguish the rank that caused a failure from the ranks that failed because of that
+// rank. If a connection ends without an exit message, the rank at its other end has died.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -23,26 +23,27 @@ class ExitMessages {
   /// A peer whose connection has ended.
   struct Ended {
     Rank rank = 0;
-    /// Its exit message; empty: it has died. Code closed: it has closed its group in good order.
-    /// Any other code: its group has failed, and `missing` has the ranks that it has lost.
+    /// The peer's exit message; empty if the peer has died. Code closed: the peer has closed its
+    /// group without a failure. Any other code: its group has failed, and has lost the ranks in
+    /// `missing`.
     std::optional<Failure> message;
   };
 
   explicit ExitMessages(::gloo::transport::Context& context);
 
-  /// Starts to receive from all peers. Called once, when all pairs are connected.
+  /// Starts to receive from all peers. Called once, after the connections to all peers are open.
   void listen();
 
   /// Returns the peers whose connections have ended. Thread-safe. Does not block.
   std::vector<Ended> ended();
 
-  /// Sends the message to all peers, as far as that succeeds within about 50 ms. The caller must
-  /// close the connections afterwards.
+  /// Sends the message to all peers. Blocks for at most about 50 ms; a peer that has not taken the
+  /// message by then does not get it. The caller must close the connections afterwards.
   void send(const Failure& reason);
 
  private:
-  // Code, number of lost ranks, these ranks, text up to a zero byte. The size is fixed, so that the
-  // receive can be posted long before a message is sent.
+  // The code, the number of lost ranks, the lost ranks, and the text up to a zero byte. The size is
+  // fixed, so that the receive can be posted long before a message is sent.
   using Message = std::array<char, 512>;
 
   struct Peer {

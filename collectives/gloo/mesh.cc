@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exchanges addresses and connects. The order in which a rank connects keeps the ranks from waiting
-// for each other.
+// Exchanges addresses and connects to the peers. Each rank connects in an order that keeps the
+// ranks from waiting for each other.
 #include "collectives/gloo/mesh.h"
 
 #include <gloo/transport/pair.h>
@@ -72,9 +72,9 @@ bool expand(const std::string& bytes, sockaddr_storage& address) {
   return false;
 }
 
-/// Returns true if this rank connects to the peer, false if it accepts. The rule is Gloo's: the
-/// side with the larger address connects. The address is compared by its bytes; if equal, the port
-/// is compared as a number without conversion from network byte order.
+/// Returns true if this rank connects to the peer, false if it accepts the peer's connection. The
+/// rule is Gloo's: the side with the larger address connects. Addresses are compared as bytes. If
+/// they are equal, the ports are compared as numbers without conversion from network byte order.
 bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
   if (self.ss_family == AF_INET) {
     const auto& a = reinterpret_cast<const sockaddr_in&>(self);
@@ -88,7 +88,7 @@ bool is_client(const sockaddr_storage& self, const sockaddr_storage& peer) {
   return order != 0 ? order > 0 : a.sin6_port > b.sin6_port;
 }
 
-/// Returns the address as "host:port" in numbers, for error texts.
+/// Returns the numeric address and port as "host:port", for error texts.
 std::string text_of(const sockaddr_storage& address) {
   char host[NI_MAXHOST] = "?";
   char port[NI_MAXSERV] = "?";
@@ -97,8 +97,8 @@ std::string text_of(const sockaddr_storage& address) {
   return std::string(host) + ":" + port;
 }
 
-/// Creates the pairs and exchanges their addresses. `own` gets the address of this rank's side of
-/// each pair; returns the peers' sides. Both by rank.
+/// Creates one pair (Gloo's end of a connection) per peer, and exchanges the pairs' addresses.
+/// Stores this rank's addresses in `own` and returns the peers' addresses, both by rank.
 Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& setup,
                                                          Transport& transport,
                                                          std::vector<sockaddr_storage>& own) {
@@ -129,7 +129,7 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
 }  // namespace
 
 Result<Mesh> connect_mesh(const BackendSetup& setup) {
-  const NoSigpipe no_sigpipe;  // before the device starts the event loop: its thread inherits it
+  const NoSigpipe no_sigpipe;  // first: the event loop's thread inherits the signal mask
   auto device = open_device(setup);
   if (!device) return device.error();
   const int rank = static_cast<int>(setup.world.rank);
@@ -157,8 +157,8 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
         why = format("{}: {}", text_of(address), error.what());
       }
     };
-    // All connects are made before any accept is waited for. Otherwise two ranks could wait for
-    // each other's connects.
+    // First connects to all peers that accept, and only then waits for the peers that connect. In
+    // another order two ranks could wait for each other.
     std::vector<int> clients;
     std::vector<int> servers;
     for (int peer = 0; peer < size; ++peer) {
@@ -182,7 +182,7 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
                                    MissingRank::Cause::disconnected, "could not be connected"));
   }
   Failure reason = failure(Code::unavailable,
-                           "gloo: no connection to {} of {} ranks within {}, the last one to {}; "
+                           "gloo: no connection to {} of {} ranks within {}; last attempt: {}; "
                            "check for a firewall or "
                            "a rank that died",
                            described(missing), size, human(setup.options.open_timeout), why);

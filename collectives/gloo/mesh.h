@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects all ranks of a group with each other, after one exchange of compact addresses. Per rank
-// that takes one request to the daemon and O(size) bytes.
+// Connects all ranks of a group with each other, after one exchange of compact addresses. This
+// takes one request to the daemon and O(size) bytes per rank.
 #pragma once
 
 #include <gloo/transport/device.h>
@@ -17,8 +17,8 @@ struct Mesh {
   std::shared_ptr<Transport> transport;
 };
 
-/// Connects to every peer and starts to watch them. Blocks until all are connected. Fails with
-/// unavailable, and names the ranks to which there is no connection.
+/// Connects to every peer and starts to watch the peers. Blocks until all are connected. Fails with
+/// code unavailable if a peer cannot be connected, and names all such peers.
 Result<Mesh> connect_mesh(const BackendSetup& setup);
 
 }  // namespace c10dd::collectives

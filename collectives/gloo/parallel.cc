@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that take the peers from one list; the calling thread is one of them.
+// The calling thread and up to 15 more take the peers from one list.
 #include "collectives/gloo/parallel.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a step for many peers in parallel: each step waits for an iteration of Gloo's event loop, up
-// to 10 ms.
+// Runs a function for many peers in parallel, because each call (connecting to a peer, or closing
+// its connection) waits up to 10 ms for an iteration of Gloo's event loop.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps SIGPIPE from the threads that write to sockets. Gloo's writes raise it when the peer is
-// dead, and by default it ends the process. The program's own handling of SIGPIPE does not change.
+// Keeps SIGPIPE from the threads that write to sockets. A write by Gloo to a dead peer raises
+// SIGPIPE, which by default ends the process. The program's own handler of SIGPIPE is not changed.
 #pragma once
 
 #include <csignal>
@@ -8,8 +8,8 @@
 
 namespace c10dd::collectives {
 
-/// Blocks SIGPIPE while it exists, in this thread and in threads that this thread starts: writing
-/// to a dead peer is then only an error.
+/// While the object exists, blocks SIGPIPE in this thread and in threads that this thread starts.
+/// Writing to a dead peer is then only an error.
 class NoSigpipe {
  public:
   NoSigpipe() {
@@ -22,7 +22,7 @@ class NoSigpipe {
   }
 
   ~NoSigpipe() {
-    // Consumes a SIGPIPE that was raised meanwhile: it would be delivered when it is unblocked.
+    // Consumes a SIGPIPE that was raised while blocked. Otherwise unblocking would deliver it.
     const timespec now = {};
     if (!was_pending_) sigtimedwait(&only_, nullptr, &now);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -16,8 +16,8 @@
 namespace c10dd::collectives {
 namespace {
 
-// How often the guard checks the peers during a collective. Limits how long it takes to notice a
-// lost peer that Gloo itself does not report.
+// How often the guard thread checks the peers during a collective. A lost peer that Gloo itself
+// does not report is noticed after about this time.
 constexpr auto kGuardPeriod = std::chrono::milliseconds(50);
 
 // Time between sending the exit message and closing the connections.
@@ -42,7 +42,7 @@ Transport::~Transport() {
     guard_.join();
     if (!has_left_) exit_messages_.send(exit_message_);
   }
-  // Each close waits for an iteration of Gloo's event loop, so they run in parallel.
+  // Each close waits for an iteration of Gloo's event loop, so all closes run in parallel.
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer).reset(); });
 }
 
@@ -72,7 +72,7 @@ Result<void> Transport::begin(const CallContext& context, std::string what) {
   ++begun_;
   what_ = std::move(what);
   call_ = context;
-  // Mostly the guard wakes early enough anyway: then this makes no system call.
+  // Usually the guard thread wakes up early enough anyway. Then no system call is needed here.
   if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
@@ -95,8 +95,8 @@ std::optional<Failure> Transport::stopped() const {
 }
 
 void Transport::stop_for_lost_peer(const std::string& message) {
-  // Gloo fails the buffers of a broken connection one after the other. The exit message may be the
-  // last one, so wait for it: 100 times 1 ms.
+  // Gloo fails the buffers of a broken connection one after the other, and the buffer of the exit
+  // message may be the last one. So this waits up to 100 times 1 ms for it.
   Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -112,7 +112,7 @@ void Transport::stop_locked(Failure reason, Failure exit_message, Closing closin
   exit_message_ = std::move(exit_message);
   leave_now_ = closing == Closing::now;
   is_stopped_ = true;
-  // An aborted Gloo buffer also fails the wait that begins next, so no wait is missed here.
+  // If no wait is running, an interrupt makes the next wait fail, so no wait is missed.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
   changed_.notify_all();
 }
@@ -131,8 +131,8 @@ void Transport::run_guard() {
       lock.lock();
       continue;
     }
-    // Peers are checked only in a collective that was already running at the previous check: most
-    // are shorter than a period, and a check costs a look at each connection.
+    // The guard checks the peers only in a collective that was already running at the previous
+    // check. Most collectives are shorter than a period, and each check inspects every connection.
     const bool lasts = running_ && begun_ == seen && !reason_;
     const bool active = begun_ != seen || lasts;
     seen = begun_;
@@ -155,8 +155,8 @@ void Transport::run_guard() {
   }
 }
 
-// Stops the transport if a peer has left that the running collective needs. Gloo does not wake a
-// wait whose message was incomplete when the connection broke. Unlocks while it checks the peers.
+// Stops the transport if a peer that the running collective needs has left. Gloo does not wake a
+// wait whose message was incomplete when the connection broke. Unlocks while checking the peers.
 void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t collective = begun_;
   lock.unlock();
@@ -167,8 +167,8 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::vector<Rank> awaited = awaited_locked();
   const bool matters =
       std::any_of(ended.begin(), ended.end(), [&](const ExitMessages::Ended& peer) {
-        // A peer that has failed makes the group fail. A peer that has left or died matters only
-        // if this rank still waits for it: it may have done its part before.
+        // A peer that has failed makes this group fail. A peer that has left or died matters only
+        // if this rank still waits for it: otherwise that peer has already done its part.
         if (peer.message &&
             (peer.message->code == Code::aborted || peer.message->code == Code::unavailable))
           return true;
@@ -185,8 +185,8 @@ std::vector<Rank> Transport::awaited_locked() const {
   return ranks;
 }
 
-// Stops the transport after the deadline. The connections stay open: each peer has its own
-// deadline, and finds out by itself which ranks it is waiting for.
+// Stops the transport after the deadline. The connections stay open, because each peer has its own
+// deadline and finds out by itself for which ranks it is waiting.
 void Transport::stop_late_locked() {
   std::string text = format("{} timed out after {}", what_, human(call_.timeout));
   const std::vector<Rank> awaited = awaited_locked();
@@ -204,8 +204,8 @@ MissingRank Transport::lost_peer(Rank peer, std::string how) const {
   return missing_rank(peer, processes_, MissingRank::Cause::disconnected, std::move(how));
 }
 
-// Stops the transport after a connection has ended. The exit message of a peer explains more than a
-// broken connection, unless the peer only closed its group.
+// Stops the transport after a connection has ended. An exit message explains more than a broken
+// connection, unless the message only says that the peer has closed its group.
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
   std::vector<MissingRank> dead;
   const ExitMessages::Ended* left = nullptr;
@@ -227,7 +227,7 @@ void Transport::stop_lost_locked(const Ended& ended, const std::string& message)
   stop_locked(std::move(reason), std::move(exit_message), Closing::now);
 }
 
-// Stops the transport because of a peer's exit message: it has failed, or has closed its group.
+// Stops the transport because of a peer's exit message: the peer's group has failed or was closed.
 void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
   const Failure& message = *peer.message;
   const bool closed = message.code == Code::closed;
@@ -237,11 +237,11 @@ void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
     reason.missing.push_back(lost_peer(lost.rank, "connection lost"));
   }
   if (closed) reason.missing.push_back(lost_peer(peer.rank, "it closed its process group"));
-  stop_locked(std::move(reason), message, Closing::now);  // passes the message on to the others
+  stop_locked(std::move(reason), message, Closing::now);  // passes the peer's message on
 }
 
-// Sends the exit message and closes the connections. On the guard thread, while a collective may
-// still be returning: so it closes the pairs, but does not destroy them.
+// Sends the exit message and closes the connections. Runs on the guard thread, and a collective may
+// still be using the connections. So leave() closes the pairs but does not destroy them.
 void Transport::leave() {
   exit_messages_.send(exit_message_);
   // Closing a pair resets its connection, which would discard a message that is still queued.

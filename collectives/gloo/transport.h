@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transport: a Gloo transport context that can be stopped. Gloo's collectives ignore an aborted
 // wait, close connections when a wait times out, and do not notice a peer that dies in the middle
-// of a message. So all waits go through Transport, which keeps the deadline, watches the peers,
-// wakes every waiter with one reason, and makes the woken wait throw.
+// of a message. So all waits go through Transport. It enforces the deadline, watches the peers,
+// wakes every waiter with one reason, and makes each woken wait throw.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -25,24 +25,25 @@
 
 namespace c10dd::collectives {
 
-/// Thrown by a wait that was stopped, to leave Gloo's collective. Transport::stopped() has the
-/// reason.
+/// Thrown by a wait after the transport was stopped, to leave Gloo's collective.
+/// Transport::stopped() returns the reason.
 struct Stopped : std::exception {
   const char* what() const noexcept override { return "collective stopped"; }
 };
 
 class StoppableBuffer;
 
-/// Owns the connections of one rank to its peers. A stopped transport is not used again. stop() and
-/// stopped() are thread-safe; the other methods are called by the thread that runs the collectives.
+/// Owns the connections of one rank to its peers. Runs no collective after it was stopped. stop()
+/// and stopped() are thread-safe; the other methods are called by the thread that runs the
+/// collectives.
 class Transport final : public ::gloo::transport::Context {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Transport(std::shared_ptr<::gloo::transport::Context> inner);
 
-  /// Sends the exit message if that was not done, and closes all connections. No collective may be
-  /// running.
+  /// Closes all connections, after sending the exit message if it was not sent yet. No collective
+  /// may be running.
   ~Transport() override;
 
   std::unique_ptr<::gloo::transport::Pair>& getPair(int rank) override;
@@ -50,18 +51,18 @@ class Transport final : public ::gloo::transport::Context {
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t bytes) override;
 
-  /// Starts the guard thread, which watches the peers. Called once, when all pairs are connected.
-  /// `processes` has where the ranks run, by rank, or is empty.
+  /// Starts the guard thread, which watches the peers. Called once, after all peers are connected.
+  /// `processes` says where each rank runs, by rank, or is empty.
   void watch(std::vector<ProcessAddress> processes);
 
-  /// Called before and after each collective, by one thread. `what` is the collective's name in
-  /// error texts. begin() fails with the reason if the transport is stopped.
+  /// begin() is called before each collective, end() after it, by one thread. `what` names the
+  /// collective in error texts. begin() fails with the reason if the transport is stopped.
   Result<void> begin(const CallContext& context, std::string what);
   void end();
 
-  /// Stops the transport and wakes every waiter. Does nothing if it is stopped already: the first
-  /// reason is kept. The peers get `exit_message`, then their connections are closed: at once, by
-  /// the guard thread, or by the destructor. Does not wait for that. Thread-safe.
+  /// Stops the transport and wakes every waiter. Does nothing if already stopped: the first reason
+  /// is kept. Later sends `exit_message` to the peers and closes the connections, on the guard
+  /// thread (`now`) or in the destructor (`at_destruction`). Does not wait for that. Thread-safe.
   enum class Closing { now, at_destruction };
   void stop(Failure reason, Failure exit_message, Closing closing);
 
@@ -94,8 +95,8 @@ class Transport final : public ::gloo::transport::Context {
   mutable std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::set<StoppableBuffer*> buffers_;    // those that exist
-  std::atomic<bool> is_stopped_ = false;  // reason_ is set; read without the lock
-  std::optional<Failure> reason_;         // why it was stopped; the first one
+  std::atomic<bool> is_stopped_ = false;  // true if reason_ is set; may be read without the lock
+  std::optional<Failure> reason_;         // the first reason for which the transport was stopped
   Failure exit_message_;                  // what the peers get when this rank leaves
   bool leave_now_ = false;                // the guard has to call leave()
   bool has_left_ = false;                 // leave() was called
@@ -103,7 +104,7 @@ class Transport final : public ::gloo::transport::Context {
 
   // The running collective, if any.
   bool running_ = false;
-  std::uint64_t begun_ = 0;  // counts begin(), so that the guard sees whether one is still running
+  std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
   std::string what_;
   CallContext call_;
   Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again
