@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a judge has against a history: which kind of promise is broken, and the evidence.
+// A promise that a judge has found broken in a history: which kind, and the evidence.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@
 namespace c10dd::history {
 
 enum class Fault : std::uint8_t {
-  lost,    ///< an acknowledged change is not there, or was not seen after it
+  lost,    ///< an acknowledged change is missing, or a later read did not see it
   twice,   ///< a change was applied twice, an item was popped twice
   failed,  ///< a call ended in an error, or not at all
-  order,   ///< answers that no order of the calls explains
+  order,   ///< no order of the calls explains their replies
   torn,    ///< half of an atomic change was seen
   watch,   ///< a watch left out, repeated or made up a change
   other,
@@ -27,7 +27,7 @@ struct Finding {
   Fault fault = Fault::other;
   std::string text;
   Ops calls = {};           ///< the evidence
-  std::uint64_t count = 1;  ///< how many changes or items it is about
+  std::uint64_t count = 1;  ///< number of changes or items for which the promise is broken
 };
 
 using Findings = std::vector<Finding>;

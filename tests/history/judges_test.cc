@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each judge of histories finds nothing in a history that is right, and each fault that is planted.
+// Each judge of histories finds nothing in a correct history, and finds each planted fault.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -15,7 +15,7 @@ constexpr std::uint32_t kAlive = 1;
 constexpr std::uint32_t kDead = 2;
 const Bytes kKey = "k";
 
-/// A history that grows by a call at a time, each after the one before.
+/// A history to which a test adds calls. Each call begins after the previous one has ended.
 class Told {
  public:
   Op& call(Request request, std::optional<Reply> reply, std::uint32_t client = kAlive) {
@@ -31,7 +31,7 @@ class Told {
   Op& told(Request request, ReplyBody body, std::uint32_t client = kAlive) {
     return call(std::move(request), Reply(std::move(body)), client);
   }
-  /// Of a process that was killed before the answer.
+  /// Adds a call of a process that was killed before it got the reply.
   Op& unanswered(Request request) { return call(std::move(request), std::nullopt, kDead); }
 
   Op& set(const Bytes& value, Revision revision) {
@@ -74,7 +74,7 @@ class Told {
   std::uint64_t time_ = 0;
 };
 
-/// The faults that were found, in order, each as often as it counts.
+/// Returns the faults of the findings, in order. Each occurs as often as its finding counts.
 std::vector<Fault> faults(const Findings& findings) {
   std::vector<Fault> all;
   for (const Finding& finding : findings) all.insert(all.end(), finding.count, finding.fault);
@@ -107,8 +107,8 @@ TEST(JudgeOrderOfCalls, FindsAnAnswerThatNoOrderExplains) {
   EXPECT_EQ(orders(wrong), Faults{Fault::order});
 }
 
-/// Each operation, with the answer that it gets after the key was set to 1, and one that it cannot
-/// have got then.
+/// Each operation, with the reply that it gets after the key was set to 1, and with a reply that it
+/// cannot have got.
 TEST(JudgeOrderOfCalls, KnowsEveryOperationOnKeys) {
   const auto failed = [](Code code) { return Reply(failure(code, "")); };
   const auto body = [](ReplyBody told) { return Reply(std::move(told)); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judges of keys whose answers say where among the changes they stand.
+// The judges of keys whose replies contain the position of the call in the order of changes.
 #include <algorithm>
 #include <set>
 
@@ -10,15 +10,15 @@ namespace {
 
 using Kind = KeyCall::Kind;
 
-/// A call and its place among the changes of something.
+/// A call and its place in the order of changes, such as a revision.
 struct Placed {
   const Op* op;
   std::uint64_t place;
   bool change;
 };
 
-/// A change that is asked for after an answer gets a later place than that answer had; a read at
-/// least the same.
+/// Checks calls that begin after another call was answered: a change must have a later place than
+/// that call, and a read must not have an earlier one.
 void judge_places(const Bytes& key, std::vector<Placed> placed, Findings& findings) {
   std::vector<Placed> answered = placed;
   std::ranges::sort(placed, {}, [](const Placed& one) { return one.op->invoked; });
@@ -46,7 +46,7 @@ void judge_places(const Bytes& key, std::vector<Placed> placed, Findings& findin
   }
 }
 
-/// The get that was asked last; empty if there is none, or nothing was there.
+/// Returns the value that the last get returned; empty if there is no get or the key was missing.
 Bytes value_at_end(const KeyCalls& calls) {
   const KeyCall* last = nullptr;
   for (const KeyCall& call : calls) {

@@ -91,7 +91,7 @@ class Parts {
   void operator()(const Other&) {}
 
  private:
-  /// The call as one on this key; `know` fills in what it was told.
+  /// Adds a call on this key. `know` copies the result from the reply, if there is a good reply.
   template <class Know>
   void add(const Bytes& key, KeyCall call, Know know) {
     if (!wanted_(key)) return;
@@ -100,7 +100,8 @@ class Parts {
     const bool looks = call.kind == Kind::get || call.kind == Kind::exists;
     if (call.known || (!looks && op_.open_ended())) put(key, std::move(call));
   }
-  /// With twice the time, so that what begins in the moment in which another ends is beside it.
+  /// Doubles the times, so that a call that begins at the time at which another one ends overlaps
+  /// it.
   void put(const Bytes& key, KeyCall call) {
     if (!wanted_(key)) return;
     call.invoked = 2 * op_.invoked;

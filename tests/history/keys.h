@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judges of keys. Each looks at one key alone: the calls of a history, taken apart by key.
+// The judges of keys. Each judges the calls on one key, which were taken from a history.
 #pragma once
 
 #include <functional>
@@ -12,35 +12,35 @@ namespace c10dd::history {
 
 using KeyCalls = std::vector<KeyCall>;
 using CallsByKey = std::map<Bytes, KeyCalls>;
-/// Which keys are judged: those that only calls change.
+/// Returns true if the key is judged. Only keys that nothing but calls can change are judged.
 using Wanted = std::function<bool(const Bytes& key)>;
 
-/// Takes a call apart. Of a transaction only what it sets and adds is taken.
+/// Adds the effects of a call to the calls of each key. For a transaction: only its sets and adds.
 void take_apart(const Op& op, const Wanted& wanted, CallsByKey& calls);
 
-/// How often the search for an order was made, and given up.
+/// Number of keys for which an order was searched, and of those whose search was given up.
 struct Searched {
   std::uint64_t keys = 0;
   std::uint64_t undecided = 0;
 };
 
-/// The calls could have been made one at a time: by search, without looking at revisions.
+/// Checks by search, without the revisions, that the calls could have been made one at a time.
 Findings judge_order_of_calls(const Bytes& key, const KeyCalls& calls, Searched& searched);
 
-/// For keys with too many calls for a search, which are only set to values of their own, and got:
-/// what was got was set, and revisions follow time.
+/// For keys with too many calls for a search, on which all calls are gets or sets of unique values.
+/// Checks that each value that was got had been set, and that revisions follow time.
 Findings judge_register(const Bytes& key, const KeyCalls& calls);
 
-/// Likewise for keys that are only got, and to which every call adds 1: each add counts once, and
-/// sums follow time. The last get says what is there at the end.
+/// For such keys on which all calls are gets or add 1. Checks that each add counts once, and that
+/// sums follow time. The last get returns the sum at the end.
 Findings judge_sum(const Bytes& key, const KeyCalls& calls);
 
-/// Likewise for keys that are only got, and to which calls append words of their own, each with a
-/// semicolon at its end: each word is in the last get once, where its append was told.
+/// For such keys on which all calls are gets or append unique words that end with a semicolon.
+/// Checks that the last get has each word once, at the position that the reply to its append tells.
 Findings judge_words(const Bytes& key, const KeyCalls& calls);
 
-/// Likewise for keys on which calls only compare_set values of their own: the swaps lead from the
-/// empty value to the last get, each from the one before.
+/// For such keys on which all calls are gets or compare_sets of unique values. Checks that the
+/// swaps form a chain from the empty value to the value of the last get.
 Findings judge_chain(const Bytes& key, const KeyCalls& calls);
 
 }  // namespace c10dd::history

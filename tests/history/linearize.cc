@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A depth-first search over a list of calls and returns, from which made calls are lifted.
+// A depth-first search over a list of call and return events. A call is removed from the list when
+// the search places it, and put back when the search backtracks.
 #include "tests/history/linearize.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace {
 /// The key: absent, or a value.
 using State = std::optional<Bytes>;
 
-/// The key after the call, or nothing if the call cannot have been told what it was told.
+/// Returns the state of the key after the call, or nothing if the call's reply contradicts `state`.
 std::optional<State> make(const KeyCall& call, const State& state) {
   const auto told = [&](bool fits, State after) -> std::optional<State> {
     if (call.known && !fits) return std::nullopt;
@@ -47,7 +48,7 @@ std::optional<State> make(const KeyCall& call, const State& state) {
   return std::nullopt;
 }
 
-/// Calls and returns in order of time, as a list from which a call is lifted when it is made.
+/// The call and return events in order of time. Both of a call are removed when the call is placed.
 class Search {
  public:
   explicit Search(std::vector<KeyCall> calls) : calls_(std::move(calls)) {
@@ -121,7 +122,7 @@ class Search {
     const std::uint64_t bit = std::uint64_t{1} << call % 64;
     made_[call / 64] = made ? made_[call / 64] | bit : made_[call / 64] & ~bit;
   }
-  /// Remembers (calls made, state); false if it was known.
+  /// Remembers the pair (calls made, state). Returns false if the pair was already known.
   bool seen(const State& state) {
     std::string key(reinterpret_cast<const char*>(made_.data()), made_.size() * sizeof made_[0]);
     if (state) key += '=' + *state;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a history of calls on one key could have been made one at a time: Wing and Gong's search
-// with Lowe's memory of (calls made, state). Knows nothing of revisions, so it judges without
-// trusting them.
+// Decides whether the calls on one key could have been made one at a time: Wing and Gong's search
+// with Lowe's memory of visited pairs (calls made, state). Does not use revisions, and so does not
+// rely on them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace c10dd::history {
 
-/// A call on one key. What it was told is looked at only if `known`.
+/// A call on one key. The search uses the fields of its result only if `known`.
 struct KeyCall {
   enum class Kind : std::uint8_t { set, get, exists, add, compare_set, append, remove };
 
@@ -22,10 +22,10 @@ struct KeyCall {
   std::int64_t delta = 0;
   std::uint64_t invoked = 0;
   std::uint64_t answered = 0;  ///< 0: never
-  bool known = false;          ///< unknown: may have been made at any time since, or never
+  bool known = false;          ///< if false, may take effect any time after `invoked`, or never
 
   bool yes = false;         ///< found, existed, swapped
-  bool refused = false;     ///< an add to what is no number
+  bool refused = false;     ///< an add to a value that is not a number
   Bytes value = {};         ///< of get, or what compare_set found
   std::int64_t number = 0;  ///< sum, or length after append
 
@@ -36,10 +36,10 @@ struct KeyCall {
 
 enum class Verdict : std::uint8_t { linearizable, violated, undecided };
 
-/// The value as a number, a missing one is 0; nothing if it is no number.
+/// Returns the value as a number; 0 if the key is missing, nothing if the value is not a number.
 std::optional<std::int64_t> number_of(const Bytes* value);
 
-/// undecided after `patience` steps of the search.
+/// Decides by search. Gives up, and returns undecided, after `patience` steps.
 Verdict linearize(std::vector<KeyCall> calls, std::uint64_t patience = 2'000'000);
 
 }  // namespace c10dd::history

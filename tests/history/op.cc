@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which answers leave the outcome open, and how calls look to people.
+// Which replies leave open whether the call was applied, and how error texts show calls.
 #include "tests/history/op.h"
 
 #include "protocol/utf8.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call in a history: what a client asked and was told, and when. The simulator and the kill
-// loop both write down these, so that the same judges read both.
+// One call in a history: the request, the reply, and the times of both. The simulator and the kill
+// loop both record such calls, so that the same judges work for both.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Op {
   std::uint32_t client = 0;  ///< number of the process
   std::string job;
   std::uint64_t launch = 0;    ///< of the job that the process belongs to
-  SessionId session;           ///< its name on the wire, with the next, if that was recorded
+  SessionId session;           ///< with `sequence`, identifies the call on the wire, if recorded
   std::uint64_t sequence = 0;  ///< 0: it was never sent
   Request request;
   std::uint64_t invoked = 0;   ///< order: a count of events, or a time that all processes share
@@ -26,11 +26,11 @@ struct Op {
   std::optional<Reply> reply;
 
   bool good() const { return reply && reply->has_value(); }
-  /// Why it failed; ok when it did not, or was never answered.
+  /// Returns the code of the failure; ok if the call succeeded or was never answered.
   Code code() const { return reply && !*reply ? reply->error().code : Code::ok; }
-  /// Nobody can tell from the answer whether it was applied.
+  /// Returns true if the reply, or its absence, leaves open whether the call was applied.
   bool open_ended() const;
-  /// The body of a good answer.
+  /// Returns the body of a good reply.
   template <class Body>
   const Body& told() const {
     return std::get<Body>(**reply);

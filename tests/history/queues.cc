@@ -13,7 +13,7 @@ struct Item {
 
 struct Queue {
   std::map<Bytes, Item> items;
-  std::uint64_t first_doubt = ~std::uint64_t{0};  ///< when a pop began that may have held an item
+  std::uint64_t first_doubt = ~std::uint64_t{0};  ///< begin of the first pop that may hold an item
   std::uint64_t unanswered = 0;                   ///< pops
 };
 
@@ -47,7 +47,8 @@ std::optional<bool> pushed(const QueueFacts& facts, const Op& push) {
   return push.open_ended() ? std::nullopt : std::optional(false);
 }
 
-/// A session that goes on keeps what it popped: nobody else gets it, and nobody asks later for it.
+/// Checks that an item that a session has popped is popped by no other one, unless that session
+/// ended.
 void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, Findings& findings) {
   for (const Op* one : pops) {
     if (facts.session_ended(*one)) continue;
@@ -60,7 +61,8 @@ void judge_pops(const QueueFacts& facts, const Bytes& value, const Ops& pops, Fi
   }
 }
 
-/// An item that was pushed before another, and that nobody can have held, is popped before it.
+/// Checks that of two items the one that was pushed first is popped first, unless a pop may hold
+/// it.
 void judge_order(const Queue& queue, Findings& findings) {
   std::vector<const Item*> popped;
   for (const auto& [value, item] : queue.items) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of a queue: each item is popped, by one, in the order in which the items were pushed.
+// The judge of a queue. Each item is popped once, and items are popped in the order of their
+// pushes.
 #pragma once
 
 #include <functional>
@@ -9,21 +10,22 @@
 
 namespace c10dd::history {
 
-/// What is known of a run beside its calls.
+/// What the judge knows about a run in addition to the calls.
 struct QueueFacts {
-  /// Whether what a call asked for was done; nothing if nobody knows. Without this function the
-  /// answer of the call decides.
+  /// Returns whether the call was applied, or nothing if that is unknown. If there is no such
+  /// function, the reply of the call decides.
   std::function<std::optional<bool>(const Op&)> done = {};
-  /// The session of this call has ended, so that what it had popped may have come back.
+  /// Returns true if the session of this call has ended: then items that it popped may have come
+  /// back.
   std::function<bool(const Op&)> session_ended;
-  /// In the end the queues were emptied.
+  /// True if all queues were emptied at the end of the run.
   bool drained = false;
-  /// A process may be killed between an answer and the line that says so: a pop without an answer
-  /// may have taken an item for good.
+  /// True if a process may have been killed after it got a reply and before it recorded the reply:
+  /// then a pop without a reply may have removed an item for good.
   bool answers_may_be_missing = false;
 };
 
-/// No value is pushed twice into one queue.
+/// The calls must not push a value twice into one queue.
 Findings judge_queues(const Ops& ops, const QueueFacts& facts);
 
 }  // namespace c10dd::history

@@ -68,7 +68,7 @@ Findings judge_watch(const Op& op, const Happened& happened, Now now) {
     if (is_sure || !may_be) told.push_back(change);
   }
   if (watch.from == 0) {
-    // From now on: "now" is some moment of the call.
+    // The watch begins "now", which is an unknown moment during the call.
     const std::vector<Change> all = expected;
     const std::size_t count = std::min(told.size(), all.size());
     expected.erase(expected.begin(), expected.end() - static_cast<std::ptrdiff_t>(count));

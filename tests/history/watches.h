@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of a watch: it tells every change from where it began, once, in order.
+// The judge of a watch: the watch must report every change since its start, once, in order.
 #pragma once
 
 #include <set>
@@ -9,22 +9,22 @@
 
 namespace c10dd::history {
 
-/// What a watch is to tell.
+/// The changes that a watch must or may report.
 struct Happened {
   std::vector<Change> changes;               ///< in order
-  std::set<std::pair<Bytes, Bytes>> unsure;  ///< sets of a key that may have happened beside them
+  std::set<std::pair<Bytes, Bytes>> unsure;  ///< sets (key, value) that may also have happened
 };
 
-/// As the answers of set calls say it.
+/// Returns the changes that follow from the replies to set calls.
 Happened happened_by_answers(const Ops& ops);
 
-/// Which revisions "now" may have been while a call was under way.
+/// The range of revisions that "now" may have meant during a call.
 struct Now {
   Revision least = 0;
   Revision most = ~Revision{0};
 };
 
-/// A good answer to a watch.
+/// Judges a watch that has a good reply.
 Findings judge_watch(const Op& op, const Happened& happened, Now now = {});
 
 }  // namespace c10dd::history

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// In the child: only calls that are safe between fork and exec.
+/// Runs in the child process, so only functions that are safe between fork and exec are called.
 [[noreturn]] void become(std::vector<char*>& words, int in, int out, int error) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::setpgid(0, 0);  // an interrupt at the terminal is the parent's
@@ -62,7 +62,7 @@ Child::~Child() {
 
 void Child::send(const std::string& line) {
   const std::string text = line + "\n";
-  // A child that died is seen by the answer that does not come.
+  // Errors are ignored: if the child has died, its reply will be missing.
   [[maybe_unused]] const ssize_t written = ::write(in_, text.data(), text.size());
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that the kill loop starts and ends: lines in, lines out, and how it died.
+// A child process of the kill loop: sends it lines, reads its lines, and tells how it ended.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@ namespace c10dd::torture {
 
 class Child {
  public:
-  /// Standard error is appended to the file. The kernel kills the child with its parent's thread.
+  /// Appends standard error to the file. The kernel kills the child when this thread ends.
   Child(const std::vector<std::string>& command, const std::string& error_file);
   /// SIGKILL, if it lives.
   ~Child();
@@ -21,12 +21,12 @@ class Child {
 
   void send(const std::string& line);
 
-  /// The next line of its output; nothing when there is none in time or the output has ended.
+  /// Returns the next line of its output, or nothing if none comes in time or the output has ended.
   std::optional<std::string> line(std::chrono::nanoseconds patience);
 
   void signal(int number);
 
-  /// How it ended, as of waitpid; nothing while it lives.
+  /// Returns how the child ended, as a status of waitpid(); nothing while it still runs.
   std::optional<int> ended();
 
   /// Likewise; waits for it.
@@ -42,7 +42,7 @@ class Child {
   std::optional<int> status_;
 };
 
-/// For people: "exit 78", "signal 9".
+/// Returns a status of waitpid() as text: "exit 78", "signal 9".
 std::string describe_end(int status);
 
 }  // namespace c10dd::torture

@@ -18,7 +18,7 @@ constexpr auto kStartPatience = 20s;
 constexpr unsigned kFillBatch = 1000;
 const std::string kFill = "fill/";
 
-/// Nothing can go on; what is wrong is in the figures.
+/// Thrown when the run cannot continue. The figures say why.
 struct Hopeless {};
 
 }  // namespace
@@ -71,7 +71,7 @@ void Conductor::begin_round() {
   ++rounds_;
   history_ = {};
   const auto store = client_->store();
-  // From here on the daemon keeps these changes for whoever watches.
+  // From now on the daemon keeps the changes under this prefix for the watches of the workers.
   const KeyWatch watch = store->watch_prefix(prefix() + "reg/");
   MultiSet group{{}, std::vector<Bytes>(kGroup, "nothing")};
   for (unsigned i = 0; i < kGroup; ++i)
@@ -109,7 +109,8 @@ void Conductor::cycle() {
   serve();
 }
 
-/// As a machine that is suspended. Whether it still is: half of the time it dies so.
+/// Stops the daemon for a while, like a machine that is suspended. Returns true if it is still
+/// stopped (in half of the cases), so that the daemon is killed in this state.
 bool Conductor::freeze() {
   daemon_.signal(SIGSTOP);
   pause(10, 300);
@@ -129,7 +130,7 @@ void Conductor::terminate(const std::string& when) {
   throw Hopeless();
 }
 
-/// Starts the daemon, and asks it something as a new client.
+/// Starts the daemon, and makes a first request as a new client.
 void Conductor::serve() {
   const std::uint64_t start = now();
   daemon_.spawn();
@@ -203,7 +204,7 @@ void Conductor::end_round() {
   last_ = std::move(record);
 }
 
-/// The keys of the living are there, those of the dead go when their sessions end.
+/// Checks that the keys of living processes exist, and that those of killed ones are removed.
 void Conductor::end_of_sessions() {
   const auto living = crew_->living();
   const std::uint64_t deadline = now() + std::uint64_t{(kMortalExpiry + 10s) / 1ns};
@@ -260,7 +261,7 @@ void Conductor::take_figures(const RoundRecord& record) {
             << " calls, " << figures_.verdict.faults() << " faults" << std::endl;
 }
 
-/// Stopped as an operator would, and started again: everything is as it was.
+/// Stops the daemon as an operator would, starts it again, and checks that its state is unchanged.
 void Conductor::last_restart(const RoundRecord& record) {
   for (const std::string& bad : crew_->quit()) fault(Fault::other, "at its end " + bad);
   for (const char* when : {"after the last round", "and once more"}) {

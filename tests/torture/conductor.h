@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kill loop: rounds of cycles. In a cycle the daemon is killed under load and started again; at
-// the end of a round all calls must have ended, and what everybody saw is judged.
+// The kill loop runs rounds of cycles. In each cycle the daemon is killed under load and started
+// again. At the end of a round all calls must have ended, and the replies of all clients are
+// judged.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ struct Settings {
   unsigned cycles = 100;
   unsigned round = 20;  ///< cycles of a round
   unsigned workers = 3;
-  unsigned keys = 0;  ///< that are there all the time
+  unsigned keys = 0;  ///< number of keys that exist during the whole run
   std::uint64_t seed = 0;
   std::string program;  ///< this one
   DaemonOptions daemon;
@@ -28,7 +29,7 @@ struct Settings {
 
 struct Figures {
   unsigned cycles = 0;
-  unsigned starts_killed = 0;  ///< killed again before they had said that they listen
+  unsigned starts_killed = 0;  ///< starts that were killed before the daemon listened
   unsigned frozen = 0;         ///< stopped for a while before
   unsigned ended_gently = 0;   ///< by SIGTERM, under load
   unsigned processes_killed = 0;
@@ -47,7 +48,7 @@ class Conductor {
  public:
   explicit Conductor(const Settings& settings);
 
-  /// Until all cycles are over, something is wrong, or `interrupted`.
+  /// Runs until all cycles are over, a fault is found, or `interrupted` is true.
   const Figures& run(const std::atomic<bool>& interrupted);
 
  private:
@@ -64,7 +65,8 @@ class Conductor {
   void take_figures(const RoundRecord& record);
   void last_restart(const RoundRecord& record);
 
-  /// Makes a call of this process; false if only nothing was there. Hopeless if it failed.
+  /// Makes a call of this process. Returns false if nothing was found. Throws Hopeless if it
+  /// failed.
   template <class Asked, class Ask>
   bool own(const Asked& request, Ask&& ask);
   void fault(Fault fault, const std::string& text);

@@ -43,7 +43,8 @@ std::string Crew::path(unsigned number) const {
   return options_.directory + "/history-" + std::to_string(rounds_) + "-" + std::to_string(number);
 }
 
-/// What a process says to earlier commands is read over.
+/// Sends the command to all processes and waits for their replies. Skips replies to earlier
+/// commands.
 std::vector<unsigned> Crew::obey(const std::string& command) {
   std::vector<unsigned> late;
   for (const Member& member : members_) member.child->send(command);

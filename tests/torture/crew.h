@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client processes of the kill loop. Each lives until it is killed itself; another one, with a
-// number of its own, takes its place then.
+// The client processes of the kill loop. Each lives until it is killed. Then another process, with
+// a new number, takes its place.
 #pragma once
 
 #include <map>
@@ -27,19 +27,19 @@ class Crew {
   explicit Crew(const CrewOptions& options);
 
   void begin(const Place& place);
-  /// The processes that have not stopped in time.
+  /// Returns the numbers of the processes that have not stopped in time.
   std::vector<unsigned> stop() { return obey("stop"); }
   std::vector<unsigned> finish() { return obey("finish"); }
 
-  /// SIGKILL for one of them, but never the first; another one takes its place.
+  /// Kills one process, but never the first, by SIGKILL. Another one takes its place.
   void kill_one(std::uint64_t choice);
 
-  /// Closes all clients as a program would that ends; those that did not end well.
+  /// Ends all processes, which close their clients as a normal program does. Describes bad exits.
   std::vector<std::string> quit();
 
   std::set<unsigned> living() const;
   const std::set<unsigned>& killed() const { return killed_; }  ///< in this round
-  /// What the processes that were in this round have written.
+  /// Returns the histories of all processes of this round, by number.
   std::map<unsigned, History> histories() const;
   void remove_histories() const;
 

@@ -25,15 +25,15 @@ class Daemon {
 
   /// Starts it and does not wait for it.
   void spawn();
-  /// Whether it has said that it listens; waits for that.
+  /// Waits until the daemon has reported that it listens. Returns false if it does not in time.
   bool ready(std::chrono::nanoseconds patience);
 
   /// SIGKILL; returns when it is dead.
   void kill();
   void signal(int number) { child_->signal(number); }
-  /// Nothing while it lives; else how it ended.
+  /// Returns how the daemon has ended; nothing while it still runs.
   std::optional<int> ended() { return child_->ended(); }
-  /// SIGTERM; how it ended, nothing if it did not in time.
+  /// Sends SIGTERM. Returns how the daemon has ended; nothing if it did not end in time.
   std::optional<int> terminate(std::chrono::nanoseconds patience);
 
   const std::string& address() const { return address_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread of a client process works with, and what it can be told to do for one round.
+// What a thread of a client process needs for its work, and the kinds of work for one round.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace c10dd::torture {
 
-/// The last items of a queue, one for each that pops it patiently, and the last key that a watch
-/// shows begin with this word.
+/// Prefix of the last items of a queue (one for each thread in pop_patiently()) and of the last key
+/// that a watch reports.
 inline constexpr const char* kEnd = "end";
 
 inline constexpr unsigned kGroup = 4;  // keys of multi_set and multi_get
@@ -39,7 +39,7 @@ struct Desk {
   bool failed = false;
   std::uint64_t named = 0;
 
-  /// False when the round is over or a call has failed; else after a little while.
+  /// Returns false if the round is over or a call has failed. Otherwise sleeps a moment first.
   bool goes_on() {
     if (stop || failed) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(random.below(3000)));
@@ -48,13 +48,13 @@ struct Desk {
 
   std::string key(const std::string& name) const { return place.prefix + name; }
 
-  /// A text that nobody else makes in this round.
+  /// Returns a text that is unique in this round.
   std::string unique() {
     return std::to_string(worker) + "." + std::to_string(thread) + "." + std::to_string(++named);
   }
 
-  /// Makes a call; its answer, if it was good. A failure ends the work of this thread, unless
-  /// only nothing was there.
+  /// Makes a call. Returns the reply if it is good. Any failure ends the work of this thread,
+  /// except that nothing was found.
   template <class Asked, class Ask>
   std::optional<typename Asked::Body> make(const Asked& request, Ask&& ask) {
     const Op op = recorder.make(request, std::forward<Ask>(ask));
@@ -64,7 +64,7 @@ struct Desk {
   }
 };
 
-/// Where two threads meet; how often each has arrived.
+/// A barrier of two threads: how often each of them has arrived.
 struct BarrierState {
   std::atomic<std::uint64_t> arrived[2] = {0, 0};
 };
@@ -80,7 +80,7 @@ void push(Desk& desk);
 void pop_impatiently(Desk& desk);
 void meet(Desk& desk, BarrierState& barrier, unsigned rank);
 
-/// These two end with what the conductor puts there.
+/// These two kinds of work end when they get the last item or key, which the conductor adds.
 void pop_patiently(Desk& desk);
 void watch(Desk& desk);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which judge of histories is asked about which work, and the rules for what changes together.
+// Which judge of histories judges which work, and the rules for keys that change together.
 #include "tests/torture/judge.h"
 
 #include <algorithm>
@@ -76,7 +76,7 @@ void Judge::faults(history::Findings findings) {
   for (history::Finding& finding : findings) fault(std::move(finding));
 }
 
-/// As if the conductor had asked for it when all had ended.
+/// Returns a get of the final value, as if the conductor had made it after all calls had ended.
 Op Judge::last_get(const Bytes& key) const {
   Op op;
   op.request = Get{key, {}};
@@ -122,14 +122,14 @@ void Judge::keys() {
     }
     if (in("log/")) faults(history::judge_words(key, calls));
     if (name == "chain") faults(history::judge_chain(key, calls));
-    // If no multi_set is torn, the keys of the group are all like the first.
+    // All keys of the group have equal values if no multi_set is torn, so only the first is judged.
     if (in("any/") || in("ping/") || in("pong/") || name == "group/0") {
       faults(history::judge_order_of_calls(key, calls, verdict_.searched));
     }
   }
 }
 
-/// All keys of the group together are one register.
+/// Checks that the keys of the group always have equal values, like one register.
 void Judge::whole() {
   const std::string group = round_.prefix + "group/";
   for (const Op* op : ops_) {
@@ -150,7 +150,7 @@ void Judge::whole() {
   if (!even) fault({Fault::torn, group + ": half of a multi_set is there at the end"});
 }
 
-/// What leaves account a comes to account b.
+/// Checks that each amount that leaves account a arrives in account b.
 void Judge::bank() {
   const std::string folder = round_.prefix + "bank/";
   std::int64_t moved = 0;

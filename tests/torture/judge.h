@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds what the processes of one round asked and were told against each other and against what is
-// there at its end. Knows nothing of the daemon but what its clients may rely on.
+// Compares the requests and replies of all processes of one round with each other and with the
+// state at its end. Uses only the promises that the daemon makes to its clients.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct RoundRecord {
   std::string prefix;
   std::map<std::uint32_t, History> histories;  ///< by process; 0 is the conductor's
   std::set<std::uint32_t> killed;              ///< processes
-  std::map<std::string, Entry> state;          ///< keys with the prefix, when all had ended
+  std::map<std::string, Entry> state;          ///< final values of the keys with the prefix
   std::uint64_t ended = 0;                     ///< when that was
 };
 
@@ -44,7 +44,7 @@ class Judge {
   explicit Judge(const RoundRecord& round);
 
   Verdict judge();
-  /// Only whether every call has ended; for a round that did not.
+  /// Checks only that every call has ended; for a round that has not ended in time.
   Verdict unanswered();
 
  private:

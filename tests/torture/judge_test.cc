@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of the kill loop asks the right judge of histories about each kind of work, and finds
-// what only a round can show. tests/history has the tests of those judges.
+// The judge of the kill loop uses the right judge of histories for each kind of work, and finds
+// faults that only a whole round shows. The judges of histories are tested in tests/history.
 #include "tests/torture/judge.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint32_t kAlive = 1;
 constexpr std::uint32_t kDead = 2;
 
-/// A round that grows by a call at a time, each after the one before.
+/// A round to which a test adds calls. Each call begins after the previous one has ended.
 class Told {
  public:
   Told() {
@@ -54,7 +54,7 @@ class Told {
   std::uint64_t time_ = 0;
 };
 
-/// Exactly this one kind of fault, so often.
+/// Expects faults of only this kind, and this many.
 void expect_only(Told& told, Fault fault, std::uint64_t count = 1) {
   const Verdict verdict = told.verdict();
   std::string all;

@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The entry, if the key is there.
+/// Returns the value and revision of the key, if it exists.
 std::optional<Value> get(Desk& desk, const std::string& key) {
   return desk.make(Get{key, {}}, [&](const Get& r) {
     const Entry entry = desk.store.entry(r.key, 0s);
@@ -39,13 +39,13 @@ void append(Desk& desk, const std::string& key) {
             [&](const Append& r) { return Appended{desk.store.append(r.key, r.value)}; });
 }
 
-/// The value that is there afterwards, by which the store answers: inputs are unique.
+/// Returns the value after the call. It shows whether the call has swapped, as inputs are unique.
 std::optional<Bytes> compare_set(Desk& desk, const std::string& key, const Bytes& expected) {
   const CompareSet request{key, expected, desk.unique()};
   const auto told = desk.make(request, [&](const CompareSet& r) {
     const std::string there = desk.store.compare_set(r.key, r.expected, r.desired);
     if (there == r.desired) return Compared{true, true, {}};
-    const bool missing = there == r.expected;  // so it answers for a key that is not there
+    const bool missing = there == r.expected;  // the store's reply if the key is missing
     return Compared{false, !missing, missing ? Bytes() : there};
   });
   if (!told) return std::nullopt;
@@ -107,7 +107,7 @@ void set_groups(Desk& desk) {
   }
 }
 
-/// Moves between two accounts if nobody did meanwhile.
+/// Moves an amount between two accounts, if no other transfer was made since the look at `turn`.
 void transfer(Desk& desk) {
   const std::string a = desk.key("bank/a");
   const std::string b = desk.key("bank/b");
@@ -140,7 +140,7 @@ void transfer(Desk& desk) {
   }
 }
 
-/// Everything that can be done with one key, on keys that all share for a second.
+/// All operations on one key. All workers share the key, which changes every second.
 void use_any_key(Desk& desk) {
   std::map<std::string, std::string> last;  // value, by key
   while (desk.goes_on()) {

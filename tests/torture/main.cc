@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10dd-torture: the real daemon under real clients is killed at random moments, again and again,
-// and everything that the clients were told is held against what is there afterwards.
-// Exit codes: 0 nothing is wrong; 1 something is, the output says what; 64 bad option.
+// c10dd-torture: kills the real daemon under real clients at random moments, again and again, and
+// compares the replies to the clients with the state of the restarted daemon. Exit codes: 0 no
+// fault was found; 1 a fault was found, which the output describes; 64 bad option.
 #include <signal.h>
 
 #include <CLI/CLI.hpp>

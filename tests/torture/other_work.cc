@@ -15,7 +15,7 @@ std::optional<Popped> pop(Desk& desk, const std::string& queue, Store::Timeout t
   });
 }
 
-/// Whether both go on: each brings its word, both get both.
+/// Exchanges "go" or "stop" with the other rank. Returns true if both ranks go on.
 bool exchange(Desk& desk, unsigned rank, std::uint64_t round) {
   const std::string number = std::to_string(round);
   const std::string word = number + (desk.stop ? " stop" : " go");
@@ -73,7 +73,7 @@ bool wait_at_barrier(Desk& desk, BarrierState& barrier, unsigned rank, std::uint
   return good.has_value();
 }
 
-/// Waits for what the other rank sets, and removes it.
+/// Waits until the other rank has set the key, and removes the key.
 bool take(Desk& desk, const std::string& key) {
   const auto there = desk.make(Wait{{key}, kPatience}, [&](const Wait& r) {
     desk.store.wait(r.keys, r.timeout);
@@ -101,7 +101,8 @@ void push(Desk& desk) {
   }
 }
 
-/// Pops that are given up before the daemon answers: it gets back what they had claimed.
+/// Pops with short time-outs. If a pop is given up, the daemon must get back the item it had
+/// claimed.
 void pop_impatiently(Desk& desk) {
   while (desk.goes_on()) {
     pop(desk, "impatient", std::chrono::milliseconds(desk.random.below(5) * 20));
@@ -134,7 +135,7 @@ void watch(Desk& desk) {
   Watch request{desk.key("reg/"), true, desk.place.watch_from, 0, 500ms};
   const std::string last = request.key + kEnd;
   KeyWatch changes = desk.store.watch_prefix(request.key, request.from);
-  std::uint64_t give_up = 0;  // when, once the round is over
+  std::uint64_t give_up = 0;  // the time to give up; 0 until the round is over
   while (!desk.failed) {
     const auto told = desk.make(request, [&](const Watch& r) {
       const WatchBatch batch = changes.next(r.timeout);

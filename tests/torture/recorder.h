@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client process of the kill loop writes down: every call before it is made and after its
-// answer, one line each with one write(2), so that the history survives its own SIGKILL.
+// The history that a client process of the kill loop writes: a line before each call and a line
+// after its reply, each with one write(2), so that the history survives a SIGKILL of the process.
 #pragma once
 
 #include <atomic>
@@ -17,13 +17,13 @@ namespace c10dd::torture {
 
 using history::Op;
 
-/// Of everything that waits for somebody else.
+/// Time-out of calls that wait for another process or thread.
 inline constexpr std::chrono::seconds kPatience{40};
 
-/// Time of all processes of this machine, in nanoseconds.
+/// Returns the time in nanoseconds, by a clock that all processes of this machine share.
 std::uint64_t now();
 
-/// A call that is made now.
+/// Returns a new call that begins now.
 Op begin_call(std::uint32_t client, Request request);
 
 /// Runs `ask`, which makes the call through the SDK and returns its answer.
@@ -37,14 +37,14 @@ void finish_call(Op& op, const Asked& request, Ask&& ask) {
   op.answered = now();
 }
 
-/// It failed as this work may: nothing was there in the time that it was given.
+/// Returns true if the call failed only because nothing was found within its time-out.
 bool found_nothing(const Op& op);
 
 /// What one process did in one round.
 struct History {
   std::vector<Op> ops;
   std::vector<std::string> flaws;   ///< that the process saw by itself
-  std::uint64_t reissued = 0;       ///< calls that its clients sent again, since they exist
+  std::uint64_t reissued = 0;       ///< calls that its clients have sent again, in total
   std::uint64_t sessions_lost = 0;  ///< likewise
 };
 
@@ -56,7 +56,7 @@ class Recorder {
   ~Recorder();
   Recorder(const Recorder&) = delete;
 
-  /// Makes a call: writes it down, runs `ask` as finish_call does, writes down the answer.
+  /// Makes a call: records the request, runs `ask` as finish_call() does, and records the reply.
   template <class Asked, class Ask>
   Op make(const Asked& request, Ask&& ask) {
     Op op = begin_call(client_, request);
@@ -79,7 +79,8 @@ class Recorder {
   std::atomic<std::uint64_t> next_id_ = 1;
 };
 
-/// Throws when the file is not what a Recorder writes; a last line without an end is left out.
+/// Reads the file of a Recorder. Throws if the file has another format; ignores an incomplete last
+/// line.
 History read_history(const std::string& path, std::uint32_t client);
 
 }  // namespace c10dd::torture

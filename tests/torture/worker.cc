@@ -19,7 +19,7 @@ class Round {
   Round(const WorkerOptions& options, Place place, const std::string& path)
       : options_(options), place_(std::move(place)), recorder_(path, options.number) {}
 
-  /// `patient`: what ends it is not stop().
+  /// Adds a thread. finish() ends it if `patient`, otherwise stop() does.
   void add(Client& client, std::function<void(Desk&)> work, bool patient = false) {
     const auto thread = static_cast<unsigned>(impatient_.size() + patient_.size());
     (patient ? patient_ : impatient_).emplace_back([this, &client, thread, work = std::move(work)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client process of the kill loop: three clients that live as long as it does, a dozen threads
-// that use them in each round.
+// A client process of the kill loop: three clients that exist as long as the process, and a dozen
+// threads that use the clients in each round.
 #pragma once
 
 #include <chrono>
@@ -9,8 +9,8 @@
 
 namespace c10dd::torture {
 
-/// How long the daemon keeps the session of each process whose keys and deliveries are to come back
-/// when it is killed.
+/// Session expiry of the processes that may be killed. Their keys are then removed, and their
+/// deliveries return to the queue.
 inline constexpr std::chrono::seconds kMortalExpiry{2};
 
 struct WorkerOptions {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a bound on processor time is multiplied with: sanitizers take their share.
+// Factor for limits of processor time: sanitizers make a program slower.
 #pragma once
 
 namespace c10dd::test {

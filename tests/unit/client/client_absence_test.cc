@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said while there is no daemon, when, and who is found in its place.
+// What the client reports while it finds no daemon, when, and which other server it has found.
 #include <array>
 
 #include "client/core/announcements.h"
@@ -80,7 +80,7 @@ TEST(ClientProbe, AnAnswerToTheHelloThatIsHttpIsNamed) {
 TEST(ClientProbe, AnAnswerThatSaysNothingOfItsProtocolIsAskedAgainAtOnce) {
   World w;
   w.dial();
-  // HTTP 0.9, in answer to bytes that are no request.
+  // An HTTP 0.9 reply to bytes that are not a request.
   w.core.received("<!DOCTYPE HTML>\n<html lang=\"en\">\n<head><title>Error response</title>\n",
                   w.now);
   EXPECT_EQ(w.core.probe(w.now), kTextProbe);

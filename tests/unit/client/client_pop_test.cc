@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Items of queues: held until their answer is here, given back when nobody waits for it any more.
+// Items of queues: kept until the caller has the reply, given back if no caller waits any more.
 #include <deque>
 #include <map>
 #include <set>
@@ -219,15 +219,15 @@ TEST(ClientWatch, CalledBackFreesTheDaemonsWaiterOnce) {
 
 // ---- all of it together ------------------------------------------------------------------------
 
-/// A daemon with one queue and sessions that expire, as far as items are concerned. Answers are
-/// written down; the test decides whether they arrive.
+/// A daemon that knows only one queue and the expiry of sessions. It records its replies; the test
+/// decides which of them arrive.
 class QueueDaemon {
  public:
   explicit QueueDaemon(int items) {
     for (int i = 0; i < items; ++i) free_.push_back(i);
   }
 
-  /// Takes one frame; false: it is no session's.
+  /// Handles one frame. Returns false if the session does not exist any more.
   bool take(const SessionId& session, const Sent& frame) {
     if (expired_.contains(session)) return false;
     std::erase_if(claims_, [&](const auto& claim) {

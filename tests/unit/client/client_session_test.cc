@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sessions that the daemon has ended: what is in doubt, what goes on; and failures that end a call.
+// Sessions that the daemon has ended: which calls have an unknown outcome, and which continue. Also
+// failures that end a call.
 #include <set>
 
 #include "tests/unit/client/client_world.h"

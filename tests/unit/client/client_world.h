@@ -32,7 +32,7 @@ class World {
       : core({std::move(addresses), Hello{}, seed}, TimePoint()) {}
   explicit World(CoreOptions options) : core(std::move(options), TimePoint()) {}
 
-  /// Frames that were written since the last call; the magic of a new connection is dropped.
+  /// Returns the frames written since the last call, without the magic of a new connection.
   std::vector<Sent> sent() {
     std::vector<Sent> frames;
     std::string_view out = core.output();
@@ -100,7 +100,7 @@ class World {
     return frames.empty() ? Sent{} : std::move(frames[0]);
   }
 
-  /// The failure of the only completed call; fails the test when there is none.
+  /// Returns the failure of the only completed call; fails the test if there is none.
   Failure only_failure() {
     const std::vector<Completion> done = core.take_completions();
     EXPECT_EQ(done.size(), 1u);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What c10drun takes from a worker's error file, which the worker may have filled with anything.
+// How c10drun reads a worker's error file, which may contain anything.
 #include "client/launcher/error_file.h"
 
 #include <gtest/gtest.h>

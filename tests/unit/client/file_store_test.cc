@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of a file store: what is found in it, whatever was done to it.
+// The file of a file store, also after damage: which content is read.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ class FileStore : public testing::Test {
  protected:
   std::shared_ptr<Store> open() { return make_file_store(path_); }
 
-  /// The error of opening the file, which must be one; the file is left alone.
+  /// Returns the error of open(), which must fail and must not change the file.
   std::pair<Code, std::string> refusal(const std::string& path) {
     const bool is_file = std::filesystem::is_regular_file(path);
     const std::string before = is_file ? content(path) : "";
@@ -186,7 +186,7 @@ TEST_F(FileStore, SaysThatItMayNot) {
   open()->set("k", "v");
   chmod(path_.c_str(), 0);
   in_child([&] {
-    // A user without a name; of root nothing is kept.
+    // Uses an unprivileged user id, because root may open any file.
     if (geteuid() == 0 && seteuid(65534) != 0) _exit(3);
     try {
       open();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each launcher sets, who wins when several have, and that an error says which variable.
+// Which variables each launcher sets, which launcher has precedence, and errors name the variable.
 #include "client/internal/launch_environment.h"
 
 #include <gtest/gtest.h>

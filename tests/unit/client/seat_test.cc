@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is taken from the launcher when the caller does not say it.
+// Which values come from the launcher if the caller does not give them.
 #include "client/core/seat.h"
 
 #include <gtest/gtest.h>

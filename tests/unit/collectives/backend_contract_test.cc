@@ -68,7 +68,7 @@ T expected_at(std::size_t i, Rank size, ReduceOp op, const std::vector<std::vect
     if (op == ReduceOp::max) result = std::max(result, value);
   }
   if (op != ReduceOp::avg) {
-    // Products of up to four such numbers leave 8 bits: they wrap.
+    // Products of up to four such numbers do not fit into 8 bits: they wrap.
     return std::is_integral_v<T> ? static_cast<T>(static_cast<std::int64_t>(result))
                                  : static_cast<T>(result);
   }
@@ -82,7 +82,7 @@ class BackendContract : public ::testing::TestWithParam<std::tuple<std::string, 
   Rank size() const { return std::get<1>(GetParam()); }
   GroupOptions options() const { return {.backend = backend(), .timeout = 60s}; }
 
-  // The last one has more than two of Gloo's 1 MiB segments per rank.
+  // The last count is larger than two of Gloo's 1 MiB segments per rank.
   std::vector<std::size_t> counts(DType dtype) const {
 #ifdef __SANITIZE_THREAD__
     if (dtype != DType::float32) return {0, 1, 1021};  // minutes otherwise

@@ -75,8 +75,8 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Aborts a collective that one rank stays away from, so that nobody can finish; how long it took
-/// until all others knew.
+/// Aborts a collective that one rank does not join, so that it cannot complete. Returns how long it
+/// took until all other ranks had failed.
 Duration abort_without_one(std::size_t count, GroupOptions options) {
   const auto hook = std::make_shared<StartedHook>();
   options.hooks = {hook};
@@ -101,7 +101,7 @@ Duration abort_without_one(std::size_t count, GroupOptions options) {
 
 TEST_P(BackendFailure, AbortWakesEveryRankAtOnceWithTheReason) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{4} << 20}) {
-    Duration best = Duration::max();  // of three: the machine may have stood still in one
+    Duration best = Duration::max();  // best of three attempts, because the machine may pause
     for (int attempt = 0; attempt < 3 && best >= kAbortLimit; ++attempt) {
       const Duration took = abort_without_one(count, options());
       ASSERT_LT(took, 20s);

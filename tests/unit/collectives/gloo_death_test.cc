@@ -95,7 +95,7 @@ class LineBootstrap final : public Bootstrap {
   Line line_;
 };
 
-/// The life of one rank: reduces for ever, says so, and says how it failed.
+/// Runs one rank: reduces until a collective fails, and reports each success and the failure.
 void live(Rank rank, Line line, std::size_t count) {
   const auto group = ProcessGroup::open(std::make_shared<LineBootstrap>(line),
                                         {.rank = rank, .size = kSize}, {.timeout = 60s});
@@ -139,7 +139,7 @@ Child start(Rank rank, std::size_t count) {
   return {pid, Line(ends[0])};
 }
 
-/// Microseconds until the last of the others knew.
+/// Returns the microseconds until the last of the other ranks has noticed the death.
 long kill_one_of_four(std::size_t count, int after) {
   std::vector<Child> children;
   for (Rank rank = 0; rank < kSize; ++rank) children.push_back(start(rank, count));

@@ -16,13 +16,13 @@
 #include "collectives/process_group.h"
 
 #ifdef __SANITIZE_THREAD__
-// Debian's libgloo is not instrumented: the sanitizer sees its mutexes but not its atomics, among
-// them the one by which a buffer's destructor waits for the event loop.
+// Debian's libgloo is not instrumented: the sanitizer sees its mutexes but not its atomics, such as
+// the atomic with which a buffer's destructor waits for the event loop.
 extern "C" [[gnu::used, gnu::visibility("default")]] inline const char*
 __tsan_default_suppressions() {
   return "race:libgloo.so\nrace:c10dd::collectives::StoppableBuffer::~StoppableBuffer\n";
 }
-// Without a long history the frames of libgloo are forgotten before they can be recognised.
+// With a short history, the sanitizer loses the stack frames of libgloo, and cannot match them.
 extern "C" [[gnu::used, gnu::visibility("default")]] inline const char* __tsan_default_options() {
   return "history_size=7";
 }
@@ -39,7 +39,7 @@ inline std::vector<std::string> backends() {
 #endif
 }
 
-/// Where the ranks of one test exchange parts. As many rounds as anyone likes, one at a time.
+/// Lets the ranks of one test exchange parts, in any number of rounds, one round at a time.
 class ThreadExchange {
  public:
   explicit ThreadExchange(Rank size) : parts_(size) {}

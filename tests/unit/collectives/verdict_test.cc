@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of a membership that has lost a peer: it waits for who says why, and for so long only.
+// After a lost peer, the group of a membership waits for the daemon's reason, for a limited time.
 #include <gtest/gtest.h>
 
 #include <memory>

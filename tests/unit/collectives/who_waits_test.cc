@@ -9,7 +9,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// That has waited for all of its time-out.
+/// Returns a call that has waited for its whole time-out.
 CollectiveCall call(Collective collective, std::uint64_t sequence = 0, Rank root = 0) {
   CollectiveCall call{.sequence = sequence, .collective = collective, .root = root, .count = 1000};
   call.timeout = 2s;
@@ -25,7 +25,7 @@ SharedCall in(const CollectiveCall& one, std::vector<Rank> ranks) {
 
 SomeRanks silent(std::vector<Rank> ranks) { return {ranks.size(), ranges_of(ranks)}; }
 
-/// As Gloo ends it, which has waited for rank 2.
+/// Returns the time-out of a call as Gloo reports it when it has waited for rank 2.
 Failure late() {
   Failure seen = failure(Code::timed_out, "all_reduce 0 timed out");
   seen.missing.push_back({2, MissingRank::Cause::not_arrived, "host-c", 9, Duration{0}, ""});
@@ -80,7 +80,8 @@ TEST(WhoWaits, InATieTheOthersAreThoseInAnotherCallThanThisRank) {
 }
 
 TEST(WhoWaits, WhoIsOnlyAheadOrBehindIsNotBlamed) {
-  // The same program everywhere; rank 2 hangs, and the others have come as far as they could.
+  // All ranks run the same program. Rank 2 hangs, and the others wait in the next calls they can
+  // reach.
   Failure seen = late();
   explain(seen, kAllReduce,
           {{in(kAllReduce, {0}), in(call(Collective::barrier, 1), {1})}, 0, silent({2})},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may leave, and when: after its revision is durable, and on a shared engine after a
-// confirmation of ownership that began when it was already there.
+// Which replies may leave, and when: after their revision is durable. On a shared engine also after
+// a confirmation of ownership that began when the reply already waited.
 #include "daemon/core/commit_gate.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who was just answered is waited for, at most half a batch, and not where it proved vain.
+// The commit waits for the clients that just got a reply, for at most half a batch, and does not
+// wait for a while after waiting was in vain.
 #include "daemon/core/host/commit_pace.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who reads on, who waits and who is closed, look by look.
+// Which connections continue reading, which wait and which are closed, at each check.
 #include "daemon/core/connection_budget.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ Connections closed(const Decisions& decisions) {
   return all;
 }
 
-/// The decisions of the looks until there is one, at most as many as patience has.
+/// Checks until there is a decision, at most twice kPatience times. Returns the number of checks
+/// and the decision.
 std::pair<unsigned, Decisions> first_verdict(ConnectionBudget& budget) {
   for (unsigned look = 1; look <= 2 * ConnectionBudget::kPatience; ++look) {
     Decisions decisions = budget.look();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of jobs to numbers for ever, and the incarnation of the state.
+// The directory maps names of jobs to numbers, for ever, and has the incarnation of the state.
 #include "daemon/core/directory.h"
 
 #include <gtest/gtest.h>
@@ -158,7 +158,7 @@ TEST(Directory, RetiresAJobWithoutARunOnlyIfItIsEmpty) {
   EXPECT_EQ(retired.idle[0].number, kept);
   EXPECT_EQ(directory.next_deadline(), std::nullopt);
   EXPECT_EQ(directory.entries().size(), 1u);
-  // Somebody came to it in time, and it has something now.
+  // A client used the job in time, and now the job is not empty.
   const JobNumber again = *directory.open("empty", "", out);
   EXPECT_NE(again, empty);
   directory.mark_idle(again, true, at(40));

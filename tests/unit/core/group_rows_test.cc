@@ -76,7 +76,7 @@ class Story {
     return *this;
   }
 
-  /// What a restart says; empty: it takes the rows.
+  /// Returns why a restart refuses the rows; empty if it accepts them.
   std::string refusal() const {
     Job job(1, {1, 2, job_->revision()}, {});
     for (const auto& [key, value] : rows_) {
@@ -108,7 +108,7 @@ class Story {
   std::uint64_t sequence_ = 0;
 };
 
-/// Two at work, a third that waits, and a notice that names the second.
+/// Two members in the generation, a third that waits, and a notice that names the second.
 Story formed() {
   Story story(3);
   story.ask(1, join_of(2, 2)).ask(2, join_of(2, 2)).ask(3, join_of(2, 2));
@@ -138,7 +138,7 @@ TEST(GroupRowsTest, WhatItWroteIsTaken) {
   EXPECT_EQ(forming().ask(1, finish).refusal(), "") << "it had no place";
 }
 
-/// Who is alone may say another policy; until the next round the list is of the one before.
+/// A member that is alone may change the policy. Until the next round, the list has the old policy.
 TEST(GroupRowsTest, AListMayBeOlderThanThePolicy) {
   const Leave finish{"dp/0", 0, Leave::Kind::finish, ""};
   for (const bool quorum : {false, true}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a group hands over when it is settled: each change once, and all of them.
+// Which changes a group returns when it is settled: each change once, and all of them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 SessionId id(std::uint64_t i) { return {1, i}; }
 
-/// Two members of "g" that a generation of two needs.
+/// Group "g" of two members: a generation needs both.
 class GroupSettleTest : public testing::Test {
  protected:
   void join(std::uint64_t i) {

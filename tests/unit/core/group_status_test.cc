@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What those who join or follow a group are told, where scripts do not reach: many at once, and
-// several changes in one tick.
+// What members and watchers of a group are told in cases that scripts do not cover: many at once,
+// and several changes in one tick.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What watches can still hear, and which of it are rows. How they hear it is in scripts/watch*.txt.
+// Which changes watches can still get, and which of them are rows. The replies to watches are
+// tested in scripts/watch*.txt.
 #include "daemon/core/history.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ class World {
     }
     history_.resume(at(now));
   }
-  /// REVISION:KEY of each change, or from where on there are any.
+  /// Returns REVISION:KEY of each change, or from which revision on there are changes.
   std::string read(const Watch& watch) const {
     const Revision start = history_.start(watch);
     if (watch.from < start) return "from " + std::to_string(start);

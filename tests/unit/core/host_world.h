@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts of jobs on loops that the test turns by hand, over a memory engine: what is posted runs
-// when its loop turns, batches and pieces of rows wait until the test lets them through.
+// Hosts of jobs on loops over a memory engine. The test turns the loops by hand: posted calls run
+// when their loop turns; batches and pieces of rows wait until the test lets them through.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 
 namespace c10dd::core {
 
-/// A connection: what came to it, as text, in order.
+/// A connection, which records as text everything that it gets, in order.
 class TestSink final : public ReplySink {
  public:
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp&) override {
@@ -38,7 +38,7 @@ class TestSink final : public ReplySink {
   std::vector<std::string> got;
   std::string detail;  ///< of the newest failure
   int flushes = 0;
-  JobRef job;  ///< that a hello was let in to
+  JobRef job;  ///< the job that a hello was admitted to
 };
 
 class HostWorld : private DirectoryHost::Shell {
@@ -170,7 +170,7 @@ class HostWorld : private DirectoryHost::Shell {
     return request;
   }
 
-  /// A session that is let in, on loop i.
+  /// Opens a session on loop i, and returns its connection. Fails the test if the hello is refused.
   std::shared_ptr<TestSink> join(const std::string& job, std::uint64_t session, std::size_t i = 0,
                                  const std::string& run = "") {
     auto sink = std::make_shared<TestSink>();
@@ -202,7 +202,7 @@ class HostWorld : private DirectoryHost::Shell {
   std::vector<std::unique_ptr<Loop>> loops;
 
  private:
-  /// The first loop, before there is one.
+  /// Stands for the first loop until that loop exists.
   struct FirstLoop final : HostLoop {
     void post(std::function<void()> f) override { loop->post(std::move(f)); }
     void dispatch(std::function<void()> f) override { loop->dispatch(std::move(f)); }

@@ -49,7 +49,8 @@ class JobAudit : public testing::Test {
     return e;
   }
 
-  /// Nothing is found, but for the text after the fault was planted and the steps were taken.
+  /// Expects that the audit finds nothing before the fault is planted, and finds `text` after the
+  /// steps.
   template <class Steps>
   void finds(Planted fault, const std::string& text, Steps steps) {
     EXPECT_EQ(job_.audit(), std::nullopt);

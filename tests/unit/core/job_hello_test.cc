@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a client has seen, against what the job has.
+// How a hello is judged: the state that the client has seen against the state of the job.
 #include <gtest/gtest.h>
 
 #include "daemon/core/job.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job of many ranks starts again: what scripts do not reach is how long that takes, when every
-// rank waits for its predecessor and all of these are lost one after the other.
+// A job of many ranks starts again. Scripts do not measure how long this takes if every rank waits
+// for its predecessor, and all predecessors are lost one after the other.
 #include <gtest/gtest.h>
 
 #include <chrono>

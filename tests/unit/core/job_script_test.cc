@@ -33,7 +33,7 @@ using script::Words;
 
 class Stage {
  public:
-  /// Empty when the line holds, else what is wrong.
+  /// Runs a line. Returns what is wrong; empty if the line's expectation holds.
   std::string play(const std::string& line) {
     Words words = script::split(line);
     if (words.empty() || words[0].starts_with('#')) return {};
@@ -120,7 +120,7 @@ class Stage {
   void take(Effects effects) {
     EXPECT_EQ(effects.revision, job_->revision());
     job_->seal(effects.rows);
-    // A session's own row comes with whatever is the first.
+    // The row of a session is not counted: it is written with the first other row.
     rows_ = static_cast<std::size_t>(
         std::ranges::count_if(effects.rows, [](const Row& row) { return row.key.front() != 's'; }));
     for (const Row& row : effects.rows) {

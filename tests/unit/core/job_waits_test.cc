@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kQuota = 10;
 
-/// A job where key0 to key99 are set, and may be waited for by 10.
+/// A job where key0 to key99 are set, with a quota of 10 keys to wait for.
 class JobWaits : public testing::Test {
  protected:
   JobWaits() {
@@ -30,7 +30,7 @@ class JobWaits : public testing::Test {
     for (std::size_t n = 0; n < count; ++n) all.push_back(prefix + std::to_string(n));
     return all;
   }
-  /// For all of these and one that is missing.
+  /// Waits for these keys and for one that is missing.
   Code wait(std::vector<Bytes> keys) {
     keys.push_back("missing");
     return ask(Wait{std::move(keys), std::chrono::seconds(60)});

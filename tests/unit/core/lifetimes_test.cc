@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which keys end when, and with whom. What that does to them is in scripts/ttl.txt and
+// Which keys end when, and with which session. The effects are in scripts/ttl.txt and
 // ephemeral.txt.
 #include "daemon/core/lifetimes.h"
 

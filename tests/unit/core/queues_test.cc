@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues by themselves: order, places, accounting, rows. Who gets what is in scripts/queue*.txt.
+// Queues without a job: order, positions, accounting, rows. scripts/queue*.txt test who gets which
+// item.
 #include "daemon/core/queues.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Takes all that was delivered to nobody.
+/// Takes all items that were not delivered.
 std::vector<Bytes> drain(Queues& queues, const Bytes& queue) {
   std::vector<Bytes> values;
   while (const auto item = queues.oldest(queue)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets which rank and what people are told: each rule by itself, then all of them on random
-// situations, then the time that the largest groups take.
+// Which member gets which rank, and the texts about it: each rule by itself, then all rules in
+// random situations, then the time for the largest groups.
 #include "daemon/core/group/ranks.h"
 
 #include <gtest/gtest.h>
@@ -474,7 +474,7 @@ TEST(Ranks, HundredThousandCandidatesTakeWellUnderASecond) {
                                 static_cast<std::int32_t>(rank % host_size), -1,
                                 lost ? -1 : std::int64_t{rank}, lost && rank % 16 < 8});
       }
-      const std::clock_t start = std::clock();  // of this process: other load does not count
+      const std::clock_t start = std::clock();  // CPU time, which other load does not change
       const RankPlan plan = assign_ranks(s.candidates, s.holes, kCount - 5'000, kCount);
       const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
       RecordProperty("ms_" + std::to_string(host_size) + "_" + std::to_string(lost_one_in),

@@ -9,7 +9,7 @@
 
 namespace c10dd::script {
 
-/// What a caller has heard last; the Stage puts its number in.
+/// Means the last number that the caller got; the Stage replaces kLast by that number.
 inline constexpr std::uint64_t kLast = std::numeric_limits<std::int64_t>::max();
 
 /// GROUP MIN:MAX [round=R] [call=T] [ttl=T] [grace=T] [quorum] [rank=N] [spare] [failed] [local=N]
@@ -74,7 +74,7 @@ inline Progress progress(Arguments& in) {
   return op;
 }
 
-/// None: not an operation of groups.
+/// Returns nothing if `op` is not an operation of groups.
 inline std::optional<Request> group_request(const std::string& op, const Words& words) {
   Arguments in(words);
   if (op == "join") return join(in);

@@ -38,7 +38,7 @@ class World {
   void close(const SessionId& id, bool remembered) {
     sessions.close(id, Ending::expired, remembered, 9, rows);
   }
-  /// In a batch of its own.
+  /// Keeps a reply, and seals the rows as a batch of their own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
     sessions.keep(id, *sessions.find(id), sequence, what, rows);
     sessions.seal(rows);
@@ -47,7 +47,7 @@ class World {
     return sessions.acknowledge(id, *sessions.find(id), below);
   }
 
-  /// What a Sessions of the next daemon makes of the rows.
+  /// Restores the rows as the next daemon would do.
   std::unique_ptr<Sessions> restart(const Quotas& quotas = {}) {
     std::map<Bytes, Bytes> table;
     for (const Row& row : rows) {
@@ -227,7 +227,7 @@ TEST(Sessions, ChangeTheirTimeForTheNextDaemonToo) {
   Hello own = hello(1);
   own.expiry = std::chrono::seconds(5);
   world.open(own, 0);
-  EXPECT_TRUE(world.rows.empty());  // nothing is kept that would need it
+  EXPECT_TRUE(world.rows.empty());  // no row yet: the session has nothing to keep
   world.keep({3, 1}, 1, stored(1));
   own.expiry = std::chrono::seconds(50);
   world.open(own, 1);

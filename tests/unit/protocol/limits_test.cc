@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists that are written once: codes, operations, metrics. What a compiler cannot hold of them.
+// The lists that are written once: codes, operations, metrics. Checks what a compiler cannot check.
 #include "protocol/limits.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native codec over the whole table of operations: what goes in comes out, and whatever comes
-// in does no harm.
+// The native codec over the whole table of operations: encoding and decoding gives the same values,
+// and arbitrary bytes do no harm.
 #include "protocol/native_wire.h"
 
 #include <gtest/gtest.h>

@@ -35,7 +35,7 @@ std::string trimmed(const std::string& text) {
                                     : text.substr(first, text.find_last_not_of(' ') - first + 1);
 }
 
-/// Cuts what stands in brackets, and the blank before it.
+/// Removes texts in parentheses, with the blank before them.
 std::string without_notes(const std::string& text) {
   std::string out;
   int depth = 0;
@@ -47,7 +47,7 @@ std::string without_notes(const std::string& text) {
   return out;
 }
 
-/// The rows of the first table whose head begins so.
+/// Returns the rows of the first table whose head begins with `head`.
 std::vector<Cells> table(const std::string& text, const std::string& head) {
   std::istringstream in(text.substr(std::min(text.find(head), text.size())));
   std::vector<Cells> rows;
@@ -111,7 +111,7 @@ std::string joined(const Cells& cells) {
   return text;
 }
 
-/// Compares row by row, without what is for people.
+/// Compares row by row, without the texts in parentheses, which are for people.
 void expect_rows(const std::vector<Cells>& expected, const std::vector<Cells>& rows) {
   ASSERT_EQ(expected.size(), rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -131,7 +131,7 @@ TEST_P(EngineContract, TakesTheNewestCommitAgainAsSuccess) {
   EXPECT_EQ(commit(batches[2]), Outcome::durable);
   EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "1"}, {"b", "2"}}));
 
-  // A repeat that carries on: all of it may be repeated once more.
+  // A repeat with an additional batch. All of it may be repeated once more.
   const std::vector<JobBatch> longer{batches[2], {kJob, epoch, 9, 10, {put("c", "3")}}};
   EXPECT_EQ(engine_->commit(longer), Outcomes(2, Outcome::durable));
   EXPECT_EQ(engine_->commit(longer), Outcomes(2, Outcome::durable));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where an engine under test lives: opens it, and opens it again on what it left behind.
+// Where an engine under test stores its data. Can open the engine again on these data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,13 +17,13 @@ class EngineHome {
  public:
   virtual ~EngineHome() = default;
 
-  /// An engine, which must be gone before the next is opened. Throws when it does not open.
+  /// Opens the engine. The previous one must be destroyed before. Throws if it cannot be opened.
   std::unique_ptr<Engine> open();
 
   virtual std::string url() = 0;
 };
 
-/// Names of the engines in this build: "memory", "rocksdb", "redis"; persistent: but memory.
+/// Names of the engines in this build, and of those that are persistent (all but "memory").
 std::vector<std::string> built_engines();
 std::vector<std::string> persistent_engines();
 
@@ -32,7 +32,7 @@ inline std::string engine_name(const testing::TestParamInfo<std::string>& info) 
   return info.param;
 }
 
-/// An empty home, or null with the reason when what it needs is not installed.
+/// Returns an empty home, or null and a reason if software that the engine needs is not installed.
 std::unique_ptr<EngineHome> make_home(const std::string& engine, std::string& reason);
 
 /// Everything that load() yields. Fails the test unless the keys ascend and all rows are puts.

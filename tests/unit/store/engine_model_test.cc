@@ -9,7 +9,7 @@
 namespace c10dd::store {
 namespace {
 
-/// What the contract says, told differently than in the engines.
+/// The contract of the engines, implemented in another way than in the engines.
 struct Model {
   Epoch epoch = 0;
   Revision revision = 0;

@@ -15,7 +15,7 @@
 namespace c10dd::store {
 namespace {
 
-/// Takes one complete command off the front of `input`; its name.
+/// Removes one complete command from the front of `input`. Returns the command's name.
 std::optional<std::string> take_command(std::string& input) {
   std::size_t at = 0;
   const auto number = [&](char mark) -> std::optional<std::size_t> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A server that answers like Redis, but for the commands that a test gives other answers for.
-// It serves one connection on 127.0.0.1, and closes it after an answer of the test's.
+// A server that replies like Redis, except to commands for which a test has set other replies. It
+// serves one connection on 127.0.0.1, and closes it after a reply that the test has set.
 #pragma once
 
 #include <cstdint>

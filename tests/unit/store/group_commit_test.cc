@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{30};
 
-/// What a test sees of the engine that GroupCommit owns, and how it steers it.
+/// Lets a test observe and control the engine that GroupCommit owns.
 struct Script {
   std::mutex mutex;
   std::condition_variable changed;
@@ -112,7 +112,7 @@ class GroupCommitTest : public testing::Test {
     group_->submit(std::move(batch),
                    [this](CommitResult result) { results_.push_back(std::move(result)); });
   }
-  /// Everything submitted so far, once it has been answered.
+  /// Returns the results of all batches submitted until now, after all have been answered.
   const std::vector<CommitResult>& replies() {
     run(*group_, [](Engine&) {});
     return results_;
@@ -294,7 +294,7 @@ TEST_F(GroupCommitTest, CopiesBesideTheCommitsOneAtATime) {
   script_.set_copy_open(true);
   EXPECT_TRUE(first.get_future().get());
 
-  // Whoever is told of the end of one may ask for the next.
+  // The callback of one checkpoint may request the next one.
   std::promise<void> last_asked;
   std::promise<bool> last;
   group_->checkpoint("/next", [&](const Result<void>&) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The high-water file: what a slot says, which of two counts, and what damage does.
+// The high-water file: the content of a slot, which of the two slots counts, and effects of damage.
 #include "store/rocks/high_water.h"
 
 #include <gtest/gtest.h>

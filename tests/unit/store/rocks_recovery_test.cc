@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is left of acknowledged rows after damage: all of them, or a refusal that says what is
-// missing and touches nothing.
+// Acknowledged rows after damage: either all of them are there, or opening is refused with a text
+// that says what is missing, and no file is changed.
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
 
@@ -29,7 +29,8 @@ class RocksRecovery : public testing::Test {
     ASSERT_TRUE(HighWaterFile::open(home_.path())->write(mark));
   }
 
-  /// As if the last mark had been written before the newest changes, of so many rows of jobs.
+  /// Changes the mark as if it had been written before the newest changes, which have this many
+  /// rows.
   void set_mark_back(std::uint64_t rows) const {
     HighWaterMark older = mark();
     older.sequence -= 2 * rows;  // each with the head of its job
@@ -37,7 +38,7 @@ class RocksRecovery : public testing::Test {
     write_mark(older);
   }
 
-  /// The state as a SIGKILL would leave it now.
+  /// Copies the state as a SIGKILL at this moment would leave it.
   StateHome crash_image(const std::string& name) const {
     StateHome image(directory_.path() + "/" + name);
     fs::copy(home_.path(), image.path(), fs::copy_options::recursive);
@@ -45,7 +46,7 @@ class RocksRecovery : public testing::Test {
     return image;
   }
 
-  /// Refused with all these words, and not a byte changed.
+  /// Expects that opening is refused with all these words, and that no byte is changed.
   void refuses(Code code, const std::vector<std::string>& words) {
     const auto before = files_of(home_.path());
     const auto engine = home_.open();
@@ -59,7 +60,7 @@ class RocksRecovery : public testing::Test {
     EXPECT_TRUE(before == after) << "a file was changed by the refusal";
   }
 
-  /// Opens with all acknowledged rows, as if nothing had happened.
+  /// Expects that the state opens with all acknowledged rows, as if nothing had happened.
   static void opens_whole(StateHome& home, Durability durability = Durability::fsync) {
     auto engine = home.open({durability});
     ASSERT_TRUE(engine) << engine.error().detail;
@@ -69,7 +70,7 @@ class RocksRecovery : public testing::Test {
     EXPECT_TRUE(*state == home.acknowledged);
   }
 
-  /// Opens once the loss is accepted, says so until it has a new name, and goes on.
+  /// Opens after the loss was accepted. Expects that the loss is reported until renewed().
   void opens_accepted(bool whole = false) {
     {
       auto engine = home_.open({Durability::fsync, true});

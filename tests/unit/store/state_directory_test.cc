@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets the state directory, and what the others are told.
+// Which daemon gets the state directory, and which error the others get.
 #include "store/rocks/state_directory.h"
 
 #include <gtest/gtest.h>

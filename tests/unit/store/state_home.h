@@ -27,7 +27,7 @@ inline void replace(const fs::path& path, const Bytes& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
-/// Bytes of `count` at `offset` become others.
+/// Inverts `count` bytes from `offset` on.
 inline void flip(const fs::path& path, std::size_t offset, std::size_t count) {
   Bytes bytes = contents(path);
   ASSERT_LT(offset, bytes.size()) << path;
@@ -37,7 +37,7 @@ inline void flip(const fs::path& path, std::size_t offset, std::size_t count) {
   replace(path, bytes);
 }
 
-/// Files below a directory with their bytes.
+/// Returns the content of all files below a directory, by path.
 inline std::map<std::string, Bytes> files_of(const fs::path& directory) {
   std::map<std::string, Bytes> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
@@ -46,10 +46,10 @@ inline std::map<std::string, Bytes> files_of(const fs::path& directory) {
   return files;
 }
 
-/// What acknowledged commits have left: rows by job and key.
+/// The rows that acknowledged commits have written, by job and key.
 using State = std::map<JobNumber, std::map<Bytes, Bytes>>;
 
-/// Fails as a whole when any row of any job cannot be read.
+/// Fails if any row of any job cannot be read.
 inline Result<State> read_state(Engine& engine, const State& expected) {
   State state;
   for (const auto& [job, rows] : expected) {
