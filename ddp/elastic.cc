@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "collectives/verdict.h"
+#include "collectives/generation_end.h"
 
 namespace c10dd::ddp {
 namespace {
 
 /// How long run_elastic() waits for the daemon's reason after a collective has failed. A collective
 /// fails as soon as a peer's connection breaks. The daemon finds out later which member was lost.
-constexpr std::chrono::seconds kReasonPatience{5};
+constexpr std::chrono::seconds kElasticReasonPatience{5};
 
 /// Gives every member the state of the member with the highest step. A collective operation.
 void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
@@ -61,7 +61,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
       regroup = true;
     } catch (const std::exception& error) {
       // Another error is the body's own. It is tolerated only if the generation has already ended.
-      const Duration patience = is_end(error) ? kReasonPatience : std::chrono::seconds(0);
+      const Duration patience = is_end(error) ? kElasticReasonPatience : std::chrono::seconds(0);
       const bool ended =
           collectives::await_end(*membership, generation.number, patience).has_value();
       fruitless = state.step > before ? 0 : fruitless + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waits for the end of a generation, and turns the reason for that end into a failure.
-#include "collectives/verdict.h"
+#include "collectives/generation_end.h"
 
 #include <algorithm>
 #include <condition_variable>
