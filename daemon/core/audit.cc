@@ -10,13 +10,13 @@
 namespace c10dd::core {
 namespace {
 
-/// Compares a sum or index size with what a recount found.
+/// Compares a stored sum or index size with the recounted one. Returns a finding if they differ.
 Finding differ(const char* what, std::size_t kept, std::size_t counted) {
   if (kept == counted) return std::nullopt;
   return format("{}: {} kept, {} counted", what, kept, counted);
 }
 
-/// Returns the first inconsistency of several findings.
+/// Returns the first finding that reports an inconsistency, or nullopt if none does.
 Finding first(std::initializer_list<Finding> all) {
   for (const Finding& one : all) {
     if (one) return one;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of an audit. An audit recounts from scratch the sums and second indexes that a part of
-// a job keeps. It reads the whole state, so only tests and the simulator run it.
+// The result of an audit. An audit recounts the sums and secondary indexes that a part of a job
+// keeps, and looks for differences. It reads the whole state, so only tests and the simulator run
+// it.
 #pragma once
 
 #include <optional>

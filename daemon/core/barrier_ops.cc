@@ -13,8 +13,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the request without its participants and parts, which the barrier keeps. A blocked
-/// request does not need them to be answered.
+/// Returns a copy of the request, without participants and parts, to keep while the request is
+/// blocked. The barrier already stores the participants and parts.
 Barrier without_load(Barrier barrier) {
   barrier.participants = {};
   return barrier;
@@ -74,8 +74,8 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
     if (barrier == nullptr || !barrier->complete || barrier->broken ||
         barrier->holder(exchange.rank) == nullptr ||
         *barrier->holder(exchange.rank) != step.from.session) {
-      return refuse(Code::outcome_unknown,
-                    format("{}: no reply to continue at byte {}", describe(key), exchange.offset));
+      return refuse(Code::outcome_unknown, format("{}: there is no reply to continue at byte {}",
+                                                  describe(key), exchange.offset));
     }
     return waits_.ready(step, exchange);
   }
@@ -89,16 +89,16 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
                  .participants = exchange.participants});
 }
 
-/// Handles a first arrival. Checks in this order: the request is well formed; its group lets the
-/// session take part, or, without a group, no other session has the rank. Then records the arrival,
-/// and replies if the barrier is complete; else blocks the request.
+/// Handles an arrival. First checks that the request is well formed. Then checks that the group
+/// lets the session take part or, without a group, that no other session holds the rank. Records
+/// the arrival. If the barrier is complete, replies; otherwise blocks the request.
 template <class Op>
 Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
   if (Result<void> good = check_barrier(op); !good) return good.error();
   if constexpr (std::is_same_v<Op, Exchange>) {
     if (op.root >= op.world_size) {
-      return refuse(Code::invalid_argument,
-                    format("{}: root {} of world size {}", describe(key), op.root, op.world_size));
+      return refuse(Code::invalid_argument, format("{}: root {} is not a rank of world size {}",
+                                                   describe(key), op.root, op.world_size));
     }
     if (Result<void> good = check_parts(key, op.rank, arrival); !good) return good.error();
   }
@@ -146,7 +146,8 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks a request until another session is back or gone. Its arrival is not recorded yet.
+/// Blocks a request until the session `absent` is back or gone. The barrier does not record the
+/// arrival of the request before that.
 template <class Op>
 Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   Maybe refused = waits_.block(step, op, op.timeout, absent);
@@ -169,7 +170,7 @@ void BarrierOps::release_returned(Step& step) {
 }
 
 void BarrierOps::recheck_absent(Step& step) {
-  // ask_again() may end sessions, which adds them to the list.
+  // ask_again() may end sessions. That appends the ended sessions to step.presence.
   while (!step.presence.empty()) {
     const SessionId id = step.presence.front();
     step.presence.erase(step.presence.begin());
@@ -178,7 +179,7 @@ void BarrierOps::recheck_absent(Step& step) {
   }
 }
 
-/// Handles a request that has waited for a session as if it came now.
+/// Handles a request that waited for an absent session as if the request had come just now.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session, .principal = {}};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
@@ -212,8 +213,8 @@ void BarrierOps::break_bound(Step& step, const Group& group) {
   }
 }
 
-/// Returns why a bound barrier can not complete: missing participants have finished, have left or
-/// are lost. Empty if it can.
+/// Returns a failure if a bound barrier can not complete because missing participants have
+/// finished, have left or are lost. Otherwise returns nullopt.
 std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
                                                     const BarrierState& barrier,
                                                     TimePoint now) const {
@@ -235,7 +236,7 @@ std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
   return reason;
 }
 
-/// Returns why the caller may not take part in a barrier bound to a group; empty if it may.
+/// Returns a failure if the caller may not take part in a barrier of a group, otherwise nullopt.
 std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKey& key, Rank rank,
                                                const Arrival& arrival) const {
   const Result<const Group*> known = groups_.known(arrival.group);

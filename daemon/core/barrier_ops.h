@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers barrier and exchange requests: checks them, records arrivals, and releases or breaks the
-// barriers, including those that are bound to the generation of a group. relaunch.h decides who
-// gets a rank that an earlier process held.
+// Answers barrier and exchange requests: checks the requests, records arrivals, and releases or
+// breaks the barriers, including barriers that are bound to the generation of a group. Relaunch
+// (relaunch.h) decides who gets a rank that an earlier process held.
 #pragma once
 
 #include <optional>
@@ -25,22 +25,22 @@ class BarrierOps {
   Maybe on(Step& step, const Barrier& barrier);
   Maybe on(Step& step, const Exchange& exchange);
 
-  /// Returns whether the request is an exchange that can not make the state grow: the session has
-  /// arrived before as this rank, or the exchange is broken.
+  /// Returns true if the request is an exchange that adds no data to the state, either because the
+  /// session has already arrived as this rank, or because the exchange is broken.
   bool arrived_before(const SessionId& session, const Request& request) const;
 
-  /// Breaks the unfinished barriers of the group that can not complete any more: their generation
-  /// has ended, or a missing participant has finished, has left or is lost.
+  /// Breaks the unfinished barriers of the group that can no longer complete: their generation has
+  /// ended, or a missing participant has finished, has left or is lost.
   void break_bound(Step& step, const Group& group);
 
   // ---- parts of Job::settle(), for the sessions in Step::presence
-  /// Releases the barriers that waited only for the connection of a session that is back.
+  /// Releases the barriers that waited only until a session was connected again.
   void release_returned(Step& step);
-  /// Handles again the requests that waited until a session is back, gone or has ended. Empties the
-  /// list.
+  /// Handles again the requests that waited for a session in Step::presence to be back, to be gone
+  /// or to end. Empties Step::presence.
   void recheck_absent(Step& step);
 
-  /// Adds to Step::presence the sessions that are gone by now and that requests wait for.
+  /// Adds to Step::presence the absent sessions that requests wait for and that count as gone now.
   void tick(Step& step);
   std::optional<TimePoint> next_deadline() const { return absences_.next(); }
   const Deadlines<SessionId>& absences() const { return absences_; }

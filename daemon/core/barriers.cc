@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: 'a' + id + rank holds an Arrival, 'o' + id a BarrierOutcome, where id is the kind, the
-// name, the generation and the sequence. The arrival rows of a barrier are erased when its outcome
-// is written; an exchange keeps them, because they hold the data.
+// Rows: key 'a' + id + rank holds an Arrival, and key 'o' + id holds a BarrierOutcome. The id is
+// the kind, name, generation and sequence of a barrier. When the outcome is written, the arrival
+// rows are erased. Only a released exchange keeps its arrival rows, because they hold the data.
 #include "daemon/core/barriers.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ BarrierKey read_barrier(RowKeyReader& in) {
   return key;
 }
 
-// Up to so many arrival rows are erased one by one, more by their prefix: see erase_ranks().
+// Up to this many arrival rows are erased one by one, more rows by their prefix: see erase_ranks().
 constexpr std::size_t kErasedOneByOne = 1'024;
 
 std::size_t bytes_of(const Arrival& arrival) {
@@ -56,14 +56,14 @@ Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, R
   if (!barrier.complete &&
       (arrival.group != barrier.group || arrival.participants != barrier.participants)) {
     return failure(Code::size_mismatch,
-                   "{}: rank {} names other participants than the first arrival", describe(key),
-                   rank);
+                   "{}: rank {} names different participants from those of the first arrival",
+                   describe(key), rank);
   }
   return {};
 }
 
-/// Returns whether the restored rows of a barrier fit together. Only an exchange that was released
-/// still has its arrivals when it is complete.
+/// Returns whether the restored rows of a barrier are consistent. Of all complete barriers, only a
+/// released exchange has arrivals.
 bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
   if (!barrier.complete) return barrier.arrivals.size() <= barrier.world_size;
   if (barrier.broken) return barrier.arrivals.empty();
@@ -156,7 +156,8 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   barrier.arrivals.emplace(rank, std::move(arrival));
   const bool early = planted(Planted::barrier_early) && key.kind == BarrierKey::Kind::barrier;
   if (barrier.arrivals.size() + (early ? 1 : 0) < barrier.world_size) return &barrier;
-  // Only an unbound barrier waits for connections: a bound one is broken when a member is lost.
+  // Only a barrier without a group waits for connections. A barrier of a group needs no such check,
+  // because it is broken when a member is lost.
   for (const auto& [at, one] : barrier.arrivals) {
     if (!barrier.group.empty() || planted(Planted::dead_arrival_counts)) break;
     const Session* session = sessions.find(one.session);
@@ -170,7 +171,7 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   return &barrier;
 }
 
-/// Returns the barrier of an arrival, which it creates for the first arrival.
+/// Returns the barrier of this key. Creates the barrier if this is the first arrival.
 BarrierState& Barriers::begin(const BarrierKey& key, const Arrival& arrival, TimePoint now) {
   const auto [it, added] = barriers_.try_emplace(key);
   BarrierState& barrier = it->second;
@@ -248,7 +249,7 @@ void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision re
   forget_old(revision, rows);
 }
 
-/// Marks a barrier as complete, and turns its arrivals into the cohort of its outcome.
+/// Marks a barrier as complete, and turns its arrivals into a cohort (list of sessions).
 void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   barrier.complete = true;
   std::vector<SessionId> sessions(barrier.broken ? barrier.world_size : 0);
@@ -265,8 +266,8 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   completed_bytes_ += barrier.bytes();
 }
 
-/// Returns a cohort that probably has the same sessions: that of the previous barrier of the
-/// series, else that of the newest outcome; nullptr if there is no outcome.
+/// Guesses which cohort has the same sessions: the cohort of the previous barrier of the series or,
+/// without one, of the newest outcome. Returns nullptr if there is no outcome.
 CohortRef Barriers::like(const BarrierKey& key) const {
   const auto at = barriers_.find(key);
   if (at != barriers_.begin()) {
@@ -368,7 +369,7 @@ void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
   forget(key, rows);
 }
 
-/// Removes a barrier that is no longer counted in completed_.
+/// Removes a barrier. If it is complete, the caller must have removed it from completed_ before.
 void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
   const auto it = barriers_.find(key);
   if (it->second.complete) {
@@ -391,8 +392,8 @@ void Barriers::forget_broken(std::vector<Row>& rows) {
   for (const BarrierKey& key : broken) drop(key, rows);
 }
 
-/// Drops the oldest outcomes beyond the limits. Keeps those made at revision `since` or later:
-/// their waiters have not been answered yet.
+/// Drops the oldest outcomes while there are more than the limits allow. Keeps outcomes of revision
+/// `since` or later, because their waiters have not been answered yet.
 void Barriers::forget_old(Revision since, std::vector<Row>& rows) {
   while (completed_.size() > limits::kOutcomesKept ||
          completed_bytes_ > limits::kOutcomeBytesKept) {
@@ -470,7 +471,7 @@ Result<void> Barriers::resume(TimePoint now) {
     }
     if (all) waiting_.insert(key);
   }
-  // In the order of the keys, so that like() finds the cohort of the previous barrier of a series.
+  // The key order lets like() find the cohort of the previous barrier of a series.
   for (auto& [key, barrier] : barriers_) {
     if (!barrier.complete) continue;
     if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);

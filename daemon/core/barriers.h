@@ -3,9 +3,9 @@
 // Each rank arrives once. A barrier has ONE outcome for all its ranks, also after a restart: it was
 // released because all ranks had arrived, or it is broken, with the reason. A barrier that is not
 // bound to a group is released only while all sessions that arrived are connected, so that no rank
-// is released together with a dead process. Arrivals and outcomes are rows. The oldest outcomes are
-// forgotten first, beyond limits::kOutcomesKept and kOutcomeBytesKept; an outcome is forgotten at
-// once when all its sessions have ended.
+// is released together with a dead process. Arrivals and outcomes are stored as rows. Beyond
+// limits::kOutcomesKept and kOutcomeBytesKept, the oldest outcomes are forgotten. When all sessions
+// of an outcome have ended, the outcome is forgotten at once.
 #pragma once
 
 #include <deque>
@@ -31,20 +31,20 @@ inline BarrierKey barrier_key(const Exchange& e) {
   return {BarrierKey::Kind::exchange, e.name, e.generation, e.sequence};
 }
 
-/// Returns for example `barrier "epoch" (generation 2, sequence 7)`, for error texts.
+/// Names a barrier in error texts, for example `barrier "epoch" (generation 2, sequence 7)`.
 std::string describe(const BarrierKey& key);
-/// Returns the token that the waiters of a barrier wait for; also the key of its outcome row.
+/// Returns the token for which the waiters of a barrier wait; also the key of the outcome row.
 Bytes token_of(const BarrierKey& key);
 
-/// The arrival of one rank. A barrier does not use `shape`, `root` and `parts`.
+/// The arrival of one rank. Only an exchange uses `shape`, `root` and `parts`.
 struct Arrival {
   SessionId session;
   std::uint32_t world_size = 0;
   Shape shape = Shape::all;
   Rank root = 0;
   std::vector<Bytes> parts;
-  std::string group = {};  ///< this and `participants`: see Barrier in protocol/ops.h
-  std::vector<Rank> participants = {};
+  std::string group = {};               ///< see Barrier in protocol/barrier_ops.h
+  std::vector<Rank> participants = {};  ///< see Barrier in protocol/barrier_ops.h
 };
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 
@@ -52,7 +52,7 @@ struct BarrierOutcome {
   std::vector<SessionId> sessions;  ///< by rank; zero for a rank that had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
-  Revision revision = 0;                                         ///< of the change that made it
+  Revision revision = 0;                                         ///< revision of this outcome
   Failure failure = {Code::ok, {}, {}, {}, Duration{0}, false};  ///< code ok if released
 };
 BOOST_DESCRIBE_STRUCT(BarrierOutcome, (), (sessions, shape, root, revision, failure))
@@ -63,34 +63,34 @@ struct BarrierState {
   Rank root = 0;
   std::string group;
   std::vector<Rank> participants;
-  std::map<Rank, Arrival> arrivals;  ///< empty once complete; parts then are in `result`
+  std::map<Rank, Arrival> arrivals;  ///< empty after completion: `result` then has the parts
   TimePoint first_arrival;
   bool complete = false;  ///< the barrier has its outcome: released or broken
   std::optional<Failure> broken;
   Revision revision = 0;  ///< of the barrier's newest change
   CohortRef cohort;       ///< set once complete
   std::shared_ptr<const Bytes> result;
-  /// By rank: the offset and size of its slice of `result`.
+  /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
-  std::set<SessionId> absent;  ///< not connected; filled when all have arrived
+  std::set<SessionId> absent;  ///< sessions without a connection; set when all ranks have arrived
 
-  /// Returns the ranks that have not arrived; empty once complete.
+  /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
-  /// Returns the session that arrived as this rank, or nullptr.
+  /// Returns the session that arrived as this rank, or nullptr if none did.
   const SessionId* holder(Rank rank) const;
   /// Returns the sessions that have arrived, by rank.
   std::vector<std::pair<Rank, SessionId>> arrived() const;
-  /// Returns the rank in `group` of a rank of this barrier.
+  /// Converts a rank of this barrier to the rank that the same member has in `group`.
   Rank rank_in_group(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
   std::size_t bytes() const;
 };
 
 class Barriers {
  public:
-  /// Records the arrival of a rank and appends its rows. The last arrival completes the barrier as
-  /// of `revision` if it is bound to a group or all sessions that arrived are connected. An arrival
-  /// that the same session repeats changes nothing. Fails with size_mismatch, rank_taken,
-  /// invalid_argument or quota_exceeded; a failure changes nothing.
+  /// Records the arrival of a rank, and appends the changed rows. The last arrival completes the
+  /// barrier at `revision` if the barrier is bound to a group or all sessions that arrived are
+  /// connected. A repeated arrival of the same session changes nothing. Fails with size_mismatch,
+  /// rank_taken or quota_exceeded; a failure changes nothing.
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
                                      const Sessions& sessions, Revision revision, TimePoint now,
                                      std::vector<Row>& rows);
@@ -104,43 +104,43 @@ class Barriers {
 
   const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }
-  /// Counts returned(), went() and leave() of sessions that take part in a barrier or exchange.
+  /// Counts the returned(), disconnected() and leave() of sessions that take part in a barrier.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
-  /// Fails with size_mismatch if an arrival differs from the first one of its barrier in world
-  /// size, shape or root, or, until the barrier is complete, in group or participants.
+  /// Fails with size_mismatch if an arrival differs from the first arrival of its barrier in world
+  /// size, shape or root. Until the barrier is complete, group and participants must be equal, too.
   Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const;
 
-  /// Breaks a barrier that is not complete: this failure is its outcome, also for ranks that arrive
-  /// later.
+  /// Breaks a barrier that is not complete. `reason` becomes the outcome for all its ranks, also
+  /// for ranks that arrive later.
   void fail(const BarrierKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
 
-  /// Removes a barrier with its arrivals or its outcome.
+  /// Removes a barrier together with its arrivals or its outcome.
   void drop(const BarrierKey& key, std::vector<Row>& rows);
 
-  /// Returns the barriers that are not complete and bound to this group.
+  /// Returns the unfinished barriers that are bound to this group.
   std::vector<BarrierKey> of_group(const std::string& group) const;
-  /// Returns the barriers of the key's series that are not complete.
+  /// Returns the unfinished barriers of the series to which `key` belongs.
   std::vector<BarrierKey> unfinished_like(const BarrierKey& key) const;
-  /// Returns the highest sequence of the key's series; 0 if there is no barrier.
+  /// Returns the highest sequence in the series of `key`; 0 if the series has no barrier.
   std::uint64_t newest_sequence(const BarrierKey& key) const;
 
-  /// Returns another barrier than `here` at which the session has arrived and still waits, or
-  /// nullptr.
+  /// Returns a barrier other than `here` at which the session has arrived and waits. Returns
+  /// nullptr if there is none.
   const BarrierKey* elsewhere(const SessionId& session, const BarrierKey& here) const;
 
-  /// Withdraws a session that has ended from the barriers that are not complete, and drops the
-  /// outcomes whose sessions have all ended.
+  /// Withdraws an ended session from the barriers that are not complete. Drops the outcomes whose
+  /// sessions have all ended.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
 
   /// Drops the outcomes of broken barriers. Called when the last session has ended, so that the
-  /// next launch does not inherit time-outs.
+  /// next launch does not fail with the time-outs of this launch.
   void forget_broken(std::vector<Row>& rows);
 
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
   Result<void> restore(const Row& row);
-  /// Finishes a restore after its last row: rebuilds the results of completed exchanges. No session
-  /// is connected. Fails with malformed if arrivals and outcomes do not fit together.
+  /// Finishes a restore after its last row: rebuilds the results of completed exchanges. Treats all
+  /// sessions as not connected. Fails with malformed if arrivals and outcomes are inconsistent.
   Result<void> resume(TimePoint now);
 
   /// Returns the revision of the newest outcome.
@@ -169,19 +169,19 @@ class Barriers {
   std::map<BarrierKey, BarrierState> barriers_;
   Participation participation_;
   std::set<BarrierKey> unfinished_;
-  std::set<BarrierKey> waiting_;      // unfinished; all have arrived, some are absent
+  std::set<BarrierKey> waiting_;      // all ranks have arrived, but some sessions are absent
   std::deque<BarrierKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;
   std::uint64_t presence_changes_ = 1;
 };
 
-/// Fails with size_mismatch if an arrival has another number of parts than its shape needs, and
-/// with invalid_argument if the shape is unknown.
+/// Fails with size_mismatch if an arrival does not have the number of parts that its shape needs,
+/// and with invalid_argument if the shape is unknown.
 Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arrival);
 
-/// Fills `result` and `slices` of an exchange at which all have arrived: the encoded list of parts
-/// that each rank gets.
+/// Fills `result` and `slices` of an exchange at which all ranks have arrived. The slice of a rank
+/// is the encoded list of the parts that the rank gets.
 void assemble(BarrierState& barrier);
 
 }  // namespace c10dd::core

@@ -13,7 +13,7 @@ namespace {
 
 Result<void> check(const PublishCall& publish) {
   if (publish.rank >= limits::kWorldSize) {
-    return failure(Code::invalid_argument, "publish_call: rank {}, ranks are below {}",
+    return failure(Code::invalid_argument, "publish_call: rank {} is too high: ranks are below {}",
                    publish.rank, limits::kWorldSize);
   }
   const PublishedCall& call = publish.call;
@@ -22,7 +22,7 @@ Result<void> check(const PublishCall& publish) {
       return failure(Code::too_large, "publish_call: a name of {} bytes, limit {}", name->size(),
                      limits::kCallNameBytes);
     }
-    // Error texts of other ranks show these names.
+    // Other ranks show these names in error texts, so the names must be printable.
     if (printable(*name, limits::kCallNameBytes) != *name) {
       return failure(Code::invalid_argument, "publish_call: the name \"{}\" is not printable text",
                      printable(*name, limits::kCallNameBytes));
@@ -68,7 +68,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
-      forget(publish.process_group, publish.rank);  // keeps the group: the new call is in it
+      forget(publish.process_group, publish.rank);  // keeps `group`, which has the new call
     }
     group.published.insert(publish.rank);
     group.current.emplace(publish.rank, call);
@@ -79,8 +79,8 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
 
 Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   if (read.world_size == 0 || read.world_size > limits::kWorldSize) {
-    return failure(Code::invalid_argument, "read_calls: world size {}, limit {}", read.world_size,
-                   limits::kWorldSize);
+    return failure(Code::invalid_argument, "read_calls: world size {}: use 1 to {}",
+                   read.world_size, limits::kWorldSize);
   }
   static const ProcessGroup kNone;
   const auto found = groups_.find(read.process_group);
@@ -89,8 +89,8 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   for (const auto& [call, ranks] : group.calls) reply.calls.push_back({call, some(ranks)});
   std::ranges::stable_sort(reply.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
   if (reply.calls.size() > limits::kCallsRead) {
-    // Keeps the two calls with the most ranks, which show what most ranks do and whether it is a
-    // tie.
+    // Keeps the calls with the fewest ranks, and the two calls with the most ranks. These two show
+    // what most ranks do, and whether there is a tie.
     reply.skipped = static_cast<std::uint32_t>(reply.calls.size() - limits::kCallsRead);
     reply.calls.erase(reply.calls.end() - 2 - reply.skipped, reply.calls.end() - 2);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the collective calls that the ranks of a job wait in, for the error texts of ranks whose
-// calls do not match. In memory only. An entry is forgotten limits::kPublishedCallLife after its
-// rank has published it last.
+// Keeps, in memory only, the collective call in which each rank of a job waits. If the calls of the
+// ranks do not match, the ranks read these calls for their error texts. An entry is forgotten
+// limits::kPublishedCallLife after its rank has published it last.
 #pragma once
 
 #include <map>
@@ -17,15 +17,15 @@ namespace c10dd::core {
 
 class CallBoard {
  public:
-  /// Stores or ends the call of a rank. Fails with invalid_argument, too_large or quota_exceeded; a
-  /// failure changes nothing.
+  /// Stores the call of a rank, or removes it if `publish.ended` is set. Fails with
+  /// invalid_argument, too_large or quota_exceeded; a failure changes nothing.
   Result<void> publish(const PublishCall& publish, TimePoint now);
 
-  /// Returns the calls of a process group, and the ranks that have not published one. Fails with
+  /// Returns the calls of a process group, and the ranks that have not published a call. Fails with
   /// invalid_argument if the world size is out of bounds.
   Result<PublishedCalls> read(const ReadCalls& read) const;
 
-  /// Forgets the entries whose time is over, at most limits::kExpiriesPerTick.
+  /// Forgets at most limits::kExpiriesPerTick entries whose lifetime is over.
   void tick(TimePoint now);
   std::optional<TimePoint> next_deadline() const { return deadlines_.next(); }
   Finding audit() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks the whole report before it counts any of it: a report is counted as a whole or not at all.
+// Checks a whole report before it counts any part: a report counts completely or not at all.
 #include "daemon/core/collective_ledger.h"
 
 #include "protocol/format.h"
@@ -42,7 +42,8 @@ CollectiveTotals difference(const CollectiveTotals& before, const CollectiveTota
   return d;
 }
 
-/// Returns the printable text if it is known or there is room for another label, else "other".
+/// Returns the printable form of `text` if this label is known or there is room for a new label.
+/// Otherwise returns "other".
 std::string label(std::set<std::string>& known, const std::string& text, std::size_t limit) {
   std::string shown = printable(text, kLabelBytes);
   if (known.contains(shown)) return shown;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the cumulative totals that sessions report into differences, so that a lost report loses no
-// measurement and a repeated report counts nothing twice. Not durable: after a restart of the
-// daemon, the next report of each session is counted with its whole total again.
+// measurement and a repeated report counts nothing twice. The ledger is not durable: after a
+// restart of the daemon, the next report of each session counts with its full totals again.
 #pragma once
 
 #include <map>
@@ -17,9 +17,10 @@ namespace c10dd::core {
 
 class CollectiveLedger {
  public:
-  /// Counts a report and returns its differences to the session's last report; empty if the report
-  /// is old or repeated. Fails with too_large or quota_exceeded beyond a limit, and with
-  /// invalid_argument if totals shrink or do not add up; a failed report is not counted.
+  /// Counts a report, and returns how it differs from the session's last report: an empty list if
+  /// the report is old or repeated. Fails with too_large or quota_exceeded if a limit is exceeded,
+  /// and with invalid_argument if totals shrink or do not add up. A report that fails is not
+  /// counted.
   Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
 
   void forget(const SessionId& session) { sessions_.erase(session); }
@@ -33,7 +34,7 @@ class CollectiveLedger {
   };
 
   std::map<SessionId, Reported> sessions_;
-  // The labels of the metrics. Their number is bounded: further names are counted as "other".
+  // The label values that the metrics use. All names beyond the limits count as "other".
   std::set<std::string> kinds_;  // of process groups
   std::set<std::string> collectives_;
   std::set<std::string> backends_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on collectives: reports of totals for the metrics, and the publishing and
-// reading of calls that have waited long.
+// Answers the requests about collectives: reports of totals for the metrics, and publish_call and
+// read_calls, with which ranks tell each other the calls in which they have waited long.
 #pragma once
 
 #include "daemon/core/call_board.h"

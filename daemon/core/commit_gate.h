@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Holds each reply back until the rows that it depends on are durable. A reply waits for the newest
-// change that it observed. On an engine that several daemons share, a read also waits for a
-// confirmation of ownership that began after the read arrived. Pure: revisions and numbers only.
+// change that it observed. If several daemons share the engine, a read also waits for a
+// confirmation that this daemon owns the job. The confirmation must begin after the read arrived.
+// The gate handles only revisions and numbers; it does no I/O.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +16,28 @@ namespace c10dd::core {
 
 class CommitGate {
  public:
-  /// `start` is the stamp that the job was loaded with; `confirm_reads` is set if several daemons
+  /// `start` is the stamp with which the job was loaded. `confirm_reads` is set if several daemons
   /// share the engine.
   CommitGate(Stamp start, bool confirm_reads);
 
-  /// Takes a reply, which take_released() returns when it may leave.
+  /// Stores a reply. take_released() returns the reply when it may be sent.
   void hold(OutgoingReply reply);
 
-  /// Returns whether a held reply needs a confirmation that has not begun.
+  /// Returns whether a held reply waits for a confirmation that has not begun.
   bool wants_confirmation() const { return !unconfirmed_.empty(); }
 
-  /// Notes that a confirmation begins now. Its number is higher than those before.
+  /// Notes that the confirmation with this number begins now. Numbers increase from call to call.
   void confirmation_begun(std::uint64_t number);
-  /// Notes that the confirmations up to this number have succeeded.
+  /// Notes that all confirmations up to this number have succeeded.
   void confirmed(std::uint64_t number);
 
   /// Notes that all changes up to this revision are durable.
   void committed(Revision durable);
 
-  /// Returns the replies that may leave now.
+  /// Removes and returns the replies that may be sent now.
   std::vector<OutgoingReply> take_released() { return std::exchange(released_, {}); }
 
-  /// Returns the stamp for the frame headers of replies that leave now.
+  /// Returns the stamp for the frame headers of replies that are sent now.
   const Stamp& stamp() const { return stamp_; }
   std::size_t held() const {
     return by_revision_.size() + unconfirmed_.size() + confirming_.size();

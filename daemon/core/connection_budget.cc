@@ -80,7 +80,7 @@ ConnectionBudget::Decisions ConnectionBudget::leave(Connection connection) {
 ConnectionBudget::Decisions ConnectionBudget::look() {
   Decisions decisions;
   ++looks_;
-  // Copies, because close() and give_room() change by_size_ and waiting_.
+  // The loops use copies, because close() and give_room() change by_size_ and waiting_.
   std::vector<Connection> most_first;
   for (auto at = by_size_.rbegin(); at != by_size_.rend(); ++at) most_first.push_back(at->second);
   for (const Connection connection : most_first) {
@@ -114,7 +114,7 @@ void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
   remove(at);
 }
 
-/// Lets the connections read on whose frames fit now.
+/// Lets waiting connections read on, the smallest frame first, until a frame does not fit.
 void ConnectionBudget::give_room(Decisions& decisions) {
   while (!waiting_.empty()) {
     const auto first = waiting_.begin();

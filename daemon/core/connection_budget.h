@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the memory that all connections together hold for unfinished frames and unread replies.
-// A connection that holds at most limits::kSmallFrameBytes is neither counted nor stopped: the
-// caller does not report it. A larger frame is counted with its full size as soon as its header has
-// been read; if it does not fit, its connection waits before it reads on. While a frame waits, or
-// the limit is exceeded, look() closes connections: first those that hold the most, then those that
-// wait; each only after it has held or waited for kPatience looks. Freed memory goes to the
-// smallest waiting frame, among equal sizes to the newest: this serves the most connections, and
-// the newest client is the most likely to be still there.
+// Limits the memory that all connections together hold for unfinished frames and unread replies. A
+// connection that holds at most limits::kSmallFrameBytes is neither counted nor stopped: the caller
+// does not report it. A larger frame is counted with its full size as soon as its header has been
+// read. If the frame does not fit, its connection must wait before it reads on. While a frame
+// waits, or while the limit is exceeded, look() closes connections: first those that hold the most
+// bytes, then those that wait. A connection is closed only if it has held or waited for kPatience
+// calls of look(). Freed memory goes to the smallest waiting frame and, among frames of equal size,
+// to the newest. This serves the most connections, and the newest client is the most likely to be
+// still there.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ class ConnectionBudget {
 
   struct Closing {
     Connection connection;
-    Failure reason;  ///< quota_exceeded, with what is held and the limit
+    Failure reason;  ///< quota_exceeded; the text names the held bytes and the limit
   };
-  /// What the caller must do to connections, its own included. A connection in `close` is not
-  /// counted any more.
+  /// The connections that the caller must let read on, and those that it must close. They may
+  /// include the connection that the caller named. A connection in `close` is no longer counted.
   struct Decisions {
     std::vector<Connection> read_on;
     std::vector<Closing> close;
@@ -38,22 +39,22 @@ class ConnectionBudget {
 
   explicit ConnectionBudget(std::uint64_t limit) : limit_(limit) {}
 
-  /// Counts a frame of this size and returns true if it fits. Else returns false: the connection
-  /// must wait until it appears in `read_on` or `close`.
+  /// If a frame of this size fits, counts it and returns true. Otherwise returns false, and the
+  /// connection must wait until it appears in `read_on` or `close`.
   bool begin_frame(Connection connection, std::uint64_t size);
-  /// Stops counting the frame of a connection, which has been read.
+  /// Stops counting the frame of a connection, because the frame has been read to its end.
   Decisions end_frame(Connection connection);
 
-  /// Sets the bytes of unread replies that the connection holds now. Replies can not be refused:
-  /// while all connections hold more than twice the limit, the one that holds most is closed at
-  /// once.
+  /// Sets the bytes of unread replies that the connection holds now. Replies can not be refused.
+  /// Therefore, while all connections hold more than twice the limit, the connection that holds the
+  /// most is closed at once.
   Decisions set_replies(Connection connection, std::uint64_t bytes);
 
   /// Removes a connection that has ended.
   Decisions leave(Connection connection);
 
-  /// Closes connections that have held or waited for too long. Must be called about every
-  /// limits::kBudgetLook while scarce().
+  /// Closes connections that have held memory or waited for too long. Must be called about every
+  /// limits::kBudgetLook while scarce() returns true.
   Decisions look();
 
   /// Returns whether a frame waits, or the limit is exceeded.
@@ -65,8 +66,8 @@ class ConnectionBudget {
     std::uint64_t frame = 0;
     std::uint64_t replies = 0;
     std::uint64_t wanted = 0;  ///< size of the frame that waits; 0: no frame waits
-    std::uint64_t turn = 0;    ///< order among frames of equal size; the newest has the lowest
-    std::uint64_t since = 0;   ///< the look at which the connection began to hold, or to wait
+    std::uint64_t turn = 0;    ///< orders frames of equal size; the newest has the lowest turn
+    std::uint64_t since = 0;   ///< value of looks_ when the connection began to hold or to wait
 
     std::uint64_t held() const { return frame + replies; }
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks of counters and times to live, which single operations and transactions share.
+// Checks of counters and of times to live. Single operations and transactions share them.
 #pragma once
 
 #include <string_view>
@@ -9,12 +9,12 @@
 
 namespace c10dd::core {
 
-/// Returns the sum of a counter, which is stored as decimal text, and `delta`. nullptr means a
-/// missing key and counts as 0. Fails with wrong_type if the text is not a decimal integer of 64
-/// bits, and with out_of_range if the sum overflows.
+/// Returns the sum of `delta` and a counter, which is stored as decimal text. If `text` is nullptr,
+/// the key does not exist and the counter is 0. Fails with wrong_type if the text is not a decimal
+/// integer of 64 bits, and with out_of_range if the sum overflows.
 Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta);
 
-/// Fails with invalid_argument unless `ttl` is 0 or from limits::kKeyTtlMin to kKeyTtlMax.
+/// Fails with invalid_argument unless `ttl` is 0 or between limits::kKeyTtlMin and kKeyTtlMax.
 Result<void> check_ttl(Duration ttl);
 
 }  // namespace c10dd::core

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: 'i' holds the incarnation, 'n' the next number, 'j' + job + run the number of a job.
+// Rows: key 'i' holds the incarnation, 'n' the next job number, 'j' + job + run the number of a
+// run.
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
@@ -106,7 +107,7 @@ void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
   if (empty) empty_.insert(number);
 }
 
-/// Starts the grace of a job, from the beginning if it had one already.
+/// Starts the grace of a job. A grace that has already begun starts again in full.
 void Directory::lease(JobNumber number, TimePoint now) {
   mark_in_use(number);
   retirements_.set(number, now + limits_.run_grace);
@@ -117,7 +118,7 @@ Directory::NamedRun Directory::entry(JobNumber number) const {
   return {name.first, name.second, number};
 }
 
-/// Removes a job, and appends its entry and the erasure of its row to `out`.
+/// Removes a job. Appends its entry, and the deletion of its row, to `out`.
 void Directory::strike(JobNumber number, Retired& out) {
   mark_in_use(number);
   out.entries.push_back(entry(number));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of all jobs: keeps the number of each name, the runs that are in use, and the
-// incarnation of the state. Pure. Its rows are those of job 0 and use the same effects and commit
-// gate as the rows of any job. A run is retired Limits::run_grace after its last session has ended.
-// A job without a run is retired only if it is empty then; else it is kept as idle. A number is
-// never used again.
+// The directory of all jobs: keeps the number of each job, which runs are in use, and the
+// incarnation of the state. Does no I/O. The rows of the directory are stored as those of job 0,
+// and pass the same effects and commit gate as the rows of other jobs. A run is retired
+// Limits::run_grace after its last session has ended. A job without a run is retired only if it is
+// empty; otherwise it is kept as idle. A job number is never used again.
 #pragma once
 
 #include <map>
@@ -38,32 +38,33 @@ class Directory {
 
   Result<void> restore(const Row& row);
 
-  /// Finishes a restore after its last row. `random` becomes the incarnation if the state has none
-  /// yet, or if `renew` is set because state was lost or restored. Every run gets its grace in
-  /// full: the directory can not know yet whether the run has sessions.
+  /// Finishes a restore after its last row. If the state has no incarnation, or if `renew` is set
+  /// because the state was lost or restored, `random` becomes the incarnation. Starts the full
+  /// grace of every run, because the directory does not know yet which runs have sessions.
   Effects resume(std::uint64_t random, bool renew, TimePoint now);
 
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
 
-  /// Returns the number of a job, which never changes, and marks the job as in use. Gives a new job
-  /// its number: the rows in `out` must be durable before the number is used. Fails with
+  /// Returns the number of a job, which never changes, and marks the job as in use. Assigns a
+  /// number to a new job; the rows in `out` must be durable before this number is used. Fails with
   /// quota_exceeded if there are too many jobs, and with invalid_argument if a name is invalid.
   Result<JobNumber> open(const std::string& job, const std::string& run, Effects& out);
 
-  /// Marks a job as in use: it has sessions, or expects one. It is not retired.
+  /// Marks a job as in use, because it has or expects a session. Such a job is not retired.
   void mark_in_use(JobNumber number);
-  /// Starts the grace of a job whose last session has ended. `empty`: it has no rows worth keeping.
+  /// Starts the grace of a job whose last session has ended. Set `empty` if the job has no rows
+  /// worth keeping.
   void mark_idle(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
-    std::vector<NamedRun> entries;  ///< their rows must be erased before these effects
+    std::vector<NamedRun> entries;  ///< removed jobs; erase their rows before `effects`
     Effects effects;
-    std::vector<NamedRun> idle;  ///< kept jobs that were unused for the grace
-    /// Runs that were not opened since resume(), whose rows may have sessions. Marked as in use
-    /// from now on: the caller must look, and call mark_idle() if there is no session.
+    std::vector<NamedRun> idle;  ///< jobs that are kept, but were unused for the grace
+    /// Runs that were not opened since resume(), but whose rows may contain sessions. They are now
+    /// marked as in use. The caller must check each run, and call mark_idle() if it has no session.
     std::vector<NamedRun> not_reopened;
   };
-  /// Removes the jobs whose grace is over from the directory.
+  /// Removes from the directory the jobs whose grace is over.
   Retired tick(TimePoint now);
   /// Removes these jobs from the directory.
   Retired remove(const std::vector<JobNumber>& numbers);
@@ -88,8 +89,8 @@ class Directory {
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
   Deadlines<JobNumber> retirements_;  // of the jobs that are not in use
-  std::set<JobNumber> not_reopened_;  // of retirements_: not opened since resume()
-  std::set<JobNumber> empty_;         // of retirements_: without rows worth keeping
+  std::set<JobNumber> not_reopened_;  // subset of retirements_: not opened since resume()
+  std::set<JobNumber> empty_;         // subset of retirements_: without rows worth keeping
   Revision revision_;
 };
 

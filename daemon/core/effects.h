@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of the pure core, and the effects: what the core asks the shell to do.
+// The inputs of the core, which does no I/O, and the effects: what the core asks the shell (the
+// code that does the I/O) to do.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,13 @@
 
 namespace c10dd::core {
 
-/// The sender of a request. The shell has checked its access already.
+/// The sender of a request. The shell has already checked that the sender has access.
 struct Origin {
   SessionId session;
   std::string principal;
   Access role = Access::admin;
   std::uint32_t listener = 0;
-  std::uint64_t connection = 0;  ///< a heartbeat serves all sessions of its connection
+  std::uint64_t connection = 0;  ///< a heartbeat counts for all sessions of a connection
 };
 
 /// The identity of one request inside its session.
@@ -27,18 +28,18 @@ struct CallId {
   std::uint64_t sequence = 0;
   std::uint64_t acked_below = 0;
   std::uint64_t fingerprint = 0;  ///< of the request's bytes
-  std::int64_t arrived_ns = 0;    ///< set by the shell; copied to a reply that is given at once
+  std::int64_t arrived_ns = 0;    ///< set by the shell; copied to an immediate reply
 };
 
-/// What a reply shows. Decides what the reply must wait for on an engine that several daemons
-/// share.
+/// What a reply shows. On an engine that several daemons share, this decides what the reply must
+/// wait for.
 enum class Evidence : std::uint8_t {
   none,        ///< the reply shows no state of the job
-  state,       ///< state that another owner may have changed: ownership must be confirmed
-  own_commit,  ///< a change by the request itself: its commit confirms the ownership
+  state,       ///< state that another daemon may have changed: ownership must be confirmed
+  own_commit,  ///< the request's own change: the commit of the change confirms the ownership
 };
 
-/// A reply on its way out. It may leave when `observed` is durable.
+/// A reply that is not sent yet. It may be sent when the revision `observed` is durable.
 struct OutgoingReply {
   SessionId to;
   std::uint64_t sequence = 0;
@@ -47,8 +48,9 @@ struct OutgoingReply {
   Reply result = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the reply depends on
   std::int64_t arrived_ns = 0;  ///< CallId::arrived_ns; 0 if the request was blocked
-  /// Set by the shell. A reply that is still held when its session attaches to another connection
-  /// must not leave: the client sends the request again there and may get another reply.
+  /// Set by the shell: the number of the session's attachment (see ARCHITECTURE.md). If the session
+  /// has attached to another connection meanwhile, the reply must not be sent: the client sends the
+  /// request again on the new connection, and may get another reply.
   std::uint64_t attachment = 0;
 };
 
@@ -74,7 +76,7 @@ struct BarrierTimedOut {
   std::string detail;
 };
 
-/// A session asked for a rank of a barrier or exchange that another session had. `what` is
+/// A session asked for a rank that another session held at a barrier or exchange. `what` is
 /// rank_restarted_alone or launch_replaced.
 struct RankContested {
   std::string_view what;
@@ -88,23 +90,23 @@ struct GenerationFormed {
   std::uint32_t size;
   std::string reason;
 };
-/// A generation of a group has ended, and why.
+/// A generation of a group has ended. `reason` says why.
 struct GenerationEnded {
   std::string group;
   std::uint64_t generation;
   std::string reason;
 };
 
-/// Members that have not reported progress within the time that they promised. `detail` says what
-/// the first of them does.
+/// Some members have not reported progress within the time that they promised. `detail` says what
+/// the first of these members does.
 struct MembersStalled {
   std::string group;
   std::uint64_t generation;
   std::string ranks;
   std::string detail;
 };
-/// A request was refused because its rank belongs to another session, or because its join can not
-/// succeed.
+/// A request was refused because its rank belongs to another session, or because it is a join that
+/// can not succeed.
 struct RankRefused {
   std::uint8_t op;
   Code code;
@@ -119,7 +121,7 @@ struct Effects {
   std::vector<Row> rows;               ///< one atomic batch, up to `revision`
   std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
-  Revision revision = 0;  ///< of the job after this step
+  Revision revision = 0;  ///< revision of the job after this step
 };
 
 }  // namespace c10dd::core

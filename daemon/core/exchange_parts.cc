@@ -7,7 +7,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Appends encoded lists of parts to a buffer. write() returns the offset and size of its list.
+/// Appends encoded lists of parts to a buffer. write() returns the offset and size of the new list.
 class ListWriter {
  public:
   explicit ListWriter(Bytes& buffer) : buffer_(buffer), writer_(buffer) {}

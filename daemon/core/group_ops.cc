@@ -144,7 +144,7 @@ void GroupOps::settle(Step& step) {
         planted(Planted::loss_not_reported) && facts.phase == GroupPhase::broken;
     const Bytes token = group_token(group.name());
     const bool signaled = !step.signals.empty() && step.signals.back().token == token;
-    // One signal per group, even if many members leave at once.
+    // Signals each group only once, even if many members leave at once.
     if (!unnotified && !signaled) step.signals.push_back({token, true});
     barrier_ops_.break_bound(step, group);
     if (!change.stalled.empty()) {

@@ -19,8 +19,9 @@ class GroupOps {
   Maybe on(Step& step, const Acknowledge& request);
   Maybe on(Step& step, const Progress& report);
 
-  /// Lets the groups that changed in this step form a generation, breaks the barriers that can not
-  /// complete any more, and signals the waiters of these groups. Part of Job::settle().
+  /// For each group that changed in this step: forms a generation if the group can form one, breaks
+  /// the barriers that can no longer complete, and signals the waiters of the group. Part of
+  /// Job::settle().
   void settle(Step& step);
 
  private:

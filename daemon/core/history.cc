@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: 'h' + revision + index holds a Change; 'w' + (1 for a prefix, 0 for a key) + key or prefix
-// holds the revision since which it is watched; 'f' holds the first revision from which on no kept
-// change was dropped.
+// Rows: key 'h' + revision + index holds a Change. Key 'w' + (1 for a prefix, 0 for a key) + the
+// prefix or key holds the revision since which it is watched. Key 'f' holds the first revision from
+// which no stored change was dropped.
 #include "daemon/core/history.h"
 
 #include <algorithm>
@@ -72,12 +72,12 @@ void History::drop_oldest(std::deque<StoredChange>& list) {
 
 void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
-  std::uint32_t passed = 0;  // changes of this revision that concern the watch
+  std::uint32_t passed = 0;  // changes of `revision` that concern the watch
   std::size_t bytes = 0;
   const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
     return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
   };
-  // Merges the two lists in the order of their positions.
+  // Merges the two lists by position.
   auto recent = first(recent_);
   auto kept = first(kept_);
   while (recent != recent_.end() || kept != kept_.end()) {
@@ -123,7 +123,7 @@ void History::watched(const Watch& watch, Revision revision, TimePoint now,
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
-    if (watched_.size() >= limits::kWatchedKept) return;  // a restart then compacts its changes
+    if (watched_.size() >= limits::kWatchedKept) return;  // a restart will lose its changes
     it = watched_.emplace(subject, Watched{revision + 1, {}}).first;
     if (watch.prefix) ++prefix_sizes_[watch.key.size()];
     rows.push_back({Row::Kind::put, subject_key(watch.prefix, watch.key),

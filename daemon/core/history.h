@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the newest changes of a job's keys, for watches. All of them are in memory. Changes that
-// concern a watched key or prefix are also rows, so that the watch continues after a restart
-// without a gap. Bounded: the oldest revisions are dropped first; a watch that asks for them fails.
+// Keeps the newest changes of a job's keys in memory, for watches. Changes of a watched key or
+// prefix are also stored as rows, so that the watch continues after a restart without a gap. The
+// history is bounded: the oldest changes are dropped first, and a watch that asks for them fails.
 #pragma once
 
 #include <deque>
@@ -19,29 +19,30 @@ namespace c10dd::core {
 
 class History {
  public:
-  /// A key or prefix counts as watched until no watch has asked for it for this long.
+  /// A key or prefix counts as watched until no watch has asked for it during this time.
   static constexpr Duration kForgottenAfter = std::chrono::minutes(10);
 
-  /// Starts a history that is complete from the revision after `loaded` on.
+  /// Starts an empty history. It will contain all changes of the revisions after `loaded`.
   History(Revision loaded, const Quotas& quotas) : start_(loaded + 1), quotas_(quotas) {}
 
-  /// Adds a change; revisions never go down. Appends its row if the key is watched, and the removal
-  /// of rows that have become too old.
+  /// Adds a change, whose revision must not be lower than the revision before. If the key is
+  /// watched, appends the row of the change. Also appends the deletions of rows that have become
+  /// too old.
   void add(Change change, std::vector<Row>& rows);
 
-  /// Notes that a key or prefix is watched: its changes after `revision` become rows.
+  /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
   void watched(const Watch& watch, Revision revision, TimePoint now, std::vector<Row>& rows);
 
-  /// Returns the revision from which on all changes that concern the watch are known.
+  /// Returns the first revision from which all changes that concern the watch are still kept.
   Revision start(const Watch& watch) const;
 
-  /// Appends to `out` the changes that concern the watch, from position (from, skip) on, about
-  /// limits::kWatchReplyBytes at most. Sets out.next and out.skip to the position to continue from,
-  /// which is after `head` once all changes have been read.
+  /// Appends to `out` the changes that concern the watch, beginning at position (from, skip), up to
+  /// about limits::kWatchReplyBytes. Sets out.next and out.skip to the position of the next read.
+  /// After all changes have been read, this position is the revision after `head`.
   void read(const Watch& watch, Revision head, Changes& out) const;
 
-  /// Returns at most `limit` keys and prefixes that no watch has asked for in kForgottenAfter. The
-  /// caller calls watched() or forget() for each.
+  /// Returns at most `limit` keys and prefixes that no watch has asked for during kForgottenAfter.
+  /// The caller must call watched() or forget() for each.
   std::vector<Watch> due(TimePoint now, std::size_t limit) const;
   void forget(const Watch& watch, std::vector<Row>& rows);
   std::optional<TimePoint> next_deadline() const;
@@ -63,12 +64,12 @@ class History {
     auto operator<=>(const Position&) const = default;
   };
   struct Watched {
-    Revision since = 0;  ///< changes of this and later revisions are rows
+    Revision since = 0;  ///< changes from this revision on are stored as rows
     TimePoint deadline;
   };
-  using Subject = std::pair<bool, Bytes>;  // is a prefix; key or prefix
+  using Subject = std::pair<bool, Bytes>;  // first: is it a prefix; second: the prefix or key
 
-  /// A change with its position. Lists of them are in ascending order.
+  /// A change with its position. Lists of stored changes are in ascending order of positions.
   struct StoredChange {
     Position position;
     Change change;
@@ -83,9 +84,9 @@ class History {
   std::deque<StoredChange> kept_;    // rows
   Position last_;
   Revision start_;      // all changes from this revision on are known
-  Revision floor_ = 0;  // as start_, for the changes in kept_
+  Revision floor_ = 0;  // like start_, but for the changes in kept_
   std::map<Subject, Watched> watched_;
-  std::map<std::size_t, std::size_t> prefix_sizes_;  // size of watched prefixes -> their number
+  std::map<std::size_t, std::size_t> prefix_sizes_;  // length -> number of watched prefixes
   std::set<std::pair<TimePoint, Subject>> by_deadline_;
   Quotas quotas_;
   std::size_t bytes_ = 0;

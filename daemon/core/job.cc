@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of a request: replayed if it was applied before, else dispatched to the handler of its
-// operation, settled, and recorded with its reply; then the waiters that it has unblocked are
-// answered.
+// How a job handles a request. A request that was applied before gets its stored reply. A new
+// request is dispatched to the handler of its operation, settled, and recorded with its reply. Then
+// the waiters that the request has unblocked are answered.
 #include "daemon/core/job.h"
 
 #include "daemon/core/planted.h"
@@ -12,11 +12,11 @@
 namespace c10dd::core {
 namespace {
 
-// With so many garbage rows, they are erased without waiting for a write.
+// From this number of garbage rows on, a step erases them even if it writes nothing else.
 constexpr std::size_t kGarbageRows = 1'024;
 
-/// Adds an event for each refused claim that an operator should see: a rank that belongs to another
-/// session, and a join that can not succeed.
+/// Adds an event for each refusal that an operator should see: a rank belongs to another session,
+/// or a join can not succeed.
 void report_refused_ranks(Effects& out) {
   for (const OutgoingReply& reply : out.replies) {
     if (reply.result) continue;
@@ -29,7 +29,7 @@ void report_refused_ranks(Effects& out) {
   }
 }
 
-/// Hands an operation to the one handler that has an on() for it.
+/// Passes an operation to the one handler that has an on() for the operation.
 template <class Op, class First, class... Rest>
 Maybe handle(Step& step, const Op& op, First& first, Rest&... rest) {
   if constexpr (requires { first.on(step, op); }) {
@@ -122,7 +122,7 @@ Effects Job::tick(TimePoint now) {
   Step step = begin(nobody, none, now, out);
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
     session_ops_.end(step, id, Ending::expired);
-    group_ops_.settle(step);  // breaks its groups' barriers while other sessions still wait there
+    group_ops_.settle(step);  // breaks the barriers of its groups before the next session ends
   }
   barrier_ops_.tick(step);
   key_ops_.tick(step);
@@ -132,7 +132,7 @@ Effects Job::tick(TimePoint now) {
   settle(step);
   record(step, Ping::op, std::nullopt);
   queue_ops_.serve(step);
-  // Before time_out(): a request whose condition came true in this tick has not timed out.
+  // Comes before time_out(): a request whose condition came true in this tick has not timed out.
   waits_.release_all_but_status(step);
   waits_.time_out(step);
   settle(step);
@@ -154,8 +154,8 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
           .session = sessions_.find(from.session)};
 }
 
-/// Drops the replies that the client has received. Erases the items whose delivery it acknowledged
-/// already in this step, because a crash before that would bring them back.
+/// Drops the replies that the client has received, and erases the items whose delivery the client
+/// has acknowledged. Erases the items in this step, because a crash before that brings them back.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
   for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
@@ -164,8 +164,8 @@ void Job::acknowledge(Step& step, Session& session) {
   }
 }
 
-/// Refuses a request whose sequence is too far ahead. Returns the first reply if the request was
-/// applied before, and nothing if it is new.
+/// Refuses a request whose sequence is too far ahead. If the request was applied before, returns
+/// its first reply. If the request is new, returns nothing.
 Maybe Job::admit(Step& step, const OpInfo& op) {
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,
@@ -182,9 +182,10 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
   if (sequence < session.acked_below) {
-    return refuse(Code::outcome_unknown,
-                  format("sequence {} is below {}, which this session has acknowledged", sequence,
-                         session.acked_below));
+    return refuse(
+        Code::outcome_unknown,
+        format("sequence {} is too old: this session has acknowledged all sequences below {}",
+               sequence, session.acked_below));
   }
   if (planted(Planted::reply_forgotten)) return std::nullopt;
   const auto stored = session.replies.find(sequence);
@@ -220,8 +221,8 @@ Maybe Job::dispatch(Step& step, const Request& request) {
       request);
 }
 
-/// Updates groups and barriers after the step's changes. The requests that waited for a session are
-/// handled last, then the groups once more: the sessions that they replace may have been members.
+/// Updates groups and barriers after the changes of the step. Then handles the requests that waited
+/// for a session, which may end sessions. Therefore updates the groups once more.
 void Job::settle(Step& step) {
   group_ops_.settle(step);
   barrier_ops_.release_returned(step);
@@ -231,7 +232,7 @@ void Job::settle(Step& step) {
 }
 
 /// Records the change of a step: stores its reply, adds the garbage rows to its batch, and raises
-/// the job's revision. Does nothing if the step has no rows and garbage can wait.
+/// the job's revision. Does nothing if the step has no rows and the garbage rows can wait.
 void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
@@ -245,7 +246,7 @@ void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   if (!step.out.rows.empty()) revision_ = step.revision = step.next;
 }
 
-/// Answers the waiters whose last token came true in the step.
+/// Answers the waiters whose last missing token fired in the step.
 void Job::release(Step& step) {
   queue_ops_.serve(step);
   waits_.release(step);

@@ -23,25 +23,26 @@ struct JobStats {
   std::size_t barriers_pending = 0;
   std::size_t sessions = 0;         ///< connected
   std::size_t sessions_known = 0;   ///< connected, or may come back
-  std::size_t members = 0;          ///< of the newest generations; still in their groups
-  std::size_t members_missing = 0;  ///< of the newest generations; lost, or have left
+  std::size_t members = 0;          ///< members that are still in their groups
+  std::size_t members_missing = 0;  ///< members of newest generations: lost, or have left
 };
 
 class Job {
  public:
-  /// `start` holds the incarnation, epoch and revision that the job is loaded with.
+  /// `start` holds the incarnation, epoch and revision with which the job is loaded.
   Job(JobNumber number, Stamp start, const Quotas& quotas = {});
   Job(const Job&) = delete;  // the handlers hold references to other members
   Job& operator=(const Job&) = delete;
 
-  /// Restores one stored row. Fails with malformed and the kind of the row if it is damaged.
+  /// Restores one stored row. If the row is damaged, fails with malformed and names the kind of
+  /// row.
   Result<void> restore(const Row& row);
   /// Finishes a restore after its last row. Every time-out and grace starts in full at `now`. Fails
   /// with malformed if the rows do not fit together.
   Result<void> resume(TimePoint now);
 
-  /// Applies a request. `no_room` is set if the request must not let the state grow: its reply is
-  /// then this failure and nothing changes. A request that was applied before still gets its
+  /// Applies a request. `no_room` is given if the state must not grow: then the reply is this
+  /// failure, and nothing changes. But a request that was applied before still gets its first
   /// reply.
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
                 const Failure* no_room = nullptr);
@@ -49,14 +50,14 @@ class Job {
   /// Notes a heartbeat of a connection (Origin::connection) for all its sessions in this job.
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
 
-  /// Notes that a session has lost its connection. The session stays.
+  /// Notes that a session has lost its connection. The session itself stays open.
   Effects disconnect(const SessionId& session, TimePoint now);
 
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
 
-  /// Completes a batch: adds the rows of the replies that were kept since the last call. Must be
-  /// called with the rows of all steps since then, before they go to the engine.
+  /// Completes a batch: appends to `rows` the rows of the replies that were stored since the last
+  /// call. `rows` must contain the rows of all steps since then, and must not be in the engine yet.
   void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 
@@ -68,7 +69,8 @@ class Job {
   /// Returns whether the job has no session, key, queued item or group, so that its rows may be
   /// erased.
   bool empty() const;
-  /// Recounts all sums and second indexes, and checks that ended sessions have left nothing behind.
+  /// Recounts all sums and secondary indexes, and checks that ended sessions have left no data
+  /// behind.
   Finding audit() const;
 
  private:
@@ -84,7 +86,7 @@ class Job {
 
   Revision revision_;
 
-  // The state of the job. All but the last two are stored as rows.
+  // The state of the job. All parts are stored as rows, except ledger_ and call_board_.
   KeySpace keys_;
   Lifetimes lifetimes_;
   History history_;
@@ -95,7 +97,7 @@ class Job {
   CollectiveLedger ledger_;
   CallBoard call_board_;
 
-  // The handlers of requests. Each uses only those above it, so the order matters.
+  // The handlers of requests. Each handler uses only handlers above it, so their order matters.
   Waits waits_;
   KeyOps key_ops_{keys_, lifetimes_, history_, queues_, waits_};
   QueueOps queue_ops_{queues_, sessions_, waits_};

@@ -63,8 +63,8 @@ Result<void> Job::resume(TimePoint now) {
   history_.resume(now);
   newest = std::max(newest, barriers_.newest());
   if (newest <= revision_) return {};
-  return failure(Code::malformed, "a row of revision {} in a job of revision {}", newest,
-                 revision_);
+  return failure(Code::malformed, "a row has revision {}, but the newest revision of its job is {}",
+                 newest, revision_);
 }
 
 }  // namespace c10dd::core

@@ -10,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The value of a key row without an expiry, as most keys have it. See KeyRow.
+/// The value of the row of a key without an expiry. Most keys have none. See KeyRow.
 struct PlainKeyRow {
   Revision revision = 0;
   Bytes value;
@@ -203,7 +203,7 @@ Maybe KeyOps::wait_for(Step& step, const Op& op, std::span<const Bytes> keys) {
   return waits_.block(step, op, op.timeout);
 }
 
-/// Replies at once if there are changes, else blocks the request until the next one.
+/// If there are changes, replies at once. Otherwise blocks the request until the next change.
 Maybe KeyOps::on(Step& step, const Watch& asked) {
   if (!asked.prefix || asked.key.size() > limits::kKeyBytes) {
     if (Result<void> good = check_key(asked.key); !good) return good.error();
@@ -213,7 +213,7 @@ Maybe KeyOps::on(Step& step, const Watch& asked) {
   const bool from_past = watch.from <= step.revision;
   Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
-  // Watched from now on, also if there is a reply at once: the client will ask for later changes.
+  // Notes the watch even if there is a reply at once: the client will ask for later changes.
   history_.watched(watch, step.revision, step.now, step.out.rows);
   if (past) return past;
   if (from_past) watch.skip = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on keys. put() and remove() write the row of a changed key, keep the
-// change for watches, and signal the waiters of the key.
+// Answers the operations on keys. put() and remove() write the row of a changed key, add the change
+// to the history for watches, and signal the waiters of the key.
 #pragma once
 
 #include <optional>
@@ -36,8 +36,8 @@ class KeyOps {
   /// Removes a key. Returns whether it existed.
   bool remove(Step& step, const Bytes& key);
 
-  /// Removes the keys whose time to live is over, and forgets watches that no client has asked for
-  /// in History::kForgottenAfter.
+  /// Removes the keys whose time to live is over. Forgets the watched keys and prefixes that no
+  /// client has asked for during History::kForgottenAfter.
   void tick(Step& step);
 
  private:

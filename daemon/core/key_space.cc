@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deletions of prefixes are remembered as one entry each, not per key.
+// The deletion of a prefix is remembered as one entry, not as one entry per deleted key.
 #include "daemon/core/key_space.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the keys of one job in byte order, each with the revision that wrote it, and checks their
-// limits. Remembers a deletion until it is durable, so that the reply "not found" can wait for it.
+// Keeps the keys of one job in byte order, each with its value and the revision that wrote the
+// value, and checks their limits. Remembers a deletion until the deletion is durable, because the
+// reply "not found" must wait for that.
 #pragma once
 
 #include <map>
@@ -25,19 +26,20 @@ class KeySpace {
 
   const StoredValue* find(std::string_view key) const;
 
-  /// Returns the newest change that a read of this key depends on: its last write or deletion.
+  /// Returns the revision of the newest change that a read of this key depends on: its last write
+  /// or deletion.
   Revision observed(std::string_view key) const;
 
-  /// What puts that have been checked, but not done yet, will add.
+  /// The keys and bytes that planned puts will add. A planned put is checked, but not done yet.
   struct PlannedPuts {
     std::size_t keys = 0;
     std::size_t bytes = 0;
   };
 
-  /// Checks whether a key may get a value of this size: fails with invalid_argument if the key is
-  /// empty, too_large beyond a length limit, and quota_exceeded if the put exceeds the job's quota
-  /// on top of `planned_puts`. Adds the put to `planned_puts`. A new key counts once per put, and a
-  /// value that shrinks frees nothing for the other puts.
+  /// Checks whether a key may get a value of this size. Fails with invalid_argument if the key is
+  /// empty, with too_large if the key or value is too long, and with quota_exceeded if this put and
+  /// `planned_puts` together exceed the job's quota. Adds this put to `planned_puts`. A new key
+  /// counts once per put. A value that shrinks does not make room for other puts.
   Result<void> check_put(std::string_view key, std::size_t value_bytes,
                          PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
@@ -48,13 +50,13 @@ class KeySpace {
   /// Returns the erased keys, in order.
   std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
 
-  /// Returns the first keys with the prefix after `start_after`: at most `limit` keys and
-  /// limits::kListPageBytes. Sets `more` if there are further keys.
+  /// Returns the first keys after `start_after` that have the prefix: at most `limit` keys, with at
+  /// most limits::kListPageBytes in all. Sets `more` if there are further keys.
   std::vector<Bytes> list(std::string_view prefix, std::string_view start_after, std::size_t limit,
                           bool& more) const;
   std::uint64_t count(std::string_view prefix) const;
 
-  /// Notes that all changes up to this revision are durable: forgets their deletions.
+  /// Notes that all changes up to this revision are durable. Forgets the deletions among them.
   void durable(Revision revision);
 
   std::size_t size() const { return entries_.size(); }

@@ -13,7 +13,7 @@
 
 namespace c10dd::core {
 
-/// When a key expires. A default one never does.
+/// Says when a key expires. A key with a default Expiry never expires.
 struct Expiry {
   Duration ttl{0};    ///< expires after this time; 0: no time to live
   SessionId owner{};  ///< expires when this session ends; zero: no owner
@@ -23,12 +23,12 @@ struct Expiry {
 
 class Lifetimes {
  public:
-  /// Sets the expiry of a key, in place of an older one.
+  /// Sets the expiry of a key. Replaces an earlier expiry of the key.
   void put(const Bytes& key, const Expiry& expiry, TimePoint now);
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 
-  /// Ends a restore, after its last put: the full time to live of each key starts at `now`.
+  /// Finishes a restore after its last put(). The full time to live of each key starts at `now`.
   void resume(TimePoint now);
 
   /// Returns at most `limit` keys whose time to live is over, the earliest deadline first.

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kRanksDescribed = 8;
 constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
-/// Returns whether this arrival holds up the release because its session has no connection.
-/// Arrivals of a group's members never do: the group decides who is lost.
+/// Returns true if a barrier can not be released because the session of this arrival has no
+/// connection. Returns false for a barrier that is bound to a group: the group decides who is lost.
 bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   const Session* session = sessions.find(arrival.session);
   return arrival.group.empty() && (session == nullptr || !session->connected);

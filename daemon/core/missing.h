@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the ranks that a barrier or exchange still waits for, with what is known of each.
+// Describes the ranks that a barrier or exchange still waits for, with what is known about each.
 #pragma once
 
 #include "daemon/core/barriers.h"
@@ -18,24 +18,25 @@ struct Everybody {
 };
 
 /// Describes a rank that has not arrived, or has arrived and lost its connection. If the barrier is
-/// bound to a generation, the rank is looked up in its group; else by the session that holds it at
-/// the barrier, or that has named it in its hello.
+/// bound to a group, takes the session of the rank from the group. Otherwise takes the session that
+/// arrived as this rank or, if there is none, the session that named the rank in its hello.
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody);
 
-/// Returns the timed_out of a barrier or exchange: lists all missing ranks and describes the first
-/// limits::kMissingNamed.
+/// Returns the timed_out failure of a barrier or exchange. It lists all missing ranks, and
+/// describes the first limits::kMissingNamed of them.
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// Returns the timed_out of a request that waited for the session `absent` to be back or gone.
+/// Returns the timed_out failure of a request that waited for `absent` to be back or gone.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 
-/// Returns for example "host-b (pid 12)", or "a process of an earlier launch" if `session` is null.
+/// Names the process of a session for error texts, for example "host-b (pid 12)". Returns "a
+/// process of an earlier launch" if `session` is null or its host is unknown.
 std::string process_of(const Session* session);
 
-/// Returns for example "rank 3 on host host-b (pid 12) is silent, last heard 2.1 s ago".
+/// Returns for example "rank 3 on host host-b (pid 12) is disconnected, last heard 2.1 s ago".
 std::string sentence(const MissingRank& missing);
 
 }  // namespace c10dd::core

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records which sessions take part in which barriers and exchanges of a job: for each session, the
-// unfinished ones where it has arrived, and the cohorts of the outcomes that name it.
+// Records which sessions take part in which barriers and exchanges of a job. For each session: the
+// unfinished barriers at which it has arrived, and the cohorts of the outcomes that name it.
 #pragma once
 
 #include <compare>
@@ -37,20 +37,20 @@ struct BarrierKey {
 /// Which sessions of a set are connected, and which may come back.
 struct Turnout {
   std::size_t present = 0;
-  std::vector<Rank> ranks;          ///< the first limits::kMissingNamed that are present
-  std::optional<SessionId> absent;  ///< may come back; of several, the last to be gone
-  TimePoint gone_at;                ///< when `absent` is taken for gone
+  std::vector<Rank> ranks;          ///< the first limits::kMissingNamed ranks that are present
+  std::optional<SessionId> absent;  ///< may come back; if several may, the last to be gone
+  TimePoint gone_at;                ///< the time at which `absent` counts as gone
 };
 
-/// The sessions of one or more outcomes, by rank. Outcomes of equal sessions share a cohort, so a
-/// barrier in every training step does not store its own list.
+/// The sessions of one or more outcomes, by rank. Outcomes with equal sessions share a cohort, so
+/// that the barriers of all training steps need only one list.
 struct Cohort {
-  std::vector<SessionId> sessions;  ///< 0: the rank had not arrived when the barrier broke
-  bool broken = false;              ///< whether all its outcomes are broken, or all released
+  std::vector<SessionId> sessions;  ///< 0 for a rank that had not arrived when the barrier broke
+  bool broken = false;              ///< true: all outcomes are broken; false: all are released
   std::set<BarrierKey> outcomes;    ///< the outcomes that are still kept
-  std::size_t departed = 0;         ///< ranks whose sessions have ended since
+  std::size_t departed = 0;         ///< number of ranks whose sessions have ended
   Turnout turnout;                  ///< as Relaunch last saw it
-  std::uint64_t turnout_at = 0;     ///< Barriers::presence_changes() at that time
+  std::uint64_t turnout_at = 0;     ///< Barriers::presence_changes() when `turnout` was computed
 
   bool in_series(const BarrierKey& key) const {
     const auto first = outcomes.lower_bound(key.first_of_series());
@@ -63,7 +63,8 @@ class Participation {
  public:
   struct Participant {
     std::set<BarrierKey> waits;  ///< unfinished barriers where the session has arrived
-    std::vector<std::pair<CohortRef, std::size_t>> cohorts;  ///< with its number of ranks in each
+    /// The cohorts of the session, each with the number of ranks that the session has in it.
+    std::vector<std::pair<CohortRef, std::size_t>> cohorts;
   };
 
   void arrived(const SessionId& session, const BarrierKey& key) {
@@ -71,16 +72,16 @@ class Participation {
   }
   void withdrew(const SessionId& session, const BarrierKey& key);
 
-  /// Notes that a barrier has its outcome, and returns the cohort of its sessions. That is `like`
-  /// if its sessions and `broken` are the same.
+  /// Notes that a barrier has its outcome. Returns the cohort of its sessions, which is `like` if
+  /// that cohort has the same sessions and the same `broken`.
   CohortRef finished(const BarrierKey& key, std::vector<SessionId> sessions, bool broken,
                      const CohortRef& like);
 
   /// Notes that an outcome is no longer kept.
   void forgotten(const BarrierKey& key, const CohortRef& cohort);
 
-  /// Removes a session that has ended and returns what it took part in. Its cohorts count it as
-  /// departed.
+  /// Removes a session that has ended, and returns the barriers and cohorts to which it belonged.
+  /// The cohorts count the session as departed.
   std::optional<Participant> leave(const SessionId& session);
 
   const Participant* find(const SessionId& session) const;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blocked requests of one job: the only place that handles waiting, deadlines and disconnects.
-// A waiter waits for tokens (a key that must be set, a barrier that must be released, an item in a
-// queue, a change under a prefix) and leaves by exactly one of: its last token fires, its deadline
-// passes, or its connection or session ends.
+// The blocked requests (waiters) of one job: the only place that handles waiting, deadlines and
+// disconnects. A waiter waits for tokens (a key to be set, a barrier to be released, an item in a
+// queue, a change under a prefix). A waiter leaves for one of these reasons: its last token fires,
+// its deadline passes, it is cancelled, or its connection or session ends.
 #pragma once
 
 #include <map>
@@ -24,33 +24,34 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;            ///< the reply is computed from it when the waiter leaves
-    std::vector<Bytes> tokens;  ///< the tokens that were missing when it was added
+    Request request;            ///< the reply is computed from the request when the waiter leaves
+    std::vector<Bytes> tokens;  ///< the tokens that were missing when the waiter was added
     std::size_t missing = 0;    ///< number of tokens that have not fired
     std::size_t weight = 0;     ///< its part of weight()
     TimePoint started;
     TimePoint deadline;
     Duration timeout{0};              ///< as requested; for the error text
-    std::uint64_t fingerprint = 0;    ///< of the call, for a queue_pop
-    std::optional<SessionId> absent;  ///< session that must come back or end first
+    std::uint64_t fingerprint = 0;    ///< CallId::fingerprint of the request
+    std::optional<SessionId> absent;  ///< session that must be back, be gone or end first
   };
 
-  /// Returns the token of waiters for a change of any key with this prefix.
+  /// Returns the token of waiters that wait for a change of any key with this prefix.
   static Bytes prefix_token(std::string_view prefix) { return Bytes("p").append(prefix); }
 
-  /// Adds a waiter, which must have a token. It replaces one with the same (session, sequence).
+  /// Adds a waiter, which must have a token. Replaces a waiter of the same session and sequence.
   void add(Waiter waiter);
 
-  /// Fires a token. Removes and returns the waiters whose last token it was, in order of arrival.
+  /// Fires a token. Removes and returns the waiters whose last missing token it was, in order of
+  /// arrival.
   std::vector<Waiter> fire(const Bytes& token);
 
-  /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
+  /// Fires a token for its oldest waiter only, which must not wait for another token. Removes and
   /// returns that waiter.
   std::optional<Waiter> fire_one(const Bytes& token);
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
-  /// Appends the tokens of all prefixes of this key that have waiters.
+  /// Appends to `out` the tokens of those prefixes of this key that have waiters.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
 
   /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.
@@ -82,7 +83,7 @@ class Pending {
   std::unordered_map<Bytes, std::set<Id>> by_token_;  // never iterated: the order is not fixed
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
-  std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of tokens
+  std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of prefix tokens
   std::size_t weight_ = 0;                           // sum over all waiters
 };
 

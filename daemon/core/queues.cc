@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row of an item: 'q', queue name, revision, index. Deliveries are rows of sessions.
+// The key of an item's row: 'q', queue name, revision, index. Sessions stores the deliveries.
 #include "daemon/core/queues.h"
 
 #include "daemon/core/key_space.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// First-in-first-out queues of one job. A popped item stays stored as delivered until its
-// delivery is acknowledged; release() makes it free again, in its old place. A queue exists while
-// it has items.
+// First-in-first-out queues of one job. A popped item stays stored as delivered until its delivery
+// is acknowledged. release() makes the item free again, in its old place. A queue exists while it
+// has items.
 #pragma once
 
 #include <compare>
@@ -30,15 +30,15 @@ class Queues {
  public:
   explicit Queues(const Quotas& quotas) : quotas_(quotas) {}
 
-  /// Fails with too_large or quota_exceeded if an item of this size must not be pushed in addition
-  /// to `more_items` of `more_bytes` in all that are planned, but not pushed yet.
+  /// Checks whether an item of this size may be pushed in addition to `more_items` planned items of
+  /// `more_bytes` in all. Fails with invalid_argument, too_large or quota_exceeded.
   Result<void> check_push(std::string_view queue, std::size_t value_bytes, std::size_t more_items,
                           std::size_t more_bytes) const;
 
-  /// Returns the row of the new item.
+  /// Adds an item to a queue and returns the row of the item.
   Row push(const Bytes& queue, Bytes value, Revision revision);
 
-  /// Returns the oldest free item, which is one that is not delivered.
+  /// Returns the oldest free item, if there is one. An item is free while it is not delivered.
   std::optional<ItemId> oldest(std::string_view queue) const;
   void deliver(const Bytes& queue, const ItemId& item, Revision revision);
   void release(const Bytes& queue, const ItemId& item, Revision revision);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of one job. A request that would exceed one fails with quota_exceeded, which names value
-// and limit, and changes nothing.
+// Limits of one job. A request that would exceed a limit fails with quota_exceeded, which names the
+// value and the limit, and changes nothing. Exception: beyond the limits of the history, its oldest
+// changes are dropped.
 #pragma once
 
 #include "protocol/limits.h"
@@ -18,7 +19,7 @@ struct Quotas {
   std::size_t queue_bytes = limits::kQueueBytesPerJob;
   std::size_t history_changes = limits::kHistoryChanges;
   std::size_t history_bytes = limits::kHistoryBytes;
-  Duration session_expiry = limits::kSessionExpiry;  ///< of sessions that do not ask for their own
+  Duration session_expiry = limits::kSessionExpiry;  ///< for sessions that do not ask for an expiry
 };
 
 }  // namespace c10dd::core

@@ -50,10 +50,11 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
   return take_rank(step, key, rank, *holder);
 }
 
-/// Handles arrivals or an outcome of an earlier launch in which the caller takes no part. Once all
-/// sessions that arrived are gone, ends them and drops the barrier: a session that came back would
-/// be counted with the next launch. While one is present, fails with `good` if that is a failure;
-/// else lets the caller go on to the barrier, whose outcome is its reply.
+/// Handles a barrier of an earlier launch in which the caller takes no part. If a session of that
+/// launch is present, fails with `good` if that is a failure; otherwise lets the caller go on to
+/// the barrier and get its outcome. If a session is away, the caller waits for it. If all are gone,
+/// ends them and drops the barrier, because a session that came back would be counted with the next
+/// launch.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);
@@ -93,7 +94,7 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
       if (!cohort->broken && cohort->in_series(key)) cohorts.push_back(cohort);
     }
   } else if (const CohortRef& cohort = barriers_.find(key)->cohort; cohort && !cohort->broken) {
-    cohorts.push_back(cohort);  // the holder has ended, but others of its launch may be present
+    cohorts.push_back(cohort);  // the holder has ended; others of its launch may be present
   }
   const Turnout* last = nullptr;
   for (const CohortRef& cohort : cohorts) {
@@ -112,7 +113,8 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Computed anew only when a session's presence has changed, because every rank of a launch asks.
+/// Computes the turnout again only if the presence of a session has changed, because every rank of
+/// a launch asks for it.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {
@@ -130,9 +132,9 @@ const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
 
 // ---- the end of the earlier launch -------------------------------------------------------------
 
-/// Fails an arrival of a rank that was restarted alone: the other ranks of its launch will not come
-/// back to this barrier, and the new process cannot reach theirs. Breaks the barriers of the series
-/// where these ranks wait.
+/// Returns the failure of a rank that was restarted alone. The other ranks of its launch will not
+/// come back to this barrier, and the new process can not reach their barrier. Breaks the barriers
+/// of the series at which the other ranks wait.
 Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
                                   const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
@@ -181,8 +183,8 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   return reason;
 }
 
-/// Ends an earlier launch of which all sessions are gone: drops its outcomes and ends its sessions,
-/// in one batch.
+/// Ends an earlier launch whose sessions are all gone: drops its outcomes and ends its sessions, in
+/// one batch.
 void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                        std::vector<CohortRef> cohorts) {
   std::vector<SessionId> ended{holder};

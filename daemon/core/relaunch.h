@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what happens when a new session asks for a rank that an earlier session held at a barrier
-// or exchange without a group. If the holder is present, the request is refused; if it is away, the
-// request waits (limits::kAbsence). If it is gone, the outcome depends on the sessions that were
-// released together with it: while one of them is present, the rank was restarted alone, and the
-// request fails; when all are gone, they are ended, and the new launch takes their ranks.
+// Decides what happens when a new session asks for a rank that an earlier session (the holder) has
+// at a barrier or exchange without a group. If the holder is present, the request is refused. If
+// the holder is away, the request waits until it is back or gone. If the holder is gone, the
+// sessions that were released together with it decide: while one of them is present, the rank was
+// restarted alone, and the request fails. When all of them are gone, Relaunch ends them, and the
+// new launch takes their ranks.
 #pragma once
 
 #include <optional>
@@ -17,7 +18,7 @@ namespace c10dd::core {
 
 class Relaunch {
  public:
-  /// The session that the arrival must wait for; empty if it may go on to the barrier.
+  /// The session that the arrival must wait for; nullopt if the arrival may go on to the barrier.
   using Way = Result<std::optional<SessionId>>;
 
   Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)

@@ -7,7 +7,7 @@
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kRowBytes = 64 * 1024;  // a row of this size is closed
+constexpr std::size_t kRowBytes = 64 * 1024;  // no reply is added to a row of this size
 
 Bytes key_of(Revision row) { return RowKey('r').number(row).take(); }
 

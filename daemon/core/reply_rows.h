@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of stored replies. The replies of one batch share a row (kind r, named by the revision
 // of the first reply), because a row per reply would double the cost of a small change. A row is
-// deleted when its last reply is released. A restart also loads the released replies of such a row;
-// the next acknowledgement of their session drops them, or the load does if the session has no row.
+// deleted when its last reply is released. Until then, a restart also loads the released replies of
+// the row. The restart drops them if their session has no row; otherwise its next acknowledgement
+// does.
 #pragma once
 
 #include <map>
@@ -21,7 +22,7 @@ struct StoredReply {
   std::uint64_t fingerprint = 0;
   Bytes body;
   Revision revision = 0;  ///< of the change
-  Revision row = 0;       ///< name of the row that holds it; not stored in the row
+  Revision row = 0;       ///< name of the row that has this reply; not stored in the row
 };
 BOOST_DESCRIBE_STRUCT(StoredReply, (), (op, fingerprint, body, revision))
 
@@ -34,16 +35,16 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the open row and sets its `row`. Revisions grow from call to call.
+  /// Adds a reply to the open row and sets its `row`. Revisions must increase from call to call.
   void add(KeptReply& kept);
-  /// Appends the rows of all replies added since the last call. They must go into the same batch as
-  /// the changes that the replies belong to.
+  /// Appends the rows of all replies added since the last call. These rows must go into the same
+  /// batch as the changes that the replies belong to.
   void seal(std::vector<Row>& rows);
   /// Notes that one reply of this row is no longer needed. Returns the deletion of the row if that
   /// was its last reply.
   std::optional<Row> release(Revision row);
 
-  /// Returns the replies of a row. Fails with malformed.
+  /// Returns the replies of a row. Fails with malformed if the row is damaged.
   Result<std::vector<KeptReply>> restore(const Row& row);
 
  private:
@@ -52,7 +53,7 @@ class ReplyRows {
   Revision open_ = 0;  // name of the open row; 0: no row is open
   Bytes value_;        // of the open row
   std::vector<Row> closed_;
-  std::map<Revision, std::size_t> needed_;  // row -> number of replies that are needed
+  std::map<Revision, std::size_t> needed_;  // row -> number of its replies that are still needed
 };
 
 }  // namespace c10dd::core

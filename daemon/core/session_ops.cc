@@ -22,8 +22,8 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  // Everything that a client has seen in an earlier epoch was durable at start_.revision. Later
-  // revisions do not prove that: other clients may have written past what was lost.
+  // What a client saw in an earlier epoch must be part of the state at start_.revision. The current
+  // revision proves nothing: other clients may have raised the revision again after a loss.
   const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
@@ -41,13 +41,15 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     step.observe(step.revision);
     return failure(
         Code::state_rolled_back,
-        "this job is not the one that this client has seen under its name: that one, "
-        "number {}, was removed, or erased after its last session ended; restart the job",
+        "the job that this client has used under this name, number {}, does not exist any more: "
+        "it was removed, or erased after its last session ended; restart the job",
         hello.number);
   }
   if (hello.rank >= static_cast<std::int64_t>(limits::kWorldSize)) {
-    return failure(Code::invalid_argument, "hello: rank {}, ranks are below {}; -1 is unknown",
-                   hello.rank, limits::kWorldSize);
+    return failure(
+        Code::invalid_argument,
+        "hello: rank {} is too high: ranks are below {}; -1 means that the rank is unknown",
+        hello.rank, limits::kWorldSize);
   }
   if (Result<void> good = parts_.sessions.check_open(hello); !good) {
     step.observe(step.revision);
@@ -91,7 +93,7 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
   const auto delivery =
       parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   step.shows_change = true;
-  // A repeated cancel finds no delivery: it, too, must not be acknowledged before the item is back.
+  // A repeated cancel finds no delivery. Its reply, too, must wait until the item is durably back.
   if (!delivery) step.observe(parts_.queues.observed());
   if (delivery) parts_.queue_ops.give_back(step, *delivery);
   return reply(Done{});
@@ -115,7 +117,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   if (!planted(Planted::totals_kept)) parts_.ledger.forget(id);
   parts_.sessions.close(id, ending, ending == Ending::expired && kept, step.next, step.out.rows);
   step.presence.push_back(id);
-  // The next session belongs to another launch, which must not fail with the failures of this one.
+  // The next session belongs to another launch, which must not get the failures of this launch.
   if (parts_.sessions.size() == 0) parts_.barriers.forget_broken(step.out.rows);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens sessions, notes that they lose their connection, and ends them together with everything
-// that they own.
+// Opens sessions, notes when sessions lose their connections, and ends sessions together with
+// everything that they own.
 #pragma once
 
 #include "daemon/core/collective_ledger.h"
@@ -24,7 +24,7 @@ class SessionOps {
     QueueOps& queue_ops;
   };
 
-  /// `number` and `start` are those of Job.
+  /// `number` and `start` are those with which the Job was made.
   SessionOps(JobNumber number, const Stamp& start, const Parts& parts)
       : number_(number), start_(start), parts_(parts) {}
 

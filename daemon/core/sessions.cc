@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row keys: a kind, session (16 bytes), and for deliveries the sequence (8 bytes), all big endian.
+// Keys of row kinds c, s, x: the kind, the session (16 bytes) and, for c, the sequence (8 bytes).
 #include "daemon/core/sessions.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace c10dd::core {
 
-/// The row of a session. Kept replies older than `since` belong to an ended session of the same id.
+/// The row of a session. Stored replies older than `since` belong to an ended session of the same
+/// id.
 struct SessionRow {
   Duration expiry{0};  // 0: the daemon's setting
   Revision since = 0;
@@ -72,7 +73,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
-  // A client that has seen this state may have opened the session before the job was loaded.
+  // A client that has seen this state may have opened its session before the job was loaded.
   if (!session.seen) session.since = hello.seen.incarnation == 0 ? revision : hello.opened;
   session.seen = true;
   session.host = hello.host;
@@ -239,8 +240,8 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
   session.deliveries.insert_or_assign(sequence, std::move(delivery));
 }
 
-/// Writes the session's row before its first kept reply or delivery: after a restart, those of
-/// sessions without a row are dropped.
+/// Writes the session's row before its first stored reply or delivery. A restart drops the stored
+/// replies of sessions without a row, and rejects deliveries without a row of their session.
 void Sessions::keep_row(const SessionId& id, Session& session, Revision now,
                         std::vector<Row>& rows) const {
   if (session.kept_since > 0) return;

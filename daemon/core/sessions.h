@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one job: their host, process and rank, what is kept for their retries, and how
-// long they outlive their connections. Rows: stored replies (r, see reply_rows.h), deliveries of
-// queue items (c), sessions with kept replies or deliveries (s), ended sessions that are remembered
-// (x). The rest of a session is not stored: its client sends it again with hello.
+// The sessions of one job: their host, process and rank, the replies and deliveries that are kept
+// for retries, and how long they outlive their connections. Rows: stored replies (r, see
+// reply_rows.h), deliveries of queue items (c), sessions with kept replies or deliveries (s), ended
+// sessions that are remembered (x). Other data is not stored: the client sends it again in its next
+// hello.
 #pragma once
 
 #include <map>
@@ -20,7 +21,7 @@
 
 namespace c10dd::core {
 
-/// The value of a delivery row: the reply of a queue_pop is the item itself.
+/// The value of a delivery row. The row is the stored reply of a queue_pop: it names the item.
 struct Delivery {
   Bytes queue;
   std::uint64_t item_revision = 0;
@@ -45,12 +46,12 @@ struct Session {
   std::int64_t rank = -1;
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
-  TimePoint last_seen;           ///< newest request, or loss of its connection
-  TimePoint ends;                ///< when it expires, unless connected
-  bool seen = false;             ///< has been connected since the job was loaded
-  Revision since = 0;            ///< the job's revision when it was opened, if known
-  Duration expiry{0};            ///< how long it outlives its connection
-  Revision kept_since = 0;       ///< revision of its row; 0: it has no row
+  TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
+  TimePoint ends;                ///< when the session expires, unless it is connected
+  bool seen = false;             ///< whether it has been connected since the job was loaded
+  Revision since = 0;            ///< the job's revision when the session was opened, if known
+  Duration expiry{0};            ///< how long the session outlives its connection
+  Revision kept_since = 0;       ///< revision of the row of the session; 0: it has no row
   std::uint64_t acked_below = 0;
   std::map<std::uint64_t, StoredReply> replies;  // by sequence
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
@@ -68,29 +69,30 @@ class Sessions {
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
   Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
 
-  /// Fails with session_expired or session_replaced if the session has ended; with quota_exceeded
-  /// if the job has too many sessions and all are connected, see surplus().
+  /// Fails with session_expired or session_replaced if the session has ended. Fails with
+  /// quota_exceeded if the job has too many sessions and all of them are connected, see surplus().
   Result<void> check_open(const Hello& hello) const;
-  /// Returns the session that must end before this one can be opened: the one that would expire
-  /// next. Empty if the job has room. Call it only if check_open() has succeeded.
+  /// Returns the session that must end to make room for the session of `hello`: the session that
+  /// would expire next. Empty if the job has room. Call it only if check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
-  /// Opens or re-opens a session in a job of this revision. Returns how long it will outlive its
-  /// connection. Appends the session's row if the stored one has another expiry.
+  /// Opens or re-opens a session. `revision` is the revision of the job. Returns how long the
+  /// session will outlive its connection. Appends its row if the stored row has another expiry.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
-  /// Returns the session that was the last to name this rank in its hello; nullptr if none is open.
+  /// Returns the open session that named this rank in its hello last, or nullptr if there is none.
   const SessionId* id_of_rank(Rank rank) const;
 
-  /// Drops the replies and deliveries below `acked_below`, and adds the deletions of their rows to
-  /// the garbage. Returns the dropped deliveries: the caller erases their items.
+  /// Drops the replies and deliveries of sequences below `acked_below`, and adds the deletions of
+  /// their rows to the garbage. Returns the dropped deliveries; the caller must erase their items.
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
   /// Keeps a reply or delivery for retries. The rows must go into the same batch as the change that
-  /// it belongs to; for a reply also those of seal().
+  /// the reply or delivery belongs to. The same holds for the rows of seal(), which have the
+  /// replies.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
@@ -109,39 +111,40 @@ class Sessions {
 
   /// Returns Presence::gone for an unknown session.
   Presence presence(const SessionId& id, TimePoint now) const;
-  /// Returns when a session without a connection is taken for gone: limits::kAbsence after it lost
-  /// the connection, or limits::kRestartGrace after the job was loaded if it was not seen since.
+  /// Returns the time at which a session without a connection counts as gone: limits::kAbsence
+  /// after it lost the connection. For a session that has not been connected since the job was
+  /// loaded, the time is limits::kRestartGrace after the load.
   TimePoint gone_at(const Session& session) const;
 
-  /// Removes a session and its rows; its deliveries must have been withdrawn before. A remembered
-  /// session is refused by check_open() if it comes back, so that a late retry is not taken for a
-  /// first try. A replaced session is always remembered.
+  /// Removes a session and its rows. Its deliveries must have been withdrawn before. check_open()
+  /// refuses a remembered session that comes back, so that a late retry does not count as a first
+  /// try. A replaced session is always remembered.
   void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
              std::vector<Row>& rows);
 
-  /// Returns at most `limit` sessions that expire now, those that were due first at the front.
+  /// Returns at most `limit` sessions whose expiry has come, the earliest expiry first.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 
-  /// Restores one row. Fails with malformed.
+  /// Restores one row. Fails with malformed if the row is damaged.
   Result<void> restore(const Row& row);
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
   }
-  /// Drops what is left of sessions that have ended. Call it after the last restore(), before
+  /// Drops the stored replies of sessions that have ended. Call it after the last restore(), before
   /// expect(). Fails with malformed if a delivery has no session.
   Result<void> drop_ended();
-  /// Starts the expiry of every session in full: after a restart no session is connected. Call it
-  /// after drop_ended() and expect().
+  /// Starts the full expiry of every session, because after a restart no session is connected. Call
+  /// it after drop_ended() and expect().
   void resume(TimePoint now);
 
-  /// Adds a session that a row of another kind names. Call it before resume().
+  /// Adds a session that rows of other parts name, for example as owner. Call it before resume().
   void expect(const SessionId& id) { entry(id); }
 
-  /// Adds a row to the garbage.
+  /// Adds the deletion of a row to the garbage, see take_garbage().
   void discard(Row row) { garbage_.push_back(std::move(row)); }
-  /// Returns and clears the deletions of rows that are no longer needed. They have no effect that a
-  /// client waits for, and go with the next batch.
+  /// Removes and returns the garbage: deletions of rows that are no longer needed. No client waits
+  /// for these deletions, so they go with the next batch.
   std::vector<Row> take_garbage() { return std::exchange(garbage_, {}); }
   std::size_t garbage() const { return garbage_.size(); }
 
@@ -150,7 +153,7 @@ class Sessions {
   const std::map<SessionId, Session>& all() const { return sessions_; }
 
  private:
-  Session& entry(const SessionId& id);  // adds it if it is unknown
+  Session& entry(const SessionId& id);  // adds the session if it is unknown
   void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void release(const StoredReply& reply);

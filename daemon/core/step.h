@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context of one step of a job, which is one request, one disconnect or one tick: the input of
-// the handlers, and their output for the job to settle. A handler only notes what it has changed;
-// Job::settle() and Job::release() act on it at the end of the step.
+// The context of one step of a job. A step is one request, one disconnect or one tick. The context
+// holds the input of the handlers, and their output for the job to settle. A handler only notes
+// what it has changed; Job::settle() and Job::release() act on these notes at the end of the step.
 #pragma once
 
 #include <algorithm>
@@ -24,21 +24,21 @@ using Maybe = std::optional<Reply>;
 /// A token that fires at the end of the step.
 struct Signal {
   Bytes token;
-  bool status = false;  ///< a group's status has changed; in a tick these fire last
+  bool status = false;  ///< the token of a group's status; in a tick such tokens fire last
 };
 
 struct Step {
   const Origin& from;
   const CallId& call;
   TimePoint now;
-  Revision revision;  ///< the job's; equals `next` once a change is recorded
+  Revision revision;  ///< revision of the job; equals `next` after a change is recorded
   Revision next;      ///< the job's revision if this step changes anything
   Effects& out;
   Session* session = nullptr;
   Revision observed = 0;                 ///< newest revision that the reply depends on
   bool shows_change = false;             ///< the reply depends on everything that the step changes
   std::vector<Signal> signals = {};      ///< fire in this order
-  std::set<Bytes> prefixes = {};         ///< tokens of prefix watches among the signals
+  std::set<Bytes> prefixes = {};         ///< tokens of prefix watches that are in `signals`
   std::vector<Bytes> queues = {};        ///< queues that have got a free item
   bool garbage_waits = true;             ///< garbage rows may wait for a later batch
   std::vector<SessionId> presence = {};  ///< sessions that have connected, are gone, or have ended
@@ -50,17 +50,18 @@ struct Step {
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
 
-/// The tokens of waiters for: a key to be set, any change of a key, an item in a queue.
+/// Return the tokens of waiters that wait until a key is set, until a key changes in any way, and
+/// until a queue has an item.
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
 inline Bytes change_token(const Bytes& key) { return 'w' + key; }
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
-/// Returns the token of waiters for a session without a connection to be back, or gone.
+/// Returns the token of waiters that wait for an unconnected session to be back or to be gone.
 inline Bytes presence_token(const SessionId& session) {
   return RowKey('H').number(session.high).number(session.low).take();
 }
 
-/// Returns the token of waiters for a change of a group's status.
+/// Returns the token of waiters that wait for a change of a group's status.
 inline Bytes group_token(const std::string& group) { return 'G' + group; }
 
 inline Bytes watch_token(const Watch& watch) {

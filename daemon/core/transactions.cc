@@ -11,16 +11,16 @@ struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;
     Bytes value;
-    std::optional<Expiry> expiry;  ///< only of a set; other actions do not change it
+    std::optional<Expiry> expiry;  ///< only of a set; nullopt: the expiry does not change
   };
 
   const SessionId& session;
   std::map<Bytes, std::optional<Bytes>> values =
-      {};  ///< values of the keys touched; empty: removed
+      {};  ///< values of the touched keys; nullopt: no such key
   KeySpace::PlannedPuts planned_puts = {};
   std::size_t items = 0;
   std::size_t item_bytes = 0;
-  std::size_t value_bytes = 0;    ///< of all puts, one after another
+  std::size_t value_bytes = 0;    ///< sum of all puts, even of the same key
   std::vector<Doing> doing = {};  ///< by action
   std::vector<std::int64_t> sums = {};
 };
@@ -128,7 +128,7 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     plan.doing.push_back({action.kind, {}, {}});
     return {};
   } else {
-    return failure(Code::invalid_argument, "unknown kind {}: use 0 to 4",
+    return failure(Code::invalid_argument, "unknown action kind {}: use 0 to 4",
                    static_cast<int>(action.kind));
   }
   Result<void> good = keys_.check_put(action.key, value->size(), plan.planned_puts);

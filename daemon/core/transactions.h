@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers transact: checks all conditions, plans all actions on copies of the values that they
-// touch, and only then applies them. If one action fails, none is applied.
+// Answers transact requests: checks all conditions, plans all actions on copies of the values that
+// the actions touch, and only then applies the actions. If one action fails, none is applied.
 #pragma once
 
 #include "daemon/core/key_ops.h"

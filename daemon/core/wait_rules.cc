@@ -9,7 +9,7 @@
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kNameShown = 64;  // bytes of a queue's name in an error
+constexpr std::size_t kNameShown = 64;  // an error shows at most this many bytes of a queue's name
 
 Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
   shortage.detail =
@@ -22,7 +22,7 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
 
-/// Returns whether the key exists; with `or_queue`, also whether a queue of that name has items.
+/// Returns whether the key exists or, with `or_queue`, a queue of the same name has items.
 bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
   return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.length(key) > 0);
 }
@@ -88,7 +88,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   return reply(std::move(values));
 }
 
-/// `reads`: the request asks for values, so a queue of that name does not satisfy it.
+/// `reads`: the request asks for values, so a queue with the name of a key does not satisfy it.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                               Look& look) const {
   for (const Bytes& key : keys) {
@@ -127,10 +127,11 @@ Maybe WaitRules::ready(const Watch& asked, Look& look) const {
   look.observe(look.revision);
   const Revision start = tables_.history.start(watch);
   if (watch.from < start) {
-    return failure(Code::compacted,
-                   "changes from revision {} are requested, but only those from revision {} on are "
-                   "kept; list the keys again, then watch from the list's revision + 1",
-                   watch.from, start);
+    return failure(
+        Code::compacted,
+        "the watch asks for changes from revision {} on, but only changes from revision {} "
+        "on are kept; list the keys again, then watch from the list's revision + 1",
+        watch.from, start);
   }
   Changes changes;
   tables_.history.read(watch, look.revision, changes);
@@ -180,8 +181,8 @@ Maybe WaitRules::ready(const Exchange& exchange, Look& look) const {
   if (state.broken) return *state.broken;
   const auto [at, length] = state.slices[exchange.rank];
   if (exchange.offset > length) {
-    return failure(Code::invalid_argument, "{}: offset {} is past the end, {}", describe(key),
-                   exchange.offset, length);
+    return failure(Code::invalid_argument, "{}: offset {} is past the end of the reply of {} bytes",
+                   describe(key), exchange.offset, length);
   }
   const std::size_t chunk =
       std::min<std::size_t>(length - exchange.offset, limits::kExchangeChunkBytes);
@@ -270,8 +271,8 @@ Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Lo
   return reason;
 }
 
-/// Computed before any of these joins is withdrawn, so that members that time out together are all
-/// counted as joined.
+/// Must be called before any of these joins is withdrawn, so that members whose joins time out
+/// together all count as joined.
 WaitRules::Shortages WaitRules::shortages(const std::vector<Waiter>& waiters) const {
   Shortages all;
   for (const Waiter& waiter : waiters) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides how blocked requests are answered. For each operation that can block: the tokens that it
-// waits for, its reply when it can complete, and its reply when it times out.
+// Decides how blocked requests are answered. Gives for each operation that can block: the tokens
+// that its request waits for, the reply when it can complete, and the reply when it times out.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@
 
 namespace c10dd::core {
 
-/// The tables from which replies are computed. A time-out changes the last two: it breaks a
-/// barrier, or withdraws a join.
+/// The tables from which replies are computed. A time-out changes `barriers` or `groups`: it breaks
+/// a barrier or withdraws a join.
 struct WaitTables {
   const KeySpace& keys;
   const Queues& queues;
@@ -38,8 +38,8 @@ class WaitRules {
     const SessionId& session;
     TimePoint now;
     Revision revision;   ///< the job's
-    Revision since = 0;  ///< of a watch that was blocked: earlier changes do not match it
-    const Shortages* shortages = nullptr;  ///< of groups whose joins time out in this tick
+    Revision since = 0;  ///< for a watch that was blocked: it ignores earlier changes
+    const Shortages* shortages = nullptr;  ///< for groups whose joins time out in this tick
     Revision observed = 0;                 ///< newest revision that the reply depends on
 
     void observe(Revision seen) { observed = std::max(observed, seen); }
@@ -47,7 +47,7 @@ class WaitRules {
 
   explicit WaitRules(const WaitTables& tables) : tables_(tables) {}
 
-  // Each function has one overload per operation that can block.
+  // Each function has overloads for the operations that can block.
 
   /// Returns the tokens that the request waits for.
   std::vector<Bytes> tokens(const Get& get) const;
@@ -60,8 +60,8 @@ class WaitRules {
   std::vector<Bytes> tokens(const Join& join) const;
   std::vector<Bytes> tokens(const WatchGroup& watch) const;
 
-  /// Returns the reply if the request can complete now, else nothing. A queue_pop is answered by
-  /// QueueOps::serve().
+  /// Returns the reply if the request can complete now; otherwise returns nothing. There is no
+  /// overload for queue_pop, which QueueOps::serve() answers.
   Maybe ready(const Get& get, Look& look) const;
   Maybe ready(const Wait& wait, Look& look) const;
   Maybe ready(const MultiGet& get, Look& look) const;
@@ -71,7 +71,8 @@ class WaitRules {
   Maybe ready(const Join& join, Look& look) const;
   Maybe ready(const WatchGroup& watch, Look& look) const;
 
-  /// Returns the reply to a request that has timed out: it names what is missing.
+  /// Returns the reply to a request that has timed out. If the reply is a failure, it names what is
+  /// missing.
   Reply overdue(const Waiter& waiter, const Get& get, Look& look) const;
   Reply overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
   Reply overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
@@ -82,13 +83,13 @@ class WaitRules {
   Reply overdue(const Waiter& waiter, const Join& join, Look& look) const;
   Reply overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
 
-  /// Times out a request on which others depend, and returns its reply. A barrier fails for all its
-  /// ranks, also those that arrive later; a join is withdrawn.
+  /// Times out a request on which other requests depend, and returns its reply. A barrier fails for
+  /// all its ranks, also for ranks that arrive later. A join is withdrawn.
   Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
 
-  /// Returns for each group that one of these waiters wants to join why it has not formed.
+  /// Returns, for each group that one of these waiters wants to join, why the group has not formed.
   Shortages shortages(const std::vector<Waiter>& joins) const;
 
  private:

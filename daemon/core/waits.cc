@@ -22,9 +22,9 @@ struct NamedKeys {
   }
 };
 
-/// Returns the weight of a blocked request, which stands for its memory: the number of missing
-/// tokens, each an entry of an index, or a quarter of what its keys and parts count, if that is
-/// more. Four short keys, or 256 bytes, take as much memory as one token.
+/// Returns the weight of a blocked request, which stands for its memory. The weight is the larger
+/// of two counts: its missing tokens (each is an entry of an index), and a quarter of the units of
+/// its keys and parts. Each key or part counts 1 unit plus 1 unit per 64 bytes.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;
@@ -166,8 +166,8 @@ void Waits::release_all_but_status(Step& step) {
   step.signals = std::move(status);
 }
 
-/// Answers the waiter, or blocks it again for what is missing now: a key may have been removed
-/// meanwhile.
+/// Answers the waiter if its request can complete. Otherwise blocks it again for the tokens that
+/// are missing now: for example, a key may have been removed meanwhile.
 void Waits::recheck(Step& step, Waiter waiter) {
   WaitRules::Look look{
       .session = waiter.session, .now = step.now, .revision = step.revision, .since = step.next};
@@ -180,7 +180,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
-  // Watches of groups come last: the time-outs before them may change the status that they report.
+  // Watches of groups come last, because other time-outs may change the status that they report.
   std::ranges::stable_partition(overdue, [](const Waiter& waiter) {
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });

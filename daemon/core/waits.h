@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Owns the blocked requests of one job: blocks a request, answers it when it can complete, times it
-// out, and drops it when its connection or session ends. wait_rules.h says how each operation is
-// answered.
+// out, and drops it when its connection or session ends. WaitRules (wait_rules.h) decides how each
+// operation is answered.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ class Waits {
 
   Waits(const Quotas& quotas, const WaitTables& tables) : quotas_(quotas), rules_(tables) {}
 
-  /// Returns the reply if the request can complete now, else nothing.
+  /// Returns the reply if the request can complete now; otherwise returns nothing.
   template <class Op>
   Maybe ready(Step& step, const Op& op) const {
     WaitRules::Look look{.session = step.from.session, .now = step.now, .revision = step.revision};
@@ -29,19 +29,19 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request and returns nothing. Returns a reply instead if `timeout` is not positive,
-  /// or if too many requests are blocked (quota_exceeded). The request waits for its own tokens or,
-  /// if `absent` is set, until that session is back or gone.
+  /// Blocks the request and returns nothing. But if `timeout` is not positive or too many requests
+  /// are blocked (quota_exceeded), returns a reply. The request waits for its own tokens; if
+  /// `absent` is set, it waits instead until that session is back or gone.
   Maybe block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
   /// Answers the waiters whose last token has fired in this step.
   void release(Step& step);
-  /// Does what release() does, but keeps the signals of group status for later in the step.
+  /// Does the same as release(), but keeps the signals of group status for later in the step.
   void release_all_but_status(Step& step);
 
-  /// Answers the waiters whose deadline has come. Breaks their barriers and withdraws their joins,
-  /// see WaitRules::time_out().
+  /// Answers the waiters whose deadline has come. Breaks the barriers and withdraws the joins for
+  /// which they waited, see WaitRules::time_out().
   void time_out(Step& step);
 
   /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.
@@ -53,15 +53,15 @@ class Waits {
     return pending_.drop(session, sequence);
   }
 
-  /// Removes and returns waiters of a token for the caller to answer: the one that has waited
-  /// longest, or all.
+  /// Fires a token. Removes and returns its oldest waiter (take_one), or all waiters whose last
+  /// missing token it was (take). The caller must answer them.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
-  /// Sends the reply of a waiter that was removed.
+  /// Sends a reply to a waiter that was removed.
   void finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const;
 
-  /// Signal to waiters that a key was set, or was changed in any way. Tokens without waiters are
-  /// not signalled, because one step may change a million keys.
+  /// Signals that a key was set (key_set), or was changed in any way (key_changed). Signals only
+  /// tokens with waiters, because one step may change a million keys.
   void key_set(Step& step, const Bytes& key) const;
   void key_changed(Step& step, const Bytes& key) const;
 
@@ -76,7 +76,7 @@ class Waits {
   std::optional<Failure> check_room(const Waiter& waiter) const;
   void recheck(Step& step, Waiter waiter);
 
-  // dispatch to the overload of WaitRules for the blocked request
+  // These call the WaitRules overload for the type of the blocked request.
   std::vector<Bytes> tokens_of(const Request& request) const;
   Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
   Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;
