@@ -63,7 +63,7 @@ class BarrierOps {
   const Groups& groups_;
   Waits& waits_;
   Relaunch relaunch_;
-  /// The times at which sessions that blocked requests wait for count as gone.
+  /// The absent sessions that blocked requests wait for, and the times at which they count as gone.
   Deadlines<SessionId> absences_;
 };
 

@@ -23,14 +23,14 @@ inline TimePoint shared_tick(TimePoint deadline) {
 template <class Key>
 class Deadlines {
  public:
-  /// Sets the deadline of a key; replaces an older one.
+  /// Sets the deadline of a key. Replaces an earlier deadline of the key.
   void set(const Key& key, TimePoint when) {
     erase(key);
     by_key_.emplace(key, when);
     by_time_.emplace(when, key);
   }
 
-  /// Erases the deadline of a key; no effect on a key without one.
+  /// Erases the deadline of a key. Has no effect if the key has no deadline.
   void erase(const Key& key) {
     const auto it = by_key_.find(key);
     if (it == by_key_.end()) return;
@@ -46,7 +46,7 @@ class Deadlines {
     return by_time_.begin()->first;
   }
 
-  /// Returns the key with the earliest deadline if that has come, and erases the deadline.
+  /// If the earliest deadline has come, erases it and returns its key.
   std::optional<Key> take_due(TimePoint now) {
     if (by_time_.empty() || by_time_.begin()->first > now) return std::nullopt;
     const Key key = by_time_.begin()->second;
