@@ -11,16 +11,17 @@
 
 namespace c10dd {
 
-/// The two parts of an address; views of its text.
+/// The parts of an address, as views of the text that was split.
 struct AddressParts {
   std::string_view host;                 ///< without brackets
-  std::optional<std::string_view> port;  ///< nothing if no colon follows the host
+  std::optional<std::string_view> port;  ///< no value if no colon follows the host
   bool bracketed = false;
 };
 
-/// Splits an address. Checks neither the characters of the host nor those of the port. Fails with
-/// invalid_argument if the host is empty, a bracket is not closed or followed by something other
-/// than a port, or an IPv6 host has no brackets; the detail starts at the fault, without the text.
+/// Splits an address into host and port. Does not check the characters of either part. Fails with
+/// invalid_argument if the host is empty, if a bracket is not closed, if anything except a port
+/// follows the closing bracket, or if an IPv6 host has no brackets. The caller adds the address to
+/// the failure's detail.
 Result<AddressParts> split_address(std::string_view text);
 
 /// Returns host:port, with brackets around an IPv6 host.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers of ranks, with and without data. Part of the table in ops.h.
+// Operations of barriers, with and without data. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -13,12 +13,12 @@
 
 namespace c10dd {
 
-/// Waits until all ranks of (name, generation, sequence) have arrived. Either all ranks are
-/// released, or all fail with the same outcome (Failure::recorded). The first time-out breaks the
-/// barrier, also for ranks that arrive later; the failure names the missing ranks. With timeout 0
-/// the rank arrives and does not wait. With a `group` the barrier is bound to that group's
-/// generation: fails with stale_generation if the group has a newer one, and breaks at once when a
-/// participant is lost.
+/// Waits until all ranks of the barrier (name, generation, sequence) have arrived. Either all ranks
+/// are released, or all ranks get the same failure (Failure::recorded). The first time-out breaks
+/// the barrier for all ranks, also for ranks that arrive later; the failure names the missing
+/// ranks. With timeout 0, the rank arrives and does not wait. `group` binds the barrier to a
+/// generation of that group: the request fails with stale_generation if the group has a newer
+/// generation, and the barrier breaks at once when a participant is lost.
 struct Barrier {
   static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
@@ -26,28 +26,29 @@ struct Barrier {
 
   std::string name;
   std::uint64_t generation = 0;
-  std::uint64_t sequence = 0;  ///< counts the barriers of this name and generation from 0
+  std::uint64_t sequence = 0;  ///< index among the barriers of this name and generation, from 0
   Rank rank = 0;
   std::uint32_t world_size = 0;
   Duration timeout{0};
-  std::string group = {};  ///< whose generation `generation` is; empty: not bound to a group
-  /// Ranks in `group` of the participants: ascending, the same list from each; empty: all ranks.
+  std::string group = {};  ///< name of the group that binds the barrier; empty: no group
+  /// The participants, as ascending ranks in `group`. Each participant sends the same list. If the
+  /// list is empty, all ranks of the group participate.
   std::vector<Rank> participants = {};
 };
 BOOST_DESCRIBE_STRUCT(Barrier, (),
                       (name, generation, sequence, rank, world_size, timeout, group, participants))
 
-/// Which parts each of the N ranks of an exchange gives and gets.
+/// Tells which parts each of the N ranks of an exchange sends, and which parts each rank receives.
 enum class Shape : std::uint8_t {
-  all,        ///< each rank gives 1 part; each gets all N
-  to_root,    ///< each rank gives 1 part; the root gets all N, the others get none
-  from_root,  ///< the root gives N parts (rank r gets the r-th) or 1 part (each gets it)
-  transpose,  ///< each rank gives N parts; rank r gets the r-th part of each
+  all,        ///< each rank sends 1 part and receives all N parts
+  to_root,    ///< each rank sends 1 part; the root receives all N parts, the other ranks none
+  from_root,  ///< the root sends N parts (rank r receives part r) or 1 part (all receive it)
+  transpose,  ///< each rank sends N parts; rank r receives part r of every rank
 };
 BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
 
-/// A barrier that carries data. A request with `offset` > 0 has no parts: it fetches the rest of
-/// the reply from that offset on.
+/// A barrier that carries data. A request with `offset` > 0 brings no parts: it fetches the next
+/// chunk of the reply, which begins at that offset.
 struct Exchange {
   static constexpr OpInfo op{49, "exchange",     OpKind::wait, Access::join,
                              1,  Dedup::arrival, Growth::much};

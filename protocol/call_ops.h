@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collective calls that ranks wait in. Part of the table in ops.h.
+// Operations about the collective calls that ranks wait in. Part of the operation table in ops.h.
 //
-// A rank that has waited long publishes its call and repeats that while it waits. A rank whose
-// collective failed reads the calls of all ranks. Calls are never durable: each is forgotten
-// limits::kPublishedCallLife after it was last published.
+// A rank that has waited long in a collective call publishes the call, and publishes it again from
+// time to time while it waits. A rank whose collective call failed reads the calls of all ranks.
+// Calls are never durable: the daemon forgets a call limits::kPublishedCallLife after it was last
+// published.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -18,9 +19,9 @@
 
 namespace c10dd {
 
-/// One collective as its rank has issued it. The client chooses the names.
+/// One collective call, as a rank has issued it. The client chooses the names in the text fields.
 struct PublishedCall {
-  std::uint64_t sequence = 0;  ///< among the collectives of the process group, from 0
+  std::uint64_t sequence = 0;  ///< index among the collectives of the process group, from 0
   std::string collective;      ///< all_reduce, broadcast, ...
   std::string dtype;           ///< float32, ...; empty: the call moves no data
   std::uint64_t count = 0;     ///< elements per rank
@@ -31,7 +32,7 @@ struct PublishedCall {
 };
 BOOST_DESCRIBE_STRUCT(PublishedCall, (), (sequence, collective, dtype, count, reduce_op, root))
 
-/// A number of ranks, of which `ranges` has the first limits::kMissingNamed ranges.
+/// A set of ranks: the number of ranks, and the first limits::kMissingNamed ranges of them.
 struct SomeRanks {
   std::uint64_t count = 0;
   std::vector<RankRange> ranges;
@@ -47,14 +48,14 @@ BOOST_DESCRIBE_STRUCT(SharedCall, (), (call, ranks))
 
 /// Reply to read_calls.
 struct PublishedCalls {
-  std::vector<SharedCall> calls;  ///< ascending by number of ranks; at most limits::kCallsRead
+  std::vector<SharedCall> calls;  ///< fewest ranks first; at most limits::kCallsRead calls
   std::uint32_t skipped = 0;      ///< number of further calls that are not in `calls`
   SomeRanks silent;               ///< ranks that have published no call
 };
 BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 
-/// Publishes the call of the process group that this rank waits in, or that the call has ended.
-/// Replaces the call that the rank published for this process group before.
+/// Publishes the call that this rank of a process group waits in, and replaces the call that the
+/// rank published for the process group before. With `ended`, removes the published call instead.
 struct PublishCall {
   static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
                              1,  Dedup::none,    Growth::none};
@@ -67,7 +68,7 @@ struct PublishCall {
 };
 BOOST_DESCRIBE_STRUCT(PublishCall, (), (process_group, rank, call, ended))
 
-/// Returns the published calls of a process group, each with its ranks.
+/// Returns the published calls of a process group, and for each call the ranks that wait in it.
 struct ReadCalls {
   static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe,
                              1,  Dedup::none,  Growth::none};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codes of failed requests, written once. Standard library only, so that public SDK headers may
-// include this file. To add a code: append a line here, only if some caller would act differently.
+// The codes of failed requests, and the table that describes them. Uses only the standard library,
+// so that public SDK headers may include this file. To add a code, append it to both lists. Add a
+// code only if some caller would act differently on it.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +11,29 @@
 
 namespace c10dd {
 
-/// The values travel on the wire: append new ones, never renumber or reuse one.
+/// The values are part of the wire protocol: append new values, never change or reuse a value.
 enum class Code : std::uint8_t {
   ok = 0,
   malformed = 1,   ///< malformed bytes: not a message of this protocol
   unknown_op = 2,  ///< a well-formed frame, but this daemon does not know the operation
   version_unsupported = 3,
-  too_large = 4,  ///< a limit of the request itself; the detail has both numbers
+  too_large = 4,  ///< the request itself exceeds a limit; the detail has the value and the limit
   invalid_argument = 5,
   not_found = 6,
-  timed_out = 7,            ///< the detail names what or who was missing
-  quota_exceeded = 8,       ///< a limit of the job or the daemon; the detail has both numbers
-  wrong_type = 9,           ///< add on a value that is not a decimal integer
-  out_of_range = 10,        ///< add would overflow; the value is unchanged
-  size_mismatch = 11,       ///< ranks disagree on the world size, shape or part count of a barrier
-  rank_taken = 12,          ///< another session has already arrived as this rank
-  sequence_reused = 13,     ///< the session has used this sequence for a different request
-  window_exceeded = 14,     ///< more unacknowledged requests than the session's window
-  session_unknown = 15,     ///< a request on a channel that has no session
+  timed_out = 7,            ///< the detail names the keys or ranks that were missing
+  quota_exceeded = 8,       ///< a limit of the job or the daemon is reached; see the detail
+  wrong_type = 9,           ///< an add to a value that is not a decimal integer
+  out_of_range = 10,        ///< an add would overflow; the value is unchanged
+  size_mismatch = 11,       ///< ranks disagree on a barrier's size or shape, or on a group's policy
+  rank_taken = 12,          ///< another session already has this rank, at a barrier or in a group
+  sequence_reused = 13,     ///< the session has used this sequence number for another request
+  window_exceeded = 14,     ///< the session has more unacknowledged requests than its window allows
+  session_unknown = 15,     ///< the request came on a channel that has no session
   session_superseded = 16,  ///< the session was opened again on another connection
-  state_rolled_back = 17,   ///< the state is older than this client has seen, or another one
+  state_rolled_back = 17,   ///< this client has seen a newer or a different state of the daemon
   stale_generation = 18,    ///< the group has a newer generation
-  outcome_unknown = 19,     ///< too old to tell whether it was applied; never applied again
-  not_owner = 20,           ///< another daemon owns the job; `addresses` say which
+  outcome_unknown = 19,     ///< too old to know whether the request was applied; not applied now
+  not_owner = 20,           ///< another daemon owns the job; Failure::addresses has its address
   unavailable = 21,         ///< cannot serve now (starting, draining, engine lost); retry
   aborted = 22,             ///< the session or generation has ended, or the member was removed
   permission_denied = 23,
@@ -40,9 +41,9 @@ enum class Code : std::uint8_t {
   closed = 25,  ///< the client object was closed while the call was pending
   internal = 26,
   session_expired = 27,   ///< this session has ended for good; open a new one
-  compacted = 28,         ///< the requested changes are no longer kept; list again, then watch
-  disk_full = 29,         ///< refused until the daemon's disk has room; nothing was applied
-  session_replaced = 30,  ///< a restarted process has this session's rank; end this process
+  compacted = 28,         ///< the daemon has dropped the requested changes; list again, then watch
+  disk_full = 29,         ///< refused because the daemon's disk has no room; nothing was applied
+  session_replaced = 30,  ///< a restarted process has taken this session's rank; end this process
 };
 
 struct CodeInfo {
@@ -97,7 +98,8 @@ constexpr bool codes_are_in_order() {
 static_assert(codes_are_in_order(), "kCodes is indexed by value");
 }  // namespace detail
 
-/// Returns the table entry of a code; that of `internal` for a value that only a newer peer knows.
+/// Returns the table entry of a code. If only a newer peer knows the code, returns the entry of
+/// `internal`.
 constexpr const CodeInfo& describe(Code code) {
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kCodes) ? kCodes[index]

@@ -16,35 +16,35 @@
 
 namespace c10dd {
 
-/// A rank that others wait for or have lost, with what the daemon knows about it.
+/// A rank that other ranks wait for, or that a group has lost, and what the daemon knows about it.
 struct MissingRank {
   enum class Cause : std::uint8_t {
     never_connected = 0,  ///< no session has ever had this rank
     not_arrived = 1,      ///< its session is connected, but has not arrived at this barrier
-    disconnected = 2,     ///< not arrived, and its session has no connection now
-    elsewhere = 3,        ///< waits at another barrier or in another generation
+    disconnected = 2,     ///< the rank has not arrived, and its session has no connection
+    elsewhere = 3,        ///< the rank waits at another barrier or in another generation
     silent = 4,           ///< connected, but its heartbeats stopped
-    dead = 5,             ///< lost to its group or ended; `doing` says how
-    absent = 6,           ///< arrived, but its session has no connection now
+    dead = 5,             ///< the group has lost the rank, or the rank has left; `doing` says how
+    absent = 6,           ///< the rank has arrived, but its session has no connection
   };
 
   Rank rank = 0;
   Cause cause = Cause::never_connected;
   std::string host;  ///< empty if never_connected
   std::uint64_t pid = 0;
-  Duration silent_for{0};  ///< time since its last sign of life
-  std::string doing = {};  ///< which other barrier, its phase and step, or how it ended
+  Duration silent_for{0};  ///< time since the rank's last sign of life
+  std::string doing = {};  ///< the other barrier, the phase and step, or how the rank ended
 };
 BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for, doing))
 
-/// What went wrong. `detail` is one sentence: what: evidence, limit; what to do.
+/// What went wrong. `detail` is one sentence: what failed, the value and its limit, and what to do.
 struct Failure {
   Code code = Code::internal;
   std::string detail;
   std::vector<MissingRank> missing;    ///< missing or lost ranks, at most limits::kMissingNamed
   std::vector<std::string> addresses;  ///< of not_owner: the owners
-  Duration retry_after{0};             ///< of unavailable: how long to wait before a retry
-  bool recorded = false;  ///< it is the outcome of a barrier: every rank gets this same failure
+  Duration retry_after{0};             ///< if unavailable: how long to wait before a retry
+  bool recorded = false;  ///< stored as the outcome of a barrier: every rank gets this failure
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 
@@ -59,7 +59,8 @@ inline Failure failure(Code code, std::string detail) {
 template <class T>
 using Result = boost::system::result<T, Failure>;
 
-/// Called by value() on a failure, which is a bug: prints the failure's text and ends the process.
+/// Boost calls this function if value() is called on a failure, which is a bug. Prints the failure
+/// and ends the process.
 [[noreturn]] inline void throw_exception_from_error(const Failure& f,
                                                     const boost::source_location& where) {
   std::fprintf(stderr, "%s:%u: unchecked failure: %s: %s\n", where.file_name(),

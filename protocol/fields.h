@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary form of described structs, derived from their field lists. Grammar: PROTOCOL.md.
-// A struct is its fields in order; nested structs are length-prefixed. Extra bytes at the end are
-// ignored, missing fields at the end have their defaults (for rolling upgrades and stored rows). A
-// field that is cut in its middle is malformed. A list has at most limits::kListElements elements,
-// so that decoding cannot use much more memory than its input.
+// Binary form of structs, derived from the field lists in BOOST_DESCRIBE_STRUCT. Grammar:
+// PROTOCOL.md.
+// A struct is encoded as its fields in order; a nested struct has a length prefix. A reader ignores
+// extra bytes at the end, and leaves missing fields at the end at their defaults: peers and stored
+// rows of other versions can be read. A field that ends in its middle is malformed. A list has at
+// most limits::kListElements elements, so that decoding cannot use much more memory than its input.
 #pragma once
 
 #include <bit>
@@ -30,7 +31,8 @@ concept Described = boost::describe::has_describe_members<T>::value;
 template <class T>
 concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Appends fields to a byte string. Lengths are 32 bits wide; the caller has checked the limits.
+/// Appends fields to a byte string. Lengths are 32 bits wide. The caller must have checked the
+/// limits.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}
@@ -85,8 +87,8 @@ class Writer {
   Bytes& out_;
 };
 
-/// Reads fields as Writer writes them. After a failed get, ok() is false and offset() is where it
-/// failed.
+/// Reads fields that a Writer has written. After a get() has failed, ok() is false, and offset() is
+/// the place of the failure.
 class Reader {
  public:
   explicit Reader(std::string_view in) : begin_(in.data()), in_(in) {}
@@ -94,7 +96,7 @@ class Reader {
   bool ok() const { return ok_; }
   bool at_end() const { return in_.empty(); }
   std::size_t offset() const { return static_cast<std::size_t>(in_.data() - begin_); }
-  /// Returns the length of the list that made a get fail since it was too long; else 0.
+  /// If a get() failed because a list was too long, returns the length of that list; otherwise 0.
   std::size_t too_many() const { return too_many_; }
 
   template <Scalar T>
@@ -133,7 +135,7 @@ class Reader {
   void get(std::vector<T>& values) {
     std::uint32_t count = take_count();
     values.clear();
-    // No more than the input can hold, so that a forged count allocates nothing.
+    // Reserves no more than the input can hold: a forged count cannot allocate much memory.
     values.reserve(std::min<std::size_t>(count, in_.size() / kMinimumSize<T>));
     while (ok_ && count-- > 0) get(values.emplace_back());
   }
@@ -167,7 +169,7 @@ class Reader {
   static constexpr std::size_t kMinimumSize = Scalar<T> ? sizeof(T) : sizeof(std::uint32_t);
 
   void fail() { ok_ = false; }
-  /// Returns a length-prefixed slice; fails if it reaches past the end.
+  /// Reads a length, and returns that many bytes. Fails if the input has fewer bytes.
   std::string_view take() {
     std::uint32_t length = 0;
     get(length);
@@ -179,7 +181,7 @@ class Reader {
     in_.remove_prefix(length);
     return bytes;
   }
-  /// Returns the length of a list; fails if it is above the limit or above what can follow.
+  /// Reads the length of a list. Fails if it exceeds the limit, or the number of bytes that follow.
   std::uint32_t take_count() {
     std::uint32_t count = 0;
     get(count);
@@ -194,8 +196,8 @@ class Reader {
   bool ok_ = true;
 };
 
-/// Returns the fields of a struct without a length prefix: the body of a frame or the value of a
-/// row.
+/// Encodes the fields of a struct without a length prefix, as in the body of a frame or the value
+/// of a row.
 template <Described T>
 Bytes encode(const T& value) {
   Bytes out;
@@ -203,7 +205,7 @@ Bytes encode(const T& value) {
   return out;
 }
 
-/// Decodes into `value`, which is overwritten also on failure. Fails with malformed or too_large.
+/// Decodes `in` into `value`, which changes even on failure. Fails with malformed or too_large.
 template <Described T>
 Result<void> decode_into(T& value, std::string_view in) {
   Reader reader(in);

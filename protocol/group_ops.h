@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups with generations: which members are here, missing or lost. Part of the table in ops.h.
+// Groups, whose members agree on a generation. Part of the operation table in ops.h.
 //
-// A group has members (sessions that joined) and at most one formed generation: a list of members
-// by rank, the same for every member. A group is `forming` until enough sessions have joined, then
-// `formed`. It is `broken` as soon as a member of the generation is lost, leaves or asks for a new
-// one; then the survivors join again and the next generation forms. It is `finished` when all
-// members have finished. No member can close a group for the others.
+// The members of a group are the sessions that joined. A generation is a list of members by rank,
+// which is the same for every member; a group has at most one formed generation. A group is
+// `forming` until enough sessions have joined; then it is `formed`. It becomes `broken` as soon as
+// a member of the generation is lost, leaves or asks for a new generation. After that the survivors
+// join again, and the next generation forms. The group becomes `finished` when all members of the
+// generation have finished. No member can close a group for the other members.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -26,12 +27,12 @@ namespace c10dd {
 
 /// Reply to join: a place in the newest generation.
 struct Joined {
-  std::uint64_t round = 0;       ///< counts the decisions; the next join names this one
-  std::uint64_t generation = 0;  ///< counts the member lists; never reused
+  std::uint64_t round = 0;       ///< number of this decision, for Join::round of the next join
+  std::uint64_t generation = 0;  ///< number of the member list; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
   std::uint64_t digest = 0;    ///< hash of the member list by rank; equal for all members
-  std::uint32_t failures = 0;  ///< generations of this group that have ended by a failure so far
+  std::uint32_t failures = 0;  ///< number of generations of this group that have ended by a failure
   std::string reason;          ///< why this generation formed, and how the ranks were assigned
   std::uint64_t status = 0;    ///< GroupStatus::number to watch from
 };
@@ -47,17 +48,17 @@ struct MemberInfo {
   std::string domain;  ///< topology: a rack, a switch, an NVLink domain
   std::map<std::string, std::string> labels;
   std::uint64_t step = 0;           ///< training step that the member joined with
-  std::int64_t previous_rank = -1;  ///< in the generation before; -1: a new member
+  std::int64_t previous_rank = -1;  ///< rank in the previous generation; -1: a new member
 };
 BOOST_DESCRIBE_STRUCT(MemberInfo, (),
                       (rank, host, pid, local_rank, device, domain, labels, step, previous_rank))
 
-/// Reply to members: the members by rank, from `first` on. `list` is `count` encoded MemberInfo,
-/// each with its length.
+/// Reply to members: `count` members in order of rank, beginning with the rank `first`. `list` has
+/// the encoded MemberInfo of each of them, with its length before it.
 struct MemberPage {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;    ///< of the generation
-  std::uint64_t digest = 0;  ///< of the whole list, as Joined::digest
+  std::uint64_t digest = 0;  ///< hash of the whole member list, as in Joined::digest
   Rank first = 0;
   std::uint32_t count = 0;
   SharedBytes list;
@@ -68,7 +69,7 @@ BOOST_DESCRIBE_STRUCT(MemberPage, (), (generation, size, digest, first, count, l
 enum class GroupPhase : std::uint8_t { forming, formed, broken, finished };
 BOOST_DESCRIBE_ENUM(GroupPhase, forming, formed, broken, finished)
 
-/// Asks members to leave in good order.
+/// A request to members to leave the group in good order.
 struct Notice {
   enum class Kind : std::uint8_t { drain, preempt };
 
@@ -77,15 +78,15 @@ struct Notice {
   std::vector<RankRange> ranks;  ///< of the current generation
   Duration left{0};              ///< time until they are removed
   std::string reason;
-  std::vector<RankRange> acknowledged;  ///< those of `ranks` that have acknowledged it
+  std::vector<RankRange> acknowledged;  ///< ranks that have acknowledged the notice
 };
 BOOST_DESCRIBE_ENUM(Notice::Kind, drain, preempt)
 BOOST_DESCRIBE_STRUCT(Notice, (), (number, kind, ranks, left, reason, acknowledged))
 
-/// Status of a group: its state now, not the events that led to it. A client that was away for
+/// Status of a group: its current state, not the events that led to it. A client that missed
 /// several changes gets one status.
 struct GroupStatus {
-  std::uint64_t number = 0;  ///< of this status; grows with each change
+  std::uint64_t number = 0;  ///< number of this status; grows with each change
   std::uint64_t round = 0;
   std::uint64_t generation = 0;
   std::uint32_t size = 0;
@@ -93,9 +94,9 @@ struct GroupStatus {
   std::string reason;               ///< why the group is not formed: the ranks, hosts and the cause
   std::vector<RankRange> lost;      ///< members of the generation that are lost
   std::vector<RankRange> finished;  ///< members whose work is done
-  std::vector<RankRange> stalled;   ///< members that reported no progress within their limit
-  std::vector<MissingRank> details;  ///< of the first lost or stalled members
-  std::uint32_t waiting = 0;         ///< members that joined and are not in the generation
+  std::vector<RankRange> stalled;   ///< members that sent no report within their Progress::limit
+  std::vector<MissingRank> details;  ///< what is known about the first lost or stalled members
+  std::uint32_t waiting = 0;         ///< newcomers that would get a place in a larger generation
   std::vector<Notice> notices;
 };
 BOOST_DESCRIBE_STRUCT(GroupStatus, (),
@@ -104,17 +105,18 @@ BOOST_DESCRIBE_STRUCT(GroupStatus, (),
 
 // ---- operations --------------------------------------------------------------------------------
 
-/// Decides when a generation forms. All members of a group must give the same policy.
+/// The rule by which a generation forms. All members of a group must give the same policy.
 struct RendezvousPolicy {
-  std::uint32_t min = 1;  ///< fewer members never form a generation
+  std::uint32_t min = 1;  ///< least number of members of a generation
   std::uint32_t max = 1;  ///< further members wait as spares
-  Duration last_call{0};  ///< how long to wait for more members once `min` have joined
-  Duration ttl{0};    ///< without a sign of life for this long, a member is lost; 0: the default
-  Duration grace{0};  ///< without a connection for this long, a member is lost; 0: the default
-  /// Every join is a vote for one step. A round closes when all members of the last round have
-  /// asked again, or when at least `min` and more than half of the living members have asked and
-  /// the others have had `last_call` to do so. The generation changes only if the member list
-  /// changes or a vote has `failed`. The rule is torchft's.
+  Duration last_call{0};  ///< how long to wait for more members after `min` have joined
+  Duration ttl{0};        ///< a member without a sign of life for this long is lost; 0: the default
+  Duration grace{0};      ///< a member without a connection for this long is lost; 0: the default
+  /// Makes the group a quorum, by the rule of torchft: every join is a vote for one training step.
+  /// A round closes when all members of the last round have asked again. It also closes when at
+  /// least `min` members and more than half of the living members have asked, and the other living
+  /// members have asked too or have had `last_call` to ask. The generation changes only if the
+  /// member list changes, or if a join sets Join::failed.
   bool quorum = false;
 
   bool operator==(const RendezvousPolicy&) const = default;
@@ -122,9 +124,9 @@ struct RendezvousPolicy {
 BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, quorum))
 
 /// Asks for a place in a decision newer than `round`. Blocks until a decision includes this
-/// session; a session without a place waits as a spare. A repeat re-attaches. In a formed group,
-/// the join of a member of the generation breaks that generation, except in a quorum; the join of a
-/// newcomer waits until the members join again.
+/// session; a session without a place waits as a spare. A repeated join continues the same wait. In
+/// a formed group, a join by a member of the generation breaks that generation, except in a quorum.
+/// A join by a newcomer waits until the members join again.
 struct Join {
   static constexpr OpInfo op{50, "join",         OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
@@ -133,13 +135,15 @@ struct Join {
   std::string group;
   std::uint64_t round = 0;  ///< of the newest Joined; 0: this session has none
   RendezvousPolicy policy;
-  std::int64_t rank = -1;  ///< requested; then all members request one, and min is max; -1: any
-  bool spare = false;      ///< takes a place only when a member is lost
+  /// Requested rank; -1: any rank. If a member requests a rank, all members must request one, and
+  /// `policy.min` must equal `policy.max`.
+  std::int64_t rank = -1;
+  bool spare = false;  ///< takes a place only if too few other members ask for one
   std::int32_t local_rank = -1;
   std::string device;
   std::string domain;
   std::map<std::string, std::string> labels;
-  std::uint64_t step = 0;  ///< training step, for the readers of the member list
+  std::uint64_t step = 0;  ///< training step, shown in the member list
   bool failed = false;     ///< in a quorum: the last step did not commit, so the generation changes
   Duration timeout{0};
 };
@@ -148,7 +152,7 @@ BOOST_DESCRIBE_STRUCT(Join, (),
                        failed, timeout))
 
 /// Returns a page of the member list of the newest generation. Fails with stale_generation if
-/// `generation` is not the newest.
+/// `generation` names another one.
 struct ReadMembers {
   static constexpr OpInfo op{51, "members",   OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -160,9 +164,9 @@ struct ReadMembers {
 };
 BOOST_DESCRIBE_STRUCT(ReadMembers, (), (group, generation, first))
 
-/// Removes the caller from a group. leave and fail break its generation, finish does not. The first
-/// cause that ended a generation stays its cause. Succeeds without an effect if the caller is not a
-/// member.
+/// Removes the caller from a group. The kinds `leave` and `fail` break its generation; the kind
+/// `finish` does not. If a generation ends for several causes, the first cause stays recorded.
+/// Succeeds without an effect if the caller is not a member.
 struct Leave {
   static constexpr OpInfo op{52, "leave",      OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::none};
@@ -174,15 +178,15 @@ struct Leave {
   };
 
   std::string group;
-  std::uint64_t generation = 0;  ///< stale_generation if the group has a newer one; 0: any
+  std::uint64_t generation = 0;  ///< must be the group's generation, else stale_generation; 0: any
   Kind kind = Kind::leave;
-  std::string detail;  ///< what happened; the others read it
+  std::string detail;  ///< what happened, for the other members to read
 };
 BOOST_DESCRIBE_ENUM(Leave::Kind, leave, finish, fail)
 BOOST_DESCRIBE_STRUCT(Leave, (), (group, generation, kind, detail))
 
-/// Waits until the status of a group is newer than `seen` and returns it; returns the old status
-/// after the time-out.
+/// Waits until the group has a status newer than `seen`, and returns that status. After the
+/// time-out, returns the unchanged status.
 struct WatchGroup {
   static constexpr OpInfo op{53, "watch_group", OpKind::wait, Access::observe,
                              1,  Dedup::none,   Growth::none};
@@ -194,8 +198,8 @@ struct WatchGroup {
 };
 BOOST_DESCRIBE_STRUCT(WatchGroup, (), (group, seen, timeout))
 
-/// Asks ranks to leave within `deadline`; a rank that has not left by then is lost. All members are
-/// notified. Returns the notice's number.
+/// Asks ranks to leave the group within `deadline`. A rank that has not left by the deadline is
+/// lost. Notifies all members. Returns the number of the notice.
 struct Notify {
   static constexpr OpInfo op{54, "notify",     OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::little};
@@ -204,7 +208,7 @@ struct Notify {
   std::string group;
   Notice::Kind kind = Notice::Kind::drain;
   std::vector<Rank> ranks;  ///< of the current generation
-  std::string host;         ///< also asks all ranks of this host; empty: no host
+  std::string host;         ///< all ranks on this host are asked, too; empty: no host
   Duration deadline{0};     ///< time to leave; 0: no deadline
   std::string reason;
 };
@@ -221,8 +225,8 @@ struct Acknowledge {
 };
 BOOST_DESCRIBE_STRUCT(Acknowledge, (), (group, notice))
 
-/// Reports what the caller is doing. A `limit` promises the next report within that time: a member
-/// that does not keep the promise is `stalled`, and all members are notified.
+/// Reports what the caller is doing. With `limit`, the caller promises its next report within that
+/// time. If it breaks the promise, it is `stalled`, and all members are notified.
 struct Progress {
   static constexpr OpInfo op{56, "progress",  OpKind::event, Access::join,
                              1,  Dedup::none, Growth::none};

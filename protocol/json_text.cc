@@ -17,7 +17,7 @@ void write(std::string& out, double number) {
     out += "null";
     return;
   }
-  std::array<char, 1200> digits;  // the smallest double needs the most digits
+  std::array<char, 1200> digits;  // enough digits for the smallest positive double
   const auto end =
       std::to_chars(digits.data(), digits.data() + digits.size(), number, std::chars_format::fixed);
   out.append(digits.data(), end.ptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keys with values: read, wait, change, watch. Part of the table in ops.h.
+// Operations on keys: read, wait, change, watch. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,8 +12,8 @@
 
 namespace c10dd {
 
-/// Stores a value. set, multi_set and compare_set replace the ttl and the ephemeral flag of the
-/// key; add and append leave both as they are.
+/// Stores a value. The operations set, multi_set and compare_set replace the time to live (ttl) and
+/// the ephemeral flag of the key; add and append keep both.
 struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Written;
@@ -25,8 +25,8 @@ struct Set {
 };
 BOOST_DESCRIBE_STRUCT(Set, (), (key, value, ttl, ephemeral))
 
-/// Returns the value of a key. Waits for the key up to `timeout`; with timeout 0, fails with
-/// not_found if the key does not exist.
+/// Returns the value of a key. Waits up to `timeout` until the key exists. With timeout 0, fails
+/// with not_found if the key does not exist.
 struct Get {
   static constexpr OpInfo op{17, "get",       OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -37,8 +37,8 @@ struct Get {
 };
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
-/// Waits until every key exists; a queue that has an item counts as a key. Fails with timed_out,
-/// which names the missing keys.
+/// Waits until every key exists; a queue that has an item counts as an existing key. Fails with
+/// timed_out and the names of the missing keys.
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -49,7 +49,7 @@ struct Wait {
 };
 BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
 
-/// Tells whether every key exists; a queue that has an item counts as a key.
+/// Tells whether every key exists; a queue that has an item counts as an existing key.
 struct Check {
   static constexpr OpInfo op{19, "check",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -59,7 +59,8 @@ struct Check {
 };
 BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
-/// Adds to a counter, whose value is decimal text; a missing key counts as 0.
+/// Adds `delta` to a counter, which is a key with a decimal number as text. A missing key counts as
+/// 0.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
@@ -69,7 +70,7 @@ struct Add {
 };
 BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
 
-/// Stores `desired` if the value equals `expected`; a missing key equals the empty value.
+/// If the key has the value `expected`, stores `desired`. A missing key counts as an empty value.
 struct CompareSet {
   static constexpr OpInfo op{21, "compare_set", OpKind::write, Access::use,
                              1,  Dedup::reply,  Growth::much};
@@ -91,8 +92,8 @@ struct Remove {
 };
 BOOST_DESCRIBE_STRUCT(Remove, (), (key))
 
-/// Returns the values of many keys, all of one revision. Waits up to `timeout` until all exist;
-/// with timeout 0, fails with not_found if a key does not exist.
+/// Returns the values of many keys, all at the same revision. Waits up to `timeout` until all keys
+/// exist. With timeout 0, fails with not_found if a key does not exist.
 struct MultiGet {
   static constexpr OpInfo op{23, "multi_get", OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -114,15 +115,15 @@ struct MultiSet {
 };
 BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
 
-/// Returns the keys with a prefix, in byte order, at most `limit` of them. One reply has at most
-/// limits::kListPageKeys keys and limits::kListPageBytes.
+/// Returns at most `limit` keys with a prefix, in byte order. One reply has at most
+/// limits::kListPageKeys keys, with at most limits::kListPageBytes bytes.
 struct List {
   static constexpr OpInfo op{25, "list",      OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
   using Body = KeyPage;
 
   Bytes prefix;
-  Bytes start_after;        ///< returns keys above this one only
+  Bytes start_after;        ///< returns only keys that sort after this key
   std::uint32_t limit = 0;  ///< 0: a full page
 };
 BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
@@ -137,7 +138,7 @@ struct Count {
 };
 BOOST_DESCRIBE_STRUCT(Count, (), (prefix))
 
-/// Appends bytes to a value; a missing key counts as the empty value.
+/// Appends bytes to a value; a missing key counts as an empty value.
 struct Append {
   static constexpr OpInfo op{27, "append",     OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
@@ -165,7 +166,7 @@ struct Condition {
     exists,       ///< the key exists
     absent,       ///< the key does not exist
     value_is,     ///< the key exists and has this value
-    revision_is,  ///< the key was last written by this revision; 0: it is absent
+    revision_is,  ///< this revision wrote the key last; 0: the key does not exist
   };
 
   Kind kind = Kind::exists;
@@ -176,8 +177,8 @@ struct Condition {
 BOOST_DESCRIBE_ENUM(Condition::Kind, exists, absent, value_is, revision_is)
 BOOST_DESCRIBE_STRUCT(Condition, (), (kind, key, value, revision))
 
-/// One change of a transaction. The fields mean what they mean in the operation of that name;
-/// `push` is queue_push.
+/// One change of a transaction. Each kind uses the fields of the operation with the same name;
+/// `push` is the operation queue_push.
 struct Action {
   enum class Kind : std::uint8_t { set, remove, add, append, push };
 
@@ -191,8 +192,8 @@ struct Action {
 BOOST_DESCRIBE_ENUM(Action::Kind, set, remove, add, append, push)
 BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
 
-/// Applies all actions in order, as one change, if all conditions hold; else applies none. Fails
-/// without an effect if an action cannot be applied (a limit, an add on text).
+/// If all conditions hold, applies all actions in order, as one change; otherwise applies none.
+/// Fails without an effect if an action cannot be applied (it exceeds a limit, or adds to a text).
 struct Transact {
   static constexpr OpInfo op{29, "transact",   OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
@@ -203,11 +204,11 @@ struct Transact {
 };
 BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 
-/// Returns every change of a key, or of all keys with a prefix, from a revision on: in order, each
-/// exactly once. Returns at once if there are changes, else waits for the first; after the time-out
-/// the list is empty. Fails with compacted if the daemon no longer has all of these changes; the
-/// detail has the oldest revision to watch from. Then list again, and watch from the list's
-/// revision + 1.
+/// Returns every change of a key, or of all keys with a prefix, since the revision `from`: in
+/// order, each exactly once. If there are changes, returns at once; otherwise waits for the first
+/// change. After the time-out, returns an empty list. Fails with compacted if the daemon no longer
+/// has all of these changes; the detail names the oldest revision from which a watch can start.
+/// After that failure, list the keys again, and watch from KeyPage::revision + 1.
 struct Watch {
   static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -216,7 +217,7 @@ struct Watch {
   Bytes key;
   bool prefix = false;     ///< `key` is a prefix; the empty prefix means every key
   Revision from = 0;       ///< 0: from now on
-  std::uint32_t skip = 0;  ///< changes of `from` that the client has already, as in Changes::skip
+  std::uint32_t skip = 0;  ///< number of changes of `from` that the client has (Changes::skip)
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops a compiler that is set to a standard older than C++20, with one readable error. To be
-// included before any header that older standards cannot compile.
+// Gives one readable error if the compiler is set to a standard older than C++20. Include this file
+// before any header that needs C++20.
 #pragma once
 
 #if __cplusplus < 202002L

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every bound of the service, written once. Exceeding one is an ordinary error whose text has the
-// value and the bound. The comments name units and scopes where the names do not.
+// Every limit of the service, in one place. A request that exceeds a limit fails with a text that
+// has the value and the limit. A comment names the unit or scope of a limit if its name does not.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@ namespace c10dd::limits {
 inline constexpr std::size_t kKeyBytes = 8 * 1024;           // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kKeysPerRequest = 131'072;      // the bound of PyTorch's TCPStore
-inline constexpr std::size_t kListElements = 1'048'576;      // of any list in a message
+inline constexpr std::size_t kListElements = 1'048'576;      // elements of any list in a message
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
-inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // before the first session is open
+inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // a frame before the first session
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
 inline constexpr std::size_t kLabels = 64;      // labels of one session
@@ -34,25 +34,25 @@ inline constexpr std::size_t kQueueItemsPerJob = 1'048'576;
 inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
 inline constexpr std::size_t kConditions = 1'024;                // per transaction
 inline constexpr std::size_t kActions = 1'024;                   // per transaction
-inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // of the values of a transaction
-inline constexpr std::size_t kSums = 16;  // adds per transaction; the stored reply has their sums
+inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values of one transaction
+inline constexpr std::size_t kSums = 16;  // adds per transaction; their sums fit in a stored reply
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
-inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes whose changes are rows
+inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes with stored changes
 inline constexpr std::size_t kWatchReplyBytes = 1024 * 1024;
 inline constexpr std::size_t kExpiriesPerTick = 4'096;
-inline constexpr std::size_t kExpiredKept = 65'536;  // sessions known to have ended, per job
+inline constexpr std::size_t kExpiredKept = 65'536;  // ended sessions that a job remembers
 inline constexpr std::size_t kStoredReplyBytes = 256;
-// Bytes of replies that a connection has not read yet. Above kOutboxSoftBytes the daemon stops
-// reading from it; above kOutboxHardBytes for kOutboxFullTime, or above kOutboxMostBytes, it is
-// closed.
+// Bytes of replies that a client has not read yet. Above kOutboxSoftBytes, the daemon stops reading
+// from the connection. It closes the connection if the bytes stay above kOutboxHardBytes for
+// kOutboxFullTime, or if they exceed kOutboxMostBytes.
 inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
 inline constexpr std::chrono::nanoseconds kOutboxFullTime = std::chrono::seconds(5);
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
-// Budget of all connections together for unfinished frames and unread replies: the daemon's limit
-// for all jobs divided by kConnectionShare, at least kConnectionBytesMin. A connection that holds
-// up to kSmallFrameBytes is not counted.
+// Memory that all connections together may use for unfinished frames and unread replies: the
+// daemon's limit for all jobs divided by kConnectionShare, but at least kConnectionBytesMin. A
+// connection that holds at most kSmallFrameBytes does not count.
 inline constexpr std::uint64_t kConnectionShare = 8;
 inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
 inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // a frame with its header
@@ -64,14 +64,14 @@ inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late ret
 inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
 inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges
 inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;
-inline constexpr std::size_t kMissingNamed = 64;  // per error: ranks, or ranges of ranks
+inline constexpr std::size_t kMissingNamed = 64;  // ranks or ranges that one error names
 
 inline constexpr std::size_t kGroupsPerJob = 4'096;
 inline constexpr std::size_t kNotices = 64;           // per group
 inline constexpr std::size_t kLabelBytes = 4 * 1024;  // per member: all its labels
 inline constexpr std::size_t kReasonBytes = 2 * 1024;
 inline constexpr std::chrono::milliseconds kReconnectGrace{250};
-inline constexpr std::chrono::seconds kRestartGrace{10};  // for members to find the daemon again
+inline constexpr std::chrono::seconds kRestartGrace{10};  // time to reconnect to a restarted daemon
 inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 
@@ -82,13 +82,13 @@ inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
 inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // distinct calls
 inline constexpr std::chrono::seconds kPublishedCallLife{30};
 inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one reply
-inline constexpr std::size_t kCallNameBytes = 63;  // of a collective, a type or a reduction
+inline constexpr std::size_t kCallNameBytes = 63;  // name of a collective, a type or a reduction
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; further ones are "other"
-inline constexpr std::size_t kCollectiveNames = 32;    // per job; further ones are "other"
-inline constexpr std::size_t kBackendNames = 8;        // per job; further ones are "other"
-inline constexpr std::size_t kJobsInMetrics = 200;     // further ones are "other"
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics call the rest "other"
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; metrics call the rest "other"
+inline constexpr std::size_t kBackendNames = 8;        // per job; metrics call the rest "other"
+inline constexpr std::size_t kJobsInMetrics = 200;     // metrics call the rest "other"
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
@@ -102,10 +102,10 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is retired after this
 
-inline constexpr std::chrono::seconds kIdleTimeout{60};  // of a native connection; many heartbeats
-inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that are not connections
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // longest silence of a native connection
+inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that connections may not use
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
-inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // or 5 % of the disk if more
+inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // or 5 % of a larger disk
 inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all metrics: name, kind, labels, help. Dashboards, alerts and docs are tested
 // against this table; no other source contains a metric name.
-// To add a metric: a line here, one increment in daemon/metrics/metrics.cc, one panel.
+// To add a metric, add a line here, an increment in daemon/metrics/metrics.cc, and a panel.
 #pragma once
 
 #include <array>
@@ -141,8 +141,8 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kOpenFds,
                                     kMaxFds};
 
-/// Upper bounds of the buckets, in seconds, without the last one, +Inf. CollectiveTotals counts per
-/// bucket, so the client and the daemon share this table.
+/// Upper bounds of the duration buckets of collectives, in seconds, without the last bound, +Inf.
+/// CollectiveTotals has a count per bucket, so the client and the daemon share this table.
 inline constexpr std::array kCollectiveBounds = {
     1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
     5e-2, 1e-1,   2.5e-1, 5e-1, 1.0,    2.5,  5.0,  10.0,   25.0, 50.0, 100.0};

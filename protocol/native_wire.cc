@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes and decodes native frames; the bodies come from fields.h.
+// Encodes and decodes native frames; protocol/fields.h encodes and decodes their bodies.
 #include "protocol/native_wire.h"
 
 #define XXH_INLINE_ALL
@@ -12,7 +12,7 @@
 namespace c10dd::native {
 namespace {
 
-constexpr std::size_t kSmallBody = 32;  // bytes; enough for most replies without a value
+constexpr std::size_t kSmallBody = 32;  // bytes of a body; enough for most replies without a value
 
 template <class Header>
 Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
@@ -136,7 +136,7 @@ EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
-    // As put(SharedBytes) does, but the bytes are sent from the buffer that all replies share.
+    // The same encoding as put(SharedBytes), but without a copy: `tail` refers to the shared bytes.
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {
@@ -158,7 +158,7 @@ Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_v
     wire::Reader reader(body);
     reader.get_fields(reason);
     if (!reader.ok() || reason.code == Code::ok) {
-      return failure(Code::malformed, "malformed failure in a reply frame");
+      return failure(Code::malformed, "a reply frame contains a malformed failure");
     }
     reply = std::move(reason);
     return {};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of the native protocol: cuts bytes into whole frames, decodes and encodes them. Pure.
+// Cuts bytes into frames of the native protocol, and decodes and encodes frames. Does no I/O.
 // Grammar: PROTOCOL.md.
-// A connection starts with kMagic; then the client sends requests and the daemon sends replies,
-// each a fixed header and a body. A frame is decoded as a whole before it has any effect.
+// A connection starts with kMagic. After that, the client sends requests and the daemon sends
+// replies, each with a fixed header and a body. A frame is decoded completely before any part of it
+// has an effect.
 #pragma once
 
 #include <optional>
@@ -23,7 +24,7 @@ struct RequestHeader {
   std::uint8_t op = 0;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t acked_below = 0;  ///< the client repeats no write below this sequence
+  std::uint64_t acked_below = 0;  ///< the client repeats no write with a sequence below this number
 };
 
 struct ReplyHeader {
@@ -42,16 +43,16 @@ template <class Header>
 struct Frame {
   Header header;
   std::string_view body;  ///< points into the input
-  std::size_t size = 0;   ///< bytes to drop from the input
+  std::size_t size = 0;   ///< number of bytes of the input that the frame takes
 };
 
-/// Returns the first frame of `in`, or nothing while it is incomplete. Fails with too_large if the
-/// header says that the body is longer than `limit`.
+/// Returns the first frame of `in`, or nothing if the frame is still incomplete. Fails with
+/// too_large if the header says that the body is longer than `limit`.
 Result<std::optional<Frame<RequestHeader>>> cut_request(std::string_view in, std::size_t limit);
 Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::size_t limit);
 
-/// Returns the size in bytes of the request frame that `in` begins with; 0 while its length is not
-/// there yet.
+/// Returns the size in bytes of the request frame at the start of `in`. Returns 0 if `in` is too
+/// short to contain the frame's length.
 std::size_t request_size(std::string_view in);
 
 /// Appends one request frame to `out`. Fills in header.length and header.op.
@@ -61,7 +62,8 @@ void encode_request(Bytes& out, RequestHeader header, const Request& request);
 /// with malformed or too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
 
-/// A reply frame. The tail, if any, follows the head; it is shared and not copied.
+/// A reply frame in two parts: `tail` follows `head` and may be empty. `tail` is shared, not
+/// copied.
 struct EncodedReply {
   Bytes head;
   SharedBytes tail;
@@ -72,13 +74,13 @@ struct EncodedReply {
 /// Encodes one reply frame. Fills in header.length and header.kind.
 EncodedReply encode_reply(ReplyHeader header, const Reply& reply);
 
-/// Decodes the body of a reply frame to a request with this op code. Fails with malformed,
-/// too_large or unknown_op if the frame is not a valid reply.
+/// Decodes the body of the reply to a request with the op code `op`, and stores it in `reply`.
+/// Fails with malformed, too_large or unknown_op if the frame is not a valid reply.
 Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_view body,
                           Reply& reply);
 
-/// Returns a hash of a request, which tells a repeated request from a different one with the same
-/// sequence number.
+/// Returns a hash of a request. If two requests have the same sequence number, the hash tells
+/// whether the second request repeats the first.
 std::uint64_t fingerprint(std::uint8_t op, std::string_view body);
 
 }  // namespace c10dd::native

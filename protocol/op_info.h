@@ -9,7 +9,7 @@ namespace c10dd {
 
 enum class OpKind : std::uint8_t {
   read,   ///< has no effect; answered at once
-  write,  ///< changes rows; answered when they are durable
+  write,  ///< changes rows; answered after the change is durable
   wait,   ///< may block until its time-out
   event,  ///< changes nothing durable
 };
@@ -20,16 +20,17 @@ enum class Access : std::uint8_t { observe, use, join, admin };
 /// How a repeated request is recognised.
 enum class Dedup : std::uint8_t {
   none,      ///< a repeat is harmless
-  reply,     ///< the reply is stored with the effect, under session and sequence
-  delivery,  ///< as reply, but the stored row names the queue's item; the item is the reply
-  arrival,   ///< keyed by name, generation, sequence and rank; a repeat re-attaches
+  reply,     ///< the reply is stored together with the effect, by session and sequence
+  delivery,  ///< as `reply`, but the stored row names the queue item, which is the reply
+  arrival,   ///< the arrival is stored; a repeated request continues the same wait
 };
 
-/// How much an operation can let the state grow. Decides what is refused while room is short.
+/// How much an operation can let the state grow. While disk or memory is short, the daemon decides
+/// by this value which operations it refuses.
 enum class Growth : std::uint8_t {
   none,    ///< reads; removals and pops, which make room; the end of a session
-  needed,  ///< needed by clients to make room themselves: a session, a barrier, a member
-  little,  ///< rows of a few bytes that others wait for
+  needed,  ///< clients need it so that they can make room: a session, a barrier, a member
+  little,  ///< rows of a few bytes that other clients wait for
   much,    ///< values of any size
 };
 
@@ -38,9 +39,9 @@ struct OpInfo {
   std::string_view name;
   OpKind kind;
   Access access;
-  std::uint8_t since;  ///< first protocol version that has it
+  std::uint8_t since;  ///< first protocol version that has the operation
   Dedup dedup;
-  Growth growth;  ///< the upper bound; growth_of() knows requests that need less
+  Growth growth;  ///< upper bound; growth_of() returns less for some requests
 };
 
 }  // namespace c10dd

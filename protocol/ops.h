@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
-// dispatch, JSON, metric labels and fuzz corpora derive from this table.
-// To add an operation: a struct with its Body in one of these files, an entry in Request, one
-// on(...) of a handler in daemon/core/*_ops.h. Fields are only ever appended; a removed field stays
-// as reserved_N.
+// dispatch, JSON, metric labels and fuzz corpora are derived from this table.
+// To add an operation, add a struct with its Body to one of these files, an entry to Request, and
+// an on(...) to a handler in daemon/core/*_ops.h. Append new fields at the end of a struct; rename
+// a removed field to reserved_N.
 #pragma once
 
 #include <type_traits>
@@ -59,7 +59,7 @@ constexpr void for_each_op(F&& f) {
   }(static_cast<Request*>(nullptr));
 }
 
-/// Returns the table entry of an op code, nullptr if the code is unknown.
+/// Returns the table entry of an op code, or nullptr if the code is unknown.
 constexpr const OpInfo* find_op(std::uint8_t code) {
   const OpInfo* found = nullptr;
   for_each_op([&]<class Op>(std::type_identity<Op>) {

@@ -9,8 +9,8 @@
 
 namespace c10dd {
 
-/// Returns the number that the whole text is; nothing if the text is empty, has any other character
-/// or is out of Number's range. No leading spaces and no '+'.
+/// Reads the whole text as one number. Returns nothing if the text is empty, has any other
+/// character (also a leading space or '+'), or is out of Number's range.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

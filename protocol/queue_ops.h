@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queues, which have a name space of their own beside the keys. Part of the table in ops.h.
+// Operations on queues. A queue may have the name of a key. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -14,17 +14,18 @@ namespace c10dd {
 struct QueuePush {
   static constexpr OpInfo op{32, "queue_push", OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
-  using Body = Counted;  ///< items in the queue after the push
+  using Body = Counted;  ///< number of items in the queue after the push
 
   Bytes key;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 
-/// Pops the oldest item. Waits for an item up to `timeout`; with timeout 0, fails with not_found if
+/// Pops the oldest item. Waits up to `timeout` for an item. With timeout 0, fails with not_found if
 /// the queue is empty. Waiting pops are served in order of arrival. The item is delivered to
-/// (session, sequence), so a repeat gets the same item. Removes the item when the delivery is
-/// acknowledged; returns it to its place if the session ends or cancels the pop before that.
+/// (session, sequence), so a repeated request gets the same item. The item is removed when the
+/// client acknowledges the reply. If the session ends or cancels the pop before that, the item
+/// returns to its place in the queue.
 struct QueuePop {
   static constexpr OpInfo op{33, "queue_pop",     OpKind::wait, Access::use,
                              1,  Dedup::delivery, Growth::none};
@@ -35,7 +36,7 @@ struct QueuePop {
 };
 BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
-/// Returns the number of items of a queue that are not delivered to a session.
+/// Returns the number of items in a queue. Items that are delivered to a session do not count.
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};

@@ -32,7 +32,7 @@ std::vector<Rank> ranks_of(std::span<const RankRange> ranges) {
 
 void RankSet::insert(Rank rank) {
   ++size_;
-  // Merge with the range that begins just above, then with the one that ends just below.
+  // Merge with the range that begins at rank + 1, and then with the range that ends at rank - 1.
   const auto next = ranges_.upper_bound(rank);
   Rank last = rank;
   if (next != ranges_.end() && next->first == rank + 1) {

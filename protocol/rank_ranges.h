@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many ranks as a few ranges. Part of the table in ops.h.
+// Stores many ranks as a few ranges, for the messages of the operations in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -23,10 +23,10 @@ BOOST_DESCRIBE_STRUCT(RankRange, (), (first, last))
 /// Returns ascending ranks as ranges.
 std::vector<RankRange> ranges_of(std::span<const Rank> ranks);
 
-/// Returns the ranks of the ranges, at most limits::kWorldSize of them.
+/// Returns the ranks in the ranges, but at most limits::kWorldSize ranks.
 std::vector<Rank> ranks_of(std::span<const RankRange> ranges);
 
-/// A set of ranks, kept as ranges. A change costs the logarithm of the number of ranges.
+/// A set of ranks, kept as ranges. Insert and erase take logarithmic time in the number of ranges.
 class RankSet {
  public:
   /// Adds a rank, which must not be in the set.
@@ -40,7 +40,7 @@ class RankSet {
 
   /// Returns the lowest `limit` ranges.
   std::vector<RankRange> ranges(std::size_t limit) const;
-  /// Returns the ranks below `end` that are not in the set, the lowest `limit` ranges of them.
+  /// Returns the ranks below `end` that are not in the set, as ranges: the lowest `limit` ranges.
   std::vector<RankRange> gaps(Rank end, std::size_t limit) const;
   /// Returns the number of ranks below `end` that are in the set.
   std::size_t size_below(Rank end) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of the replies to the operations of ops.h. Fields are only ever appended.
+// Bodies of the replies to the operations of ops.h. New fields are appended at the end of a struct.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -18,12 +18,12 @@ BOOST_DESCRIBE_STRUCT(Done, (), ())
 
 /// Reply to hello.
 struct Welcome {
-  std::uint8_t version = 0;  ///< of the protocol, chosen by the daemon
+  std::uint8_t version = 0;  ///< protocol version that the daemon has chosen
   std::uint64_t features = 0;
   JobNumber job = 0;
   Duration heartbeat_interval{0};
   Duration session_ttl{0};
-  std::uint32_t window = 0;  ///< unacknowledged requests that a session may have
+  std::uint32_t window = 0;  ///< how many unacknowledged requests a session may have
   std::string daemon;        ///< the daemon's version, for people
   Duration expiry{0};        ///< a session without a connection ends after this time
   Revision opened = 0;       ///< the job's revision when the session was opened
@@ -39,13 +39,13 @@ BOOST_DESCRIBE_STRUCT(Written, (), (revision))
 
 struct Value {
   Bytes value;
-  Revision revision = 0;  ///< the change that wrote the key
+  Revision revision = 0;  ///< revision of the change that wrote the key
 };
 BOOST_DESCRIBE_STRUCT(Value, (), (value, revision))
 
 struct Values {
   std::vector<Bytes> values;
-  std::vector<Revision> revisions;  ///< for each key, the change that wrote it
+  std::vector<Revision> revisions;  ///< for each key, the revision of the change that wrote it
 };
 BOOST_DESCRIBE_STRUCT(Values, (), (values, revisions))
 
@@ -59,8 +59,8 @@ struct Counter {
 };
 BOOST_DESCRIBE_STRUCT(Counter, (), (value))
 
-/// Reply to compare_set. `current` is the value of the key; empty if `swapped`, since the caller
-/// knows that value.
+/// Reply to compare_set. `current` is the value of the key. It is empty if `swapped`, because the
+/// caller knows the value.
 struct Compared {
   bool swapped = false;
   bool exists = false;
@@ -76,7 +76,7 @@ BOOST_DESCRIBE_STRUCT(Removed, (), (existed))
 struct KeyPage {
   std::vector<Bytes> keys;
   bool more = false;      ///< there are more keys: list again with start_after = the last key
-  Revision revision = 0;  ///< of the job; a watch from revision + 1 misses no change
+  Revision revision = 0;  ///< revision of the job; a watch from revision + 1 misses no change
 };
 BOOST_DESCRIBE_STRUCT(KeyPage, (), (keys, more, revision))
 
@@ -95,11 +95,11 @@ struct Popped {
 };
 BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 
-/// Reply to transact. Small, since it is stored: it has no values; read them with another request.
+/// Reply to transact. The reply is stored, so it is small and has no values: read them separately.
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
-  Revision revision = 0;           ///< of the change; of the job if not applied
+  Revision revision = 0;           ///< revision of the change; if not applied, the job's revision
   std::vector<std::int64_t> sums;  ///< results of the adds, in order
 };
 BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
@@ -107,23 +107,23 @@ BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
 /// One change of one key.
 struct Change {
   Revision revision = 0;
-  bool removed = false;  ///< removed, expired, or ephemeral and its session has ended
+  bool removed = false;  ///< the key was removed, has expired, or ended with its session
   Bytes key;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 
-/// Reply to watch: every change of the watched keys from (from, skip) of the request up to (next,
-/// skip), in the order in which they were made.
+/// Reply to watch: every change of the watched keys from the position (from, skip) of the request
+/// to the position (next, skip) of this reply, in the order of the changes.
 struct Changes {
   std::vector<Change> changes;
   Revision next = 0;       ///< `from` of the next watch
-  std::uint32_t skip = 0;  ///< `skip` of the next watch: changes of `next` that the client has
+  std::uint32_t skip = 0;  ///< `skip` of the next watch: how many changes of `next` the client has
 };
 BOOST_DESCRIBE_STRUCT(Changes, (), (changes, next, skip))
 
-/// Reply to exchange: one chunk of the encoded list of parts. Ask again with the next offset until
-/// `total` bytes are there.
+/// Reply to exchange: one chunk of the encoded list of parts. The client asks again with the next
+/// offset until it has `total` bytes.
 struct Exchanged {
   std::uint64_t offset = 0;  ///< of the chunk
   std::uint64_t total = 0;   ///< bytes of the encoded list

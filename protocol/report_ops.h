@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements of the clients. Part of the table in ops.h.
+// The operation by which clients report measurements. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -14,7 +14,7 @@ namespace c10dd {
 
 /// Totals of one collective since the session started.
 struct CollectiveTotals {
-  std::string process_group;  ///< kind of the group: dp, tp, pp, ...
+  std::string process_group;  ///< kind of the process group: dp, tp, pp, ...
   std::string collective;     ///< all_reduce, broadcast, ...
   std::string backend;
   std::uint64_t count = 0;     ///< completed calls
@@ -22,14 +22,14 @@ struct CollectiveTotals {
   std::uint64_t payload_bytes = 0;
   std::uint64_t bus_bytes = 0;  ///< payload times the bus factor of nccl-tests
   std::uint64_t duration_ns = 0;
-  std::vector<std::uint64_t> buckets;  ///< calls per bucket of metric_catalog.h, not cumulative
+  std::vector<std::uint64_t> buckets;  ///< calls per bucket of kCollectiveBounds, not cumulative
 };
 BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
                       (process_group, collective, backend, count, failures, payload_bytes,
                        bus_bytes, duration_ns, buckets))
 
-/// Reports totals, so that a lost or repeated report does no harm: the daemon counts the difference
-/// from the newest report that it has of the session.
+/// Reports totals since the start of the session. The daemon counts only the difference from the
+/// newest report of the session, so a lost or repeated report does no harm.
 struct Report {
   static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
                              1,  Dedup::none, Growth::none};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of a session, and its heartbeat. Part of the table in ops.h.
+// Operations on sessions: hello, ping, goodbye, cancel. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -12,7 +12,7 @@
 
 namespace c10dd {
 
-/// Opens or re-opens a session on the channel of its frame.
+/// Opens or re-opens a session on the channel that the header of the frame names.
 struct Hello {
   static constexpr OpInfo op{1, "hello",     OpKind::event, Access::use,
                              1, Dedup::none, Growth::needed};
@@ -27,11 +27,11 @@ struct Hello {
   Bytes credential;
   std::string host;
   std::uint64_t pid = 0;
-  std::int64_t rank = -1;  ///< rank of this process as it knows it; -1: unknown
+  std::int64_t rank = -1;  ///< rank of this process, if the process knows it; -1: unknown
   std::map<std::string, std::string> labels;
   Stamp seen;  ///< newest stamp that this session has received
-  /// Time that the session outlives its last connection; 0: the daemon's default. Clamped to
-  /// limits::kSessionExpiryMin .. kSessionExpiryMax.
+  /// How long the session lives without a connection; 0: the daemon's default. The daemon clamps it
+  /// to limits::kSessionExpiryMin .. kSessionExpiryMax.
   Duration expiry{0};
   JobNumber number = 0;  ///< Welcome::job of an earlier hello; 0: the client has none yet
   Revision opened = 0;   ///< Welcome::opened of this session's first hello; 0: the session is new
@@ -40,7 +40,7 @@ BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
                        rank, labels, seen, expiry, number, opened))
 
-/// Heartbeat of a connection: a sign of life of the sessions on all its channels.
+/// Heartbeat of a connection: a sign of life of every session that has a channel on it.
 struct Ping {
   static constexpr OpInfo op{2, "ping",      OpKind::event, Access::observe,
                              1, Dedup::none, Growth::none};
@@ -48,8 +48,8 @@ struct Ping {
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
-/// Ends the session. Removes its stored replies and ephemeral keys, returns the items that it
-/// popped and did not acknowledge to their queues, and fails its blocked requests.
+/// Ends the session. Removes its stored replies and ephemeral keys, puts the popped items that it
+/// has not acknowledged back into their queues, and fails its blocked requests.
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
                              1, Dedup::none, Growth::none};
@@ -57,8 +57,8 @@ struct Goodbye {
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
-/// Cancels an earlier request of this session. Drops a blocked request without a reply, and returns
-/// an item that was delivered to a queue_pop to its queue. Does not change anything else.
+/// Cancels an earlier request of this session. If the request is blocked, drops it without a reply.
+/// If it was a queue_pop that got an item, puts the item back. Changes nothing else.
 struct Cancel {
   static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
   using Body = Done;

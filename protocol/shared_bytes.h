@@ -10,7 +10,7 @@
 
 namespace c10dd {
 
-/// A slice of an immutable buffer that many replies share. On the wire it is a byte string. It must
+/// A slice of an immutable buffer that many replies share. It is encoded as a byte string, and must
 /// be the last field of its struct.
 struct SharedBytes {
   std::shared_ptr<const Bytes> owner;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Basic types of both sides: bytes, time, identities, rows. Standard library only, so that public
-// SDK headers may include this file.
+// Basic types of client and daemon: bytes, time, identities, rows. Uses only the standard library,
+// so that public SDK headers may include this file.
 #pragma once
 
 #include <chrono>
@@ -19,8 +19,8 @@ using Bytes = std::string;
 
 using Duration = std::chrono::nanoseconds;
 
-/// Clock of the pure parts, which get the time as an argument. It has no now(), so they cannot read
-/// the time themselves.
+/// Clock of the code that gets the time as an argument. The clock has no now(), so that this code
+/// cannot read the time itself.
 struct JobClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -33,13 +33,13 @@ using TimePoint = JobClock::time_point;
 /// Position of a member in its group, 0 .. world size - 1.
 using Rank = std::uint32_t;
 
-/// Counts the committed changes of one job; 0 is before the first change. Never reused.
+/// Number of a committed change of one job; 0 means before the first change. Never reused.
 using Revision = std::uint64_t;
 
-/// Number of a job in one engine; 0 is the directory. Never reused.
+/// Number of a job in one engine; 0 is the daemon's directory of jobs. Never reused.
 using JobNumber = std::uint64_t;
 
-/// Counts the owners of a job: each claim raises it. A commit with an older epoch is fenced.
+/// Grows with each claim and release of a job. The engine refuses a commit with an older epoch.
 using Epoch = std::uint64_t;
 
 /// Identity of one client, which the client chooses at random. It survives reconnects.
@@ -50,25 +50,26 @@ struct SessionId {
   auto operator<=>(const SessionId&) const = default;
 };
 
-/// Hash for tables that are only looked up: nothing may depend on their order.
+/// Hash for tables that are only used for look-ups: no result may depend on their iteration order.
 struct SessionIdHash {
   std::size_t operator()(const SessionId& id) const {
-    const std::uint64_t both[] = {id.high, id.low};  // clients choose both: hash all bits
+    const std::uint64_t both[] = {id.high, id.low};  // clients choose both halves, so hash all bits
     return std::hash<std::string_view>()({reinterpret_cast<const char*>(both), sizeof both});
   }
 };
 
-/// Names the state that a reply was read from; every reply carries one in its frame header. A
-/// client that presents a stamp newer than the daemon's own state has found a rollback.
+/// Names the state from which a reply was read; every reply has a stamp in its frame header. If a
+/// client presents a stamp newer than the daemon's own state, the state was rolled back.
 struct Stamp {
-  std::uint64_t incarnation = 0;  ///< changes only when state was lost or restored
+  std::uint64_t incarnation = 0;  ///< changes only after state was lost or restored
   Epoch epoch = 0;
   Revision revision = 0;  ///< newest durable revision of the job
 
   auto operator<=>(const Stamp&) const = default;
 };
 
-/// One durable key of a job with its new value, or its deletion. Rows of a batch apply in order.
+/// One change of a job's durable keys: stores a value, or erases a key or all keys with a prefix.
+/// The rows of a batch apply in order.
 struct Row {
   enum class Kind : std::uint8_t { put, erase, erase_prefix };
 

@@ -5,7 +5,7 @@
 namespace c10dd {
 namespace {
 
-/// Returns the length in bytes of the well-formed character that `text` begins with, else 0.
+/// Returns the length in bytes of the first character of `text`, or 0 if it is not well-formed.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks strings of clients before they go to metrics, logs and JSON, and makes them printable: one
-// byte that is not UTF-8 makes a whole scrape of the metrics fail.
+// Checks strings from clients and makes them printable before they go to metrics, logs and JSON:
+// one byte that is not UTF-8 makes a whole scrape of the metrics fail.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace c10dd {
 /// Tells whether `text` is well-formed UTF-8 (RFC 3629: no surrogates, no overlong forms).
 bool is_utf8(std::string_view text);
 
-/// Returns `text` with '?' for control and ill-formed bytes, cut to `max_bytes` at a character
-/// boundary.
+/// Returns `text` with a '?' for each control character and ill-formed byte. Cuts the result to
+/// `max_bytes` at a character boundary.
 std::string printable(std::string_view text, std::size_t max_bytes);
 
 }  // namespace c10dd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts of both sides for people: durations, ranks, missing keys. Bounded and printable.
+// Texts for people that client and daemon share: durations, ranks, missing keys.
 #pragma once
 
 #include <span>
@@ -18,16 +18,17 @@ std::string human(Duration duration);
 /// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
 std::string quoted(std::string_view text);
 
-/// Returns ascending ranks as ranges, "[17,512-519]": at most limits::kMissingNamed, then ",...".
+/// Returns ascending ranks as a text of ranges, such as "[17,512-519]". Writes ",..." in place of
+/// all ranges after the first limits::kMissingNamed.
 std::string fold(std::span<const Rank> ranks);
 
-/// Returns the timed_out of a wait for `asked` keys, which names the first missing ones.
+/// Returns the timed_out failure of a wait for `asked` keys. It names the first missing keys.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 
-/// Returns the not_found of a request for `asked` keys that does not wait.
+/// Returns the not_found failure of a request for `asked` keys that does not wait.
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
 
-/// Returns the wrong_type of an add to a key whose value is not a decimal integer.
+/// Returns the wrong_type failure of an add to a key whose value is not a decimal integer.
 Failure not_a_counter(std::string_view key, std::size_t value_bytes);
 
 }  // namespace c10dd
