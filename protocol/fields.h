@@ -31,8 +31,7 @@ concept Described = boost::describe::has_describe_members<T>::value;
 template <class T>
 concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Appends fields to a byte string. Lengths are 32 bits wide. The caller must have checked the
-/// limits.
+/// Appends fields to a byte string. Lengths have 32 bits. The caller must check the limits first.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}

@@ -133,7 +133,7 @@ struct Join {
   using Body = Joined;
 
   std::string group;
-  std::uint64_t round = 0;  ///< of the newest Joined; 0: this session has none
+  std::uint64_t round = 0;  ///< Joined::round of the last reply; 0: no reply to a join yet
   RendezvousPolicy policy;
   /// Requested rank; -1: any rank. If a member requests a rank, all members must request one, and
   /// `policy.min` must equal `policy.max`.

@@ -59,8 +59,7 @@ struct Check {
 };
 BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
-/// Adds `delta` to a counter, which is a key with a decimal number as text. A missing key counts as
-/// 0.
+/// Adds `delta` to a counter: a key whose value is a decimal number. A missing key counts as 0.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;

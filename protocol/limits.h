@@ -14,7 +14,7 @@ inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // the bound of PyT
 inline constexpr std::size_t kKeysPerRequest = 131'072;      // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kListElements = 1'048'576;      // elements of any list in a message
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
-inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // a frame before the first session
+inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // frame size before a session opens
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
 inline constexpr std::size_t kLabels = 64;      // labels of one session
@@ -100,12 +100,13 @@ inline constexpr std::chrono::nanoseconds kSessionExpiryMax = std::chrono::hours
 inline constexpr std::chrono::nanoseconds kKeyTtlMin = std::chrono::milliseconds(10);
 inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 365);
 inline constexpr std::chrono::seconds kRunGrace{
-    30};  // a run without sessions is retired after this
+    30};  // a run without sessions is erased after this time
 
 inline constexpr std::chrono::seconds kIdleTimeout{60};  // longest silence of a native connection
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that connections may not use
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
-inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;  // or 5 % of a larger disk
+// Default reserve of free disk space: this, or 5 % of the disk if that is more.
+inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all metrics: name, kind, labels, help. Dashboards, alerts and docs are tested
 // against this table; no other source contains a metric name.
-// To add a metric, add a line here, an increment in daemon/metrics/metrics.cc, and a panel.
+// To add a metric, add a line here, an increment in daemon/metrics/metrics.cc, and a dashboard
+// panel.
 #pragma once
 
 #include <array>

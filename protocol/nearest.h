@@ -8,8 +8,7 @@
 
 namespace c10dd {
 
-/// Returns the known word that differs least from `word`, or an empty string if they differ too
-/// much.
+/// Returns the known word that is closest to `word`, or an empty string if no word is close.
 std::string nearest(std::string_view word, std::span<const std::string> known);
 
 }  // namespace c10dd

@@ -25,8 +25,7 @@ enum class Dedup : std::uint8_t {
   arrival,   ///< the arrival is stored; a repeated request continues the same wait
 };
 
-/// How much an operation can let the state grow. While disk or memory is short, the daemon decides
-/// by this value which operations it refuses.
+/// How much an operation lets the state grow: decides what is refused if memory or disk is short.
 enum class Growth : std::uint8_t {
   none,    ///< reads; removals and pops, which make room; the end of a session
   needed,  ///< clients need it so that they can make room: a session, a barrier, a member

@@ -30,8 +30,8 @@ struct Hello {
   std::int64_t rank = -1;  ///< rank of this process, if the process knows it; -1: unknown
   std::map<std::string, std::string> labels;
   Stamp seen;  ///< newest stamp that this session has received
-  /// How long the session lives without a connection; 0: the daemon's default. The daemon clamps it
-  /// to limits::kSessionExpiryMin .. kSessionExpiryMax.
+  /// How long the session lives without a connection; 0: the daemon's default. The daemon clamps
+  /// the value to limits::kSessionExpiryMin .. kSessionExpiryMax.
   Duration expiry{0};
   JobNumber number = 0;  ///< Welcome::job of an earlier hello; 0: the client has none yet
   Revision opened = 0;   ///< Welcome::opened of this session's first hello; 0: the session is new

@@ -39,7 +39,7 @@ using Revision = std::uint64_t;
 /// Number of a job in one engine; 0 is the daemon's directory of jobs. Never reused.
 using JobNumber = std::uint64_t;
 
-/// Grows with each claim and release of a job. The engine refuses a commit with an older epoch.
+/// Number of a job's ownership: each claim and release raises it. Commits of older epochs fail.
 using Epoch = std::uint64_t;
 
 /// Identity of one client, which the client chooses at random. It survives reconnects.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts for people that client and daemon share: durations, ranks, missing keys.
+// Texts that client and daemon write for people: durations, ranks, missing keys.
 #pragma once
 
 #include <span>
