@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one caller asks of an engine at once, and the result.
+// A batch that one caller submits to GroupCommit, and its result.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace c10dd::store {
 
-/// Changes to make durable and claims to confirm. `number` is the caller's own and ascends.
+/// Changes to make durable and claims to confirm. Each caller numbers its batches upwards.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;
@@ -19,9 +19,9 @@ struct CommitBatch {
 struct CommitResult {
   std::uint64_t number = 0;   ///< CommitBatch::number
   std::vector<Outcome> jobs;  ///< one for each of CommitBatch::jobs
-  /// One for each of CommitBatch::confirms, by evidence newer than submit().
+  /// One outcome for each of CommitBatch::confirms, checked after submit() was called.
   std::vector<Outcome> confirms;
-  Duration took{0};  ///< duration of the engine call that had this batch
+  Duration took{0};  ///< duration of the engine calls for this batch
 };
 
 }  // namespace c10dd::store

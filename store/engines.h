@@ -10,13 +10,13 @@
 
 namespace c10dd::store {
 
-/// Opens an engine whose rows live as long as the object: for tests and throw-away jobs. `rest`
-/// must be empty.
+/// Opens an engine that keeps rows in memory until it is destroyed, for tests and throw-away jobs.
+/// `rest` must be empty.
 Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest,
                                                    const OpenOptions& options);
 
-/// Opens the engine of a state directory, whose path is `rest`. The directory is created if it does
-/// not exist, and locked until the engine is destroyed.
+/// Opens a RocksDB engine in the state directory `rest`. Creates the directory if it does not
+/// exist, and keeps it locked until the engine is destroyed.
 Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
                                                   const OpenOptions& options);
 

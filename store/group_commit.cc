@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commit thread takes the queued batches in order, and makes of them one commit() and one
-// confirm() of the engine, up to a bound that keeps a single commit short.
+// The commit thread takes queued batches in order, and passes several of them to the engine in one
+// commit() and one confirm(). A bound on their rows and bytes keeps a single commit short.
 #include "store/group_commit.h"
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace c10dd::store {
 namespace {
 
-// A commit takes batches until it exceeds one of these; a single batch may be larger.
+// A commit takes batches until it exceeds one of these limits; a single batch may be larger.
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
@@ -30,7 +30,7 @@ struct Item {
   Clock::time_point submitted = Clock::now();
 };
 
-/// Consecutive batches as the engine gets them: all their job batches in order, each owner once.
+/// Consecutive batches, as the engine gets them: all job batches in order, and each owner once.
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
@@ -52,7 +52,7 @@ class Gathered {
     }
   }
 
-  /// Returns the index in owners() of the owner of the n-th confirmation that was asked for.
+  /// Returns the index in owners() for the n-th confirmation, counted over all added batches.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:
@@ -113,7 +113,7 @@ class GroupCommit::Impl {
                       "checkpoint {}: another checkpoint is being written; retry", path));
       return;
     }
-    // The checkpoint before is written; its thread may still be calling its on_done.
+    // The previous checkpoint is written, but its thread may still run its on_done: join it first.
     auto copy = [this, path = std::move(path), on_done = std::move(on_done),
                  before = std::move(checkpoint_)]() mutable {
       if (before.joinable()) before.join();
@@ -128,7 +128,7 @@ class GroupCommit::Impl {
       checkpoint_ = std::jthread(std::move(copy));
     } catch (const std::system_error&) {
       copying_ = false;
-      throw;  // the system has no thread for it now
+      throw;  // the system could not start a thread
     }
   }
 
@@ -153,8 +153,8 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Appends what was submitted since the last call; waits if `items` stays empty. Returns false
-  /// when stopping and all is done.
+  /// Appends the items that were submitted since the last call. If `items` stays empty, waits for
+  /// an item. Returns false if the object is stopping and all items are done.
   bool take(std::deque<Item>& items) {
     std::unique_lock lock(mutex_);
     begun_.reset();
@@ -167,7 +167,7 @@ class GroupCommit::Impl {
   }
 
   void commit(std::deque<Item>& items) {
-    std::vector<std::size_t> sizes;  // the jobs of each batch, which are about to be moved out
+    std::vector<std::size_t> sizes;  // number of jobs of each batch, before the jobs are moved out
     Gathered gathered;
     while (gathered.batches() < items.size() && !gathered.full()) {
       Item& item = items[gathered.batches()];
@@ -196,7 +196,8 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Calls the engine with a non-empty list, unless an earlier outcome was unknown.
+  /// Calls the engine if `all` is not empty. After an unknown outcome, returns only unknown
+  /// outcomes.
   template <class T, class Call>
   std::vector<Outcome> ask(std::span<const T> all, Call call) {
     if (all.empty()) return {};
@@ -208,15 +209,15 @@ class GroupCommit::Impl {
   }
 
   std::unique_ptr<Engine> engine_;
-  bool lost_ = false;  // an outcome was unknown; of the commit thread
+  bool lost_ = false;  // an outcome was unknown; used only by the commit thread
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Item> queue_;
-  std::optional<Clock::time_point> begun_;  ///< when the oldest item in work was submitted
+  std::optional<Clock::time_point> begun_;  ///< submission time of the oldest item in progress
   bool stopping_ = false;
   bool copying_ = false;
   std::jthread checkpoint_;
-  std::thread thread_;  // last member: the thread uses the others
+  std::thread thread_;  // last member, because the thread uses the other members
 };
 
 GroupCommit::GroupCommit(std::unique_ptr<Engine> engine)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Group commit around any engine: its own thread commits, and batches that arrive meanwhile form
-// the next commit. So the number of syncs follows the disk, not the number of requests.
-// After an unknown outcome every later batch is unknown, too, and is not passed to the engine.
+// Group commit for any engine: a commit thread commits batches, and batches that arrive during a
+// commit form the next commit. So the number of syncs depends on the speed of the disk, not on the
+// number of requests.
+// After an unknown outcome, all later outcomes are unknown, too, and no batch reaches the engine.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ class GroupCommit {
  public:
   using OnDone = std::function<void(CommitResult)>;
 
-  /// Takes the engine over and starts the commit thread.
+  /// Takes ownership of the engine and starts the commit thread.
   explicit GroupCommit(std::unique_ptr<Engine> engine);
 
-  /// Waits until all that was submitted and a checkpoint that is being written are done, then
+  /// Waits until all submitted batches and functions, and a running checkpoint, are done. Then
   /// closes the engine. No on_done is called afterwards.
   ~GroupCommit();
 
@@ -32,17 +33,17 @@ class GroupCommit {
   void submit(CommitBatch batch, OnDone on_done);
 
   /// Queues f(engine), for claims and loads, behind the batches submitted before. Returns at once;
-  /// f itself reports when it is done. f runs on the commit thread. Thread-safe.
+  /// f itself must report its end. f runs on the commit thread. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
-  /// Queues f(engine) as post() does, and again each time that f returns true, behind the batches
-  /// submitted before. f runs and is destroyed on the commit thread, before the engine.
-  /// Thread-safe.
+  /// Queues f(engine) as post() does. Each time f returns true, queues it again, behind the batches
+  /// submitted until then. f runs on the commit thread, and is destroyed there before the engine
+  /// is. Thread-safe.
   void post_steps(std::function<bool(Engine&)> f);
 
   /// Runs Engine::checkpoint(path) on a new thread, while commits go on. If another checkpoint is
   /// being written, calls on_done immediately, with unavailable. Otherwise calls on_done on the new
-  /// thread; from then on the next checkpoint may start. Thread-safe.
+  /// thread; the next checkpoint may start as soon as on_done is called. Thread-safe.
   void checkpoint(std::string path, std::function<void(Result<void>)> on_done);
 
   /// Returns the age of the oldest submitted batch or function that is not done; 0 if there is

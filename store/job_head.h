@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The head of a job, and the rule by which every engine decides whether a batch is applied. The
-// engines in this process use HeadCheck; Redis applies the same rule in its script.
+// The head of a job, and the rule by which every engine decides whether it applies a batch. The
+// memory and RocksDB engines use HeadCheck; the Redis script applies the same rule.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -10,24 +10,23 @@
 
 namespace c10dd::store {
 
-/// Format of the stored data. Raise it when an older daemon would misread the data of an engine or
-/// the rows of daemon/core in it.
+/// Format of the stored data. Raise it if an older daemon would misread the data of an engine, or
+/// the rows that daemon/core stores in it.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
 /// What an engine keeps of a job besides its rows.
 struct JobHead {
   Epoch epoch = 0;
   Revision revision = 0;
-  /// Revision at which the newest commit() that changed the job began. Batches between it and
-  /// `revision` may be repeated.
+  /// Revision of the job before the newest commit() that changed it. Batches between this revision
+  /// and `revision` may be committed again.
   Revision repeat_from = 0;
 
   bool operator==(const JobHead&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(JobHead, (), (epoch, revision, repeat_from))
 
-/// Returns whether the revisions of a batch are in order: only a batch without rows may keep the
-/// revision.
+/// Returns whether to_rev is above from_rev. In a batch without rows, both may be equal.
 inline bool well_formed(const JobBatch& batch) {
   return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
 }
@@ -38,9 +37,9 @@ inline Failure not_owner(const Ownership& owner) {
 }
 
 enum class BatchCheck : std::uint8_t {
-  apply,     ///< it follows the head: write its rows
-  repeated,  ///< it is written already, or has no rows
-  fenced,    ///< refuse it: another epoch, or a gap to the head
+  apply,     ///< the batch follows the head: write its rows
+  repeated,  ///< the batch is already written, or has no rows: write nothing
+  fenced,    ///< refuse the batch: it has another epoch, or does not follow the head
 };
 
 /// Checks the batches of one commit() for one job, in order, and advances the head.
@@ -66,14 +65,14 @@ class HeadCheck {
   }
 
  private:
-  /// Notes where this commit() began, which includes batches that are repeated.
+  /// Notes at which revision this commit() began; repeated batches count, too.
   void accept(const JobBatch& batch) {
     if (!accepted_) first_ = batch.from_rev;
     accepted_ = true;
   }
 
   JobHead& head_;
-  Revision first_ = 0;     // from_rev of the first accepted batch, the new repeat_from
+  Revision first_ = 0;     // from_rev of the first accepted batch; becomes repeat_from
   bool accepted_ = false;  // whether there is one
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads a job from an engine in pieces, so that the engine serves other jobs in between.
+// Reads a job from an engine in pieces, so that the engine can serve other jobs between the pieces.
 #pragma once
 
 #include <memory>
@@ -13,16 +13,17 @@ namespace c10dd::store {
 struct JobPiece {
   Result<Claim> claim = Claim{};  ///< a failure ends the load
   std::vector<Row> rows;
-  bool last = false;  ///< no further piece, since the load is complete or has failed
+  bool last = false;  ///< no piece follows: the load is complete or has failed
 };
 
-/// One load of a job. Used on the thread that has the engine.
+/// One load of a job. Used only on the thread that calls the engine.
 class JobLoad {
  public:
   explicit JobLoad(JobNumber number) : number_(number) {}
 
-  /// Returns the next piece, at most `most` rows. Claims the job first, and checks after the last
-  /// piece that the claim still holds: only then are all rows of one moment.
+  /// Returns the next piece, with at most `most` rows. The first call claims the job. After the
+  /// last piece, checks that the claim still holds; without the claim, the rows might be of
+  /// different moments.
   JobPiece next(Engine& engine, std::size_t most) {
     JobPiece piece;
     if (!reader_) {
@@ -36,7 +37,7 @@ class JobLoad {
     if (more && *more) return piece;
     reader_.reset();
     const Result<void> held = engine.renew({number_, claim_.epoch});
-    // A job that is not owned any more may also fail to read: then that is the cause to report.
+    // If the claim is lost, report the lost claim: a failed read may be its consequence.
     if (!held) return {.claim = held.error(), .rows = {}, .last = true};
     if (!more) return {.claim = more.error(), .rows = {}, .last = true};
     piece.last = true;

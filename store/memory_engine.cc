@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps rows in maps: the contract in its shortest form. "Durable" means until the engine is
-// destroyed.
+// Keeps rows in maps: the simplest engine that fulfils the contract of engine.h. A "durable" change
+// lasts until the engine is destroyed.
 #include <map>
 #include <string>
 
@@ -69,7 +69,7 @@ class MemoryEngine final : public Engine {
   Result<Claim> claim(JobNumber job) override {
     JobHead& head = jobs_[job].head;
     ++head.epoch;
-    head.repeat_from = head.revision;  // the new owner has no commit to repeat
+    head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
     return Claim{head.epoch, head.revision};
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of engines: scheme, form of the URL, how to open one.
+// The list of engines, with their URL schemes, the forms of their URLs and their functions.
 #include <string>
 
 #include "store/engines.h"
@@ -51,7 +51,7 @@ std::string known_forms() {
 }  // namespace
 
 std::string without_password(std::string_view url) {
-  const std::size_t at = url.rfind('@');  // the last one, so that the whole password is hidden
+  const std::size_t at = url.rfind('@');  // the last @, so that the whole password is hidden
   if (at == std::string_view::npos) return std::string(url);
   std::size_t begin = url.find(':') + 1;  // 0 if there is no colon
   while (begin < at && url[begin] == '/') ++begin;

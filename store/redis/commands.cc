@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three scripts, and the encoding of commands in RESP 2, which is binary safe.
+// The scripts, and the encoding of commands in RESP 2, the binary-safe protocol of Redis.
 #include "store/redis/commands.h"
 
 #include <algorithm>
@@ -37,15 +37,15 @@ class Command {
   Bytes body_;
 };
 
-/// Returns the end of the run of rows of one kind that starts at `begin`. A run is encoded as a
-/// letter, the number of rows, and their arguments.
+/// Returns the end of the run of rows that starts at `begin`; the rows of a run have the same kind.
+/// A run is encoded as a letter for the kind, the number of rows, and the arguments of the rows.
 std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
   std::size_t end = begin;
   while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;
   return end;
 }
 
-/// Returns the number of arguments that append_rows() makes of the rows.
+/// Returns how many arguments append_rows() appends for the rows.
 std::size_t arguments_of(const std::vector<Row>& rows) {
   std::size_t count = 0;
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
@@ -72,7 +72,7 @@ void append_rows(Command& command, const std::vector<Row>& rows) {
   }
 }
 
-/// Returns whether a prefix has only letters, digits and - _ . : (braces would name a slot).
+/// Returns whether a prefix has only letters, digits and - _ . : (braces would name a hash slot).
 bool plain(std::string_view prefix) {
   for (const char c : prefix) {
     const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -130,10 +130,10 @@ if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 return 1)lua";
 
-// The rule of HeadCheck (job_head.h). ARGV: the number of batches, then for each batch: epoch,
-// from, to, the number of arguments of its rows, these arguments. Redis undoes nothing when a
-// script fails, so everything that can fail (types of the keys, out of memory) fails before the
-// first write.
+// Applies the rule of HeadCheck (job_head.h). ARGV has the number of batches, and for each batch:
+// epoch, from, to, the number of arguments for its rows, and these arguments. Redis does not undo
+// the writes of a script that fails, so everything that can fail (a key of another type, out of
+// memory) must fail before the first write.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
 local held = redis.call('HMGET', head, 'epoch', 'rev', 'from')
@@ -212,11 +212,11 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
   std::string_view prefix = text.substr(2 + authority.size());
   RedisAddress address;
   if (!take_login(authority, address)) {
-    return refused("not [user]:password before the @, with %XX for / @ : % in them");
+    return refused("the part before the @ is not [user]:password, with / @ : % written as %XX");
   }
   const Result<AddressParts> parts = split_address(authority);
-  // the reason would quote the text, which may hold a password
-  if (!parts) return refused("no valid host:port, or [host]:port for IPv6, after //");
+  // The detail of split_address() would quote the text, which may hold a password.
+  if (!parts) return refused("the part after // is not host:port, or [host]:port for IPv6");
   address.host = parts->host;
   if (parts->port) {
     const auto port = parse_number<std::uint16_t>(*parts->port);

@@ -16,7 +16,7 @@ namespace c10dd::store {
 struct RedisAddress {
   std::string host;
   std::uint16_t port = 6379;
-  std::string prefix = "c10dd";  ///< of all keys, so that several services can share a server
+  std::string prefix = "c10dd";  ///< first part of every key; several services can share a server
   std::string user;              ///< empty: the server's default user
   std::string password;          ///< empty: the server needs no password
 };
@@ -25,28 +25,28 @@ struct RedisAddress {
 /// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
-/// Returns the key of the hash {epoch, rev, from} of a job, its JobHead.
+/// Returns the key of the hash {epoch, rev, from}, which is the JobHead of a job.
 std::string redis_head_key(std::string_view prefix, JobNumber job);
-/// Returns the key of the hash that has a job's rows, in the same slot of a cluster as its head.
+/// Returns the key of the hash that has a job's rows, in the same cluster slot as the job's head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-// Scripts with KEYS = {head, rows}. They keep revisions and epochs as decimal strings, since a
-// number in a script is a double.
-extern const std::string_view kRedisClaimScript;    ///< -> {epoch, rev}
-extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch} -> 1 or 0 (fenced)
-extern const std::string_view kRedisCommitScript;   ///< -> per batch d (durable) or f (fenced)
+// Lua scripts. KEYS has the head, and for a commit also the rows. Revisions and epochs stay decimal
+// strings in the scripts, because a Lua number is a double.
+extern const std::string_view kRedisClaimScript;    ///< returns {epoch, rev}
+extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch}; returns 1, or 0 if fenced
+extern const std::string_view kRedisCommitScript;   ///< for each batch d (durable) or f (fenced)
 
 /// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);
 
-/// Appends a call of kRedisCommitScript with batches of one job. `verb` is "EVALSHA" with the
-/// digest of the script as `script`, or "EVAL" with its text. A call must stay below the limits of
-/// Redis: a million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
+/// Appends a call of kRedisCommitScript with batches of one job. If `verb` is "EVALSHA", `script`
+/// is the digest of the script; if "EVAL", its text. A call must stay below the limits of Redis: a
+/// million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
                          std::string_view prefix, const std::vector<const JobBatch*>& batches);
 
 /// Returns what an acknowledged change survives under these settings, as Engine::durability() does:
-/// "fsync", "os" or "none". A setting that the server does not return is empty.
+/// "fsync", "os" or "none". A setting that the server does not return must be passed as empty.
 std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
                                   std::string_view no_appendfsync_on_rewrite,
                                   std::string_view maxmemory_policy);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps rows in Redis, shared by several daemons. redis/commands.h has the keys and scripts of a
-// job; the set <prefix>:jobs and the number <prefix>:format are beside them. A commit() is one
-// script per job, all jobs in one round trip. There is one blocking connection; 2 s without a byte
-// is an error.
+// job. All jobs share the keys <prefix>:jobs (a set) and <prefix>:format (a number). A commit()
+// calls one script per job, for all jobs in one round trip. There is one blocking connection; it
+// fails if the server sends nothing for 2 s.
 // Promised: with durability() "fsync" (appendonly yes, appendfsync always), changes that were
-// reported durable survive the death and the power loss of this one master. The script itself
-// fences an owner that was replaced. Any reply of an unexpected type or size drops the connection.
-// Not promised: to notice that Redis lost acknowledged rows in a failover (Sentinel, Cluster), or
-// that its settings were changed while connected. jobs() may list a job whose first claim did not
-// succeed.
+// reported durable survive a crash and a power loss of this one master. The commit script refuses
+// the batches of an owner that was replaced. A reply of an unexpected type or size closes the
+// connection.
+// Not promised: the engine does not notice that Redis lost acknowledged rows in a failover
+// (Sentinel, Cluster), or that the server's settings changed during the connection. jobs() may list
+// a job whose first claim failed.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -33,7 +34,7 @@ class RedisEngine final : public Engine {
  public:
   explicit RedisEngine(RedisAddress address) : address_(std::move(address)) {}
 
-  /// Connects, and checks role, settings and format of the server. To be called first.
+  /// Connects, reads the server's settings, and checks its role and format. Must be called first.
   Result<void> start() {
     Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
     if (!link) return drop(link.error().detail);
@@ -70,8 +71,8 @@ class RedisEngine final : public Engine {
   }
 
   Result<Claim> claim(JobNumber job) override {
-    // The set of jobs may be in another slot of a cluster, so the script cannot change it. It is
-    // changed first, so that a claimed job is always listed.
+    // The set of jobs may be in another cluster slot, so the claim script cannot change it. The set
+    // is changed first, so that every claimed job is listed.
     Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
     if (!listed) return listed.error();
     Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", head_key(job)});
@@ -155,8 +156,9 @@ class RedisEngine final : public Engine {
   }
 
  private:
-  /// Reads all rows from the server first, one page per piece, since the server has them in no
-  /// order; then returns them sorted. A scan may return a row twice, and misses none.
+  /// Returns the rows in key order. The server has no order, so the first calls of next() read one
+  /// page each and return empty pieces, until all rows are read. A scan may return a row twice, but
+  /// misses none.
   class Reader final : public RowReader {
    public:
     Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
@@ -201,7 +203,7 @@ class RedisEngine final : public Engine {
       return {};
     }
 
-    /// Checks that the number of rows is what the server has.
+    /// Checks that as many rows were read as the server has.
     Result<void> finish() {
       complete_ = true;
       Result<RedisReply> size = engine_.call({"HLEN", key_});
@@ -231,7 +233,7 @@ class RedisEngine final : public Engine {
     return failure(Code::unavailable,
                    where() + cause_ + "; check the server and open the engine again");
   }
-  /// Ends the connection: commands without a reply have an unknown outcome.
+  /// Closes the connection: commands without a reply have an unknown outcome. Returns the failure.
   Failure drop(const std::string& cause) {
     cause_ = cause;
     link_.reset();
@@ -242,8 +244,8 @@ class RedisEngine final : public Engine {
                 (reply.kind == Kind::error ? ": " + reply.text : std::string()));
   }
 
-  /// Runs one command and returns its reply. Fails on an error reply, after which the connection is
-  /// still usable.
+  /// Runs one command and returns its reply. Fails if the reply is an error; the connection remains
+  /// usable in that case.
   Result<RedisReply> call(std::initializer_list<std::string_view> arguments,
                           std::size_t bytes_max = kReplyBytes) {
     if (!link_) return lost();
@@ -262,8 +264,8 @@ class RedisEngine final : public Engine {
                    where() + reply->text);
   }
 
-  /// Logs in, if the address has a password. Passes only the first clause of an error reply on,
-  /// since Redis may repeat the arguments after it.
+  /// Logs in if the address has a password. From an error reply, shows only the text before the
+  /// first comma, because Redis may quote the arguments after it.
   Result<void> log_in() {
     if (address_.password.empty()) return {};
     Bytes out;
@@ -305,7 +307,7 @@ class RedisEngine final : public Engine {
   }
 
   /// Receives the outcomes of the batches of one job; `first` is the first batch of the commit().
-  /// Returns false if the server does not know the script, and so has applied nothing.
+  /// Returns false if the server does not know the script and therefore has applied nothing.
   bool read_outcomes(const std::vector<const JobBatch*>& group, const JobBatch* first,
                      std::vector<Outcome>& outcomes) {
     Result<RedisReply> reply = link_->receive(kReplyBytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One blocking connection to a Redis server: sends bytes, receives checked replies. Do not use it
-// after a failure: commands without a reply have an unknown outcome.
+// after a failure, because commands without a reply have an unknown outcome.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct RedisReply {
   enum class Kind : std::uint8_t { status, error, integer, bytes, nil, array };
 
   Kind kind = Kind::nil;
-  Bytes text;  ///< of a status, an error or bytes
+  Bytes text;  ///< text of a status or an error, or the bytes
   std::int64_t integer = 0;
   std::vector<RedisReply> items;
 
@@ -27,24 +27,25 @@ struct RedisReply {
     return kind == Kind::error && text.starts_with(code);
   }
   bool is_array(std::size_t size) const { return kind == Kind::array && items.size() == size; }
-  /// Returns whether the reply is bytes with an unsigned decimal number only, and stores the
-  /// number.
+  /// If the reply is bytes that are an unsigned decimal number, stores the number in `value` and
+  /// returns true.
   bool number(std::uint64_t& value) const;
 };
 
 /// A connection. Used by one thread at a time.
 class RedisLink {
  public:
-  /// Connects. Fails with unavailable if there is no server or it does not answer for 2 s.
+  /// Connects. Fails with unavailable if the server cannot be reached within 2 s.
   static Result<std::unique_ptr<RedisLink>> open(const std::string& host, std::uint16_t port);
 
   virtual ~RedisLink() = default;
 
-  /// Sends all bytes. Blocks up to 2 s for each part that the socket takes.
+  /// Sends all bytes. Blocks for at most 2 s each time that the send buffer of the socket is full.
   virtual Result<void> send(std::string_view bytes) = 0;
 
-  /// Returns the next reply, error replies included. Fails if the server is silent for 2 s, breaks
-  /// the protocol or sends more than `bytes_max`. Sizes that the server announces allocate nothing.
+  /// Returns the next reply, which may be an error reply. Fails if the server is silent for 2 s,
+  /// breaks the protocol or sends more than `bytes_max`. Allocates no memory for a string before
+  /// its bytes arrive.
   virtual Result<RedisReply> receive(std::size_t bytes_max) = 0;
 };
 

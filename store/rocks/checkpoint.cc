@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes checkpoints. A checkpoint is a state directory: rows/, whose tables are hard links if the
-// file system is the same and else copies, and a high-water file.
+// Writes checkpoints. A checkpoint is a state directory with rows/ and a high-water file. The
+// tables in rows/ are hard links if the file system is the same; otherwise they are copies.
 #include <rocksdb/db.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ Failure refused(Code code, const std::string& path, const std::string& why) {
   return failure(code, "checkpoint {}: {}", path, why);
 }
 
-/// Returns whether `path` is `directory` or is in it.
+/// Returns whether `path` is `directory` or a path inside it.
 bool inside(const std::filesystem::path& path, const std::filesystem::path& directory) {
   std::error_code error;
   const auto relative = std::filesystem::relative(path, directory, error);
@@ -32,7 +32,7 @@ bool inside(const std::filesystem::path& path, const std::filesystem::path& dire
 Result<void> check(const std::string& path, const std::string& directory) {
   if (!path.starts_with('/') || path.find('\0') != std::string::npos || path.ends_with('/')) {
     return refused(Code::invalid_argument, path,
-                   "not an absolute path without a / at its end; use the path of a new directory");
+                   "is not an absolute path, or ends with /; use the path of a new directory");
   }
   struct stat status {};
   if (::lstat(path.c_str(), &status) == 0) {
@@ -49,7 +49,7 @@ Result<void> check(const std::string& path, const std::string& directory) {
   return {};
 }
 
-/// Writes rows and mark into the directory `path`.
+/// Writes a copy of the rows, and the mark, into the directory `path`.
 Result<void> fill(rocksdb::DB& db, const HighWaterMark& mark, const std::string& path) {
   rocksdb::Checkpoint* made = nullptr;
   rocksdb::Status status = rocksdb::Checkpoint::Create(&db, &made);
@@ -90,7 +90,7 @@ Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
   }
   const std::string parent = std::filesystem::path(path).parent_path();
   if (!sync_directory(parent)) {
-    return refused(Code::unavailable, path, "was written, but may not survive power loss");
+    return refused(Code::unavailable, path, "the copy was written, but may not survive power loss");
   }
   return {};
 }

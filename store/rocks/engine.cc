@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps rows in RocksDB, in the folder rows/ of a state directory; rocks/layout.h has the keys.
-// A commit() is one WriteBatch with rows and heads, and one sync of the log. Claims are synced,
-// too, except with durability none. The heads are also in memory, since the directory has one
-// owner.
+// A commit() is one WriteBatch with rows and heads; with fsync, the log is synced once per
+// commit(). Claims are synced, too, except with durability none. The engine also keeps the heads in
+// memory, because the directory has only one owner.
 // Promised: with fsync, changes that were reported durable survive the death of the process and
-// power loss, if the disk really writes what it reports as flushed. With os they survive the death
-// of the process; after a restart of the machine the engine opens with what is left, and
-// rolled_back() says so. With none there is no log: a clean close writes all rows, any other end
-// loses the rows that were not written yet, and the next opening says so. The engine fails to open
-// if the state has less than the high-water file promises (rocks/open.h). Damage fails at opening
-// or loading; rows are never silently skipped. A torn tail of the log is cut off. After any error
-// of a commit the engine stops, since the failed batch may or may not be in the log.
-// Not promised: to notice the loss of changes of the last 200 ms before a crash (the time between
-// two marks), or a directory that was replaced by an older copy of itself. Clients notice both.
+// power loss, if the disk really writes what it reports as flushed. With os, they survive the death
+// of the process; after a restart of the machine, the engine opens with the changes that are left,
+// and rolled_back() says so. With none, there is no log: a clean close writes all rows. After any
+// other end, the rows that were not written yet are lost, and rolled_back() says so after the next
+// opening. The engine fails to open if the state has less than the high-water file promises
+// (rocks/open.h). Damaged data makes the opening or a load fail; rows are never silently skipped. A
+// torn tail of the log is cut off. After any error of a commit the engine stops, because the failed
+// batch may or may not be in the log.
+// Not promised: the engine does not notice the loss of changes of the last 200 ms before a crash
+// (the time between two marks), or that the directory was replaced by an older copy. Clients notice
+// both losses.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
@@ -46,8 +48,8 @@ class RocksEngine final : public Engine {
         durability_(durability),
         rollback_(std::move(rollback)) {}
 
-  /// Checks the format, reads the heads, and compares them with the high-water mark. To be called
-  /// first.
+  /// Checks the format, reads the heads, and compares their sums with the high-water mark. Must be
+  /// called first.
   Result<void> start(HighWaterFile high_water) {
     if (Result<void> known = check_format(); !known) return known;
     const Bytes begin(1, kHeadTag);
@@ -81,10 +83,10 @@ class RocksEngine final : public Engine {
     if (durability_ == Durability::os) status = db_->SyncWAL();
     if (durability_ == Durability::none) {
       rocksdb::FlushOptions now;
-      now.allow_write_stall = true;  // else it may wait for a compaction
+      now.allow_write_stall = true;  // otherwise the flush may wait for a compaction
       status = db_->Flush(now);
     }
-    if (!status.ok()) return;  // the older mark stays: its `holds` says what may be lost
+    if (!status.ok()) return;  // the older mark remains; its `holds` says what may be lost
     HighWaterMark last = mark();
     last.holds = HighWaterMark::Holds::always;
     writer_->close(last);
@@ -107,7 +109,7 @@ class RocksEngine final : public Engine {
   Result<Claim> claim(JobNumber job) override {
     JobHead head = heads_[job];
     ++head.epoch;
-    head.repeat_from = head.revision;  // the new owner has no commit to repeat
+    head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
     if (Result<void> raised = replace(job, head); !raised) return raised.error();
     return Claim{head.epoch, head.revision};
   }
@@ -144,7 +146,7 @@ class RocksEngine final : public Engine {
       if (check == BatchCheck::apply) {
         append(batch, write);
         revisions_ += batch.to_rev - batch.from_rev;
-        changed = true;  // also without rows: the head has a new revision
+        changed = true;  // even if the batch has no rows: the head has a new revision
       }
       outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
@@ -184,7 +186,7 @@ class RocksEngine final : public Engine {
 
   void renewed() override {
     renewal_ = HighWaterMark::Renewal::none;
-    writer_->note(mark());  // should it fail: a second new incarnation does no harm
+    writer_->note(mark());  // if it fails, the next start makes one more incarnation: no harm
   }
 
   Result<void> checkpoint(const std::string& path) const override {
@@ -192,7 +194,7 @@ class RocksEngine final : public Engine {
   }
 
  private:
-  /// Reads the rows as they were when the first piece was asked for.
+  /// Reads the rows as they were when the first piece was requested.
   class Reader final : public RowReader {
    public:
     Reader(RocksEngine& engine, JobNumber job)
@@ -216,7 +218,7 @@ class RocksEngine final : public Engine {
     /// Returns false if the job has no rows.
     bool start() {
       const auto known = engine_.heads_.find(job_);
-      // An iterator sorts the rows in memory of all jobs: avoid that for a new job.
+      // Creating an iterator sorts all rows in memory: avoid that for a job without rows.
       if (known == engine_.heads_.end() || known->second.revision == 0) return false;
       rocksdb::ReadOptions how;
       how.fill_cache = false;
@@ -278,7 +280,7 @@ class RocksEngine final : public Engine {
                                             "another directory");
   }
 
-  /// Returns the mark of the state as it is now, without log_number.
+  /// Returns the mark of the current state, without log_number.
   HighWaterMark mark() const {
     HighWaterMark out;
     out.sequence = db_->GetLatestSequenceNumber();
@@ -292,10 +294,10 @@ class RocksEngine final : public Engine {
     return out;
   }
 
-  /// Notes the mark of a commit. Returns false if marks cannot be written: then the engine has
-  /// stopped, since later commits would not be protected.
+  /// Passes the mark of a commit to the mark writer. Returns false if marks cannot be written; the
+  /// engine has then stopped, because later commits would not be protected.
   bool noted() {
-    if (durability_ == Durability::none) return true;  // no change is promised before the close
+    if (durability_ == Durability::none) return true;  // only a clean close makes changes durable
     const Result<void> written = writer_->note(mark());
     if (!written) {
       lost_ = true;
@@ -304,7 +306,7 @@ class RocksEngine final : public Engine {
     return !lost_;
   }
 
-  /// Fails, or notes a rollback, if the state is before the high-water mark.
+  /// If the state is behind the high-water mark, fails, or records the rollback if it is accepted.
   Result<void> check_mark(const HighWaterMark& least) {
     const HighWaterMark now = mark();
     const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
@@ -319,8 +321,8 @@ class RocksEngine final : public Engine {
     return good;
   }
 
-  /// Removes rows of jobs without a head, if that loss is accepted; else fails. Such rows would
-  /// appear in the next job of their number.
+  /// If a job has rows but no head, fails; if the loss is accepted, removes these rows instead,
+  /// because they would appear in the next job with this number.
   Result<void> check_rows_without_head() {
     rocksdb::WriteBatch purge;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));
@@ -339,8 +341,8 @@ class RocksEngine final : public Engine {
     return purge.Count() == 0 || written(purge, true) ? Result<void>() : lost();
   }
 
-  /// Visits all keys that start with `prefix`; with an empty prefix, all keys. Fails if a key
-  /// cannot be read, or with the failure of `visit`.
+  /// Calls visit(key, value) for all keys that start with `prefix`, which may be empty. Fails if a
+  /// key cannot be read, or as soon as `visit` fails.
   Result<void> scan(const Bytes& prefix, const Visit& visit) {
     const Bytes end = prefix.empty() ? Bytes() : after(prefix);
     const rocksdb::Slice bound = slice(end);
@@ -357,7 +359,7 @@ class RocksEngine final : public Engine {
     return {};
   }
 
-  /// Appends the rows of a batch. The entries of a WriteBatch apply in order, range deletions too.
+  /// Appends the rows of a batch to `write`. RocksDB applies them in order.
   void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
     for (const Row& row : batch.rows) {
       const Bytes key = tagged(kRowTag, batch.job, row.key);
@@ -391,7 +393,7 @@ class RocksEngine final : public Engine {
     return noted() ? Result<void>() : lost();
   }
 
-  /// Writes a batch. Returns false if that fails: then the outcome is unknown and the engine has
+  /// Writes a batch. If the write fails, returns false: the outcome is unknown and the engine has
   /// stopped.
   bool written(rocksdb::WriteBatch& write, bool sync) {
     rocksdb::WriteOptions how;
@@ -415,13 +417,13 @@ class RocksEngine final : public Engine {
   HighWaterMark::Renewal renewal_ = HighWaterMark::Renewal::none;
   bool lost_ = false;
   std::string cause_;
-  // Last members: their threads use db_.
+  // The last members, because their threads use db_.
   std::optional<MarkWriter> writer_;
   std::optional<RoomKeeper> keeper_;
 };
 
-/// Fails if the state directory is gone that this process has used. Called before any file is
-/// created: the directory may come back, as with the disk that it is on.
+/// Fails if the state directory that this process has used before is gone. Must be called before
+/// any file is created, because the directory may come back, for example with its disk.
 Result<void> still_there(const std::string& directory, const HighWaterMark& acknowledged) {
   const std::string file = HighWaterFile::path_in(directory);
   if (::access(file.c_str(), F_OK) == 0) return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A slot has: magic, format, length of the body, turn, body (protocol/fields.h), CRC-32 of all
-// these; the rest is zeros.
+// Layout of a slot: magic, format, length of the body, turn, body (protocol/fields.h), CRC-32 of
+// everything before it, zeros.
 #include "store/rocks/high_water.h"
 
 #include <fcntl.h>
@@ -74,7 +74,7 @@ Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes) {
   std::uint32_t sum = 0;
   wire::Reader(bytes.substr(kHeaderBytes + length)).get(sum);
   if (sum != checksum(bytes.substr(0, kHeaderBytes + length))) return damaged("a wrong checksum");
-  // After the checksum: damage must not look like a newer format.
+  // The format is checked after the checksum, because damage must not look like a newer format.
   if (format > kFormat) {
     return failure(Code::version_unsupported,
                    "has format {}, this daemon knows formats up to {}; start the newer daemon that "
@@ -136,12 +136,12 @@ Result<void> HighWaterFile::write(const HighWaterMark& mark) {
   if (!write_all(file_, encode_high_water_slot(newest_), offset) || ::fdatasync(file_) != 0) {
     return refused("cannot be written");
   }
-  // A removed or replaced file would not protect the next start.
+  // If the file was removed or replaced, the written mark would not protect the next start.
   struct stat here {};
   struct stat open {};
   if (::stat(path_.c_str(), &here) != 0) return refused("was removed");
   if (::fstat(file_, &open) != 0 || here.st_ino != open.st_ino || here.st_dev != open.st_dev) {
-    return failure(Code::unavailable, "{} is not the file that was opened any more", path_);
+    return failure(Code::unavailable, "{} was replaced by another file while it was open", path_);
   }
   return {};
 }

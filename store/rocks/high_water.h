@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file "highwater" of a state directory: how far the rows beside it had come when it was last
-// written. A log that lost its end looks like a shorter log; only a mark outside the log shows the
-// loss.
+// The file "highwater" of a state directory. It records how far the rows in the directory had come
+// when the file was last written. A log that lost its end looks like a shorter log; only a mark
+// outside the log shows the loss.
 // The file has two slots with checksums, which are written alternately, so that a torn write leaves
 // the older mark intact.
 #pragma once
@@ -15,25 +15,25 @@
 
 namespace c10dd::store {
 
-/// How far a state has come. In an intact state these numbers only grow, so a smaller one shows a
-/// loss.
+/// How far a state has come. In an intact state these numbers only grow, so a smaller number shows
+/// a loss.
 struct HighWaterMark {
-  /// When the mark is valid after its process ended without closing the engine.
+  /// How long the mark stays valid if its process ends without closing the engine.
   enum class Holds : std::uint8_t {
     always,     ///< always: the rows were on disk before the mark
     this_boot,  ///< until the machine restarts: the rows were in the kernel's cache
-    never,      ///< never: the rows were in memory, the mark is valid only after a clean close
+    never,      ///< never: the rows were only in memory; a clean close makes the mark valid
   };
-  /// Why the state needs a new incarnation: clients may have seen more than it has.
+  /// Why the state needs a new incarnation: clients may have seen more than the state has.
   enum class Renewal : std::uint8_t { none, restored, rolled_back };
 
-  std::uint64_t sequence = 0;    ///< of the newest change; 0: no change was ever acknowledged
+  std::uint64_t sequence = 0;    ///< newest change; 0: no change was ever acknowledged
   std::uint64_t log_number = 0;  ///< logs with lower numbers are no longer needed
   std::uint64_t jobs = 0;
   std::uint64_t revisions = 0;  ///< sum over the jobs
   std::uint64_t epochs = 0;     ///< sum over the jobs
   Holds holds = Holds::always;
-  std::uint64_t boot = 0;  ///< boot_number() of the writer, for this_boot
+  std::uint64_t boot = 0;  ///< boot_number() when the mark was written, for Holds::this_boot
   Renewal renewal = Renewal::none;
 
   bool operator==(const HighWaterMark&) const = default;
@@ -52,7 +52,8 @@ inline constexpr std::size_t kHighWaterSlotBytes = 4096;
 /// Returns the slot as exactly kHighWaterSlotBytes bytes.
 Bytes encode_high_water_slot(const HighWaterSlot& slot);
 
-/// Fails with malformed, or with version_unsupported if the slot is intact but has a newer format.
+/// Decodes a slot. Fails with malformed, or with version_unsupported if an intact slot has a newer
+/// format.
 Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes);
 
 /// The open file. The user of this class must hold the lock of the state directory.
@@ -63,8 +64,9 @@ class HighWaterFile {
   /// Returns the path of the file in a state directory.
   static std::string path_in(const std::string& directory) { return directory + "/highwater"; }
 
-  /// Reads the file of a directory, if there is one, and changes nothing. Fails if it cannot be
-  /// read or has a newer format. found() is `mark` if at least one slot is intact, else `damage`.
+  /// Reads the file of a directory and changes nothing. Fails if the file cannot be read or has a
+  /// newer format. found() is `nothing` if there is no file, `mark` if a slot is intact, and
+  /// `damage` otherwise.
   static Result<HighWaterFile> open(const std::string& directory);
 
   ~HighWaterFile();
@@ -76,12 +78,11 @@ class HighWaterFile {
   const HighWaterMark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
-  /// Raises mark() to at least what was acknowledged, whatever the file has.
+  /// Raises mark() to at least `acknowledged`, even if the file has less.
   void expect(const HighWaterMark& acknowledged);
 
-  /// Writes a mark, which is on disk when it returns. Fails also if the file was replaced or
-  /// removed. Creates a new file if there was none or it was damaged; the new file appears complete
-  /// or not at all.
+  /// Writes a mark and syncs it to disk. Also fails if the open file was replaced or removed. If
+  /// there was no file, or a damaged one, creates a new file, which appears complete or not at all.
   Result<void> write(const HighWaterMark& mark);
 
  private:

@@ -3,7 +3,8 @@
 //   "f"                kStoredFormat, in decimal
 //   "m" BE64(job)      JobHead: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
-// BE64 is a number in 8 bytes, big endian, so that byte order is its order. Pure: no RocksDB here.
+// BE64 is a number as 8 bytes, big endian, so that numbers and their bytes sort alike. Does not use
+// RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   return out.append(key);
 }
 
-/// Returns the job of a key that has only a tag and a job.
+/// Returns the job of a key that consists of only a tag and a job.
 inline JobNumber job_of(std::string_view head_key) {
   JobNumber job = 0;
   for (const char byte : head_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log has blocks of 32 KiB, which hold fragments: masked CRC-32C of type and payload, length,
-// type, payload. A record is one fragment of type full, or one of type first, any of type middle,
-// and one of type last; a fragment that another one continues ends its block. The payload of a
-// record begins with the number of its first change and the count of its changes.
+// A log consists of blocks of 32 KiB. A block holds fragments, each with: masked CRC-32C of type
+// and payload, length, type, payload. A record is one fragment of type full; or one of type first,
+// any number of type middle, and one of type last. A record that continues in the next block fills
+// its block. The payload of a record begins with the number of its first change and the count of
+// its changes.
 #include "store/rocks/log.h"
 
 #include <algorithm>
@@ -28,7 +29,7 @@ T number_at(std::string_view bytes, std::size_t at) {
 struct Fragment {
   std::uint32_t checksum = 0;
   Type type{};
-  std::string_view checked;  ///< the type's byte and the payload
+  std::string_view checked;  ///< the byte of the type, and the payload
 
   std::string_view payload() const { return checked.substr(1); }
   bool begins() const { return type == Type::full || type == Type::first; }
@@ -40,7 +41,8 @@ struct Fragment {
   }
 };
 
-/// Returns the fragment at `at`, intact or not; nothing if the bytes cannot be a fragment.
+/// Returns the fragment at offset `at`, even if its checksum is wrong. Returns nothing if the bytes
+/// cannot be a fragment.
 std::optional<Fragment> fragment_at(std::string_view log, std::size_t at) {
   const std::size_t block_end = std::min(log.size(), (at / kBlock + 1) * kBlock);
   if (at + kHeader > block_end) return std::nullopt;
@@ -50,20 +52,20 @@ std::optional<Fragment> fragment_at(std::string_view log, std::size_t at) {
   return Fragment{number_at<std::uint32_t>(log, at), Type{type}, log.substr(at + 6, 1 + length)};
 }
 
-/// Returns where the next fragment begins after `fragment`, which begins at `at`.
+/// Returns the offset of the fragment that follows `fragment`, which begins at offset `at`.
 std::size_t behind(std::size_t at, const Fragment& fragment) {
   const std::size_t end = at + kHeader + fragment.payload().size();
   const std::size_t left = kBlock - end % kBlock;
   return left < kHeader ? end + left : end;  // a header never spans two blocks
 }
 
-/// Returns the number of the first change of the record that this fragment begins, if it does.
+/// If a record begins with this fragment, returns the number of the record's first change.
 std::optional<std::uint64_t> sequence_of(const Fragment& fragment) {
   if (!fragment.begins() || fragment.payload().size() < kBatchHeader) return std::nullopt;
   return number_at<std::uint64_t>(fragment.payload(), 0);
 }
 
-/// Returns whether the record that begins at `at` is intact up to its end.
+/// Returns whether the record that begins at offset `at` is intact up to its end.
 bool whole(std::string_view log, std::size_t at) {
   for (bool first = true;; first = false) {
     const std::optional<Fragment> fragment = fragment_at(log, at);
@@ -73,8 +75,9 @@ bool whole(std::string_view log, std::size_t at) {
   }
 }
 
-/// Returns where the first record begins whose number is not below `missing`, or not above the
-/// number of the record before it; without such a record, where the last record begins.
+/// Returns the offset of the first record whose number is at least `missing`, or not above the
+/// number of the record before it. If there is no such record, returns the offset of the last
+/// record.
 std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
   std::size_t at = 0;
   std::size_t begin = 0;
@@ -94,7 +97,7 @@ std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
 
 std::optional<std::uint64_t> record_behind(std::string_view log, std::uint64_t missing,
                                            std::uint64_t window) {
-  // Damage may have destroyed lengths, so every byte may begin a record.
+  // Damage may have destroyed lengths, so a record may begin at any byte.
   for (std::size_t at = end_of_read(log, missing); at < log.size(); ++at) {
     const std::optional<Fragment> fragment = fragment_at(log, at);
     if (!fragment) continue;

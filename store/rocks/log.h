@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds intact records after the damage in a RocksDB log, where RocksDB itself never looks. With
-// fsync a commit is one record, and it is synced before the next record is written. So an intact
-// record after the first change that cannot be read shows that this change had been on disk, and
-// was lost. The pages of a record that was not synced may have reached the disk in any order; they
-// do not form an intact record. Pure: no RocksDB here.
-// Not promised: to distinguish a record from a copy of a record inside a value of a torn record.
+// Finds intact records behind damage in a RocksDB log, where RocksDB itself does not read. With
+// fsync, a commit is one record, and is synced before the next record is written. So if a change
+// cannot be read, but a later record is intact, the change was on disk and was lost. The pages of
+// an unsynced record may have reached the disk in any order; they do not look like an intact
+// record. This file does not use RocksDB.
+// Not promised: the search may take a copy of a record, inside a value of a torn record, for a
+// record.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,9 @@
 
 namespace c10dd::store {
 
-/// Finds the first intact record of a log that begins with a change above `missing`, by at most
-/// `window`, and returns the number of that change. RocksDB must have read all changes below
-/// `missing` without an error.
+/// Finds the first intact record whose first change has a number above `missing`, by at most
+/// `window`. Returns the number of that change. RocksDB must have read all changes below `missing`
+/// without an error.
 std::optional<std::uint64_t> record_behind(std::string_view log, std::uint64_t missing,
                                            std::uint64_t window);
 

@@ -70,7 +70,7 @@ class MarkWriter::Impl {
     }
   }
 
-  HighWaterFile file_;  // used by the thread while it runs
+  HighWaterFile file_;  // used only by the thread while the thread runs
   const std::function<void(HighWaterMark&)> complete_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
@@ -79,7 +79,7 @@ class MarkWriter::Impl {
   bool changed_ = false;
   bool stopping_ = false;
   Result<void> written_;  // the first failure of a write is kept: no mark is written after it
-  std::thread thread_;    // last member: the thread uses the others
+  std::thread thread_;    // last member, because the thread uses the other members
 };
 
 MarkWriter::MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete)

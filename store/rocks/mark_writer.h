@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the high-water marks of commits to the file, on a thread of its own: a commit only notes
-// its mark in memory. The file follows by about 200 ms: a changed mark is written when the one
-// before is at least that old.
+// Writes the high-water marks of commits to the file, on its own thread: a commit only stores its
+// mark in memory. The file may be about 200 ms behind, because at least 200 ms pass between two
+// writes.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace c10dd::store {
 /// Owns a high-water file and the thread that writes it.
 class MarkWriter {
  public:
-  /// `complete` adds to a mark what is too expensive to get at each commit. It is called before a
-  /// mark is written, on the writer's thread, and by close().
+  /// `complete` sets the fields of a mark that are too expensive to get at each commit. The
+  /// writer's thread calls it before it writes a mark; close() calls it, too.
   MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete);
 
-  /// Stops the thread and does not write the newest mark: the mark on disk stays true.
+  /// Stops the thread without writing the newest mark. The older mark on disk remains valid.
   ~MarkWriter();
 
   /// Notes that the state has durably reached this mark. Fails if an earlier mark could not be
-  /// written: then the file does not protect the state any more. Thread-safe.
+  /// written, because the file no longer protects the state. Thread-safe.
   Result<void> note(const HighWaterMark& mark);
 
   /// Returns the newest mark that was noted. Thread-safe.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the rows in two steps. A read-only probe, before anything may be written, follows the
+// Opens the rows in two steps. Before anything may be written, a read-only probe follows the
 // changes in the logs: from the newest change in the tables, without a gap, to the first record
-// that is missing or damaged. This point must not be before the high-water mark; and with fsync, no
-// record after it may be intact (rocks/log.h). Then the rows are opened with the changes up to
-// exactly this point: later ones were never acknowledged, or their loss was accepted.
-// The probe also checks the sizes of closed logs (in RocksDB's manifest), the number of the first
-// needed log (which finds a manifest that lost its end), and the checksums of all tables, if the
-// state is small. A larger state is verified block by block as load() reads it, before anything of
-// it is served.
+// that is missing or damaged. These changes must reach the high-water mark; and with fsync, no
+// record after them may be intact (rocks/log.h). In the second step, the rows are opened with
+// exactly these changes: later changes were never acknowledged, or their loss was accepted.
+// The probe also checks the sizes of closed logs (in RocksDB's manifest) and the number of the
+// first needed log (which shows that a manifest lost its end). In a small state, it checks the
+// checksums of all tables. In a larger state, load() verifies each block that it reads, before
+// anything in the block is served.
 #include "store/rocks/open.h"
 
 #include <rocksdb/cache.h>
@@ -41,11 +41,11 @@ namespace c10dd::store {
 namespace {
 
 constexpr std::size_t kMiB = 1024 * 1024;
-constexpr std::uint64_t kVerifyAtOpen = 256 * kMiB;  // checksums of more are left to load()
+constexpr std::uint64_t kVerifyAtOpen = 256 * kMiB;  // load() verifies a larger state
 constexpr std::size_t kTableMax = 32 * kMiB;
 
-/// Returns the bytes of a table. A log of this size is allocated in advance, and then written to a
-/// table beside it: a small disk must have room for several of both.
+/// Returns the size of a table in bytes. RocksDB allocates a log of the same size in advance, and
+/// later writes its rows to a table: a small disk must have room for several logs and tables.
 std::size_t table_bytes(const std::string& directory) {
   std::error_code failed;
   const std::uintmax_t disk = std::filesystem::space(directory, failed).capacity;
@@ -68,10 +68,10 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.write_buffer_size = unit;
   out.target_file_size_base = unit;
   out.max_bytes_for_level_base = 4 * unit;
-  out.max_compaction_bytes = 8 * unit;  // a compaction needs so much room beside its input
+  out.max_compaction_bytes = 8 * unit;  // a compaction needs this much free room for its output
   out.ignore_max_compaction_bytes_for_input = false;
-  // A commit never waits for a compaction, since a compaction may wait for room on the disk. So the
-  // upper levels may grow; RoomNeed keeps the room free that their compaction needs.
+  // A commit must not wait for a compaction, because a compaction may wait for room on the disk. So
+  // the upper levels may grow. RoomNeed computes the free room that their compaction needs.
   out.level0_slowdown_writes_trigger = std::numeric_limits<int>::max();
   out.level0_stop_writes_trigger = std::numeric_limits<int>::max();
   out.soft_pending_compaction_bytes_limit = std::numeric_limits<std::uint64_t>::max();
@@ -82,8 +82,8 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.max_file_opening_threads = 1;
   out.max_background_jobs = 2;
   out.max_manifest_file_size = 16 * kMiB;
-  // Rows are read only when a job is loaded. Sorting them once, when a table is written, takes
-  // about half the processor time of keeping them sorted (measured per set).
+  // Rows are read only when a job is loaded. Sorting rows once, when a table is written, takes
+  // about half the processor time of keeping them sorted (measured per set operation).
   out.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
   out.allow_concurrent_memtable_write = false;
   out.enable_write_thread_adaptive_yield = false;
@@ -100,8 +100,8 @@ class NoLog final : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-/// Passes warnings on. RocksDB's own logger writes a file on a disk that may be full, and a line
-/// that it cannot finish ends the process if assertions are compiled in.
+/// Passes on RocksDB's warnings. RocksDB's own logger is not used: it writes to a disk that may be
+/// full, and a line that it cannot finish ends the process if assertions are compiled in.
 class Warnings final : public rocksdb::Logger {
  public:
   explicit Warnings(std::function<void(std::string_view)> warn)
@@ -118,8 +118,8 @@ class Warnings final : public rocksdb::Logger {
   std::function<void(std::string_view)> warn_;
 };
 
-/// Follows the changes in the logs, whose numbers are consecutive; later replays them up to a
-/// limit.
+/// Checks that the numbers of the changes in the logs are consecutive. After replay(), lets RocksDB
+/// apply the changes up to a limit.
 class LogOrder final : public rocksdb::WalFilter {
  public:
   const char* Name() const override { return "c10dd.order"; }
@@ -151,15 +151,15 @@ class LogOrder final : public rocksdb::WalFilter {
     return WalProcessingOption::kIgnoreCurrentRecord;
   }
 
-  /// Returns the newest change up to which no change is missing, if the tables have all up to
-  /// `base`.
+  /// Returns the newest change up to which no change is missing. The tables must have all changes
+  /// up to `base`.
   std::uint64_t reach(std::uint64_t base) const {
     return next_ != 0 && begin_ <= base + 1 ? std::max(base, next_ - 1) : base;
   }
-  /// Returns the number of the first needed log, as the manifest has it.
+  /// Returns the number of the first needed log, according to the manifest.
   std::uint64_t first_log() const { return first_log_; }
 
-  /// Describes where the changes end, for people. `oldest` is the oldest log.
+  /// Returns a text that says where the changes end. `oldest` is the name of the oldest log.
   std::string end(const std::string& path, const std::string& oldest, std::uint64_t base) const {
     const std::uint64_t last = reach(base);
     if (next_ == 0) {
@@ -173,21 +173,21 @@ class LogOrder final : public rocksdb::WalFilter {
     return format("{}/{} ends at change {}{}{}", path, file_, last, gap_.empty() ? "" : ", ", gap_);
   }
 
-  /// From now on replays the changes of the logs up to `limit`, which must not be 0.
+  /// Lets the next opening replay the changes in the logs up to `limit`, which must not be 0.
   void replay(std::uint64_t limit) { limit_ = limit; }
 
  private:
   std::uint64_t first_log_ = 0;
   std::uint64_t begin_ = 0;  ///< number of the first change in the logs
-  std::uint64_t next_ = 0;   ///< the expected number; 0: no record yet
+  std::uint64_t next_ = 0;   ///< expected number of the next change; 0: no record yet
   std::uint64_t limit_ = 0;  ///< 0: only follows
-  std::string first_;        ///< name and begin of the first log, for people
-  std::string file_;         ///< the last log that continues the changes
-  std::string gap_;          ///< the record after a gap, for people
+  std::string first_;        ///< for people: name and first change of the first log
+  std::string file_;         ///< name of the last log that continues the changes
+  std::string gap_;          ///< for people: the record after a gap; empty: no gap
 };
 
-/// Returns the failure to open the rows. RocksDB has no codes for most system errors, so their
-/// texts tell.
+/// Returns the failure to open the rows. RocksDB has no codes for most system errors, so the
+/// function searches the text of the status for them.
 Failure refused(const std::string& directory, const rocksdb::Status& status) {
   const std::string text = status.ToString();
   const auto says = [&](int error) { return text.find(std::strerror(error)) != std::string::npos; };
@@ -216,8 +216,9 @@ std::string oldest_log(const std::string& path) {
   return oldest;
 }
 
-/// Looks for proof that the change after `reach`, which cannot be read, was on disk: with fsync, an
-/// intact record of a later change. Returns it as a text for people; empty if there is none.
+/// The change after `reach` cannot be read. Looks for proof that it was on disk: with fsync, an
+/// intact record of a later change. Returns the proof as a text for people; empty if there is no
+/// proof.
 std::string written_after(const std::string& path, std::uint64_t first_log, std::uint64_t reach) {
   std::map<std::uint64_t, Bytes> logs;
   std::uint64_t bytes = 0;
@@ -246,7 +247,7 @@ std::string written_after(const std::string& path, std::uint64_t first_log, std:
   return {};
 }
 
-/// Returns each damaged table, and what is wrong with it, for people.
+/// Returns a text for people that names each damaged table and what is wrong with it.
 std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   std::vector<rocksdb::LiveFileMetaData> tables;
   db.GetLiveFilesMetaData(&tables);
@@ -261,8 +262,8 @@ std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   return all;
 }
 
-/// Returns the newest change up to which the state is intact, without a change to any file. Fails
-/// if it is before the mark.
+/// Returns the newest change up to which the state is intact, and changes no file. Fails if this
+/// change is before the mark, unless the loss is accepted.
 Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& mark,
                             Rollback& rollback, rocksdb::Options how, LogOrder& order) {
   const std::string path = directory + "/rows";
@@ -337,7 +338,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   const bool empty = !has_files(path);
   Result<void> good;
   if (empty && high_water.found() == Found::nothing) {
-    // Written before the rows exist, so that rows without a mark are never a first start.
+    // Written before the rows exist: rows without a mark must never look like a first start.
     good = high_water.write(HighWaterMark{});
   } else if (high_water.found() != Found::mark) {
     const bool damaged = high_water.found() == Found::damage;
@@ -361,9 +362,9 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
     if (!reach) return reach.error();
     order->replay(std::max<std::uint64_t>(*reach, 1));
   }
-  std::error_code ignored;  // a failure shows again when RocksDB opens the path
+  std::error_code ignored;  // if this fails, RocksDB fails to open the path, too
   if (empty) {
-    std::filesystem::create_directory(path, ignored);  // else RocksDB would log an error
+    std::filesystem::create_directory(path, ignored);  // otherwise RocksDB would log an error
     if (!sync_directory(directory)) {
       return failure(Code::unavailable, "rocksdb: {} cannot be synced: {}", directory,
                      std::strerror(errno));
@@ -374,7 +375,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   rocksdb::DB* opened = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(how, path, &opened);
   if (!status.ok()) return refused(directory, status);
-  // The rows use the filter through a plain pointer, so they own it.
+  // RocksDB keeps a plain pointer to the filter `order`, so the deleter of the rows owns `order`.
   OpenRows rows{{opened, [order](rocksdb::DB* db) { delete db; }}, need};
   need->look(*opened);
   return rows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the rows of a state directory under the recovery policy. RocksDB itself opens a log that
-// was cut, damaged or deleted as a shorter log. Here such a state fails to open, with a text that
-// has what is there and what must be there; every file stays as it was.
+// Opens the rows of a state directory, and fails if changes were lost. If a log was cut, damaged or
+// deleted, RocksDB itself opens it as a shorter log. Here, such a state fails to open, with a text
+// that says what was found and what was expected. Every file stays as it was.
 #pragma once
 
 #include <memory>
@@ -20,15 +20,15 @@ class RoomNeed;
 /// Decides whether a state that is older than its high-water mark may be opened.
 class Rollback {
  public:
-  /// `accepted`: the operator accepts to go on with what is left.
+  /// If `accepted`, the operator has agreed to go on with what is left.
   Rollback(const HighWaterFile& high_water, std::string directory, bool accepted);
 
-  /// Records that something is missing; `what` says what is there and what should be. Fails with
-  /// state_rolled_back, unless the loss is accepted or the mark never promised more
+  /// Records that something is missing; `what` says what was found and what was expected. Fails
+  /// with state_rolled_back, unless the loss is accepted or the mark is no longer valid
   /// (HighWaterMark::holds).
   Result<void> found(const std::string& what);
 
-  /// Records damaged tables. Only if rollback is accepted.
+  /// Records which tables are damaged. Must be called only if accepted().
   void found_damage(std::string tables) { damage_ = std::move(tables); }
 
   bool accepted() const { return accepted_; }
@@ -40,31 +40,31 @@ class Rollback {
  private:
   std::string directory_;
   bool accepted_;
-  bool promised_ = true;  // whether the mark is valid after the last stop
+  bool promised_ = true;  // whether the mark is still valid after the last stop
   bool found_ = false;
   std::string why_;
   std::string damage_;
 };
 
-/// The open rows, and how much room they need.
+/// The open rows, and how much free room on the disk their compactions need.
 struct OpenRows {
   std::shared_ptr<rocksdb::DB> db;
   std::shared_ptr<const RoomNeed> need;
 };
 
-/// Opens the rows, or creates them if no row was ever acknowledged. Afterwards all changes up to
-/// the mark are there, or rollback.why() says why not. Fails with state_rolled_back or malformed if
-/// a person must look at the files, with unavailable if another try may help. `warn` gets the
-/// warnings of RocksDB, on any thread.
+/// Opens the rows, or creates them if no row was ever acknowledged. On success, all changes up to
+/// the mark are there, or rollback.why() says why some are missing. Fails with state_rolled_back or
+/// malformed if a person must look at the files, with unavailable if another try may help. Calls
+/// `warn` with the warnings of RocksDB, on any thread.
 Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
                            Rollback& rollback, std::function<void(std::string_view)> warn);
 
 /// Returns the number of the first log that is still needed, for HighWaterMark::log_number.
 std::uint64_t needed_log(rocksdb::DB& db);
 
-/// Writes a copy of the rows as they are now, with a mark that gives them a new incarnation when
-/// they are opened. `path` appears complete or not at all. `directory` is the state directory,
-/// which must not contain `path`. May run at the same time as any other use of the rows.
+/// Writes a copy of the current rows to `path`, with a mark that makes the next opening of the copy
+/// start a new incarnation. `path` appears complete or not at all. `directory` is the state
+/// directory, which must not contain `path`. May run at the same time as any other use of the rows.
 Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
                               const std::string& directory, const std::string& path);
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
-// A compaction of fewer rows than kWorthCompacting waits for so many times the last one's duration.
+// A compaction of fewer erased rows than kWorthCompacting starts only after a pause:
+// this many times the duration of the last compaction.
 constexpr int kShareOfTime = 4;
 
 class Listener final : public rocksdb::EventListener {
@@ -41,7 +42,7 @@ std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> ne
 void RoomNeed::look(rocksdb::DB& db) {
   rocksdb::ColumnFamilyMetaData tables;
   db.GetColumnFamilyMetaData(&tables);
-  std::uint64_t upper = 0;  // the two upper levels may be the input of one compaction
+  std::uint64_t upper = 0;  // one compaction may take both upper levels as its input
   for (const rocksdb::LevelMetaData& level : tables.levels) {
     if (level.level <= 1) upper += level.size;
   }
@@ -103,19 +104,19 @@ void RoomKeeper::tidy() {
   std::uint64_t in_memory = 0;
   db_.GetIntProperty(rocksdb::DB::Properties::kCurSizeAllMemTables, &in_memory);
   // A compaction first writes the rows in memory to a table. If the disk has no room for that
-  // table, the engine stops; if it has no room later, only the compaction fails. So look before it
-  // begins.
+  // table, the engine stops. If the disk has no room later, only the compaction fails. So check the
+  // room before the compaction begins.
   bool done = free >= 2 * in_memory + unit_ / 2;
   if (done) {
     rocksdb::CompactRangeOptions how;
     how.exclusive_manual_compaction = false;
-    how.allow_write_stall = true;  // else it may wait for other compactions
+    how.allow_write_stall = true;  // otherwise it may wait for other compactions
     how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
     done = db_.CompactRange(how, nullptr, nullptr).ok();
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;
-  // A compaction leaves out tables that others are compacting, and with them erased rows.
+  // One more compaction is due, because this one left out tables that others were compacting.
   follow_up_ = done && erased > 0;
   if (done) {
     pause_ = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the room of removed rows back to the disk, by compactions. RocksDB may block in a
-// compaction as long as the disk has no room, so compactions run on a thread of their own. Only the
-// destructor of the engine waits for that thread, and stops it.
+// Returns the space of removed rows to the disk, by compactions. RocksDB may block in a compaction
+// as long as the disk has no room, so compactions run on their own thread. Only the destructor of
+// the engine waits for this thread, after it has stopped the running compaction.
 #pragma once
 
 #include <atomic>
@@ -23,11 +23,11 @@ namespace c10dd::store {
 /// How many bytes must stay free on the disk so that compactions can give room back.
 class RoomNeed {
  public:
-  /// `unit`: bytes of a table. `compaction`: most input bytes of a compaction below the two upper
-  /// levels.
+  /// `unit` is the size of a table in bytes. `compaction` is the largest input, in bytes, of a
+  /// compaction below the two upper levels.
   RoomNeed(std::uint64_t unit, std::uint64_t compaction) : unit_(unit), compaction_(compaction) {}
 
-  /// Computes the need anew from the tables of `db`. Called on RocksDB's threads, too.
+  /// Computes the need again from the tables of `db`. Also called on RocksDB's own threads.
   void look(rocksdb::DB& db);
   /// Returns the need in bytes. Thread-safe.
   std::uint64_t bytes() const { return bytes_; }
@@ -39,16 +39,16 @@ class RoomNeed {
   std::atomic<std::uint64_t> bytes_ = 0;
 };
 
-/// Returns a listener that calls look() whenever a table was written.
+/// Returns a listener that calls need->look() after each flush and each compaction.
 std::shared_ptr<rocksdb::EventListener> listener_of(std::shared_ptr<RoomNeed> need);
 
 /// Owns the thread that compacts.
 class RoomKeeper {
  public:
-  /// Number of erased rows that justifies a compaction at once.
+  /// Number of erased rows that justifies an immediate compaction.
   static constexpr std::size_t kWorthCompacting = 1'000;
 
-  /// `path` is a path on the disk of the rows. `unit`: bytes of a table.
+  /// `path` is any path on the disk of the rows. `unit` is the size of a table in bytes.
   RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit);
   /// Stops a compaction that is running, and joins the thread.
   ~RoomKeeper();
@@ -77,7 +77,7 @@ class RoomKeeper {
   // Used by the thread only.
   Clock::time_point ended_{};  ///< end of the last compaction
   Clock::duration took_{};     ///< its duration
-  Clock::duration pause_{};    ///< before the next attempt, if it failed
+  Clock::duration pause_{};    ///< time before the next attempt after a failed one
   bool follow_up_ = false;     ///< one more compaction is due if room stays short
   std::uint64_t free_when_stuck_ = 0;
 
@@ -85,7 +85,7 @@ class RoomKeeper {
   std::condition_variable changed_;
   bool asked_ = false;
   bool stopping_ = false;
-  std::thread thread_;  ///< last member: the thread uses the others
+  std::thread thread_;  ///< last member, because the thread uses the other members
 };
 
 }  // namespace c10dd::store

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks a directory by flock() on its file c10dd.lock, which contains the holder's pid for people.
-// The file is never removed: else two daemons could lock two files of the same name.
+// The file is never removed, because two daemons could then lock two files of the same name.
 #include "store/rocks/state_directory.h"
 
 #include <fcntl.h>
@@ -40,8 +40,8 @@ Failure refused(const std::string& path, const std::string& what, int error) {
                  user(), std::strerror(error));
 }
 
-/// Syncs the directories in which a new name was created. Ignores a directory that the user may not
-/// read, or that its file system cannot sync.
+/// Syncs directories in which names were created. Ignores a directory that the user may not read,
+/// or that the file system cannot sync.
 Result<void> sync_names(const std::string& path, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     if (!sync_directory(directory) && errno != EACCES && errno != EINVAL) {
@@ -52,7 +52,7 @@ Result<void> sync_names(const std::string& path, const std::vector<std::string>&
 }
 
 Result<void> create(const std::string& path) {
-  std::error_code ignored;  // a failure shows again when mkdir() creates the directory itself
+  std::error_code ignored;  // if this fails, mkdir() below fails, too, and reports it
   const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
   const std::filesystem::path parent = whole.parent_path();
   std::vector<std::string> named;  // directories in which a name is about to be created
@@ -81,7 +81,7 @@ Result<void> create(const std::string& path) {
   return {};
 }
 
-/// Returns the holder's pid as text, from the lock file.
+/// Returns a text that names the process that holds the lock, by the pid in the lock file.
 std::string holder(int lock) {
   std::array<char, 32> text{};
   const ssize_t length = ::pread(lock, text.data(), text.size(), 0);
@@ -90,7 +90,7 @@ std::string holder(int lock) {
   return pid.empty() ? "a process that is just starting" : "pid " + pid;
 }
 
-/// Writes the pid first and truncates after it, so that a reader never finds the file empty.
+/// Writes the pid before it truncates the file, so that a reader never finds the file empty.
 bool write_pid(int lock) {
   const std::string text = std::to_string(::getpid()) + "\n";
   const auto size = static_cast<ssize_t>(text.size());

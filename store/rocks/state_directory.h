@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state directory, which is locked by one daemon at a time. The kernel releases the lock when
-// the process ends, so a crash leaves no stale lock. Not noticed here: a directory that was copied
-// or restored. On a network file system the lock is as reliable as that file system's flock().
+// the process ends, so a crash leaves no stale lock. The lock does not show whether a directory was
+// copied or restored. On a network file system it is as reliable as that file system's flock().
 #pragma once
 
 #include <string>
@@ -18,8 +18,9 @@ bool sync_directory(const std::string& path);
 class StateDirectory {
  public:
   /// Locks a directory. Creates it if it does not exist (mode 0700; an existing mode stays), and
-  /// syncs its name to disk. Fails with permission_denied if it is not a directory or not writable,
-  /// and with unavailable, which has the holder's pid, if another daemon has locked it.
+  /// syncs its name to disk. Fails with permission_denied if `path` is not a directory or not
+  /// writable. Fails with unavailable, and the holder's pid, if another daemon has locked the
+  /// directory.
   static Result<StateDirectory> open(std::string path);
 
   ~StateDirectory();

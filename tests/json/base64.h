@@ -12,7 +12,7 @@ namespace c10dd {
 /// Encodes bytes as padded base64.
 std::string base64_encode(std::string_view bytes);
 
-/// Decodes canonical base64. Returns nothing if `text` is not a possible result of base64_encode().
+/// Returns the bytes; nothing if `text` is not canonical, that is, not a result of base64_encode.
 std::optional<std::string> base64_decode(std::string_view text);
 
 }  // namespace c10dd
