@@ -11,20 +11,21 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the size up to which spares get places.
+/// Returns the size up to which spares fill the next generation: the size of the last generation,
+/// but at least min and at most max.
 std::uint32_t wanted(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns whether the waiting members are a launch of their own: as many as a generation may have.
-/// Fewer members that waited until a generation finished would only repeat its work.
+/// Returns whether max members ask, not counting spares: a launch of their own. A smaller number of
+/// members that waited until a generation finished would only repeat the work of that generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;
 }
 
-/// Returns the ranks of the previous generation whose members do not ask again.
+/// Returns the ranks of the previous generation whose members do not ask for a place again.
 std::vector<Hole> holes_of(const GroupState& group) {
   std::vector<Hole> holes;
   for (std::size_t rank = 0; rank < group.size(); ++rank) {
@@ -36,7 +37,7 @@ std::vector<Hole> holes_of(const GroupState& group) {
   return holes;
 }
 
-/// Returns whether a quorum with this member list keeps its generation number.
+/// Returns whether a quorum of the `chosen` members keeps the number of the last generation.
 bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   const bool failed = std::ranges::any_of(
       chosen, [&](const SessionId& id) { return group.members().at(id).failed; });
@@ -45,7 +46,7 @@ bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   return chosen == group.list().sessions && group.facts().policy.quorum && whole;
 }
 
-/// Plans the next generation from all members that ask.
+/// Plans the next generation from all members that ask for a place.
 NextGeneration next_generation(const GroupState& group) {
   std::vector<SessionId> asking;
   std::vector<Candidate> candidates;
@@ -104,12 +105,13 @@ bool Formation::closes_elastic(const GroupState& group, TimePoint now) {
   }
   const bool over = last_call_over(group, now);
   if (group.counts().asking_away > 0)
-    return false;  // each comes back, or is lost, within its grace
+    return false;  // until each of them reconnects, or is lost when its grace ends
   return over || (usable(group) >= policy.max && group.counts().expected == 0);
 }
 
-/// Applies the rule of torchft's Lighthouse: a quorum forms at once when all members of the last
-/// one ask again; else it needs at least min members and more than half of those alive.
+/// Applies the rule of torchft's Lighthouse. If all members of the last quorum ask again, the next
+/// quorum forms at once. Otherwise at least min members, and more than half of the members that are
+/// alive, must ask; the quorum then forms when all members ask or when the last call is over.
 bool Formation::closes_quorum(const GroupState& group, TimePoint now) {
   const GroupState::Counts& counts = group.counts();
   if (counts.asking == 0) last_call_.reset();

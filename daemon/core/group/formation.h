@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when the next generation of a group forms, and which members it has. Changes nothing in
-// the state.
+// Decides when the next generation of a group forms, and which members it has. Does not change the
+// state of the group.
 //
-// Elastic: a generation never forms with fewer than min members. It forms at once when max members
-// ask and every survivor of the last generation asks too; else when last_call has passed since min
-// members asked. It does not form while a member that asks is without a connection: that member
-// comes back, or is lost within its grace. Quorum: see RendezvousPolicy. ranks.h decides which
-// member gets which rank.
+// Elastic groups: a generation never forms with fewer than min members. It forms at once when max
+// members ask and every survivor of the last generation asks too. Otherwise it forms when last_call
+// has passed since at least min members asked. It does not form while a member that asks has no
+// connection: that member reconnects, or is lost when its grace ends. Quorum groups: see
+// RendezvousPolicy. ranks.h decides which member gets which rank.
 #pragma once
 
 #include <optional>
@@ -17,11 +17,13 @@ namespace c10dd::core {
 
 class Formation {
  public:
-  /// Returns the next generation if it forms now, and starts or ends the last call.
+  /// If the next generation forms at `now`, returns it; otherwise returns nothing. Starts or ends
+  /// the last call.
   std::optional<NextGeneration> consider(const GroupState& group, TimePoint now);
-  /// Returns when the next generation forms if no member changes until then.
+  /// Returns the time at which the next generation forms if no member changes before that time;
+  /// empty if there is no such time.
   std::optional<TimePoint> next_deadline(const GroupState& group) const;
-  /// Notes that a generation has ended: the last call for the next one starts in full.
+  /// Notes that a generation has ended. The last call for the next generation gets its full length.
   void restart_last_call() { last_call_.reset(); }
 
  private:
@@ -32,9 +34,10 @@ class Formation {
   std::optional<TimePoint> last_call_;  // when it ends
 };
 
-/// Returns how many of the members that ask could get a place.
+/// Returns how many of the members that ask could get a place in the next generation.
 std::size_t usable(const GroupState& group);
-/// Returns how many newcomers to a formed group would get a place in a larger generation.
+/// Returns how many newcomers would get a place if a formed group formed a larger generation; 0 if
+/// the group is not formed.
 std::uint32_t waiting(const GroupState& group);
 
 }  // namespace c10dd::core

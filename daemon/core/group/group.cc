@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Joins, reports and ends of members.
+// Implements how members join, send reports and end.
 #include "daemon/core/group/group.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::string bounded(const std::string& detail) {
   return printable(detail.substr(0, limits::kReasonBytes), limits::kReasonBytes);
 }
 
-/// Fails if only some members request a rank, or if another member requests this rank.
+/// Fails if only some members request a rank, or if another member already requests the same rank.
 Result<void> check_requested_rank(const GroupState& group, const SessionId& id, const Join& request,
                                   const std::string& prefix) {
   const GroupMember* own = group.find(id);
@@ -40,14 +40,14 @@ Result<void> check_requested_rank(const GroupState& group, const SessionId& id, 
       group.counts().requests - (own_asks && own->requested_rank >= 0 ? 1 : 0);
   if (asking > 0 && (requests > 0) != (request.rank >= 0)) {
     return failure(Code::size_mismatch,
-                   prefix + "either all members request a rank, or no member does");
+                   prefix + "either all members must request a rank, or none of them");
   }
   const std::size_t own_request = own_asks && own->requested_rank == request.rank ? 1 : 0;
   if (request.rank < 0 || group.requests_for(request.rank) <= own_request) return {};
   for (const auto& [other, member] : group.members()) {
     if (other == id || !group.asks(member) || member.requested_rank != request.rank) continue;
     return failure(Code::rank_taken,
-                   "{}rank {} is requested by {} already; give each process its own rank", prefix,
+                   "{}rank {} is already requested by {}; give each process its own rank", prefix,
                    request.rank, process_of(member));
   }
   return {};
@@ -58,15 +58,16 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   const std::string prefix = "rendezvous \"" + printable(group.name(), limits::kNameBytes) + "\": ";
   if (request.round > facts.round) {
     return failure(Code::invalid_argument,
-                   "{}a round after round {} is requested, but the newest is {}", prefix,
-                   request.round, facts.round);
+                   "{}the request is for a round after round {}, but the newest round is {}",
+                   prefix, request.round, facts.round);
   }
   const GroupMember* own = group.find(id);
   const bool others = group.counts().alive > (own != nullptr && own->is_here() ? 1 : 0);
   if (others && !(request.policy == facts.policy)) {
-    return failure(Code::size_mismatch,
-                   "{}this member says {}; the group has {}; all members must say the same", prefix,
-                   text_of(request.policy), text_of(facts.policy));
+    return failure(
+        Code::size_mismatch,
+        "{}this member requests {}, but the group has {}; all members must request the same",
+        prefix, text_of(request.policy), text_of(facts.policy));
   }
   if (Result<void> good = check_requested_rank(group, id, request, prefix); !good) return good;
   if (own == nullptr && group.members().size() >= limits::kSessionsPerJob) {
@@ -76,7 +77,8 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   return {};
 }
 
-/// Updates the member from its request and session; it now asks for the round after `round`.
+/// Updates the member from its request and session. From now on the member asks for the round after
+/// `round`.
 void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
          Revision revision) {
   m.host = session.host;
@@ -108,7 +110,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const bool here = own != nullptr && own->is_here();
   const bool at_work = here && own->rank >= 0;
   if (here && state_.asks(*own)) return {};                 // a repeated join waits again
-  if (at_work && request.round < facts().round) return {};  // a late repeat: it has its place
+  if (at_work && request.round < facts().round) return {};  // late repeat of an answered join
   if (Result<void> good = check_join(state_, id, request); !good) return good;
   const bool finished = facts().phase == GroupPhase::finished;
   if (!(facts().policy == request.policy) || facts().round == 0 || finished) {
@@ -120,7 +122,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const std::uint32_t waited = waiting(state_);
   state_.add(id);
   state_.change(id, [&](GroupMember& m) {
-    // A member that has finished in a generation that others still work in is a newcomer to it.
+    // A member that has finished, while other members of its generation still work, is a newcomer.
     if (!here && m.rank >= 0 && stands) m.former_rank = std::exchange(m.rank, -1);
     ask(m, session, request, facts().round, at.revision);
   });
@@ -168,11 +170,11 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   if (member == nullptr || !member->is_here()) return;
   const std::string why = detail.empty() ? std::string() : ": " + bounded(detail);
   const bool at_work = member->rank >= 0;
-  // break_up() comes before end(), which may remove the member that the reason names.
+  // break_up() is called before end(), because end() may remove the member that the reason names.
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);
-      // A member without a place does not end the wait of the members that gather.
+      // If the finished member had no rank, the members that ask for a place keep waiting.
       if (at_work) finish_if_done(at);
       return;
     case Leave::Kind::fail:
@@ -198,7 +200,7 @@ void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at)
   end(id, GroupMember::State::left, detail, at);
 }
 
-/// Ends the generation if it has not ended. Its first end stays its reason.
+/// If the generation has not ended, ends it for this reason. Otherwise the first reason is kept.
 void Group::break_up(const std::string& reason, bool failed, Moment& at) {
   if (facts().phase == GroupPhase::formed) {
     GroupFacts& facts = state_.edit_facts();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One group: its members join, report and leave, and generations form. protocol/group_ops.h says
-// what its operations mean. Pure: a method that changes something gets the revision and time in
-// `at`. settle() completes the changes of a step. No caller has to remember it: Job::settle() runs
-// it for each touched group (see groups.h) at the end of each step, before the rows of the step are
-// recorded.
+// One group: its members join, report and leave, and generations form. protocol/group_ops.h
+// describes the operations. Pure: a method that changes the group gets the revision and the time in
+// `at`. settle() completes the changes of a step. The other callers need not call it: Job::settle()
+// calls it for each touched group (see groups.h) at the end of each step, before the rows of the
+// step are recorded.
 #pragma once
 
 #include <optional>
@@ -31,20 +31,22 @@ struct GroupChanges {
 class Group {
  public:
   explicit Group(std::string name) : state_(std::move(name)) {}
-  /// Restores a group after a restart: no member is present, and every deadline starts in full.
+  /// Restores a group after a restart. At first no member has a connection, and every deadline
+  /// starts again with its full time.
   Group(GroupState state, TimePoint now) : state_(std::move(state)) {
     notices_.resume(state_, now);
   }
 
-  /// Asks for a place in a round newer than request.round. Fails with invalid_argument,
-  /// size_mismatch, rank_taken or quota_exceeded, and then changes nothing.
+  /// Makes the session a member that asks for a place in a round newer than request.round. Fails
+  /// with invalid_argument, size_mismatch, rank_taken or quota_exceeded; a failed join changes
+  /// nothing.
   Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
   void set_present(const SessionId& id, bool present);
 
   // ---- ends of members; no effect if the session is not a member, or its membership has ended
   void leave(const SessionId& id, Leave::Kind kind, const std::string& detail, Moment& at);
   void lose(const SessionId& id, const std::string& detail, Moment& at);
-  /// Takes out a member that no longer waits for its join.
+  /// Removes a member whose client no longer waits for its join.
   void withdraw(const SessionId& id, const std::string& detail, Moment& at);
 
   // ---- reports, see notices.h and progress.h
@@ -53,8 +55,9 @@ class Group {
   Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
 
   /// Applies what is due: removes the members that did not leave by the deadline of a notice, marks
-  /// stalled members, forms a generation if it can form, and writes the group's row if it has
-  /// changed. Returns all changes since the last settle(). Groups calls it for each touched group.
+  /// stalled members, forms a generation if one can form, and writes the group's row if the row has
+  /// changed. Returns all changes since the last settle(). The class Groups calls it for each
+  /// touched group.
   GroupChanges settle(Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -66,15 +69,16 @@ class Group {
   const std::vector<SessionId>& sessions() const { return state_.list().sessions; }
   const GroupMember* holder(Rank rank) const { return state_.holder(rank); }
   Revision changed() const { return state_.changed(); }
-  /// Returns whether the session has asked for a place and does not have it yet.
+  /// Returns whether the session has asked for a place and still waits for the place.
   bool waits(const SessionId& id) const;
-  /// Returns whether a member of the generation is no longer here.
+  /// Returns whether any member of the generation has finished, has left or is lost.
   bool has_ended_members() const { return state_.counts().of_list < size(); }
 
   // ---- replies to members, see status.h
   std::optional<Joined> place(const SessionId& id, std::uint64_t after_round) const;
-  /// Returns the status. It is computed once per change, for all members that watch; only the time
-  /// left of notices is computed as of `now`.
+  /// Returns the status of the group. The status is computed once per change and shared by all
+  /// members that watch; only the time left until the deadlines of notices is computed in each
+  /// call, from `now`.
   const GroupStatus& status(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   Failure stale(std::uint64_t generation) const;

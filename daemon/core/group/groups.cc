@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// open() touches the group that it returns; settle() settles each touched group.
+// open() marks the group that it returns as touched; settle() settles each touched group.
 #include "daemon/core/group/groups.h"
 
 #include <algorithm>

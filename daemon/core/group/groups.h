@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// All groups of a job. Each call that may change a group touches it, and settle() brings the
-// touched groups up to date. No caller has to remember it: Job::settle() runs it, through
-// GroupOps::settle(), at the end of each step, before the rows of the step are recorded.
+// All groups of a job. Each call that may change a group marks the group as touched, and settle()
+// brings the touched groups up to date. The other callers need not call settle(): Job::settle()
+// calls it, through GroupOps::settle(), at the end of each step, before the rows of the step are
+// recorded.
 #pragma once
 
 #include <map>
@@ -32,7 +33,7 @@ class Groups {
   /// Removes an ended session from all its groups.
   void ended(const SessionId& id, const std::string& why, Moment& at);
 
-  /// Removes lost members, and touches the groups whose deadline has come.
+  /// Removes lost members, and marks the groups whose deadline has come as touched.
   void tick(const Sessions& sessions, Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -44,7 +45,7 @@ class Groups {
     std::vector<Rank> stalled;  ///< ranks that have become stalled
   };
   /// Settles each touched group, see Group::settle(). Returns the groups whose status has changed,
-  /// so that their waiters are answered.
+  /// so that the caller can reply to the requests that wait for them.
   std::vector<ChangedGroup> settle(Moment& at);
   /// Returns whether no group is touched.
   bool settled() const { return touched_.empty(); }
@@ -53,7 +54,7 @@ class Groups {
   const Group* find(const std::string& name) const;
   /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
-  /// Returns the attendance of all groups together.
+  /// Returns the sum of the attendance of all groups.
   const Attendance& attendance() const { return attendance_; }
 
   static bool owns(const Row& row) {
@@ -61,10 +62,12 @@ class Groups {
   }
   /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
-  /// Call after the last row; `newest` is the job's revision. No member is present, and every
-  /// deadline starts in full. Fails with malformed if the rows of a group do not fit together.
+  /// Completes the restored groups. Called after the last row; `newest` is the job's revision. At
+  /// first no member has a connection, and every deadline starts again with its full time. Fails
+  /// with malformed if the rows of a group do not fit together.
   Result<void> resume(Revision newest, TimePoint now);
-  /// Returns the sessions that are members of any group. ended() must be called when one ends.
+  /// Returns the sessions that are members of any group. The caller must call ended() for each of
+  /// these sessions when the session ends.
   std::vector<SessionId> members() const { return liveness_.members(); }
   /// Returns the revision of the newest change of any group.
   Revision newest() const;
@@ -75,7 +78,7 @@ class Groups {
 
   std::map<std::string, Group> groups_;
   std::map<std::string, StoredGroup> stored_;  // empty after resume()
-  std::map<std::string, Attendance> counted_;  // the part of each group in attendance_
+  std::map<std::string, Attendance> counted_;  // what each group has added to attendance_
   Attendance attendance_;
   std::set<std::string> touched_;
   Liveness liveness_;

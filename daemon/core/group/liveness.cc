@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heartbeat does not move the deadline of a check: check() computes anew when a member is due.
+// A heartbeat does not move the next check of its member. The check reads when the member was last
+// heard, and sets the time of the check after it.
 #include "daemon/core/group/liveness.h"
 
 #include <algorithm>
@@ -71,7 +72,8 @@ std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePo
   return all;
 }
 
-/// Returns the member if it is lost; else schedules its next check for when it could be lost.
+/// If the member is lost, returns it. Otherwise schedules its next check for the earliest time at
+/// which it could be lost.
 std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Sessions& sessions,
                                               TimePoint now) {
   const MemberLiveness& member = members_.at(id);

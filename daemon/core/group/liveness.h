@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which members of a job's groups are alive: a member is lost when nothing was heard on its
-// connection for the group's ttl, or when it has had no connection for the group's grace. After a
-// restart every member has limits::kRestartGrace to come back. All times are job time, so a paused
-// daemon loses no member.
+// Decides which members of a job's groups are alive: a member is lost when the daemon has heard
+// nothing on its connection for the group's ttl, or when it has had no connection for the group's
+// grace. After a restart every member has at least limits::kRestartGrace to reconnect. All times
+// are job time (see job_time.h), so a pause of the daemon loses no member.
 #pragma once
 
 #include <map>
@@ -19,24 +19,24 @@ namespace c10dd::core {
 
 class Liveness {
  public:
-  /// Adds the session as a member of this group. A member of several groups has their shortest ttl
-  /// and grace.
+  /// Adds the session as a member of this group. If the session is in several groups, the shortest
+  /// ttl and the shortest grace of these groups apply.
   void watch(const SessionId& id, const std::string& group, const RendezvousPolicy& policy,
              TimePoint now);
-  /// Removes the session as a member of this group.
+  /// Removes the session from the members of this group.
   void unwatch(const SessionId& id, const std::string& group);
 
   void connected(const SessionId& id, TimePoint now);
   void disconnected(const SessionId& id, TimePoint now);
-  /// Gives a member time to come back after a restart of the daemon.
+  /// Gives a member time to reconnect after a restart of the daemon.
   void expect_back(const SessionId& id, TimePoint now);
 
   struct Lost {
     SessionId id;
     std::string why;
   };
-  /// Returns the members that are lost by now; checks at most limits::kExpiriesPerTick members. The
-  /// caller must unwatch each.
+  /// Returns the members that are lost at `now`. Checks at most limits::kExpiriesPerTick members.
+  /// The caller must call unwatch() for each returned member.
   std::vector<Lost> take_lost(const Sessions& sessions, TimePoint now);
   std::optional<TimePoint> next_deadline() const { return checks_.next(); }
 
@@ -48,7 +48,7 @@ class Liveness {
   struct MemberLiveness {
     Duration ttl{0};
     Duration grace{0};
-    std::optional<TimePoint> back_by;  ///< set from a restart until it connects
+    std::optional<TimePoint> back_by;  ///< set from a restart until the member connects
     std::set<std::string> groups;
   };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notices of one group. A notice asks members to leave by a deadline; they acknowledge it, and
-// are lost if they are still here at the deadline. Notices are stored in the group's row; which
-// members a notice names is stored in the rows of the members.
+// The notices of one group. A notice asks members to leave by a deadline. These members acknowledge
+// the notice, and a member that is still here at the deadline is lost. Notices are stored in the
+// group's row; the row of each member lists the notices that name the member.
 #pragma once
 
 #include <map>
@@ -15,30 +15,32 @@ namespace c10dd::core {
 
 class Notices {
  public:
-  /// Adds a notice and returns its number. Fails with not_found if it names no member, or with
-  /// quota_exceeded.
+  /// Adds a notice and returns its number. Fails with not_found if the notice names no member, and
+  /// with quota_exceeded if the group has too many notices.
   Result<std::uint64_t> notify(GroupState& group, const Notify& request, Moment& at);
-  /// Notes that a member has seen a notice. Fails with not_found if the notice does not name it.
+  /// Notes that a member has seen a notice. Fails with not_found if the notice does not name the
+  /// member.
   Result<void> acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
                            Moment& at);
-  /// Removes a member that ends from all notices. The caller writes its row and calls
-  /// GroupState::note_status_change().
+  /// Removes a member, whose membership ends, from all notices. The caller must then write the
+  /// member's row and call GroupState::note_status_change().
   void forget(GroupState& group, const SessionId& id);
 
   struct Overdue {
-    std::vector<SessionId> members;  ///< members that did not leave in time, by rank
+    std::vector<SessionId> members;  ///< members that are still here, by rank
     std::string why;
   };
-  /// Returns a notice whose deadline has come; each is returned once.
+  /// If the deadline of a notice has come, returns the members that did not leave. Returns each
+  /// notice only once.
   std::optional<Overdue> take_overdue(const GroupState& group, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
-  /// Adds the notices to the status, without the time left.
+  /// Adds the notices to the status, except the time left until their deadlines.
   static void describe(const GroupState& group, GroupStatus& status);
-  /// Sets the time left of the notices in a status, as of `now`.
+  /// Sets the time that is left, from `now`, until the deadline of each notice in a status.
   void set_time_left(GroupStatus& status, TimePoint now) const;
 
-  /// Restores the notices after a restart: every deadline starts in full.
+  /// Restores the notices after a restart. Every deadline starts again with its full time.
   void resume(const GroupState& group, TimePoint now);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress reports of the members of one group, and the time by which each member has promised
-// its next report. A member that does not report in time is stalled; it keeps its place.
+// its next report. A member that does not report in time is marked as stalled, but keeps its place.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace c10dd::core {
 
 class ProgressReports {
  public:
-  /// Notes a report of a member, which must have a rank.
+  /// Records a progress report. The member must have a rank.
   void note(GroupState& group, const SessionId& id, const Progress& report, Moment& at);
   /// Forgets a member that ends.
   void forget(const SessionId& id) { stall_times_.erase(id); }

@@ -44,10 +44,10 @@ class Reason {
   }
 
  private:
-  /// One kind of change that some ranks have in common, from one host to one host.
+  /// The ranks that change in the same way, from the same old host to the same new host.
   struct Reassignment {
     std::vector<Rank> ranks;
-    std::vector<Rank> before;  // the previous ranks of the members that get them
+    std::vector<Rank> before;  // the ranks that their new members had before
     const Hole* hole = nullptr;
     const Candidate* now = nullptr;
   };

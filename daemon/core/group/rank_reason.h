@@ -9,7 +9,8 @@
 
 namespace c10dd::core {
 
-/// Returns the text for RankPlan::reason. The ranks of the plan must be final. `holes` is by rank.
+/// Returns the text for RankPlan::reason. The ranks of the plan must be final. holes[rank] is the
+/// hole at that rank, or null.
 std::string reason_of(const Candidates& candidates, const RankPlan& plan,
                       const std::vector<const Hole*>& holes, std::size_t size_before,
                       std::uint32_t max);

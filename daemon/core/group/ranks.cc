@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides by class which candidates get a place; seating.h gives them ranks.
+// Decides which candidates get a place: survivors first, then newcomers, then spares. seating.h
+// gives them ranks.
 #include "daemon/core/group/ranks.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Chooses at most `places` of `who`. The candidates `settled` have a place already.
+/// Chooses at most `places` of the candidates `who`. The candidates `settled` already have a place.
 Indices choose(const Candidates& candidates, const Indices& who, std::size_t places,
                const Indices& settled, Seating seating) {
   if (who.size() <= places) return who;
@@ -42,7 +43,7 @@ struct Classes {
   Indices spares;
 };
 
-/// Returns the holes by rank, up to `size`; nullptr where there is none.
+/// Returns the holes below rank `size`, indexed by rank; nullptr for a rank that is not a hole.
 std::vector<const Hole*> by_rank(const std::vector<Hole>& holes, std::size_t size) {
   std::vector<const Hole*> found(size);
   for (const Hole& hole : holes) {
@@ -64,7 +65,7 @@ std::size_t size_before(const Classes& classes, const Candidates& candidates,
 
 void append(Indices& all, const Indices& more) { all.insert(all.end(), more.begin(), more.end()); }
 
-/// Returns the chosen candidates by requested rank.
+/// Returns the chosen candidates, indexed by the rank that each of them requests.
 Indices requested(const Candidates& candidates, const Indices& chosen) {
   Indices ranks(chosen.size(), kNobody);
   for (const std::size_t index : chosen) {

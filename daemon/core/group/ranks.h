@@ -17,12 +17,12 @@ struct Candidate {
   std::string host;
   std::string domain;                ///< topology domain; may be empty
   std::int32_t local_rank = -1;      ///< on its host
-  std::int64_t requested_rank = -1;  ///< must get this rank; set for all candidates or none
-  std::int64_t previous_rank = -1;   ///< in the previous generation; -1: was not in it
-  bool spare = false;                ///< takes a place only where one is free
+  std::int64_t requested_rank = -1;  ///< rank that it must get; set for all candidates or for none
+  std::int64_t previous_rank = -1;   ///< rank in the previous generation, or -1
+  bool spare = false;                ///< gets a place only if the others leave one free
 };
 
-/// A rank of the previous generation that is free now, and where its member ran.
+/// A rank of the previous generation that is now free, and the place where its member ran.
 struct Hole {
   Rank rank = 0;
   std::string host;
@@ -30,7 +30,7 @@ struct Hole {
 };
 
 struct RankPlan {
-  std::vector<std::size_t> ranks;   ///< by rank: index of the candidate
+  std::vector<std::size_t> ranks;   ///< for each rank, the index of its candidate
   std::vector<std::size_t> parked;  ///< candidates without a place, in order of joining
   /// A text for people: which ranks were kept, moved and added, and why; about 500 bytes at most.
   /// Example:
@@ -38,34 +38,35 @@ struct RankPlan {
   std::string reason;
 };
 
-/// Gives places and ranks to at most `max` candidates. Spares get places only up to `wanted`.
-/// Requested ranks must be distinct and below the new size; previous ranks must be distinct.
+/// Gives places and ranks to at most `max` candidates. Spares get places only until `wanted`
+/// candidates have one. Requested ranks must be distinct and below the new size; previous ranks
+/// must be distinct.
 ///
-/// Words: a *host* is all candidates (or holes) with the same host name and domain. A *block* is
-/// all free ranks that were on one host. An empty domain equals no other domain.
+/// Terms: a *host* means all candidates (or all holes) with the same host name and domain. A
+/// *block* means all free ranks that were on one host. An empty domain matches no domain.
 ///
 /// Which candidates get a place:
 ///   1. survivors of the previous generation, by previous rank;
-///   2. newcomers, which are the others that are not spares;
+///   2. newcomers, which are neither survivors nor spares;
 ///   3. spares.
-/// If not all newcomers (or not all spares) get a place, these come first, in this order:
-///   1. candidates of a host that has holes, as many as it has;
+/// If there are not enough places for all newcomers (or for all spares), the order is:
+///   1. candidates of a host that has holes, at most one for each of its holes;
 ///   2. candidates of a domain that has holes, as many as it has; hosts that fill a block exactly
 ///      come before others;
 ///   3. hosts of another domain that fill a block exactly;
 ///   4. whole hosts before parts of a host; then in order of joining.
 ///
-/// Which rank a candidate gets: the requested one if ranks are requested. Else survivors keep their
-/// rank if it is below the new size, and each block of free ranks goes to a whole host (not to
-/// single candidates) if possible:
+/// Which rank a candidate gets: if ranks are requested, the requested rank. Otherwise survivors
+/// keep their rank if it is below the new size. Each block of free ranks goes to a whole host if
+/// possible, and not to single candidates. It goes, in this order:
 ///   1. to the same host;
 ///   2. to a host of the same domain with as many candidates as the block has ranks;
 ///   3. to any host with as many candidates as the block has ranks;
 ///   4. to the remaining candidates of the same domain;
 ///   5. to the remaining candidates.
-/// In a first generation, and within steps 4 and 5, candidates are ordered by domain, then host
-/// (each by the first of its candidates to join), then local rank, then order of joining, so hosts
-/// and domains are contiguous.
+/// In a first generation, and within steps 4 and 5, candidates are ordered by domain, then by host,
+/// then by local rank, then by order of joining. Domains and hosts are ordered by their first
+/// candidate to join. So the ranks of a host, and those of a domain, are contiguous.
 RankPlan assign_ranks(const std::vector<Candidate>& candidates, const std::vector<Hole>& holes,
                       std::uint32_t max, std::uint32_t wanted);
 

@@ -11,21 +11,22 @@
 
 namespace c10dd::core {
 
-/// The revision and time of a change, and the rows to which it appends its own.
+/// The revision and the time of a change, and the list to which the change appends its rows.
 struct Moment {
   Revision revision;
   TimePoint now;
   std::vector<Row>& rows;
 };
 
-/// Records in a member's row that a notice names it.
+/// Records in a member's row that a notice names the member.
 struct NoticeReceipt {
   std::uint64_t number = 0;
   bool acknowledged = false;
 };
 BOOST_DESCRIBE_STRUCT(NoticeReceipt, (), (number, acknowledged))
 
-/// A member of a group. All fields are in its row, except those of the last section.
+/// A member of a group. All fields up to `notices` are stored in the member's row; the fields from
+/// `rank` on are not.
 struct GroupMember {
   enum class State : std::uint8_t { here, finished, left, lost };
 
@@ -39,15 +40,15 @@ struct GroupMember {
   bool spare = false;
   std::uint64_t step = 0;
   bool failed = false;         ///< see Join::failed
-  Revision joined = 0;         ///< revision of its first join; orders members
+  Revision joined = 0;         ///< revision of its first join; gives the order of members
   bool asked = false;          ///< whether asked_in is set
-  std::uint64_t asked_in = 0;  ///< the group's round when it asked for the next one
+  std::uint64_t asked_in = 0;  ///< the group's round when it asked for the next round
   State state = State::here;
   std::string ending;                  ///< how it ended
-  std::vector<NoticeReceipt> notices;  ///< notices that name it, while it is here; by number
+  std::vector<NoticeReceipt> notices;  ///< notices that name it, by number; empty after its end
 
   std::int64_t rank = -1;         ///< in the current generation
-  std::int64_t former_rank = -1;  ///< rank of a member that has finished there and asks again
+  std::int64_t former_rank = -1;  ///< its rank, if it has finished and asks again
   bool present = false;           ///< has a connection
   std::string phase;              ///< of its newest progress report
   std::uint64_t at_step = 0;      ///< of its newest progress report
@@ -62,8 +63,8 @@ BOOST_DESCRIBE_STRUCT(GroupMember, (),
                        failed, joined, asked, asked_in, state, ending, notices))
 
 /// A notice as it is stored. Its deadline is a duration, which starts anew after a restart. The
-/// members that it names are stored in their own rows, so an acknowledgement rewrites one member's
-/// row, not the group's.
+/// rows of its members, not this row, record which members it names, so that an acknowledgement
+/// rewrites only the row of one member.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;
@@ -97,8 +98,8 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
-/// Returns the digest of the sessions by rank. It leaves out the other fields of the list, because
-/// they change with each round of a quorum.
+/// Returns the digest of the sessions by rank. The digest does not cover the other fields of the
+/// list, because these fields change with each round of a quorum.
 std::uint64_t digest_of(const std::vector<SessionId>& sessions);
 
 /// Fails with invalid_argument if a size or time of the policy is not valid.

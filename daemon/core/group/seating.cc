@@ -14,7 +14,7 @@ std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices&
     std::size_t candidate;
     auto operator<=>(const Standing&) const = default;
   };
-  std::map<std::string_view, std::uint64_t> domains;  // when the first candidate of each joined
+  std::map<std::string_view, std::uint64_t> domains;  // by domain, when its first candidate joined
   std::map<Where, std::uint64_t> hosts;
   for (const std::size_t index : who) {
     const Candidate& c = candidates[index];
@@ -103,7 +103,7 @@ void Seating::same_size(bool same_domain) {
     return std::pair(same_domain ? at.first : std::string_view(), size);
   };
   std::map<std::pair<std::string_view, std::size_t>, std::vector<HostCandidates*>>
-      hosts;  // of each key, the last host first: pop_back() takes them in order
+      hosts;  // of each key, the last host comes first, for pop_back()
   for (auto group = by_host_.rbegin(); group != by_host_.rend(); ++group) {
     hosts[key(group->where, group->waiting())].push_back(&*group);
   }
@@ -138,7 +138,7 @@ void Seating::same_domain() {
   }
 }
 
-/// Orders the groups: those that fit into `room` as a whole come first.
+/// Orders the hosts: those whose candidates all fit into `room` come first.
 std::vector<HostCandidates*> Seating::whole_first(const std::vector<HostCandidates*>& groups,
                                                   std::size_t room) const {
   room = std::min(room, places_);

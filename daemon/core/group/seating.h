@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which candidates get the free ranks. Works on hosts, not on single candidates: `groups`
-// are the candidates of one host each, and a block is the free ranks that were on one host. pick()
-// and seat_by_hole() apply the same rules in different orders; ranks.h states the rules in words.
+// Decides which candidates get the free ranks. Works on hosts, not on single candidates: each
+// element of `groups` holds the candidates of one host, and a block holds the free ranks that were
+// on one host. pick() and seat_by_hole() apply the same rules in different orders; ranks.h states
+// the rules in words.
 #pragma once
 
 #include <limits>
@@ -34,33 +35,36 @@ struct HostCandidates {
   std::size_t waiting() const { return members.size() - seated; }
 };
 
-/// The free ranks that were on one host, ascending. The first `taken` of them have a candidate.
+/// The free ranks that were on one host, ascending. The first `taken` of these ranks have a new
+/// candidate.
 struct Block {
   Where where;
-  bool known = false;  // false: no member had these ranks
+  bool known = false;  // false if no member had these ranks
   std::vector<Rank> ranks;
   std::size_t taken = 0;
 
   std::size_t open() const { return ranks.size() - taken; }
 };
 
-/// Groups the candidates `who` by host, in the order of a first generation.
+/// Groups the candidates `who` by host, in the order that they get in a first generation, see
+/// ranks.h.
 std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who);
 
-/// Gives the ranks of blocks to candidates by one rule after the other. Each rule applies to the
-/// ranks and candidates that the earlier rules left.
+/// Gives the free ranks to candidates, one rule after another. Each rule applies to the ranks and
+/// the candidates that the earlier rules have left over.
 class Seating {
  public:
-  /// `ranks`: by rank, the candidate that already has it, or kNobody.
+  /// ranks[r] is the candidate that already has rank r, or kNobody. holes[r] is the hole at rank r,
+  /// or null.
   Seating(Indices ranks, const std::vector<const Hole*>& holes);
 
-  /// Gives ranks to the candidates that match a block by host, size or domain. rest() handles the
-  /// others.
+  /// Gives ranks to the candidates that match a block by host, size or domain. rest() gives ranks
+  /// to the other candidates.
   void seat_by_hole(std::vector<HostCandidates> groups);
   /// Gives the remaining ranks to the remaining candidates.
   void rest();
-  /// Returns the at most `places` candidates of `groups` that match the blocks best, then the
-  /// first.
+  /// Chooses at most `places` candidates of `groups`: first the candidates that match the blocks
+  /// best, then the others in the order of `groups`.
   Indices pick(std::vector<HostCandidates> groups, std::size_t places);
 
   const Indices& ranks() const { return ranks_; }

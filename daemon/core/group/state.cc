@@ -9,7 +9,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the rank in the generation that ends now; -1: the member was not in it.
+/// Returns the member's rank in the generation that is being replaced; -1 if it had no rank.
 std::int64_t previous_rank(const GroupMember& m) { return m.rank >= 0 ? m.rank : m.former_rank; }
 
 MemberList encode_list(const std::vector<SessionId>& sessions,
@@ -115,7 +115,7 @@ void GroupState::remove(const SessionId& id, Moment& at) {
 
 void GroupState::start(const NextGeneration& next, Moment& at) {
   std::vector<std::int64_t> previous;
-  // Read before the ranks are reset.
+  // The previous ranks are read before the next loop resets them.
   for (const SessionId& id : next.members) previous.push_back(previous_rank(members_.at(id)));
   for (auto& [id, m] : members_) m.rank = m.former_rank = -1;
   for (std::size_t rank = 0; rank < next.members.size(); ++rank) {
@@ -138,7 +138,8 @@ void GroupState::start(const NextGeneration& next, Moment& at) {
   note_status_change(at);
 }
 
-/// Removes members that have ended: they were kept only to describe the ranks of their generation.
+/// Removes the members that have ended. Their rows were kept only to describe the ranks of their
+/// generation.
 void GroupState::forget_ended(Moment& at) {
   for (auto it = members_.begin(); it != members_.end();) {
     const bool gone = !it->second.is_here();

@@ -14,7 +14,7 @@
 
 namespace c10dd::core {
 
-/// Counts the members of a generation, or of several.
+/// Counts the members of one generation or of several generations.
 struct Attendance {
   std::size_t here = 0;
   std::size_t missing = 0;  ///< lost or left
@@ -30,8 +30,8 @@ struct NextGeneration {
 
 class GroupState {
  public:
-  /// Numbers of members. All but `finished` count only members that are here (alive). "In the list"
-  /// means in the list of the current generation.
+  /// Numbers of members. All counts except `finished` include only members that are here (alive).
+  /// "In the list" means in the list of the current generation.
   struct Counts {
     std::size_t alive = 0;          ///< all that are here
     std::size_t asking = 0;         ///< ask for a place
@@ -45,7 +45,7 @@ class GroupState {
   };
 
   explicit GroupState(std::string name) : name_(std::move(name)) {}
-  /// Restores the state after a restart: gives the members their ranks in the list.
+  /// Restores the state after a restart: gives each member its rank in the list.
   GroupState(std::string name, GroupFacts facts, std::map<SessionId, GroupMember> members,
              MemberList list);
 
@@ -53,11 +53,12 @@ class GroupState {
   const GroupFacts& facts() const { return facts_; }
   const std::map<SessionId, GroupMember>& members() const { return members_; }
   const GroupMember* find(const SessionId& id) const;
-  /// Returns the list of the generation. Its `encoded` is empty: see encoded_list().
+  /// Returns the list of the generation. The field `encoded` of the list is empty; encoded_list()
+  /// returns these bytes.
   const MemberList& list() const { return list_; }
   const std::shared_ptr<const Bytes>& encoded_list() const { return encoded_list_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_.sessions.size()); }
-  /// Returns the member that has this rank, or had it when it ended; nullptr if there is none.
+  /// Returns the member with this rank, even if the member has ended; nullptr if there is none.
   const GroupMember* holder(Rank rank) const;
   const Counts& counts() const { return counts_; }
   Attendance attendance() const;
@@ -70,11 +71,13 @@ class GroupState {
   std::uint64_t version() const { return version_; }
 
   // ---- changes
-  /// Returns the facts for a change. The next settle() writes the group's row.
+  /// Returns the facts so that the caller can change them. The next settle() writes the group's
+  /// row.
   GroupFacts& edit_facts();
-  /// Adds a member; no effect if it is known.
+  /// Adds a member. Has no effect if the session is already a member.
   void add(const SessionId& id);
-  /// Lets `edit` change a member and updates the counts. put() must follow if its row has changed.
+  /// Lets `edit` change a member and updates the counts. If its row has changed, the caller must
+  /// call put().
   template <class F>
   void change(const SessionId& id, F&& edit) {
     GroupMember& member = members_.at(id);
@@ -86,13 +89,13 @@ class GroupState {
   void remove(const SessionId& id, Moment& at);
   /// Starts a generation: assigns the ranks, and removes the members that have ended.
   void start(const NextGeneration& next, Moment& at);
-  /// Notes a change of the status: members that watch the group get it.
+  /// Notes a change of the status. Members that watch the group get the new status.
   void note_status_change(Moment& at);
-  /// Notes a change of a member that does not change the status.
+  /// Notes that a member has changed, but the status has not.
   void note_change(Revision revision) { changed_ = revision; }
-  /// Notes a change of the status of which members that watch need not hear.
+  /// Notes a change of the status that is not sent to the members that watch the group.
   void renew_version() { ++version_; }
-  /// Writes the group's row if it has changed. Returns whether note_status_change() was called
+  /// Writes the group's row if the row has changed. Returns whether note_status_change() was called
   /// since the last settle().
   bool settle(Moment& at);
 

@@ -57,9 +57,9 @@ NotAtWork not_at_work(const GroupState& group) {
   return ranks;
 }
 
-/// Returns the ranks whose members must still join: those that no member requests or, without
-/// requests, those of a broken generation whose members have not joined again. At most
-/// limits::kMissingNamed.
+/// Returns the ranks whose members must still join: if members request ranks, the ranks that no
+/// member requests; otherwise the ranks of a broken generation whose members have not joined again.
+/// Returns at most limits::kMissingNamed ranks.
 std::vector<Rank> awaited(const GroupState& group) {
   const bool requested = group.counts().requests > 0;
   const bool broken = group.facts().phase == GroupPhase::broken;
@@ -79,7 +79,8 @@ std::vector<Rank> awaited(const GroupState& group) {
   return missing;
 }
 
-/// Returns the members that ask, for example " (host-a:17, host-b:4 (spare), ...)".
+/// Returns a text that lists the members that ask for a place, for example " (host-a:17, host-b:4
+/// (spare), ...)".
 std::string asking_members(const GroupState& group) {
   std::string text;
   std::size_t shown = 0;
@@ -93,13 +94,14 @@ std::string asking_members(const GroupState& group) {
   return text;
 }
 
-/// If a generation has formed or finished, returns what a newcomer waits for; else an empty text.
+/// If a generation has formed or finished, returns a text that says what a newcomer waits for;
+/// otherwise returns an empty text.
 std::string when_next(const GroupState& group) {
   const GroupFacts& facts = group.facts();
   if (facts.phase == GroupPhase::formed) {
     return format(
         "; generation {} has {} members at work, max is {}: a newcomer gets a place when "
-        "they join again",
+        "these members join again",
         facts.generation, group.size(), facts.policy.max);
   }
   if (facts.phase == GroupPhase::finished) {
@@ -138,8 +140,8 @@ Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request) 
   }
   if (request.first >= size) {
     return failure(Code::invalid_argument,
-                   "{} has {} ranks, but its members from rank {} on are requested", name_of(group),
-                   size, request.first);
+                   "{} has {} ranks, but the request asks for members starting at rank {}",
+                   name_of(group), size, request.first);
   }
   MemberPage page;
   page.generation = group.facts().generation;
@@ -215,7 +217,7 @@ Failure why_not_formed(const GroupState& group) {
     }
   }
   if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
-  // No member has a rank yet: describe as many unknown ranks as are missing to min.
+  // No member has a rank yet: add one unknown rank for each member that is missing to reach min.
   for (std::size_t rank = usable(group);
        rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
     result.missing.push_back(unknown(static_cast<Rank>(rank)));

@@ -28,7 +28,8 @@ bool distinct(std::vector<T> values) {
   return std::ranges::adjacent_find(values) == values.end();
 }
 
-/// Returns whether the offsets split the list into members, each at the rank that it names.
+/// Returns whether the offsets split the encoded list into members, and each member names the rank
+/// at which it is stored.
 bool readable(const MemberList& list) {
   const std::size_t size = list.offsets.size();
   if (size == 0) return list.encoded.empty();
@@ -51,10 +52,10 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
   }
   if (facts.phase > GroupPhase::finished) return misfit(state, "unknown phase");
   if (facts.status > newest) {
-    return misfit(state,
-                  format("status of revision {} in a job of revision {}", facts.status, newest));
+    return misfit(state, format("status of revision {}, but the job is at revision {}",
+                                facts.status, newest));
   }
-  // Every round has a list; not every list is a new generation, and not every one has failed.
+  // Not every round has started a new generation, and not every generation has failed.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
     return misfit(state, format("round {}, generation {}, failures {}", facts.round,
                                 facts.generation, facts.failures));
@@ -67,11 +68,12 @@ Result<void> check_members(const GroupState& state, Revision newest) {
   std::vector<Revision> order;
   for (const auto& [id, m] : state.members()) {
     if (m.joined > newest) {
-      return misfit(state,
-                    format("a member of revision {} in a job of revision {}", m.joined, newest));
+      return misfit(
+          state, format("a member joined at revision {}, but the job is at {}", m.joined, newest));
     }
     if (m.asked_in > round) {
-      return misfit(state, format("a member asked in round {} of {}", m.asked_in, round));
+      return misfit(state,
+                    format("a member asked in round {}, but the newest is {}", m.asked_in, round));
     }
     order.push_back(m.joined);
   }
@@ -106,7 +108,7 @@ Result<void> check_list(const GroupState& state) {
   const GroupPhase phase = state.facts().phase;
   const std::uint32_t size = state.size();
   for (const SessionId& id : state.list().sessions) {
-    if (state.find(id) == nullptr) return misfit(state, "a session of its list is not a member");
+    if (state.find(id) == nullptr) return misfit(state, "a session in its list is not a member");
   }
   if ((state.facts().round == 0) != (size == 0)) {
     return misfit(state, format("a list of {} in round {}", size, state.facts().round));
@@ -115,15 +117,15 @@ Result<void> check_list(const GroupState& state) {
     return misfit(state, "a generation without members");
   }
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
-    return misfit(state, "a generation that all have left");
+    return misfit(state, "a generation that all members have left");
   }
-  // A quorum's last member may come back under another policy before the next round.
+  // In a quorum, the last member may join again with another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
     return misfit(state, format("a list of {}, min {}, max {}", size, policy.min, policy.max));
   }
   if (phase == GroupPhase::finished && state.counts().expected > 0) {
-    return misfit(state, "a member at work where all have finished");
+    return misfit(state, "a member is at work, but all have finished");
   }
   for (const auto& [id, m] : state.members()) {
     if (!m.is_here() && m.rank < 0) return misfit(state, "a member has ended and has no rank");
@@ -161,8 +163,9 @@ Result<void> check_notice_receipts(const GroupState& state) {
       const auto notice = std::ranges::find(notices, receipt.number, &StoredNotice::number);
       if (notice == notices.end() || receipt.number <= before) {
         return misfit(
-            state, format("a member is named by notice {}, which does not exist, or is named twice",
-                          receipt.number));
+            state,
+            format("a member refers to notice {}, which does not exist, or refers to it twice",
+                   receipt.number));
       }
       before = receipt.number;
       naming.insert(receipt.number);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores one group from its rows after a restart. Refuses rows that a group cannot have written,
-// because they would break a guarantee later: two members with one rank, a member that can never
-// leave, a revision newer than the job's. Refuses with malformed; the text names the group.
+// because such rows would break a guarantee later: two members with one rank, a member that can
+// never leave, a revision newer than the job's. The failure has the code malformed and names the
+// group.
 #pragma once
 
 #include <map>
@@ -16,13 +17,14 @@ class StoredGroup {
  public:
   explicit StoredGroup(std::string name) : name_(std::move(name)) {}
 
-  // Each takes one row, in any order. Fails with malformed.
+  // Each function takes one row; the rows may come in any order. Fails with malformed.
   Result<void> take(GroupFacts facts);
   Result<void> take(const SessionId& id, GroupMember member);
   Result<void> take(MemberList list);
 
-  /// Returns the state of the group, with no member present. Call once, after the last row;
-  /// `newest` is the job's revision. Fails with malformed if the rows do not fit together.
+  /// Returns the state of the group, in which no member has a connection. Called once, after the
+  /// last row; `newest` is the job's revision. Fails with malformed if the rows do not fit
+  /// together.
   Result<GroupState> complete(Revision newest);
 
  private:

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when the next commit batch of a host may start. Clients that just got a reply tend to
-// send their next request at once. A batch that waits for these requests a little commits all of
-// them with one sync. Batches that start at once split the clients into two halves that alternate:
-// each half waits for the sync of the other. The wait is at most half as long as the last batch
-// took, so it is short where syncs are fast. If the clients do not come back in time, the next
-// batches start without a wait.
+// send their next request at once. A batch that waits a little for these requests commits all of
+// them with one sync. If batches started at once, the clients would split into two halves that
+// alternate: each half would wait while the batch of the other half is synced. The wait is at most
+// half as long as the last batch took, so the wait is short if syncs are fast. If the clients send
+// no requests in time, the next batches start without a wait.
 // Pure: the caller passes the time. Not thread-safe: belongs to one host.
 #pragma once
 
@@ -22,24 +22,24 @@ class CommitPace {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr Duration kLongestWait = std::chrono::milliseconds(5);
-  /// Batches that start at once after a wait in vain. Doubled after each further wait in vain, up
-  /// to kLongestRest.
+  /// The number of batches that start without a wait after a wait in vain, in which too few clients
+  /// sent a request. Each further wait in vain doubles the number, up to kLongestRest.
   static constexpr std::size_t kFirstRest = 8;
   static constexpr std::size_t kLongestRest = 256;
 
-  /// Records the end of a batch that took `took` and answered `answered` requests. `waiting`
-  /// requests have gathered meanwhile.
+  /// Records the end of a batch, which lasted `took` and answered `answered` requests. `waiting`
+  /// requests have arrived for the next batch.
   void ended(Time now, Duration took, std::size_t answered, std::size_t waiting) {
     pause_.reset();
     if (resting_ > 0) {
       --resting_;
-    } else if (answered > 0 && waiting > 0) {  // else no client comes back, or none waits
+    } else if (answered > 0 && waiting > 0) {  // if either is 0, a wait gains nothing
       pause_ = Pause{now + std::min(took / 2, kLongestWait), answered, waiting};
     }
   }
 
-  /// Returns true if a batch may start now; `waiting` requests have gathered for it. Ends the wait
-  /// if so.
+  /// If a batch may start now, ends the wait and returns true. `waiting` requests have arrived for
+  /// the batch.
   bool ready(Time now, std::size_t waiting) {
     if (!pause_) return true;
     const std::size_t back = waiting - std::min(waiting, pause_->before);
@@ -52,7 +52,7 @@ class CommitPace {
     return true;
   }
 
-  /// Returns the end of the wait, the latest time to call ready() again; empty without a wait.
+  /// Returns the end of the wait, when ready() must be called again; empty if there is no wait.
   std::optional<Time> until() const { return pause_ ? std::optional(pause_->until) : std::nullopt; }
 
  private:
@@ -63,7 +63,7 @@ class CommitPace {
   };
   std::optional<Pause> pause_;
   std::size_t rest_ = 0;     ///< batches without a wait after the last wait in vain
-  std::size_t resting_ = 0;  ///< how many of these are left
+  std::size_t resting_ = 0;  ///< how many of these batches are left
 };
 
 }  // namespace c10dd::core

@@ -34,7 +34,7 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   const Result<JobNumber> number = number_of(job, run);
-  // Idle until the hello has arrived at the host: its client may disconnect before.
+  // The job counts as idle until the hello arrives at its host: the client may disconnect first.
   if (number) directory_->mark_idle(*number, true, job_time());
   return number;
 }
@@ -98,7 +98,7 @@ void DirectoryHost::retire() {
   if (!retired.entries.empty()) strike_out(std::move(retired), before, "retired");
 }
 
-/// Makes the hosts of these jobs drop them, and commits the removal of their rows.
+/// Makes the hosts drop the retired or removed jobs, and commits the removal of the jobs' rows.
 void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std::string_view how,
                                std::function<void(bool)> then) {
   DirectoryBatch batch{.from = before,
@@ -121,8 +121,8 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
 struct DirectoryHost::Removal {
   std::string job;                     ///< printable
   std::vector<JobNumber> numbers;      ///< of its runs
-  std::vector<std::uint64_t> lookups;  ///< newest of each run before the hosts were asked
-  std::size_t connected = 0;           ///< sessions, by the replies so far
+  std::vector<std::uint64_t> lookups;  ///< for each run, the newest before the hosts were asked
+  std::size_t connected = 0;           ///< sessions, summed over the replies so far
   std::size_t to_ask = 0;              ///< hosts that have not replied
   std::function<void(Result<void>)> then;
 };
@@ -151,8 +151,8 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   }
 }
 
-/// Removes the job if no session is connected or connecting. After close_job() every hello has to
-/// ask the directory, so a hello that came meanwhile has got a newer lookup.
+/// Removes the job unless a session is connected or connecting. After close_job() every hello has
+/// to ask the directory first, so a hello that came since then has got a newer lookup.
 void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (!directory_) return removal->then(closed());
   bool connecting = false;

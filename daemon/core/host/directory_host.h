@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which host serves a job, and when a run is retired. Owns the directory, and asks the
-// hosts of the jobs which of them are in use. One per daemon, on the first loop. Pure: the engine
-// belongs to the Shell around it.
+// Decides which host serves a job, and when a run is retired (dropped and erased). Owns the
+// directory, and asks the hosts which jobs are in use. A daemon has one DirectoryHost, on the first
+// loop. Pure: the engine belongs to the Shell around this class.
 //
-// Lookups: each JobLocation carries a lookup, which counts the locations given out for that job. A
-// host that reports a job as idle names the newest lookup that it has seen. If the directory has
-// given out a newer one, a hello is still on its way to that host, and the report is ignored.
+// Lookups: each JobLocation carries a lookup number, which counts the locations given out for the
+// job. A host that reports a job as idle names the newest lookup number that the host has seen. If
+// the directory has given out a newer number, a hello is still on its way to that host, and the
+// report is ignored.
 //
 // Threads: every call is made on the thread of the host's loop, except those marked "Thread-safe."
-// Callbacks run on that loop unless their call names another one.
+// Callbacks run on that loop unless the call names another loop.
 #pragma once
 
 #include <functional>
@@ -33,57 +34,62 @@ class DirectoryHost {
     std::vector<JobNumber> erased;  ///< jobs whose rows are erased in the same commit
   };
 
-  /// What the host needs from the shell around it. Called on the loop's thread.
+  /// The functions that the host needs from the shell around it. Called on the loop's thread.
   class Shell {
    public:
     virtual ~Shell() = default;
 
-    /// Returns the host that serves the job of this number; always the same one in a process.
+    /// Returns the host that serves the job with this number. The host of a number never changes
+    /// while the process runs.
     virtual JobHost& host_of(JobNumber number) = 0;
-    /// Commits a change, in order with the claims and loads that depend on it; see
-    /// directory_rows.h. Calls `then`, which may be empty, on the loop with true if the change is
-    /// durable. If it is not, the engine is lost.
+    /// Commits a change of the directory before any later claim or load of a job; see
+    /// directory_rows.h. Then calls `then` on the loop, unless `then` is empty; its argument is
+    /// true if the change is durable. If the change is not durable, the engine is lost.
     virtual void write(DirectoryBatch batch, std::function<void(bool)> then) = 0;
     /// Reports for the log that a run has left the directory: `how` is "retired" or "removed".
     virtual void struck_out(const Directory::NamedRun& entry, std::string_view how) = 0;
-    /// Returns why there is no directory now.
+    /// Returns the reason why there is no directory now.
     virtual std::string not_ready() const = 0;
   };
 
   /// `loop` and `shell` must outlive the host.
   DirectoryHost(HostLoop& loop, Shell& shell) : loop_(loop), shell_(shell), time_(loop.now()) {}
 
-  /// Takes the directory of an engine that was opened; `generation` counts the openings.
+  /// Takes the directory that was read from a newly opened engine. `generation` counts how often an
+  /// engine was opened.
   void opened(std::unique_ptr<Directory> directory, std::uint64_t generation);
   /// Drops the directory, because the engine is lost.
   void lost() { directory_.reset(); }
   bool is_open() const { return directory_ != nullptr; }
 
-  /// Returns the number of the job that a hello names. Gives a new job a number and marks it as
-  /// idle: its run is retired after the grace unless the hello arrives. Fails with unavailable if
-  /// the engine is not open, and as Directory::open() does.
+  /// Returns the number of the job that a hello names. If the job is new, gives it a number and
+  /// marks it as idle, so that its run is retired after the grace unless the hello arrives. Fails
+  /// with unavailable if the engine is not open, or as Directory::open() does.
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
-  /// Finds where the job lives, for a hello that goes there; gives a new job a number. Fails as
-  /// expect() does. Calls `then` on the loop `back`.
+  /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as
+  /// expect() does. Calls `then` with the result on the loop `back`.
   /// Thread-safe.
   void locate(const std::string& job, const std::string& run, HostLoop& back,
               std::function<void(Result<JobLocation>)> then);
 
-  /// Takes the report of a host that the last session of a job has ended; `empty` if the job has
-  /// no rows worth keeping. Ignored if the directory has given out a newer lookup.
+  /// Handles a host's report that the last session of a job has ended. `empty` is true if the job
+  /// has no rows worth keeping. The report is ignored if the directory has given out a newer lookup
+  /// number for the job.
   /// Thread-safe.
   void report_idle(const JobLocation& location, bool empty);
 
-  /// Removes a job with all its runs and their rows. Fails with not_found for an unknown job, with
-  /// unavailable if a session is connected or connecting, or if the engine is not open or is lost.
-  /// Calls `then` on the loop, possibly before it returns.
+  /// Removes a job with all its runs and their rows. Fails with not_found if the job is unknown.
+  /// Fails with unavailable if a session is connected or connecting, if the engine is not open, or
+  /// if the engine is lost before the removal is durable. Calls `then` on the loop, possibly before
+  /// remove() returns.
   void remove(const std::string& job, std::function<void(Result<void>)> then);
 
-  /// Ends a turn of the loop, after ready sockets were drained: moves job time, and retires the
-  /// runs whose grace is over.
+  /// Ends a turn of the loop, after the ready sockets were served: advances job time, and retires
+  /// the runs whose grace is over.
   void end_turn();
-  /// Returns when the next turn must end at the latest; empty if no run waits for its grace.
+  /// Returns the latest time at which the next turn must end; empty if no run waits for the end of
+  /// its grace.
   std::optional<SteadyTime> next_wake() const;
 
   TimePoint job_time() const { return time_.now(loop_.now()); }

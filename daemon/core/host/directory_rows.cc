@@ -16,7 +16,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
                      .rolled_back = {}};
   Directory& directory = *read.directory;
   Result<void> restored;
-  // The first damaged row counts: load() reads on, and the rows after it are skipped.
+  // The first damaged row decides the result. load() reads the later rows, too, but skips them.
   const Result<void> loaded = engine.load(kNumber, [&](const Row& row) {
     if (restored) restored = directory.restore(row);
   });
@@ -37,7 +37,8 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
 bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
   std::vector<store::JobBatch> batches;
   for (const JobNumber number : change.erased) {
-    // A new claim fences batches of the old one, so that no row is written after the erasure.
+    // The new claim fences the batches of the old claim, so that no row is written after the
+    // erasure.
     const Result<store::Claim> claim = engine.claim(number);
     if (!claim) return false;
     batches.push_back({number,
@@ -46,7 +47,7 @@ bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch&
                        claim->revision + 1,
                        {{Row::Kind::erase_prefix, {}, {}}}});
   }
-  // The directory has one owner per engine today: claiming it again fences no other daemon.
+  // Today only one daemon uses the directory of an engine, so the new claim fences no other daemon.
   const Result<store::Claim> owner = engine.claim(Directory::kNumber);
   if (!owner) return false;
   batches.push_back({Directory::kNumber, owner->epoch, change.from, change.to, change.rows});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the directory when an engine was opened, and commits its changes. Called on the thread that
-// uses the engine; both functions block until the engine has answered.
+// Reads the directory of jobs from a newly opened engine, and commits changes of the directory.
+// Called on the thread that uses the engine; both functions block until the engine has replied.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,20 @@ namespace c10dd::core {
 
 struct DirectoryRead {
   std::unique_ptr<Directory> directory;
-  /// Why the state was restored from an older copy or lost rows, so that the directory got a new
-  /// incarnation; empty if it was not.
+  /// Why the directory got a new incarnation: the state was restored from an older copy, or rows
+  /// were lost. Empty if neither happened.
   std::string rolled_back;
 };
 
-/// Claims and reads the directory, and makes its incarnation durable. `random` is the incarnation
-/// if it needs a new one. Fails as the engine does, with malformed for a damaged row, and with
-/// unavailable if the incarnation could not be committed.
+/// Claims and reads the directory, and makes its incarnation durable. If the directory needs a new
+/// incarnation, `random` becomes its incarnation. Fails as the engine does, with malformed if a row
+/// is damaged, and with unavailable if the incarnation could not be committed.
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now);
 
 /// Commits a change of the directory, and erases the rows of `change.erased` in the same commit.
-/// Returns false if the change may not be durable: the caller must then close the engine.
+/// Returns false if it is not certain that the change is durable; the caller must then close the
+/// engine.
 bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change);
 
 }  // namespace c10dd::core

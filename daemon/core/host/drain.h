@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when a draining daemon may end: when two checks of all hosts in a row have found nothing
-// unfinished. One check is not enough: a request that one loop read before it was notified of the
-// drain may still be on its way to the host of another loop, which had nothing to do when it was
-// checked. That request was posted before the first loop confirmed the drain, so the second check
-// comes after it.
+// Decides when a draining daemon may end: when two consecutive checks of all hosts have found no
+// unfinished work. One check is not enough: a loop may have read a request before it was told to
+// drain, and the request may still be on its way to the host of another loop. If that host is
+// checked before the request arrives, the host has nothing to do. The request was posted before the
+// first check ended, so it arrives before the second check.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace c10dd::core {
 
 class Drain {
  public:
-  /// Takes a check: JobHost::unfinished() of each host, all read after JobHost::drain() and after
-  /// the check before. Returns true if the daemon may end.
+  /// Records a check: the values of JobHost::unfinished() of all hosts. All values must be read
+  /// after JobHost::drain() and after the previous check. Returns true if the daemon may end.
   bool finished(const std::vector<std::size_t>& unfinished) {
     const bool none = std::all_of(unfinished.begin(), unfinished.end(),
                                   [](std::size_t count) { return count == 0; });
@@ -26,7 +26,7 @@ class Drain {
   }
 
  private:
-  int looks_ = 0;  ///< checks in a row that found nothing
+  int looks_ = 0;  ///< consecutive checks that found no unfinished work
 };
 
 }  // namespace c10dd::core

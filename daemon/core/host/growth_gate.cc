@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which requests grow the state less than their operation can, and the texts of the refusals.
+// Finds the requests that let the state grow less than their operation can, and makes the texts of
+// the refusals.
 #include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>
@@ -58,8 +59,8 @@ std::uint64_t GrowthGate::free() const {
   return free - std::min<std::uint64_t>(free, written_);
 }
 
-/// Returns how many bytes growth must leave free. Bytes written since set_free() may have to be
-/// rewritten by the engine, too, so they add to what it needs.
+/// Returns how many bytes must stay free when the state grows. The engine may have to rewrite the
+/// bytes written since set_free(), so these bytes are added to the bytes that the engine needs.
 std::uint64_t GrowthGate::kept() const {
   const std::uint64_t needed = needed_;
   return std::max(reserve_, needed == 0 ? 0 : needed + written_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses requests that let the state grow while the disk or the memory has no room for it. A
-// refusal is definite: the request was not applied. One gate serves all hosts of a daemon.
-// Thread-safe without locks, except watch().
+// Refuses requests that would let the state grow when the disk or the memory has no room. A refusal
+// is definite: the request was not applied. One gate serves all hosts of a daemon. Thread-safe,
+// without locks, except watch().
 #pragma once
 
 #include <atomic>
@@ -14,40 +14,42 @@
 
 namespace c10dd::core {
 
-/// Returns how much a request lets the state grow, which may be less than OpInfo::growth, the most
-/// that its operation can.
+/// Returns how much a request can let the state grow. OpInfo::growth is the maximum over all
+/// requests of an operation; a single request may need less.
 Growth growth_of(const Request& request);
 
-/// What the disk of the state has room for: `enough` for every request; `little`: not for
-/// Growth::much; `none`: not for Growth::little either.
+/// Which requests the disk of the state has room for. `enough`: all requests. `little`: all except
+/// those of Growth::much. `none`: only those of Growth::none.
 enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {
  public:
-  /// max_bytes: the limit for all jobs together, in memory, in bytes.
+  /// max_bytes: the limit for the memory of all jobs together, in bytes.
   explicit GrowthGate(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Returns why the request must not be applied now: disk_full or quota_exceeded, with the value
-  /// and the limit. Empty if it may be applied.
+  /// If the request must not be applied now, returns the failure: disk_full or quota_exceeded, with
+  /// the value and the limit. Otherwise returns nothing.
   std::optional<Failure> refuses(const Request& request) const;
 
-  /// Adds the change of a job's size in memory, in bytes; negative when it shrinks.
+  /// Adds `difference`, the number of bytes by which a job has grown in memory; negative if the job
+  /// has shrunk.
   void add_bytes(std::int64_t difference) { bytes_ += difference; }
   std::uint64_t bytes() const;
   std::uint64_t max_bytes() const { return max_bytes_; }
 
-  /// Sets the limits for free bytes: room() is `little` below `reserve`, `none` below `minimum`.
-  /// `what` names the disk in texts. Without this call the disk always has enough room.
+  /// Sets the limits for the free bytes: room() is `little` if they are below `reserve`, and `none`
+  /// if they are below `minimum`. `what` names the disk in texts. If watch() is never called,
+  /// room() is always `enough`.
   /// Not thread-safe: called before the threads of the daemon start.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);
-  /// Sets the free bytes of the disk, as measured now. `needed`: how many of them the engine needs
-  /// to erase removed rows for good; growth leaves at least so many free, however small the
-  /// reserve.
+  /// Sets the free bytes of the disk, as measured now. `needed` is the number of free bytes that
+  /// the engine needs to free the space of removed rows. These bytes stay free when the state
+  /// grows, even if the reserve is smaller.
   void set_free(std::uint64_t free, std::uint64_t needed = 0);
   /// Counts bytes that were handed to the engine since set_free().
   void add_written(std::uint64_t bytes) { written_ += bytes; }
   DiskRoom room() const;
-  /// Returns one sentence about the free space and its limit; empty if there is enough.
+  /// Returns one sentence about the free space and its limit; empty if room() is `enough`.
   std::string disk_note() const;
 
  private:

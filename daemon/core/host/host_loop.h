@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event loop of one thread, as the hosts of jobs see it. The daemon implements it with Asio, the
-// simulator with messages that arrive late.
+// The interface of an event loop of one thread, for the hosts of jobs. The daemon implements it
+// with Asio; the simulator implements it with messages that it delays.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class HostLoop {
   /// Thread-safe.
   virtual void post(std::function<void()> f) = 0;
 
-  /// Runs f at once if the caller is on the loop's thread, else posts it.
+  /// If the caller is on the loop's thread, runs f at once; otherwise posts f.
   /// Thread-safe.
   virtual void dispatch(std::function<void()> f) = 0;
 

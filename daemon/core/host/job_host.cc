@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The turn: requests in, effects out, at most one batch in flight, replies when they are durable.
+// Implements the turn: applies requests, commits rows with at most one batch in flight, and sends
+// each reply after the rows that it shows are durable.
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns how many bytes of the job's data a reply holds.
+/// Returns how many bytes of keys and values of the job a reply holds.
 std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
   if (!reply) return bytes;
@@ -46,8 +47,9 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     return;
   }
   if (slot->dropped) return;  // its sessions have been ended, and the clients repeat the request
-  // A request of another loop may arrive after its session's hello on a newer connection. Its reply
-  // would be sent there, and be taken for the reply to the client's second attempt.
+  // A request from another loop may arrive after its session has opened a newer connection. The
+  // reply would go to the newer connection, and the client would take it for the reply to its
+  // repeated request.
   const auto it = slot->attached.find(from.session);
   const bool late = it != slot->attached.end() && it->second.connection != from.connection;
   if (late) return;
@@ -88,7 +90,7 @@ void JobHost::perform(const JobRef& slot, Effects effects, const Origin* from,
     }
     slot->gate->hold(std::move(reply));
   }
-  if (engine_ && engine_->is_volatile) {  // no row goes to the engine, so no reply waits
+  if (engine_ && engine_->is_volatile) {  // no row goes to the engine, so no reply has to wait
     slot->job->seal(slot->rows);
     slot->rows.clear();
     slot->gate->committed(effects.revision);
@@ -102,7 +104,8 @@ void JobHost::touch(const JobRef& slot) {
   touched_.push_back(slot);
 }
 
-// Deadlines and restored pieces come before the batch, so that it carries their rows.
+// Deadlines and restored pieces are handled before the batch starts, so that it includes their
+// rows.
 void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
@@ -142,7 +145,7 @@ void JobHost::count_bytes(const JobRef& slot) {
   slot->bytes = bytes;
 }
 
-/// Returns how many requests wait for a batch to be answered.
+/// Returns how many requests get their replies only after a further batch is committed.
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
   for (const JobRef& slot : touched_) {
@@ -219,7 +222,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) {  // the engine may lack rows that the jobs in memory have: all are loaded again
+  if (lost) {  // the engine may lack rows that the jobs in memory have: loads all jobs again
     const std::string why = "a commit has an unknown outcome";
     const std::uint64_t generation = engine_->generation;
     engine_lost(why);
@@ -229,7 +232,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());
 }
 
-/// Sends the replies that may leave, each to the attachment on which its request came.
+/// Sends the replies that the commit gate has released, each on the attachment of its request.
 void JobHost::release(const JobRef& slot) {
   for (OutgoingReply& reply : slot->gate->take_released()) {
     shell_.answered(reply);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the jobs of one event loop: passes requests to their Job, holds replies until they are
-// durable, hands rows to the engine in batches, loads jobs and drops them, keeps job time. Pure:
-// sockets, threads and the engine belong to the Shell around it, time comes from the loop.
+// Serves the jobs of one event loop: passes each request to its Job, holds replies until the rows
+// that they show are durable, hands rows to the engine in batches, loads and drops jobs, and keeps
+// job time. Pure: sockets, threads and the engine belong to the Shell around this class, and the
+// time comes from the loop.
 //
 // Threads: every call is made on the thread of the host's loop, except those marked "Thread-safe."
-// A connection calls only the host of its own loop. That host posts a call for a job of another
-// host to the other loop; the replies come back through a RemoteSink.
+// A connection calls only the host of its own loop. If the job belongs to another host, the
+// connection's host posts the call to the loop of that host; the replies come back through a
+// RemoteSink.
 //
-// Turns: requests come in while ready sockets are drained. end_turn() then fires deadlines, starts
-// a batch and sends the replies that are durable.
+// Turns: in each turn the loop first serves the ready sockets, which pass requests to the host.
+// Then end_turn() fires deadlines, starts a batch and sends the replies that need not wait any
+// more.
 //
 // Files: the turn is in job_host.cc, sessions are in job_host_sessions.cc, loads in
 // job_host_load.cc.
@@ -40,24 +43,24 @@ Failure unavailable(std::string detail);
 
 /// The engine that is open.
 struct EngineState {
-  std::uint64_t generation = 0;   ///< counts the openings; results of an older one are ignored
+  std::uint64_t generation = 0;   ///< counts the openings; older results are ignored
   std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< between daemons: reads wait until ownership is confirmed
-  bool is_volatile = false;       ///< rows do not outlive the process, so none is handed over
+  bool shared = false;            ///< by several daemons: reads wait for confirmed ownership
+  bool is_volatile = false;       ///< rows do not outlive the process, so the engine gets none
 };
 
-/// A hello on its way to its job.
+/// A hello that is on its way to its job.
 struct HelloRequest {
   std::shared_ptr<ReplySink> sink;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
   std::uint64_t connection = 0;  ///< Origin::connection
   Hello hello;
-  /// Called before the reply, on the connection's loop, unless the hello is refused.
+  /// Called on the connection's loop, before the reply; not called if the hello is refused.
   std::function<void(JobRef)> on_open;
 };
 
-/// Where a job lives, as the directory has found it.
+/// The host that serves a job, as found in the directory.
 struct JobLocation {
   JobHost* host = nullptr;
   JobNumber number = 0;
@@ -72,7 +75,7 @@ struct JobServed {};
 struct JobLoadFailed {
   std::string reason;
 };
-/// The job's metric series begin, or end.
+/// The metric series of the job begin or end.
 struct JobCounted {
   bool counted = false;  ///< they begin
 };
@@ -89,27 +92,29 @@ using HostEvent = std::variant<JobServed, JobLoadFailed, JobCounted, BatchCommit
 
 class JobHost {
  public:
-  /// What the host needs from the shell around it. Called on the loop's thread. An implementation
-  /// must not call the host before it returns: it posts the call to the loop.
+  /// The functions that the host needs from the shell around it. Called on the loop's thread. An
+  /// implementation must not call the host directly: it must post the call to the loop.
   class Shell {
    public:
     virtual ~Shell() = default;
 
     /// Hands a batch to the engine. The result goes to JobHost::committed().
     virtual void commit(store::CommitBatch batch) = 0;
-    /// Reads a job from the engine, see store::JobLoad. The pieces go to JobHost::loaded().
+    /// Reads a job from the engine in pieces, see store::JobLoad. The pieces go to
+    /// JobHost::loaded().
     virtual void load(const JobRef& slot) = 0;
-    /// Closes the engine of this generation, which no longer works, and opens it again. The host
-    /// has dropped its jobs.
+    /// Closes the engine of this generation, because it no longer works, and opens it again. Called
+    /// after the host has dropped its jobs.
     virtual void lose_engine(std::uint64_t generation, const std::string& why) = 0;
     /// Reports that the rows of a job are damaged.
     virtual void report_damage(const std::string& what) = 0;
 
-    /// Reports a step of a job. `from` and `sequence` name the request; `from` is null for a step
-    /// without one, such as a deadline.
+    /// Reports a step of a job. `from` and `sequence` name the request; `from` is null if no
+    /// request caused the step, for example for a deadline.
     virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
                            std::uint64_t sequence) = 0;
-    /// Reports a reply that may leave. It is sent only if its session is still attached.
+    /// Reports a reply that the commit gate has released. The reply is sent only if its session is
+    /// still attached.
     virtual void answered(const OutgoingReply& reply) = 0;
     /// Reports an event; `slot` is null if the event concerns a batch.
     virtual void report(const JobSlot* slot, const HostEvent& event) = 0;
@@ -129,12 +134,13 @@ class JobHost {
 
   // ---- for the connections of this loop
 
-  /// Opens the session of a hello: finds its job, loads the job if needed, takes the session over
-  /// from an older connection. The reply comes through the request's sink.
+  /// Opens the session of a hello: finds its job, loads the job if needed, and takes the session
+  /// over from its older connection, if there is one. The reply comes through the request's sink.
   void hello(HelloRequest request);
 
-  /// Passes a request to its job. The reply comes through the session's sink. Ignored if the job
-  /// was dropped, or if the session has moved to a newer connection: the client asks again there.
+  /// Passes a request to its job. The reply comes through the session's sink. The request is
+  /// ignored if the job was dropped, or if the session has moved to a newer connection: in both
+  /// cases the client repeats the request.
   void submit(const JobRef& job, const Origin& from, const CallId& call, Request request);
 
   /// Records a heartbeat of a connection that has sessions in the job.
@@ -146,50 +152,53 @@ class JobHost {
 
   /// Counts a request of `bytes` bytes that was read for a job. Returns spent().
   bool charge(const JobRef& job, std::size_t bytes);
-  /// Returns true if the job's connections must not read any more before the next turn. All jobs of
-  /// other hosts share one budget.
+  /// Returns true if the job's connections must not read any more before the next turn. All jobs
+  /// that belong to other hosts share one budget.
   bool spent(const JobRef& job) const;
 
   // ---- for the engine's side
 
-  /// Takes the state of an engine that was opened. Until then hellos are refused.
+  /// Takes the state of a newly opened engine. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
-  /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, since
-  /// the outcome of their commits is unknown; clients repeat the requests after they reconnect.
+  /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, because
+  /// the outcome of their commits is unknown; clients repeat the requests after they have
+  /// reconnected.
   void engine_lost(const std::string& why);
-  /// Takes a piece of a job that was read from the engine; restores one piece per turn. Ignored if
-  /// the engine of this generation is not open any more.
+  /// Takes a piece of a job that was read from the engine. The host restores one piece of each job
+  /// per turn. Ignored if the engine of this generation is no longer open.
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
-  /// Takes the result of the batch in flight. Ignored if the engine of this generation is not open
-  /// any more.
+  /// Takes the result of the batch in flight. Ignored if the engine of this generation is no longer
+  /// open.
   void committed(std::uint64_t generation, store::CommitResult result);
 
   // ---- for the directory
 
-  /// Loads a run, as a hello does, to find out whether it has sessions; if not, the host reports it
-  /// as idle.
+  /// Loads a run, as a hello does, to find out whether the run has sessions. If it has none, the
+  /// host reports the run as idle.
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
   /// Drops a job that the directory has retired or removed.
   void retire(JobNumber number);
-  /// Ends the metric series of a job that has not been used for a while. They begin again with the
-  /// next hello.
+  /// Ends the metric series of a job that has not been used for a while. The series begin again
+  /// with the next hello.
   void end_series(JobNumber number);
-  /// Returns how many sessions of the job are connected, or how many hellos wait for its load. If
-  /// there are none, every later hello has to ask the directory first.
+  /// Returns how many sessions of the job are connected or, if the job is not loaded yet, how many
+  /// hellos wait for the load. If the result is 0, every later hello has to ask the directory
+  /// first.
   std::size_t close_job(JobNumber number);
   /// Keeps a job after close_job(), because the directory has not removed it.
   void keep_job(JobNumber number);
 
   // ---- the turn
 
-  /// Ends a turn, after ready sockets were drained: moves job time, fires deadlines, starts a
-  /// batch, sends replies.
+  /// Ends a turn, after the ready sockets were served: advances job time, fires deadlines, starts a
+  /// batch, and sends replies.
   void end_turn();
-  /// Returns when the next turn must end at the latest; empty if the host waits for nothing.
+  /// Returns the latest time at which the next turn must end; empty if the host waits for nothing.
   std::optional<SteadyTime> next_wake() const;
 
-  /// Prepares the end of the daemon: from now on the host refuses hellos. Job time stands still, so
-  /// that no session expires whose client has lost its connection and could not come back.
+  /// Prepares the end of the daemon: from now on the host refuses hellos, and job time stands
+  /// still. A client that has lost its connection cannot reconnect during the drain, so its session
+  /// must not expire.
   void drain();
   bool draining() const { return draining_; }
   /// Returns the number of held replies and of rows not yet handed to the engine; see Drain.
@@ -244,7 +253,7 @@ class JobHost {
   DirectoryHost& directory_;
   GrowthGate& growth_;
   const Settings settings_;
-  std::optional<EngineState> engine_;  ///< empty while it is being opened
+  std::optional<EngineState> engine_;  ///< empty while no engine is open
 
   std::unordered_map<JobNumber, JobRef> jobs_;
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;
@@ -260,7 +269,7 @@ class JobHost {
   std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
   std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks with replies of this turn
 
-  /// Rows of a job in the batch in flight.
+  /// The rows of a job that are part of the batch in flight.
   struct InFlight {
     JobRef slot;
     Revision to = 0;
@@ -275,7 +284,7 @@ class JobHost {
 
   JobTime time_;
   bool draining_ = false;
-  TurnUse foreign_use_;  ///< of all jobs of other hosts together
+  TurnUse foreign_use_;  ///< of all jobs that belong to other hosts, together
 };
 
 }  // namespace c10dd::core

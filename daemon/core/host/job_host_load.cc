@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the host loads a job: in pieces, one per turn, so that the loop serves other jobs meanwhile.
+// Loads jobs in pieces, one piece of each job per turn, so that the loop also serves other jobs
+// during a load.
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
@@ -7,8 +8,8 @@
 namespace c10dd::core {
 namespace {
 
-/// How long a damaged job is not loaded again. Each load occupies the engine's thread, and a client
-/// that is refused keeps coming back.
+/// The time during which a damaged job is not loaded again. Each load occupies the engine's thread,
+/// and refused clients keep trying.
 constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
@@ -19,7 +20,8 @@ void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPie
   if (!engine_ || engine_->generation != generation || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
-  // The first of the queue puts the job into loading_, restore_pieces() keeps it there.
+  // The first piece puts the job into loading_. restore_pieces() keeps it there while pieces are
+  // left.
   if (slot->pieces.size() == 1) loading_.push_back(slot);
 }
 
@@ -54,8 +56,9 @@ void JobHost::restore_piece(const JobRef& slot) {
   finish_load(slot, good);
 }
 
-/// Ends a load. A job that is served or damaged stays; one that failed otherwise is dropped, so
-/// that the next hello loads it again. Failing with unavailable means that the engine is lost.
+/// Ends a load. A job that was loaded, or that has damaged rows, keeps its slot. If the load failed
+/// for another reason, drops the job, so that the next hello loads it again. If a load fails with
+/// unavailable, the engine is lost.
 void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
   if (good) {
     slot->serving = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How sessions reach their jobs and leave them, and how the host drops a job.
+// Attaches sessions to their jobs, detaches them, and drops jobs.
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
@@ -58,8 +58,8 @@ void JobHost::hello(HelloRequest request) {
   directory_.locate(job, run, loop_, std::move(located));
 }
 
-/// Returns the slot of a job that this host serves, for a hello or a probe, and marks it as in use.
-/// Starts to load the job if it has no slot.
+/// Returns the slot of a job that this host serves, for a hello or a probe, and marks the job as in
+/// use. If the job has no slot yet, creates one and starts to load the job.
 JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
                         const std::string& run) {
   JobRef& slot = jobs_[location.number];
@@ -81,7 +81,7 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
   if (slot->serving) touch(slot);
 }
 
-/// Takes a hello whose job this host serves. Waits for the load of the job if needed.
+/// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   if (!engine_ || location.generation != engine_->generation) {
     return refuse(request, unavailable("the engine is being opened again"));
@@ -100,7 +100,7 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
 }
 
 /// Refuses a hello because its job could not be loaded. Reports the job as idle to the directory,
-/// since the hello opens no session.
+/// because the hello opens no session.
 void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
   refuse(request,
          unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure)));
@@ -108,8 +108,8 @@ void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
   directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
 }
 
-/// Ends the older attachment of the session, if there is one. Its connection is notified, unless
-/// the hello came on the same channel of the same connection.
+/// Ends the older attachment of the session, if there is one. The older connection is notified,
+/// unless the hello came on the same channel of the same connection.
 void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
   const auto older = slot->attached.find(request.hello.session);
   if (older == slot->attached.end()) return;
@@ -142,7 +142,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
     request.on_open(slot);
   } else {
     // The refusal shows the job's state. On a shared engine only the confirmed owner may report
-    // that a client has seen a newer revision than there is.
+    // that a client has seen a newer revision than the job has.
     welcome.evidence = Evidence::state;
     welcome.attachment = ++slot->attachments;
     slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};
@@ -152,7 +152,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
 
 void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySink* sink) {
   if (!mine(slot)) {
-    // The connection may be destroyed before the call runs: `sink` is only compared there.
+    // The connection may be destroyed before the posted call runs, so `sink` is only compared.
     slot->owner.loop().post([slot, session, sink] { slot->owner.detach(slot, session, sink); });
     return;
   }
@@ -163,8 +163,8 @@ void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySi
   perform(slot, slot->job->disconnect(session, now()));
 }
 
-/// Reports the job to the directory as idle if its last session has ended. From then on hello()
-/// asks the directory before it opens a session, so the directory may retire the run.
+/// If the last session of the job has ended, reports the job as idle to the directory. After that,
+/// hello() asks the directory before it opens a session, so the directory can retire the run.
 void JobHost::report_idle(const JobRef& slot) {
   const JobStats stats = slot->job->stats();
   const bool away_counts = !planted(Planted::away_is_idle);
@@ -204,8 +204,8 @@ void JobHost::retire(JobNumber number) {
   drop(slot, failure(Code::session_expired, "the run has ended and was retired"));
 }
 
-/// Stops serving a job, and ends its sessions with `reason`. The caller passes its own reference:
-/// drop() erases the one in jobs_.
+/// Stops serving a job, and ends its sessions with `reason`. `slot` must be the caller's own
+/// reference, because drop() erases the reference in jobs_.
 void JobHost::drop(const JobRef& slot, const Failure& reason) {
   if (std::exchange(slot->dropped, true)) return;
   const bool counted = std::exchange(slot->serving, false) && !slot->idle;

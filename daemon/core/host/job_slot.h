@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job as its host holds it. Belongs to the thread of its owner's loop: other threads may read the
-// constant members, and keep JobRefs to hand them back to a host.
+// What a host keeps for one job. Belongs to the thread of the host's loop: other threads may only
+// read the constant members, and keep a JobRef to pass it back to a host.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ namespace c10dd::core {
 
 class JobHost;
 
-/// What a job has used of its loop in one turn: requests, and bytes of requests and replies.
+/// How much a job has used of its loop in one turn: the number of requests, and the bytes of
+/// requests and replies.
 struct TurnUse {
   static constexpr std::size_t kRequests = 2'048;
   static constexpr std::size_t kBytes = 1024 * 1024;
@@ -36,12 +37,12 @@ struct TurnUse {
     bytes += size;
   }
   void answered(std::size_t size) { bytes += size; }
-  /// Returns true if the job has used its share: its connections read no more before the next turn,
-  /// so that other jobs get their share.
+  /// Returns true if the job has used its share of the turn. Its connections then read nothing
+  /// until the next turn, so that other jobs get their share.
   bool spent() const { return requests >= kRequests || bytes >= kBytes; }
 };
 
-/// A job that a host serves, or is loading.
+/// A job that a host serves or is loading.
 struct JobSlot {
   /// A session on its connection.
   struct Attachment {
@@ -52,7 +53,8 @@ struct JobSlot {
     std::uint64_t connection = 0;  ///< Origin::connection
   };
 
-  /// A refused hello whose reply waits at the gate, because the refusal shows the job's state.
+  /// A refused hello whose reply is held by the commit gate, because the refusal shows the job's
+  /// state.
   struct Refused {
     std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
@@ -81,31 +83,31 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< by a number that `attachments` counts, too
-  std::uint64_t attachments = 0;             ///< so far, including refused hellos
+  std::map<std::uint64_t, Refused> refused;  ///< by a number counted in `attachments`
+  std::uint64_t attachments = 0;             ///< number of attachments and refused hellos so far
 
   // Loading.
   std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed
   std::deque<store::JobPiece> pieces;              ///< read, not yet restored
   Result<void> restored;                           ///< result of the pieces restored so far
   std::string load_failure;                        ///< why the job is not served
-  /// Set when rows are damaged: until then hellos are refused and the job is not loaded again.
+  /// Set when rows are damaged. Until this time hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
 
   // The turn.
   bool touched = false;               ///< in JobHost::touched_
   std::optional<TimePoint> deadline;  ///< its key in JobHost::deadlines_
   TurnUse use;
-  std::size_t bytes = 0;  ///< as last reported to the growth gate
+  std::size_t bytes = 0;  ///< size of the job, as last reported to the growth gate
 
-  // Use, as the directory knows it.
+  // The use of the job, as reported to the directory.
   std::uint64_t lookup = 0;  ///< newest JobLocation::lookup that a hello or a probe came with
   bool in_use = false;       ///< not reported as idle to the directory
   bool idle = false;         ///< its metric series have ended, because no session used it
 };
 using JobRef = std::shared_ptr<JobSlot>;
 
-/// What a host reports of a job that it serves, for metrics and status pages.
+/// A host's report on a job that it serves, for metrics and status pages.
 struct JobReport {
   std::string name;
   std::string run;

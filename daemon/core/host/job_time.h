@@ -20,7 +20,7 @@ class JobTime {
   /// the clock.
   static constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
 
-  /// clock: HostLoop::now(), here and below.
+  /// In all functions, `clock` is the value of HostLoop::now().
   explicit JobTime(SteadyTime clock) : turn_ended_(clock) {}
 
   TimePoint now(SteadyTime clock) const {
@@ -29,7 +29,7 @@ class JobTime {
     return time_ + std::min(passed, kTurnMax);
   }
 
-  /// Ends a turn, after ready sockets were drained. Returns the job time now.
+  /// Ends a turn, after the ready sockets were served. Returns the current job time.
   TimePoint end_turn(SteadyTime clock) {
     time_ = now(clock);
     turn_ended_ = clock;

@@ -35,8 +35,8 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
     return false;
   }
   const OpInfo& op = info_of(*request);
-  // A drain replies to pings, and to hellos with a refusal. Other requests get no reply: the client
-  // repeats them at the next daemon.
+  // A draining daemon replies to pings, and refuses hellos. Other requests get no reply: the client
+  // repeats them with the next daemon.
   const bool answered_in_drain = op.code == Ping::op.code || op.code == Hello::op.code;
   if (host_.draining() && !answered_in_drain) return false;
   taken(op);
@@ -67,8 +67,8 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   return spent;
 }
 
-/// Passes a heartbeat on `one` to the jobs of the connection's other sessions: one heartbeat serves
-/// all sessions of a connection.
+/// Passes a heartbeat that came on channel `one` to the jobs of the connection's other sessions,
+/// because one heartbeat counts for all sessions of a connection.
 void NativeChannels::heartbeat_for_others(const Channel& one) {
   std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
@@ -100,8 +100,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
       {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
-/// Records that a job has opened the session. Detaches the session again if the channel was closed
-/// meanwhile, or was given to another session.
+/// Records that a job has opened the session. If the channel was closed or given to another session
+/// before that, detaches the session again.
 void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
   const auto it = channels_.find(channel);
   if (it == channels_.end() || it->second.from.session != session) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one native connection, by channel: decides what the frames of the connection
-// mean. Pure: sockets and buffers belong to the class that derives from it.
+// Manages the sessions of one native connection, one session per channel, and decides what each
+// frame of the connection means. Pure: sockets and buffers belong to the derived class.
 //
 // Threads: every call is made on the thread of the connection's loop, which is also the loop of
-// `host`. Replies of jobs of other hosts come through a RemoteSink.
+// `host`. If a job belongs to another host, its replies come through a RemoteSink.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@
 
 namespace c10dd::core {
 
-/// Checks a hello before its job is looked up. Fails with version_unsupported, or with too_large
-/// for its credential.
+/// Checks a hello before its job is looked up. Fails with version_unsupported, or with too_large if
+/// the credential is too long.
 Result<void> check_hello(const Hello& hello);
 
 class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
  public:
-  /// connection: identifies the connection in its jobs; never used again in this process.
+  /// connection: the number of the connection in its jobs. No other connection of this process may
+  /// have the same number.
   NativeChannels(JobHost& host, std::uint64_t connection) : host_(host), number_(connection) {}
 
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override;
@@ -32,19 +33,19 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
   using Frame = native::Frame<native::RequestHeader>;
 
   /// Takes a whole frame: a hello opens a session on its channel, every other request goes to the
-  /// job of the channel's session. `arrived_ns`: when the frame was taken, of the steady clock.
-  /// Returns true if the connection must not take more frames before the next turn.
+  /// job of the channel's session. `arrived_ns` is the time on the steady clock at which the frame
+  /// was taken. Returns true if the connection must not take more frames before the next turn.
   bool take(const Frame& frame, std::int64_t arrived_ns);
 
   /// Detaches all sessions from the connection, which has closed.
   void close_sessions();
 
-  /// Sends a reply to a request at once, without any job.
+  /// Sends a reply to a request at once, without passing the request to a job.
   void reply(const native::RequestHeader& header, const Reply& reply);
 
   /// Returns true if a session was ever opened on this connection.
   bool opened() const { return opened_; }
-  /// Returns the job of the newest frame; null before the first.
+  /// Returns the job that got the newest request; null before the first such request.
   const JobRef& last_job() const { return last_job_; }
   std::uint64_t number() const { return number_; }
   JobHost& host() { return host_; }
@@ -53,8 +54,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
   /// Encodes a reply and queues it; flush() sends it.
   virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
-  /// Replies with the reason why the bytes of the connection are malformed, or its hello is
-  /// refused, and ends the connection.
+  /// Refuses malformed bytes or a hello: sends the reason to the client and ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
   /// Counts a request for the metrics.
   virtual void taken(const OpInfo& op) = 0;

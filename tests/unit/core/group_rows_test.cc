@@ -157,18 +157,19 @@ TEST(GroupRowsTest, ItsOwnRow) {
     expect_refused(story.facts(edit), why);
   };
   expect_refused(formed().drop('g'), "its own row is missing");
-  refused([](GroupFacts& g) { g.policy.min = 0; }, "min is at least 1");
-  refused([](GroupFacts& g) { g.policy.min = 3; }, "min is at least 1 and at most max");
+  refused([](GroupFacts& g) { g.policy.min = 0; }, "min must be from 1");
+  refused([](GroupFacts& g) { g.policy.min = 3; }, "min must be from 1 to max");
   refused([](GroupFacts& g) { g.policy.max = limits::kWorldSize + 1; }, "max at most");
   refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last call, ttl and grace");
   refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
   refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "unknown phase");
-  refused([](GroupFacts& g) { g.status = 1'000; }, "status of revision 1000 in a job of revision");
+  refused([](GroupFacts& g) { g.status = 1'000; },
+          "status of revision 1000, but the job is at revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; }, "a list of 2, min 1, max 1");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; }, "a list of 2, min 3, max 3");
-  refused([](GroupFacts& g) { g.phase = Phase::finished; }, "where all have finished");
+  refused([](GroupFacts& g) { g.phase = Phase::finished; }, "but all have finished");
   Story early = forming();
   expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }),
                  "a generation without members");
@@ -188,14 +189,14 @@ TEST(GroupRowsTest, ItsMembers) {
   refused([](GroupMember& m) { m.asked = false; }, "malformed member row");
   refused([](GroupMember& m) { m.state = State::left; }, "malformed member row");
   refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "malformed member row");
-  refused([](GroupMember& m) { m.joined = 1'000; }, "a member of revision 1000");
-  refused([](GroupMember& m) { m.asked_in = 2; }, "a member asked in round 2 of 1");
+  refused([](GroupMember& m) { m.joined = 1'000; }, "a member joined at revision 1000");
+  refused([](GroupMember& m) { m.asked_in = 2; }, "a member asked in round 2, but the newest is 1");
   refused([](GroupMember& m) { m.joined = 2; }, "two members have joined at the same revision");
   refused(ended, "a member has ended and has no rank", 2);
-  expect_refused(formed().drop('m'), "a session of its list is not a member");
+  expect_refused(formed().drop('m'), "a session in its list is not a member");
   Story all = formed();
   all.facts([](GroupFacts& g) { g.notices.clear(); });
-  expect_refused(all.member(ended).member(ended, 1), "a generation that all have left");
+  expect_refused(all.member(ended).member(ended, 1), "a generation that all members have left");
   const Bytes nobody = RowKey('m').text("dp/0").number(0).number(0).take();
   expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "malformed member row");
 }
@@ -236,7 +237,7 @@ TEST(GroupRowsTest, ItsList) {
     l.sessions[1] = Story::id(9);
     l.digest = digest_of(l.sessions);
   };
-  refused(stranger, "a session of its list is not a member");
+  refused(stranger, "a session in its list is not a member");
   Story early = forming();
   expect_refused(
       early.add(group_key('l', "dp/0"), wire::encode(MemberList{{Story::id(1)}, {0}, 0, ""})),
@@ -268,7 +269,7 @@ TEST(GroupRowsTest, ItsNotices) {
   refused_of(
       kNamed, [](GroupMember& m) { m.notices.clear(); }, "notice 1 names no member");
   refused_of(
-      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or is named twice");
+      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or refers to it twice");
   refused_of(
       kNamed, [](GroupMember& m) { m.notices[0].number = 2; }, "notice 2, which does not exist");
   const auto ended = [](GroupMember& m) {
