@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process at a given time even if its other threads are blocked: a disk that hangs must
-// not keep a daemon from stopping. With durability fsync or os nothing acknowledged is lost then,
-// since it is in the engine's log.
+// Ends the process at a given time, even if other threads are blocked, so that a disk that hangs
+// cannot keep a daemon from stopping. With durability fsync or os, no acknowledged change is lost
+// in this way, because the change is in the engine's log.
 #pragma once
 
 #include <chrono>
@@ -21,9 +21,9 @@ class EndBy {
   EndBy(const EndBy&) = delete;
   EndBy& operator=(const EndBy&) = delete;
 
-  /// Sets the deadline. To be called at most once. At `end` the process exits with kTryAgain (75).
+  /// Sets the deadline `end`, at which the process exits with kTryAgain (75). Called at most once.
   void set(Time end);
-  /// Cancels the deadline, since the process ends by itself. Joins the thread.
+  /// Cancels the deadline, because the process ends by itself. Joins the thread.
   void cancel();
 
  private:

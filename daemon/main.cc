@@ -15,8 +15,9 @@
 
 namespace {
 
-/// Handles SIGTERM and SIGINT until the server handles them: nothing was acknowledged yet, so
-/// nothing is lost. The exit code is 0, since the process ended as requested.
+/// Handles SIGTERM and SIGINT until the server installs its own handlers. Nothing has been
+/// acknowledged before that, so nothing is lost. The exit code is 0, because the process ends as
+/// requested.
 void end_at_once(int) { ::_exit(0); }
 
 void take_early_signals() {
@@ -24,9 +25,9 @@ void take_early_signals() {
   std::signal(SIGINT, end_at_once);
 }
 
-// Installs the handlers before the constructors of the libraries run, which take milliseconds.
-// Under a sanitizer they are installed by a constructor, since the sanitizer must be initialised
-// first.
+// Installs the handlers before the constructors of the libraries run, because these constructors
+// take milliseconds. Under a sanitizer a constructor installs the handlers, because the sanitizer
+// must be initialised first.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts, runs and drains the daemon. code_to_exit_with() chooses the exit code; deploy/README.md
-// tells the operator what to do about each.
+// tells operators what to do about each exit code.
 #include "daemon/server.h"
 
 #include <spdlog/spdlog.h>
@@ -129,7 +129,7 @@ int Server::run() {
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
   // The port is bound before the engine is opened, so that a second daemon with the same options
-  // fails with the error that operators know. No connection is served before the loop runs.
+  // fails with the usual error for an address in use. No connection is served before the loop runs.
   listener_ = std::make_unique<Listener>(loop_, options_);
   const Result<void> bound = listener_->open(options_.listen_host, options_.listen_port);
   if (!bound) return refuse(bound.error(), Part::address);
@@ -161,7 +161,7 @@ int Server::run() {
 }
 
 /// Stops all loops and closes the engine. The engine is closed before the loops are destroyed,
-/// since its threads post to them.
+/// because the engine's threads post to the loops.
 void Server::close() {
   if (shards_) shards_->stop();
   if (host_) host_->close();
@@ -186,7 +186,8 @@ void Server::drain() {
   stop_when_finished(now + options_.drain_timeout - closing);
 }
 
-/// Stops when no shard has unfinished work, or at `deadline`; asks the shards every 10 ms.
+/// Stops the daemon when no shard has unfinished work, or at `deadline`. Asks the shards every 10
+/// ms.
 void Server::stop_when_finished(std::chrono::steady_clock::time_point deadline) {
   const auto then = [this, deadline](const std::vector<std::size_t>& unfinished) {
     if (drain_.finished(unfinished) || std::chrono::steady_clock::now() >= deadline) {

@@ -23,7 +23,8 @@
 
 namespace c10dd::daemon {
 
-/// Owns all parts of the daemon. Its functions run on the main thread, which turns the first loop.
+/// Owns all parts of the daemon. Its functions run on the main thread, which also runs the first
+/// loop.
 class Server {
  public:
   explicit Server(Options options);

@@ -21,8 +21,8 @@ namespace {
 
 const auto kProcessStarted = std::chrono::steady_clock::now();
 
-/// Adds all fields. Every field is a std::size_t, so they are added as an array and a new field
-/// cannot be forgotten.
+/// Adds all fields of `stats` to `sum`. Every field is a std::size_t, so the structs are added as
+/// arrays, and no new field can be forgotten.
 void add(core::JobStats& sum, const core::JobStats& stats) {
   using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
   Counts total = std::bit_cast<Counts>(sum);
@@ -74,8 +74,8 @@ asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
   co_return std::move(*all);
 }
 
-/// Calls `ask` and waits until the callback that `ask` gets was called. Returns its argument. The
-/// callback must be called on this loop.
+/// Calls `ask` with a callback, waits until the callback is called, and returns the argument of the
+/// callback. The callback must be called on this loop.
 asio::awaitable<Result<void>> ServerOperations::reply_of(
     std::function<void(std::function<void(Result<void>)>)> ask) {
   const auto result = std::make_shared<Result<void>>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements what the HTTP routes query and control, by asking the parts of the daemon. Runs on the
-// first loop.
+// Implements the queries and commands of the HTTP routes by asking the parts of the daemon. Runs on
+// the first loop.
 #pragma once
 
 #include <atomic>
@@ -31,14 +31,15 @@ class ServerOperations final : public Operations {
 
   ServerFacts facts() const override;
 
-  /// Renders on a thread of its own, one text at a time: a second request waits for the first.
+  /// Renders the text on a separate thread. Renders one text at a time: a second request waits
+  /// until the first is finished.
   asio::awaitable<std::string> metrics_text() override;
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
 
-  /// Ends the thread. To be called after the loops have stopped.
+  /// Ends the rendering thread. Called after the loops have stopped.
   void close() { renderer_.join(); }
 
  private:

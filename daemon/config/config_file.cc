@@ -64,7 +64,7 @@ Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
   const auto where = [&](const toml::source_region& region) {
     return format("config {}:{}", path, region.begin.line);
   };
-  // toml++ returns the keys sorted by name.
+  // toml++ returns the keys sorted by name, so the entries are sorted by line below.
   std::vector<std::pair<toml::source_index, ConfigEntry>> by_line;
   try {
     const toml::table table = toml::parse(*text, path);

@@ -16,7 +16,7 @@ struct ConfigEntry {
   std::string key;
   Form form = Form::other;
   std::string type;  ///< the name of the TOML type, e.g. "integer"
-  std::string text;  ///< the value, a string without its quotes; empty for Form::other
+  std::string text;  ///< the value (a string without quotes); empty for Form::other
 };
 
 /// Returns the entries in the order of their lines. A failure names the file and, if the text is

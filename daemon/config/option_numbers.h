@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Option values that are numbers: counts, seconds, sizes. Each set_*() fails with a message that
-// names the text and what is allowed. Each *_text() returns a text that sets the same value again.
+// names the text and the allowed values. Each *_text() returns a text from which set_*() gets the
+// same value.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& tex
                          double most);
 std::string seconds_text(std::chrono::nanoseconds value);
 
-/// Stores a number of bytes below 8192TiB: 1048576, 512KiB, 64MiB, 4GiB or 1TiB, for example.
+/// Stores a number of bytes below 8192TiB, for example 1048576, 512KiB, 64MiB, 4GiB or 1TiB.
 Result<void> set_size(std::uint64_t& value, const std::string& text);
 std::string size_text(std::uint64_t value);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of option values that are not numbers.
+// Reads and prints option values that are not numbers.
 #include "daemon/config/option_values.h"
 
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@ Failure refused(const std::string& text, const std::string& why) {
 }
 
 bool is_ipv6(std::string address) {
-  address = address.substr(0, address.find('%'));  // the zone of a link-local address
+  address = address.substr(0, address.find('%'));  // cuts off the zone of a link-local address
   in6_addr ignored{};
   return ::inet_pton(AF_INET6, address.c_str(), &ignored) == 1;
 }
@@ -77,8 +77,8 @@ Failure invalid_protocols(const std::string& text) {
                  text, list_of(all, ", "), list_of(all, ","));
 }
 
-/// Returns the host of "name:port", "[::1]:port" or a bare name or address: in lower case, without
-/// brackets and port.
+/// Returns the host of "name:port", of "[::1]:port", or of a name or address without a port. The
+/// result is in lower case and has no brackets and no port.
 std::string without_port(std::string_view host) {
   const Result<AddressParts> parts = split_address(host);
   return lower(parts ? parts->host : host);
@@ -223,16 +223,18 @@ std::string protocols_text(const Options& options) { return list_of(options.prot
 
 Result<std::string> default_engine() {
   if (const auto given = environment("STATE_DIRECTORY")) {
-    return "rocksdb:" + given->substr(0, given->find(':'));  // systemd separates several by colons
+    return "rocksdb:" +
+           given->substr(0, given->find(':'));  // systemd separates several paths by ':'
   }
   if (::geteuid() == 0) return std::string("rocksdb:/var/lib/c10dd");
   const auto base = environment("XDG_STATE_HOME");
   if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
   if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
-  return failure(Code::invalid_argument,
-                 "no default, since user {} has no home directory; set it, for example to "
-                 "rocksdb:/path",
-                 ::geteuid());
+  return failure(
+      Code::invalid_argument,
+      "no default, because user {} has no home directory; set the engine, for example to "
+      "rocksdb:/path",
+      ::geteuid());
 }
 
 }  // namespace c10dd::daemon

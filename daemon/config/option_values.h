@@ -23,16 +23,17 @@ std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
 
 /// Returns whether HTTP requests with this Host are served. `host` is a name or an address, with or
-/// without a port. A listener on loopback serves only loopback names and those in http_hosts, since
-/// a web page of another site could point its own name at this machine (DNS rebinding).
+/// without a port. A listener on loopback serves only loopback names and the names in http_hosts,
+/// because a web page of another site could point its own name at this machine (DNS rebinding).
 bool replies_to(const Options& options, std::string_view host);
 
 /// Returns whether only this machine can connect to `host`. Names are not resolved: every name
 /// except localhost counts as reachable from other machines.
 bool is_loopback(const std::string& host);
 
-/// Returns a rocksdb: URL of the state directory: the one from systemd ($STATE_DIRECTORY), else
-/// /var/lib/c10dd for root, else one in the user's home. Fails if the user has no home.
+/// Returns a rocksdb: URL of the state directory: the directory from systemd ($STATE_DIRECTORY) if
+/// it is set; otherwise /var/lib/c10dd for root, and a directory in the home of any other user.
+/// Fails if the user has no home.
 Result<std::string> default_engine();
 
 }  // namespace c10dd::daemon

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Applies the layers that set an option: defaults, file, variables, flags. An invalid value is an
-// error in every layer, even if a later layer would replace it.
+// Applies the layers that set options, in this order: defaults, file, variables, flags. An invalid
+// value in any layer is an error, even if a later layer would replace the value.
 #include "daemon/config/options.h"
 
 #include <CLI/CLI.hpp>
@@ -42,14 +42,14 @@ std::string toml_of(const Option& option, const std::string& text) {
   return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
 }
 
-/// The engine stays empty if it has no default: that is an error only if no layer sets it.
+/// If the engine has no default, it stays empty. That is an error only if no layer sets the engine.
 Options default_options() {
   Options options;
   if (const auto engine = default_engine()) options.engine = *engine;
   return options;
 }
 
-/// Returns what to write instead of an unknown word: the nearest of `known`, and all of them.
+/// Returns a hint for an unknown word: the most similar word of `known`, and the list of `known`.
 std::string hint(std::string_view word, const std::vector<std::string>& known) {
   std::string list;
   for (const std::string& name : known) list += (list.empty() ? "" : ", ") + name;
@@ -62,7 +62,7 @@ std::string default_text(const Option& option, const Options& defaults) {
   return text.empty() ? "no default" : "default " + text;
 }
 
-/// The options as far as they have been read, and where each value came from.
+/// The options that have been read so far, and the source of each value.
 struct Layers {
   Options options;
   std::vector<std::string> source = std::vector<std::string>(kCount);  ///< empty: the default
@@ -166,8 +166,8 @@ struct CommandLine {
                    hint(flag, names));
   }
 
-  /// Returns the text of an error of the parser, reworded if it is "--listen: 1 required HOST:PORT
-  /// missing" or "--config: At Most 1 required but received 2".
+  /// Returns the text of a parser error. Rewords errors such as "--listen: 1 required HOST:PORT
+  /// missing" and "--config: At Most 1 required but received 2".
   std::string text_of(const CLI::ParseError& error) const {
     const std::string text = error.what();
     const std::string name = text.substr(0, text.find(':'));
@@ -186,8 +186,8 @@ std::optional<std::string> variable(std::string_view name) {
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-/// Warns of each C10DD_* variable whose name differs from an option's by few letters. Others, for
-/// example C10DD_URL, are meant for clients.
+/// Warns of each C10DD_* variable whose name differs in few letters from the variable of an option.
+/// Other variables, for example C10DD_URL, are meant for clients.
 void warn_of_misspelt_variables() {
   const std::string prefix = variable_of("");
   std::vector<std::string> known = {"CONFIG"};
@@ -222,7 +222,7 @@ Result<void> apply_all(Layers& layers, const CommandLine& line) {
     if (!engine) return failure(Code::invalid_argument, "--engine: " + engine.error().detail);
     done = set_engine(options, *engine);
   }
-  // Checked when all layers are read: a later one may set allow_insecure_listen.
+  // Checked after all layers were read, because a later layer may set allow_insecure_listen.
   if (done && !options.allow_insecure_listen && !is_loopback(options.listen_host)) {
     return failure(Code::invalid_argument,
                    "{}: {} can be reached from other machines, and there is no authentication and "

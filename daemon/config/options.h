@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the daemon with their defaults. Each is declared once in option_table.cc, which
-// determines its flag, environment variable, TOML key, help and check. A flag overrides its
+// The options of the daemon with their defaults. Each option is declared once in option_table.cc,
+// which determines its flag, environment variable, TOML key, help and check. A flag overrides its
 // variable, which overrides the file.
 #pragma once
 
@@ -21,11 +21,11 @@ struct Options {
   std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free port
   bool allow_insecure_listen = false;          ///< allows an address other than loopback
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address
-  std::string http_hosts;  ///< further names that a loopback listener accepts in Host, by commas
+  std::string http_hosts;  ///< further Host names for a loopback listener, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
-  /// Allows a start on state that has lost acknowledged changes. Only a flag sets it: a file or a
-  /// variable would accept the next loss too.
+  /// Allows a start on state that has lost acknowledged changes. Only a flag can set it: a file or
+  /// a variable would also accept the next loss.
   bool accept_rollback = false;
   std::size_t shards = 0;  ///< event loops that jobs are spread over; 0: one per core
   std::string log_level = "info";
@@ -35,14 +35,15 @@ struct Options {
   std::chrono::nanoseconds idle_timeout = limits::kIdleTimeout;  ///< of a native connection
 
   std::size_t max_connections = 0;  ///< 0: as many as the limit of open files allows
-  /// 0: limits::kConnectionsPerAddress for other machines, no limit for this one.
+  /// 0 means limits::kConnectionsPerAddress for other machines, and no limit for this machine.
   std::size_t max_connections_per_address = 0;
   std::size_t max_jobs = limits::kJobs;
-  /// Of all jobs together; no value: three quarters of the machine's memory.
+  /// The limit for all jobs together. No value means three quarters of the machine's memory.
   std::optional<std::uint64_t> max_bytes;
   core::Quotas quotas;  ///< of each job
 
-  /// With less free space on the disk, growth is refused; no value: derived from the disk's size.
+  /// If the disk has less free space, requests that let the state grow are refused. No value means
+  /// that the reserve is derived from the size of the disk.
   std::optional<std::uint64_t> disk_reserve;
   std::uint64_t disk_minimum = limits::kDiskMinimum;
   std::uint64_t disk_ballast = limits::kDiskBallast;
@@ -57,7 +58,7 @@ struct ParsedOptions {
   bool exit = false;  ///< exit now: help, version, print-config or an error was printed
   int exit_code = 0;  ///< 0, or 64 for a bad option, variable or file
   Options options;
-  std::string checkpoint;  ///< where the running daemon is to write a copy; empty: serve
+  std::string checkpoint;  ///< path to which the running daemon writes a copy; empty: serve
 };
 
 /// Reads flags, C10DD_* variables and the file named by --config. Prints help and errors itself.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the wire protocols, as in --protocols and in the labels of metrics. How a protocol
-// is recognised and served is in daemon/net/protocols.h. To add a protocol: add its number and its
-// entry here, write its session, and add it in Server::protocols().
+// The names of the wire protocols, as in --protocols and in the labels of metrics.
+// daemon/net/protocols.h says how a protocol is recognised and served. To add a protocol: add its
+// number and its entry here, write its session, and add it in Server::protocols().
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace c10dd::daemon {
 
-/// Numbers count from 0 in the order of kProtocols. `unknown` comes last and is not a protocol: it
-/// stands for connections whose protocol was not recognised.
+/// The protocols are numbered from 0 in the order of kProtocols. `unknown` comes last and is not a
+/// protocol: it stands for connections whose protocol was not recognised.
 enum class Protocol : std::uint8_t { native, http, unknown };
 
 struct ProtocolName {

@@ -83,8 +83,8 @@ asio::awaitable<void> refuse(Connection& connection, const HttpReply& reply) {
   if (sent == Wait::done) co_await connection.stream.finish();
 }
 
-/// Reads until the reader has a request or a refusal. Returns an empty text, or the reason for
-/// which the connection has to end.
+/// Reads until the reader has a request or a refusal. If the connection has to end, returns the
+/// reason; otherwise returns an empty text.
 asio::awaitable<std::string_view> read_request(Connection& connection, HttpReader& reader) {
   const SteadyTime begin = std::chrono::steady_clock::now();
   std::optional<SteadyTime> deadline;
@@ -138,7 +138,7 @@ asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest&
   co_return handle(request, facts);
 }
 
-/// Serves requests until the connection has to end. Returns the reason, a label of the metrics.
+/// Serves requests until the connection has to end. Returns the reason as a metric label.
 asio::awaitable<std::string_view> converse(Connection& connection) {
   while (true) {
     HttpReader reader;
@@ -177,7 +177,7 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
   } catch (const std::exception&) {
-    // For example out of memory: only this connection ends, with the reason "internal".
+    // If memory runs out, for example, only this connection ends, with the reason "internal".
   }
   reach->stream = nullptr;
   stream->close();

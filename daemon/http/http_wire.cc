@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parses HTTP with Beast, and checks what Beast does not: that the body has only one framing and
-// the request only one Host.
+// Parses HTTP with Beast, and checks two things that Beast does not check: that the request gives
+// the length of its body in only one way, and that it has only one Host.
 #include "daemon/http/http_wire.h"
 
 #include <boost/asio/buffer.hpp>
@@ -52,7 +52,8 @@ HttpReply refusal_of(const boost::system::error_code& error) {
   return malformed(error.message());
 }
 
-/// Returns why two readers might place the end of this request differently; empty if they cannot.
+/// If two readers might disagree about the end or the host of this request, returns the reason;
+/// otherwise returns an empty text.
 std::string_view ambiguity(const http::request<http::string_body>& request) {
   const auto lengths = request.count(http::field::content_length);
   const auto codings = request.count(http::field::transfer_encoding);
@@ -74,7 +75,7 @@ std::string_view ambiguity(const http::request<http::string_body>& request) {
   return {};
 }
 
-/// Returns the host of a target in absolute form, which overrides the Host field.
+/// If the target has the absolute form, returns its host, which overrides the Host field.
 std::optional<std::string> host_of(std::string_view target) {
   constexpr std::string_view kScheme = "http://";
   if (!target.starts_with(kScheme)) return std::nullopt;
@@ -91,8 +92,8 @@ struct HttpReader::Impl {
     parser.eager(false);  // stop after the header
   }
 
-  /// Checks and copies the header. Called before the body is read, since Beast adds the trailer
-  /// fields, which must not count as header fields, to those of the header.
+  /// Checks and copies the header. Called before the body is read, because Beast later adds the
+  /// trailer fields to the header fields, and trailer fields must not count as header fields.
   void take_header() {
     checked = true;
     parser.eager(true);
@@ -134,10 +135,10 @@ std::size_t HttpReader::put(std::string_view bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && !in.request && !in.refusal) {
     in.begun = true;
-    // The limit is enforced here, by room(): Beast's own one applies to the first line and to the
-    // fields separately, and not at all to chunk headers and the trailer.
+    // room() enforces the limit, because Beast's own limit applies separately to the first line and
+    // to the fields, and does not apply to chunk headers and the trailer.
     std::string_view rest = bytes.substr(taken);
-    // Beast 1.81 fails an assertion if the last chunk is also the first and arrives in parts.
+    // Beast 1.81 fails an assertion if the last chunk is also the first chunk and arrives in parts.
     if (in.checked && in.parser.chunked() && rest.size() < kLastChunk.size()) break;
     const bool full = rest.size() >= in.room();
     if (full) rest = rest.substr(0, in.room());
@@ -149,8 +150,8 @@ std::size_t HttpReader::put(std::string_view bytes) {
     } else if (!in.checked) {
       in.header_bytes += n;
     }
-    // If the parser wants more and consumed some of a cut piece, it gets the next bytes in a new
-    // turn.
+    // If `rest` was cut, and the parser consumed some of it and wants more, the loop passes the
+    // next bytes.
     if (error == http::error::need_more && !(full && n > 0)) {
       if (full) in.refusal = header_too_large(in.checked);
       break;

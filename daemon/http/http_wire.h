@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts between bytes and HTTP/1.1 or 1.0 messages. Pure. A request whose end two readers could
-// place differently (request smuggling) is refused, and its connection must not be used any more.
+// Converts between bytes and HTTP/1.1 or 1.0 messages. Pure. Refuses a request if two readers could
+// disagree about where it ends (request smuggling). After a refusal the connection must not be used
+// any more.
 #pragma once
 
 #include <memory>
@@ -18,7 +19,7 @@ struct HttpRequest {
   bool keep_alive = false;
   std::string content_type = {};
   std::string body = {};
-  std::string host = {};  ///< the host of an absolute target, else the Host field
+  std::string host = {};  ///< the host of an absolute target, or the Host field
   bool has_host = false;  ///< false is possible in HTTP/1.0 only
 };
 
@@ -37,18 +38,20 @@ class HttpReader {
   ~HttpReader();
   HttpReader(HttpReader&&) noexcept;
 
-  /// Consumes bytes from the front and returns how many. Stops after a complete request. The caller
-  /// keeps the rest and passes it again with what is received next.
+  /// Consumes bytes from the front, and returns how many bytes were consumed. Stops after a
+  /// complete request. The caller keeps the other bytes, and passes them again together with the
+  /// next bytes.
   std::size_t put(std::string_view bytes);
 
   /// Returns whether the first byte of a request was consumed.
   bool begun() const;
-  /// Returns the request once it is complete.
+  /// Returns the request if it is complete; otherwise returns nothing.
   const std::optional<HttpRequest>& request() const;
-  /// Returns the error reply (400, 413, 431 or 505) once the bytes are known not to be a valid
-  /// request. It does not change afterwards.
+  /// If the bytes cannot be a valid request, returns the error reply (400, 413, 431 or 505). The
+  /// refusal is final.
   const std::optional<HttpReply>& refusal() const;
-  /// Returns true once if the client has sent "Expect: 100-continue" and waits to send the body.
+  /// Returns true if the client has sent "Expect: 100-continue" and waits to send the body. Later
+  /// calls return false.
   bool take_expects_continue();
 
  private:
@@ -61,8 +64,8 @@ inline constexpr std::string_view kHttpContinue = "HTTP/1.1 100 Continue\r\n\r\n
 /// Returns a reply with the body {"error": {"code": ..., "detail": ...}}.
 HttpReply http_error(int status, Code code, std::string_view detail);
 
-/// Returns the bytes of a reply. head: for a HEAD request, with the length of the body and without
-/// the body.
+/// Returns the bytes of a reply. head: true for the reply to a HEAD request, which has the length
+/// of the body but not the body.
 std::string encode(const HttpReply& reply, bool keep_alive, bool head);
 
 }  // namespace c10dd::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of routes. The query of a target is ignored. A route that changes something takes only
-// a POST of JSON or a DELETE, which a web page of another site can not make a browser send, and
-// only from this machine.
+// The table of routes. The query of a target is ignored. A route that changes something is served
+// only for clients on this machine. It takes only a POST of JSON or a DELETE, because a web page of
+// another site cannot make a browser send these.
 #include "daemon/http/routes.h"
 
 #include <algorithm>
@@ -129,7 +129,7 @@ HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
   return {200, kText, text};
 }
 
-/// Returns the path of a target in origin form or, if a proxy sent it, in absolute form.
+/// Returns the path of a target. The target has origin form or, if a proxy sent it, absolute form.
 std::string_view path_of(std::string_view target) {
   target = target.substr(0, target.find_first_of("?#"));
   if (target.starts_with("http://")) {
@@ -181,7 +181,7 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
   if (!path || !path->is_string() || fields->size() != 1) {
     return failure(Code::invalid_argument, "checkpoint: {}{}",
                    bad ? "body is not JSON: " + bad.message()
-                       : "body is not an object with the only member path, a string",
+                       : "body is not an object whose only member is a string named path",
                    example);
   }
   std::string text(path->as_string());

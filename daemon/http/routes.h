@@ -17,7 +17,7 @@ struct ServerFacts {
   std::string engine;
   std::string durability;
   std::string not_ready;  ///< why requests are not served; empty if they are
-  std::string note;       ///< a restriction under which they are served; may be empty
+  std::string note;       ///< a restriction under which requests are served; may be empty
   std::chrono::duration<double> uptime{0};
   bool local = false;      ///< the client is on this machine
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
@@ -29,10 +29,11 @@ struct ServerFacts {
   Result<void> removed;
 };
 
-/// A fact that is expensive, or an operation with an effect: done only for the route that needs it.
+/// What a route needs before handle() is called: a fact that is expensive to get, or an operation.
 enum class Need { nothing, metrics, jobs, checkpoint, removal };
 
-/// Returns what has to be done before handle(); nothing for a request that handle() will refuse.
+/// Returns what has to be obtained or done before handle() is called. Returns Need::nothing for a
+/// request that handle() will refuse.
 Need need_of(const HttpRequest& request, const ServerFacts& facts);
 
 /// Returns the directory in the body of a checkpoint request. Fails if it is not an absolute path.
@@ -41,7 +42,7 @@ Result<std::string> checkpoint_path(const HttpRequest& request);
 /// Returns the percent-decoded name of the job in the target of a DELETE request.
 Result<std::string> job_to_remove(const HttpRequest& request);
 
-/// Returns the reply to a request. `facts` must hold what need_of() asked for.
+/// Returns the reply to a request. `facts` must hold the result of what need_of() asked for.
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 
 }  // namespace c10dd::daemon

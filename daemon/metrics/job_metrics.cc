@@ -56,7 +56,7 @@ JobMetrics::Job& JobMetrics::job(const std::string& train_job) {
   return jobs_.emplace(train_job, Job{&series, {}, 0}).first->second;
 }
 
-/// Replaces the job's part of the sums of its series.
+/// Replaces what the job has added to the sums of its series by the new values.
 void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   Series& series = *job.series;
   const auto update = [&](std::size_t core::JobStats::*field, Gauge& gauge) {
@@ -80,7 +80,8 @@ void JobMetrics::stats(const std::string& train_job, const core::JobStats& stats
   if (found != jobs_.end()) replace(found->second, stats);
 }
 
-/// Returns the series of a collective. Their number is bounded too, since clients choose the names.
+/// Returns the series of a collective. Bounds the number of series, because clients choose the
+/// names.
 JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveTotals& of) {
   std::tuple key(of.process_group, of.collective, of.backend);
   const auto found = series.collectives.find(key);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metric series of training jobs. Their number is bounded, and they are removed with their job.
-// Jobs whose names print alike share series, which then hold sums; so do all jobs beyond
-// limits::kJobsInMetrics. Not thread-safe: Metrics calls it under its lock.
+// The metric series of training jobs. Their number is bounded, and the series of a job are removed
+// with the job. Jobs whose names print alike share series, which then hold the sums of these jobs.
+// All jobs beyond limits::kJobsInMetrics also share series. Not thread-safe: Metrics calls this
+// class under a lock.
 #pragma once
 
 #include <map>
@@ -20,14 +21,14 @@ class JobMetrics {
  public:
   explicit JobMetrics(prometheus::Registry& registry);
 
-  /// Counts a run of the job and creates the job's series with the first one.
+  /// Counts a run of the job. The first run creates the job's series.
   void add(const std::string& train_job);
   /// Sets the gauges of a job. Ignored if the job has no series.
   void stats(const std::string& train_job, const core::JobStats& stats);
   /// Counts released barriers, generations and collectives of a job. Ignored if the job has no
   /// series: an idle job, whose series were removed, may still lose members.
   void event(const std::string& train_job, const core::Event& event);
-  /// Subtracts a run of the job and removes the job's series with the last one.
+  /// Subtracts a run of the job. If no run is left, removes the job's series.
   void remove(const std::string& train_job);
 
  private:
@@ -37,7 +38,7 @@ class JobMetrics {
     Counter* bus;
     Counter* failures;
   };
-  /// One value of the label train_job.
+  /// The series that have the same value of the label train_job.
   struct Series {
     std::string label;
     std::size_t jobs = 0;

@@ -29,7 +29,7 @@ using prometheus::Histogram;
 using Bounds = Histogram::BucketBoundaries;
 using LabelValues = std::initializer_list<std::string_view>;
 
-/// The label value of the series that counts everything beyond a limit on series.
+/// The label value of the series that gets all values beyond the limit on the number of series.
 inline constexpr std::string_view kOther = "other";
 
 template <std::size_t N>
@@ -45,8 +45,8 @@ class Family {
   Family(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
       : info_(info), bounds_(std::move(bounds)), family_(add(registry, info)) {}
 
-  /// Returns the series with these label values, given in the order of the catalogue. Creates it if
-  /// it does not exist.
+  /// Returns the series with these label values, given in the order of the catalogue. Creates the
+  /// series if it does not exist.
   Metric* with(LabelValues values) {
     prometheus::Labels labels;
     std::string_view names = info_.labels;
@@ -86,15 +86,17 @@ class Family {
   prometheus::Family<Metric>& family_;
 };
 
-/// A family whose series are numbered and never removed: after its first use a series costs one
-/// array access. Thread-safe: threads that create the same series at once get the same one.
+/// A family whose series are numbered and never removed: after the first use, access to a series
+/// costs one array access. Thread-safe: if several threads create the same series at the same time,
+/// all of them get the same object.
 template <class Metric, std::size_t N = 1>
 class Table {
  public:
   Table(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
       : family_(registry, info, std::move(bounds)) {}
 
-  /// Returns the series of this number. `values` must be the same in every call for a number.
+  /// Returns the series of this number. `values` must be the same in all calls with the same
+  /// number.
   Metric& at(std::size_t number, LabelValues values) {
     Metric* series = series_[number].load(std::memory_order_acquire);
     if (!series) {

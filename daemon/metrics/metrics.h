@@ -22,7 +22,7 @@ struct MetricsInfo {
   std::string durability;
 };
 
-/// The counts of the buckets of metric::kRequestBounds, then of the values above all bounds.
+/// The counts of the buckets of metric::kRequestBounds, then the count of values above all bounds.
 using RequestBuckets = std::array<std::uint64_t, metric::kRequestBounds.size() + 1>;
 
 class Metrics {
@@ -33,7 +33,7 @@ class Metrics {
   void ready(bool ready);
   void engine_up(bool up);
 
-  /// free: bytes on the disk of the state. full: growth is refused.
+  /// free: free bytes on the disk of the state. full: requests that let the state grow are refused.
   void disk(std::uint64_t free, bool full);
 
   /// held: bytes that core::ConnectionBudget counts.
@@ -50,17 +50,18 @@ class Metrics {
 
   void committed(std::size_t rows, Duration took);
   void commit_failed(store::Outcome outcome);
-  /// age: of the oldest commit that has not ended.
+  /// age: the age of the oldest commit that has not ended.
   void commit_age(Duration age);
 
   /// Counts an event of a job. train_job: a name from a client, sanitised here.
   void event(const std::string& train_job, const core::Event& event);
-  /// Sets the gauges of a job. Ignored if no run of it is loaded.
+  /// Sets the gauges of a job. Ignored if the job has no series.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
   void jobs(std::size_t loaded);
-  /// Called when a run of the job is loaded.
+  /// Called when a run of the job is loaded, or is used again after it was idle.
   void job_loaded(const std::string& train_job);
-  /// Called when a run of the job is no longer loaded. Removes the job's series with its last run.
+  /// Called when a run of the job is no longer loaded, or has become idle. If no other run of the
+  /// job is left, removes the job's series.
   void remove_job(const std::string& train_job);
 
   /// Returns all metrics in the text format 0.0.4 of Prometheus.

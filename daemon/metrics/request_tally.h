@@ -19,8 +19,8 @@ class RequestTally {
     ++ops_[op.code].requests[index_of(protocol)];
   }
 
-  /// Counts a reply that was sent. took: from the decoding of the request to the release of the
-  /// reply. Ignored for blocking operations, which core::WaitEnded times.
+  /// Counts a reply that was sent. took: the time from the decoding of the request to the release
+  /// of the reply; ignored for blocking operations, whose time core::WaitEnded reports.
   void answered(const OpInfo& op, Code outcome, Duration took) {
     if (op.kind != OpKind::wait) observe(ops_[op.code], took);
     if (outcome != Code::ok) metrics_.failed(op, outcome);

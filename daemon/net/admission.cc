@@ -11,9 +11,10 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::size_t kAddressesKept = 4'096;  // above, those without connections are forgotten
+constexpr std::size_t kAddressesKept =
+    4'096;  // above it, addresses without connections are dropped
 
-/// Raises the soft limit of open files to the hard limit; returns the limit.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting limit.
 std::size_t open_files() {
   rlimit files{};
   if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return 1024;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the number of connections: in all, so that file descriptors remain for the state, and per
-// address, so that one machine cannot take them all.
+// Limits the number of connections: in total, so that file descriptors remain for the files of the
+// state, and per address, so that one machine cannot use up all connections.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class Ticket {
   using Count = std::atomic<std::size_t>;
 
   Ticket() = default;
-  /// Counts in `a` and, if it is not null, in `b`.
+  /// Counts the connection in `a` and, if `b` is not null, also in `b`.
   explicit Ticket(std::shared_ptr<Count> a, std::shared_ptr<Count> b = nullptr)
       : counts_{std::move(a), std::move(b)} {
     for (const auto& count : counts_) {
@@ -52,14 +52,15 @@ class Admission {
   /// Raises the process's soft limit of open files to its hard limit.
   explicit Admission(const Options& options);
 
-  /// Fails with quota_exceeded, the number and the limit if the connection must be refused.
+  /// Fails with quota_exceeded if the connection must be refused. The text names the number of
+  /// connections and the limit.
   Result<void> may_enter(const boost::asio::ip::address& from) const;
 
-  /// Counts a connection that may enter.
+  /// Counts a connection that may_enter() has admitted.
   Ticket enter(const boost::asio::ip::address& from);
 
-  /// Counts a connection that is kept only until its refusal is sent; empty when there are too many
-  /// of these.
+  /// Counts a connection that is kept only until its refusal is sent. Returns nothing if there are
+  /// too many such connections.
   std::optional<Ticket> enter_for_probes();
 
  private:

@@ -108,7 +108,8 @@ asio::awaitable<void> Listener::accept() {
       delay = kRetryMin;
       admit(std::move(socket));
     } else if (failed != asio::error::connection_aborted) {
-      // Out of descriptors or memory: without a pause the accept would fail again at once.
+      // The process has no descriptors or memory left. Without a pause the next accept would fail
+      // at once.
       spdlog::warn("event=accept_failed reason={} retry_ms={}", quoted(failed.message()),
                    delay.count());
       timer.expires_after(delay);
@@ -122,7 +123,7 @@ void Listener::admit(tcp::socket socket) {
   configure(socket);
   ErrorCode failed;
   const auto from = socket.remote_endpoint(failed).address();
-  if (failed) return;  // the client has closed it already
+  if (failed) return;  // the client has already closed the connection
   Result<void> admitted = admission_.may_enter(from);
   std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.enter_for_probes();
   if (!ticket) return reception_->drop_unheard();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections on one address, and hands them to the Reception: those that the Admission
-// refuses, too, so that they get the reason.
+// Accepts connections on one address, and hands them to the Reception. This includes connections
+// that the Admission refuses, so that their clients get the reason.
 // Called on its loop's thread.
 #pragma once
 
@@ -22,11 +22,13 @@ class Listener {
  public:
   Listener(asio::io_context& loop, const Options& options);
 
-  /// Binds and listens. Fails with unavailable if the port is in use, permission_denied if it is
-  /// privileged, invalid_argument for a bad host. Clients that connect wait until serve().
+  /// Binds and listens. Fails with unavailable if the port is in use, with permission_denied if the
+  /// port is privileged, and with invalid_argument if the host is bad. Clients can then connect,
+  /// but wait until serve() is called.
   Result<void> open(const std::string& host, std::uint16_t port);
 
-  /// Returns the bound host:port; the port is the real one if 0 was asked for.
+  /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel
+  /// chose.
   std::string address() const;
 
   /// Starts to accept. `context` must outlive all connections.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native protocol's entry in the list of protocols. Moves a connection to the shard of its job
-// before its first frame is handled, so that its requests need not change threads. An invalid first
-// frame stays on the first shard: the session there replies with the reason.
+// before its first frame is handled, so that its requests need not change threads. If the first
+// frame is invalid, the connection stays on the first shard, whose session replies with the reason.
 #include "daemon/core/host/native_channels.h"
 #include "daemon/net/native_session.h"
 #include "daemon/shard/shard.h"
@@ -22,7 +22,7 @@ std::string refusal(const Failure& reason) {
   return native::encode_reply(header, reason).head;
 }
 
-/// Returns the frame after the magic bytes, empty if it is not complete, or a failure if it is
+/// Returns the frame after the magic bytes: empty if the frame is not complete, a failure if it is
 /// malformed.
 auto first_frame(std::string_view head) {
   return native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
@@ -34,8 +34,8 @@ bool first_frame_is_missing(std::string_view head) {
   return frame && !frame->has_value();
 }
 
-/// Returns the shard of the job that the first frame, a hello, names; the first shard if the frame
-/// is not a hello that can be served.
+/// If the first frame is a hello that can be served, returns the shard of the job that the hello
+/// names; otherwise returns the first shard.
 Shard& shard_of(std::string_view head, const SessionContext& context) {
   const auto frame = first_frame(head);
   if (!frame || !frame->has_value()) return context.first;

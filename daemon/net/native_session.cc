@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The native protocol on one connection: buffers, fairness and time-outs around
 // core::NativeChannels, which decides what the frames mean. A frame is decoded as a whole before it
-// has an effect. A malformed frame gets a reply and ends the connection; its sessions can be
-// resumed on another one. Runs on one loop, whose shard passes requests on to the jobs of other
-// shards.
+// has an effect. A malformed frame gets a reply and ends the connection; the client can resume the
+// sessions on another connection. Runs on the loop of one shard, which passes requests on to the
+// jobs of other shards.
 #include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
@@ -34,14 +34,14 @@ constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that wai
 constexpr unsigned kSilentChecks = 4;     // in a row, then the connection is closed as idle
 constexpr const char* kNoRoom = "quota_exceeded";
 
-/// Returns an identity for a connection in its jobs; never returned again in this process.
+/// Returns a number that identifies a connection in its jobs. Returns each number only once.
 std::uint64_t next_connection() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
 }
 
-/// One native connection. A coroutine, run(), reads and waits; replies come through the sink.
-/// Called on the loop of its shard, which is the stream's.
+/// One native connection. The coroutine run() reads and waits; replies come through the functions
+/// of ReplySink. Called on the loop of its shard, which is also the stream's loop.
 class NativeSession final : public core::NativeChannels, public BudgetSink {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
@@ -93,13 +93,13 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   ErrorCode read_failed_;
   BudgetShare share_;
   Bytes in_;                      // bytes of frames that are incomplete or left for a later turn
-  bool waits_for_room_ = false;   // in the budget, for the rest of a large frame
+  bool waits_for_room_ = false;   // until the budget has room for a large frame
   bool frames_left_ = false;      // in_ may begin with whole frames
-  std::uint64_t taken_turn_ = 0;  // the turn in which it last took frames
+  std::uint64_t taken_turn_ = 0;  // the turn in which frames were last taken
   std::uint64_t heard_turn_ = 0;  // taken_turn_ at the last check for silence
   unsigned silent_checks_ = 0;    // in a row
-  const char* ended_ = nullptr;   // why run() has to end, a metric label; null while it goes on
-  std::int64_t arrived_ns_ = 0;   // when it last took frames, of the steady clock
+  const char* ended_ = nullptr;   // why run() must end, a metric label; null while run() goes on
+  std::int64_t arrived_ns_ = 0;   // time on the steady clock when frames were last taken
 };
 
 asio::awaitable<void> NativeSession::run() {
@@ -135,7 +135,8 @@ asio::awaitable<void> NativeSession::run() {
       end("peer");
     }
   }
-  // A pending write keeps the outbox alive, but its callbacks refer to this session: abandon().
+  // A pending write keeps the outbox alive. abandon() drops its callbacks, which refer to this
+  // session.
   outbox_->flush();
   outbox_->abandon();
   Bytes().swap(in_);
@@ -149,15 +150,15 @@ asio::awaitable<void> NativeSession::run() {
   }
 }
 
-/// Returns true while the connection must not be read: the peer does not read its replies, or the
-/// budget has no room for the frame that has begun.
+/// Returns true while the connection must not be read, because the peer does not read its replies
+/// or because the budget has no room for the frame that has begun.
 bool NativeSession::is_paused() const {
   return outbox_->over_soft_limit() || waits_for_room_ ||
          (outbox_->over_small_limit() && share_.budget().scarce());
 }
 
 /// Ends the connection if no frame has come for the idle time-out. Counts checks instead of time: a
-/// process that was paused makes one check late, and closes no connection for that.
+/// pause of the process delays only one check, so it closes no connection.
 void NativeSession::check_silence() {
   if (ended_ != nullptr) return;
   silent_checks_ = heard_turn_ == taken_turn_ ? silent_checks_ + 1 : 0;
@@ -169,8 +170,8 @@ void NativeSession::check_silence() {
   });
 }
 
-/// Returns true if the connection must not take bytes before the next turn: it has taken a buffer
-/// in this one, or its job has used its share of it.
+/// Returns true if the connection must not take bytes before the next turn: either it has already
+/// taken a buffer in this turn, or its job has used its share of the turn.
 bool NativeSession::must_wait_for_turn() const {
   return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
@@ -181,9 +182,9 @@ asio::awaitable<void> NativeSession::wait_for_turn() {
   co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-/// Takes the bytes that have come; returns false at the end of the connection. Bytes beyond the
-/// first ones are read into a buffer that all connections of the thread share, so that an idle
-/// connection holds no large buffer.
+/// Takes the bytes that have arrived. Returns false at the end of the connection. If there are more
+/// bytes than the small buffer first_ holds, reads them into a buffer that all connections of the
+/// thread share, so that an idle connection holds no large buffer.
 bool NativeSession::read() {
   if (read_failed_) return false;
   static thread_local Bytes scratch(kReadBytes, '\0');
@@ -207,7 +208,7 @@ bool NativeSession::read() {
   return true;
 }
 
-/// Takes the whole frames of in_, and keeps the rest.
+/// Takes the complete frames at the beginning of in_, and keeps the other bytes.
 void NativeSession::take_in() {
   const std::size_t used = take_frames(in_);
   in_.erase(0, used);
@@ -217,7 +218,7 @@ void NativeSession::take_in() {
   if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
 }
 
-/// Asks the budget for room for the frame that has begun, if it is large. Pauses if there is none.
+/// If the frame that has begun is large, asks the budget for room. Pauses if there is no room.
 void NativeSession::ask_for_room() {
   if (frames_left_ || ended_ != nullptr) return;
   const std::size_t size = native::request_size(in_);
@@ -237,13 +238,13 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  // With bytes in the outbox, part of a frame may be sent already, which no other frame may follow.
+  // If the outbox holds bytes, it may have sent part of a frame, and no other frame may come next.
   if (outbox_->empty()) reply(header, reason);
   end(kNoRoom);
 }
 
-/// Takes whole frames from the beginning of `in`: all of them, or until a job has used its share of
-/// the turn. Returns how many bytes they had.
+/// Takes the complete frames at the beginning of `in`, but stops if a job has used its share of the
+/// turn. Returns how many bytes were taken.
 std::size_t NativeSession::take_frames(std::string_view in) {
   arrived_ns_ =
       std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())

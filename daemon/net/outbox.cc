@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers and writes; waits for room only when the kernel has none.
+// Gathers frames and writes them. Waits only if the kernel has no room for more bytes.
 #include "daemon/net/outbox.h"
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace c10dd::daemon {
 namespace {
 constexpr std::size_t kGather = 32;                // buffers in one write
-constexpr std::size_t kSegmentBytes = 256 * 1024;  // small frames gather up to this
+constexpr std::size_t kSegmentBytes = 256 * 1024;  // small frames are gathered up to this size
 }  // namespace
 
 Outbox::Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks)
@@ -31,8 +31,8 @@ void Outbox::add(native::EncodedReply frame) {
   report_size();
 }
 
-/// Ends the outbox if the peer does not read. A peer that reads may be sent many large replies at
-/// once, up to the last limit.
+/// Ends the outbox if the peer does not read. While the peer reads, many large replies may be
+/// queued at once, up to limits::kOutboxMostBytes.
 void Outbox::enforce_hard_limit() {
   flush();
   if (bytes_ <= limits::kOutboxHardBytes) return;

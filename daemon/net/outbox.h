@@ -19,16 +19,18 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   struct Callbacks {
     /// Called when the queue has fallen below the soft or the small limit.
     std::function<void()> on_drained;
-    /// Called once when a write has failed, or the peer reads too slowly. `reason`: a metric label.
+    /// Called once, when a write has failed or the peer reads too slowly. `reason` is a metric
+    /// label.
     std::function<void(const char* reason)> on_dead;
     /// Called with the queue's size when it changes above the small limit, or falls below it.
     std::function<void(std::size_t bytes)> on_size;
   };
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
-  /// Queues a frame. Above limits::kOutboxHardBytes the outbox ends (on_dead) if the peer has taken
-  /// nothing for kOutboxFullTime, above kOutboxMostBytes in any case. Once it has ended it ignores
-  /// frames, since part of the last one may have been sent.
+  /// Queues a frame. If more than limits::kOutboxHardBytes are queued and the peer has taken
+  /// nothing for kOutboxFullTime, the outbox ends and calls on_dead. If more than kOutboxMostBytes
+  /// are queued, it ends in any case. After its end the outbox ignores all frames, because part of
+  /// the last frame may have been sent.
   void add(native::EncodedReply frame);
 
   /// Writes as much as the kernel takes; the rest is written when the kernel has room again.
@@ -56,11 +58,11 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::shared_ptr<Stream> stream_;
   Callbacks callbacks_;
   std::deque<Segment> segments_;
-  std::size_t offset_ = 0;  // bytes of the first segment that are written
+  std::size_t offset_ = 0;  // bytes of the first segment already written
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
   std::chrono::steady_clock::time_point full_since_;  // when the kernel last took nothing
-  bool size_reported_ = false;                        // a size above the small limit
+  bool size_reported_ = false;                        // a size above the small limit was reported
   bool dead_ = false;
 };
 

@@ -10,7 +10,7 @@ using asio::ip::tcp;
 
 PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
     : Stream(std::move(ticket)), socket_(std::move(socket)) {
-  ErrorCode ignored;  // a socket that has failed reports it at the next read
+  ErrorCode ignored;  // a socket that has failed reports the error at the next read
   socket_.non_blocking(true, ignored);
 }
 

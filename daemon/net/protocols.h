@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of wire protocols: how each is recognised by the first bytes of a connection, how it is
-// served, and how its clients get a refusal. The names are in daemon/config/protocol_names.h. Each
-// entry is made in the file of the protocol's session, the list by Server, which alone includes all
-// of them.
+// served, and how its clients get a refusal. The names are in daemon/config/protocol_names.h. The
+// file of a protocol's session makes the protocol's entry. Server makes the list, and is the only
+// class that includes all these files.
 // Called on the loop that accepts connections.
 #pragma once
 
@@ -18,7 +18,8 @@
 
 namespace c10dd::daemon {
 
-/// Whether the first bytes of a connection belong to a protocol; `maybe`: more bytes are needed.
+/// Whether the first bytes of a connection belong to a protocol. `maybe` means that more bytes are
+/// needed to decide.
 enum class Match : std::uint8_t { no, maybe, yes };
 
 /// An entry of the list.
@@ -29,19 +30,19 @@ struct WireProtocol {
   Match (*recognise)(std::string_view head) = nullptr;
 
   /// Returns true if a recognised connection needs more bytes in its head before it is served. Null
-  /// if it never does.
+  /// if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
-  /// Takes the connection over, with the bytes that were read as its head. Spawns a coroutine of
-  /// its own and returns, so that the memory of the recognition is freed. Called on the
-  /// connection's loop.
+  /// Takes the connection over. The stream's head holds the bytes that were already read. Spawns a
+  /// new coroutine and returns, so that the memory of the recognising coroutine is freed. Called on
+  /// the connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};
 
   /// Encodes a refusal for a client of this protocol.
   std::string (*refusal)(const Failure& reason) = nullptr;
 
   /// True if a client of an unknown protocol gets the refusal in this protocol's encoding. Used
-  /// only where this is the one enabled protocol.
+  /// only if no other protocol is enabled.
   bool refuses_unknown = false;
 };
 
@@ -54,14 +55,14 @@ class Protocols {
 
   struct Found {
     Match match = Match::no;
-    const WireProtocol* protocol = nullptr;  ///< set when it is a match
+    const WireProtocol* protocol = nullptr;  ///< set if `match` is yes
   };
 
-  /// Finds the protocol of these first bytes among all, enabled or not.
+  /// Finds the protocol to which these first bytes belong. Searches all protocols, enabled or not.
   Found recognise(std::string_view head) const;
 
-  /// Returns the protocol in which clients of unknown protocols get their refusal, given the
-  /// enabled protocols; null if they get none.
+  /// Returns the protocol whose encoding is used to refuse clients of unknown protocols; null if
+  /// such clients get no refusal. `enabled` holds the enabled protocols.
   const WireProtocol* for_strangers(const ProtocolSet& enabled) const;
 
  private:

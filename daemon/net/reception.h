@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the first bytes of a new connection, within a deadline, and passes it to the protocol that
-// they belong to, or refuses it with the reason.
+// Reads the first bytes of a new connection, within a deadline. Then passes the connection to the
+// protocol to which the bytes belong, or refuses the connection with the reason.
 // Called on the loop that accepts connections.
 #pragma once
 
@@ -20,10 +20,12 @@ class Reception {
   /// `context` must outlive all connections.
   Reception(const SessionContext& context, Protocols protocols);
 
-  /// Receives a connection. If `admitted` is a failure, refuses it in the encoding of its protocol.
+  /// Receives a connection. If `admitted` is a failure, refuses the connection with it, encoded in
+  /// the connection's protocol.
   void receive(std::shared_ptr<Stream> stream, Result<void> admitted);
 
-  /// Counts a connection that is closed without a reason, because too many are being refused.
+  /// Counts a connection that is closed without a reply, because too many connections are already
+  /// being refused.
   void drop_unheard();
 
  private:

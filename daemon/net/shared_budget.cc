@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timer of a process that was paused fires late and counts as one look, so that a pause closes
-// no connection.
+// After a pause of the process, the timer fires late, but calls ConnectionBudget::look() only once,
+// so that a pause closes no connection.
 #include "daemon/net/shared_budget.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void SharedBudget::carry_out(const Decisions& decisions) {
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
     if (!sink) return;
     const auto executor = sink->budget_executor();
-    // Moved, because its destructor takes the lock, which is held here.
+    // `sink` is moved, because its destruction here would take the lock, which is already held.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
   for (const Connection connection : decisions.read_on) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// core::ConnectionBudget for the connections of all loops: adds a lock and a timer, and posts its
-// decisions to the connections. A connection that never holds much memory does not use it.
+// Makes core::ConnectionBudget usable for the connections of all loops: adds a lock and a timer,
+// and posts the decisions to the connections. A connection that never holds much memory does not
+// use the budget.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,7 @@ class BudgetSink {
  public:
   virtual ~BudgetSink() = default;
   virtual boost::asio::any_io_executor budget_executor() = 0;
-  /// Goes on with the frame that had to wait.
+  /// Continues to read the frame that had to wait for memory.
   virtual void read_on() = 0;
   /// Closes the connection, because it has held or waited for too much memory for too long.
   virtual void close_for_room(const Failure& reason) = 0;
@@ -33,11 +34,12 @@ class BudgetSink {
 /// Thread-safe.
 class SharedBudget {
  public:
-  /// loop: runs the timer. max_bytes: the limit for all jobs together, of which connections get a
-  /// share. look: the time between two calls of ConnectionBudget::look() while memory is scarce.
+  /// loop: runs the timer. max_bytes: the memory limit of all jobs; the limit of the connections is
+  /// derived from it. look: the time between two calls of ConnectionBudget::look() while memory is
+  /// scarce.
   SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look = limits::kBudgetLook);
 
-  /// Returns true while connections wait for room, or hold too much: reads should stay small.
+  /// Returns true while connections wait for memory or hold too much. Reads should then be small.
   bool scarce() const { return scarce_.load(std::memory_order_relaxed); }
   /// Returns how many bytes the connections hold.
   std::uint64_t held() const;
@@ -72,26 +74,27 @@ class BudgetShare {
   BudgetShare(const BudgetShare&) = delete;
   BudgetShare& operator=(const BudgetShare&) = delete;
 
-  /// Sets the receiver of decisions. Must be called before any other function.
+  /// Sets the sink that gets the budget's decisions. Must be called before any other function.
   void belong_to(std::weak_ptr<BudgetSink> sink) { sink_ = std::move(sink); }
 
   const SharedBudget& budget() const { return budget_; }
 
-  /// Asks for room for a frame. Returns false if the connection has to wait: the sink is called
-  /// when it may go on or must close. A frame of up to limits::kSmallFrameBytes always fits.
+  /// Asks for memory for a frame of `size` bytes. Returns false if the connection has to wait; the
+  /// sink is called when the connection may go on or must close. A frame of up to
+  /// limits::kSmallFrameBytes always fits.
   bool begin_frame(std::size_t size);
   bool has_frame() const { return frame_; }
   void end_frame() {
     if (frame_) give_back_frame();
   }
-  /// Takes the size of unread replies, at every change. Reports it to the budget only if it has
-  /// changed much.
+  /// Sets the size of the replies that the peer has not read. Called at every change of the size.
+  /// Reports the size to the budget only if it has changed much.
   void set_replies(std::size_t bytes) {
     const std::size_t more = bytes > replies_ ? bytes - replies_ : replies_ - bytes;
     const bool few = bytes <= limits::kSmallFrameBytes && replies_ > 0;
     if (more > limits::kSmallFrameBytes || few) report_replies(bytes);
   }
-  /// Frees everything that the connection holds.
+  /// Returns to the budget all memory that the connection holds.
   void leave();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all streams have in common: the head, writing all, and the end.
+// Implements what all streams have in common: the head, write_all(), and the end.
 #include "daemon/net/stream.h"
 
 #include <boost/asio/redirect_error.hpp>
@@ -42,7 +42,7 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
-  // Shared with the deadline's handler, which may run when its cancellation comes too late.
+  // Shared with the deadline's handler, which may still run if its cancellation comes too late.
   struct End {
     bool over = false;
     bool late = false;
@@ -50,7 +50,7 @@ asio::awaitable<void> Stream::finish() {
   const auto end = std::make_shared<End>();
   deadline.async_wait([this, end](const ErrorCode& cancelled) {
     if (cancelled || end->over) return;
-    end->late = true;  // cancel() does nothing if the read has just ended: the loop checks this
+    end->late = true;  // if the read has just ended, cancel() does nothing; the loop checks `late`
     cancel();
   });
   std::string discard(64 * 1024, '\0');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a session sees of its connection: bytes in and out, and its end. Subclasses carry the bytes:
-// PlainStream over a TCP socket.
+// The interface through which a session uses its connection: reads and writes bytes, and ends the
+// connection. Subclasses carry the bytes: PlainStream uses a TCP socket.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -20,8 +20,8 @@ namespace c10dd::daemon {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-/// A connection. Reads into the caller's buffer and writes from it, so that a stream that waits
-/// holds no buffer. Called on one loop, that of executor().
+/// A connection. Reads into the caller's buffer and writes from the caller's buffer, so that a
+/// stream that waits holds no buffer. Called on one loop, which is the loop of executor().
 class Stream {
  public:
   /// The ticket counts the connection until the stream is destroyed or has moved.
@@ -30,17 +30,19 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  /// Waits for bytes, then reads them; 0 with an error at the end. Ignores the head. Waiting and
-  /// reading in one call saves a system call.
+  /// Waits for bytes, then reads them. At the end of the connection returns 0 and sets `failed`.
+  /// Does not read the head. Waiting and reading in one call saves a system call.
   virtual asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) = 0;
 
-  /// Reads the bytes that have come, without waiting; 0 with would_block if there are none.
+  /// Reads the bytes that have arrived, without waiting. Returns 0 with would_block if there are
+  /// none.
   virtual std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) = 0;
 
-  /// Waits for room, then writes as much as fits; 0 with an error if the connection is closed.
+  /// Waits for room, then writes as much as fits. Returns 0 with an error if the connection is
+  /// closed.
   virtual asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) = 0;
 
-  /// Writes as much as fits, without waiting; 0 with would_block if there is no room.
+  /// Writes as much as fits, without waiting. Returns 0 with would_block if there is no room.
   virtual std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) = 0;
 
   /// Calls on_ready once, when there may be room to write or the connection is closed.
@@ -56,7 +58,7 @@ class Stream {
   virtual void close() = 0;
 
   /// Moves the connection to another loop: calls `then` there with a new stream, which replaces
-  /// this one. If the connection has failed, drops it without a call.
+  /// this one. If the connection has failed, drops it and does not call `then`.
   virtual void move_to(asio::io_context& loop,
                        std::function<void(std::shared_ptr<Stream>)> then) = 0;
 
@@ -65,18 +67,18 @@ class Stream {
   /// Returns true if the peer's address is a loopback address.
   virtual bool is_local() const = 0;
 
-  /// Reads bytes of the head, or, once that is empty, as read_next() does.
+  /// Reads bytes of the head. If the head is empty, reads as read_next() does.
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, ErrorCode& failed);
 
   /// Writes all bytes.
   asio::awaitable<void> write_all(asio::const_buffer from, ErrorCode& failed);
 
-  /// Sends the end to the peer, reads and discards what the peer still sends for up to a second, so
-  /// that the last reply is not lost to a reset, then closes.
+  /// Sends the end of the stream to the peer. Then reads and discards, for up to a second, what the
+  /// peer still sends, so that a reset does not destroy the last reply. Then closes the connection.
   asio::awaitable<void> finish();
 
-  /// Sends the end to the peer, waits a second without reading, then closes. For a peer that sends
-  /// more than can be read in that time.
+  /// Sends the end of the stream to the peer, waits a second without reading, then closes. For a
+  /// peer that sends more than can be read in that time.
   asio::awaitable<void> finish_unread();
 
   /// Returns the bytes that were read to recognise the protocol.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the free space on the disk of the state, twice a second and more often while it is
-// short, and reports it to the growth gate. Keeps a ballast file on the disk, and removes it when
-// the disk is full in spite of the gate, so that the engine can erase rows. Called on the first
-// loop.
+// Measures the free space on the disk of the state twice a second, or more often while the space is
+// short, and reports the result to the growth gate. Keeps a ballast file on the disk. Removes the
+// file when the disk is full in spite of the gate, so that the engine can erase rows. Called on the
+// first loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -18,12 +18,12 @@ namespace c10dd::daemon {
 
 class DiskWatch {
  public:
-  /// What the watch needs from the engine.
+  /// The functions that the watch needs from the engine.
   struct Engine {
-    /// Asks the engine to free the space of removed rows. Calls `then` with true if it had room to
-    /// do that.
+    /// Asks the engine to free the space of removed rows. Calls `then` with true if the engine had
+    /// room to do so.
     std::function<void(std::function<void(bool)> then)> relieve;
-    /// Returns how many free bytes the engine needs to do that.
+    /// Returns how many free bytes the engine needs to free the space of removed rows.
     std::function<std::uint64_t()> needs;
   };
 
@@ -33,7 +33,7 @@ class DiskWatch {
   /// Starts the measurements. Does nothing if the engine has no directory.
   void start();
 
-  /// Removes the ballast if the disk is full. To be called when the engine is lost or could not be
+  /// Removes the ballast if the disk is full. Called when the engine is lost or could not be
   /// opened.
   void engine_failed();
 

@@ -23,7 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kReopenMin{100};
 constexpr std::chrono::milliseconds kReopenMax{2000};
 constexpr std::chrono::seconds kWatchInterval{1};
-constexpr std::chrono::seconds kCommitAge{5};  // with an older commit the daemon is not ready
+constexpr std::chrono::seconds kCommitAge{5};  // if a commit takes longer, the daemon is not ready
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -120,8 +120,8 @@ Duration EngineHost::commit_age() const {
   return engine_.commit ? engine_.commit->oldest() : Duration{0};
 }
 
-/// Logs every second when a commit becomes stuck, and when it goes on. Only for the log:
-/// not_ready() is up to date without it.
+/// Checks once per second whether a commit is stuck, and logs each change. Only for the log:
+/// not_ready() does not need this check.
 void EngineHost::watch_commits() {
   const std::string why = lost_.empty() ? not_ready() : "";
   const bool stuck = !why.empty();
@@ -155,7 +155,8 @@ core::JobHost& EngineHost::host_of(JobNumber number) { return shards_->of(number
 void EngineHost::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.state.generation,
                         change = std::move(change), then = std::move(then)](store::Engine& engine) {
-    // After a failed change the later ones must not be committed: their revisions would have a gap.
+    // After a failed change no later change may be committed, because the revisions would have a
+    // gap.
     const bool was_intact = *intact;
     const bool durable = was_intact && core::write_directory(engine, change);
     if (then) asio::post(loop_, [then, durable] { then(durable); });
@@ -222,8 +223,8 @@ void EngineHost::lose(const std::string& why) {
     return true;
   };
   shards_->ask<bool>(drop_jobs, [this](const std::vector<bool>&) {
-    // No shard refers to the engine now. Closing it waits for a checkpoint under way, so it is done
-    // on opener_.
+    // No shard refers to the engine any more. The engine is closed on the thread opener_, because
+    // closing waits for the end of a checkpoint under way.
     asio::post(opener_, [this, commit = std::move(engine_.commit)]() mutable {
       acknowledged_ = commit->engine().acknowledged();
       commit.reset();
@@ -254,7 +255,7 @@ Result<EngineHost::Opened> EngineHost::open_again(
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options.engine, how);
   if (!engine) return engine.error();
   return with_directory(std::move(*engine), options, now);
-} catch (const std::exception& failed) {  // no memory or no thread: the next attempt may get one
+} catch (const std::exception& failed) {  // no memory or no thread: the next attempt may succeed
   return core::unavailable(failed.what());
 }
 

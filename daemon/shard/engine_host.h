@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all shards share: the engine behind one group commit, and the directory that gives jobs
-// their numbers. The shell around core::DirectoryHost. Closes the engine when a commit has an
-// unknown outcome and opens it again, on a thread of its own: the loops keep serving connections
-// meanwhile.
+// Holds what all shards share: the engine behind one group commit, and the directory that gives
+// jobs their numbers. Implements the shell around core::DirectoryHost. After a commit with an
+// unknown outcome, closes the engine and opens it again on a separate thread, while the loops keep
+// serving connections.
 //
 // Threads: every call is made on the first loop, except those marked "Thread-safe."
 #pragma once
@@ -28,31 +28,32 @@ namespace asio = boost::asio;
 class Shard;
 class Shards;
 
-/// Returns the options with which the engine is opened, at the start and again.
+/// Returns the options with which the engine is opened, both at the start and after it was lost.
 store::OpenOptions open_options(const Options& options);
 
-/// An open engine, as a shard gets it.
+/// An open engine, as it is passed to each shard.
 struct OpenEngine {
   core::EngineState state;
   std::shared_ptr<store::GroupCommit> commit;
-  /// False once a change of the directory was not committed: then no new number may be used.
+  /// Becomes false if a change of the directory is not committed. After that, no new job number may
+  /// be used.
   /// Used on the commit thread only.
   std::shared_ptr<std::atomic<bool>> intact;
 };
 
 class EngineHost final : private core::DirectoryHost::Shell {
  public:
-  /// on_failed: called when the engine was lost, or could not be opened again.
+  /// on_failed: called after the engine was lost, and after each failed attempt to open it again.
   EngineHost(Loop& loop, Metrics& metrics, const Options& options, std::function<void()> on_failed);
   ~EngineHost();
 
-  /// Takes an engine, reads its directory, hands it to the shards. Fails as read_directory() does.
-  /// Blocks until the directory is read. Called before the loops run.
+  /// Takes an engine, reads its directory, and hands the engine to the shards. Fails as
+  /// read_directory() does. Blocks until the directory is read. Called before the loops run.
   Result<void> adopt(std::unique_ptr<store::Engine> engine, Shards& shards);
 
   core::DirectoryHost& directory() { return directory_; }
 
-  /// Returns the shard that serves a job; gives a new job a number. Fails as
+  /// Returns the shard that serves a job. If the job is new, gives it a number. Fails as
   /// core::DirectoryHost::expect() does.
   Result<Shard*> shard_of(const std::string& job, const std::string& run);
 
@@ -61,38 +62,40 @@ class EngineHost final : private core::DirectoryHost::Shell {
     directory_.remove(job, std::move(then));
   }
 
-  /// Ends a turn, after ready sockets were drained: retires the runs whose grace is over.
+  /// Ends a turn, after the ready sockets were served: retires the runs whose grace is over.
   void end_turn();
 
-  /// Takes the report of a shard that the engine of this generation no longer works. Ignored if
-  /// that engine is closed already. Thread-safe.
+  /// Handles a report that the engine of this generation no longer works. Ignored if that engine is
+  /// already closed. Thread-safe.
   void report_lost(std::uint64_t generation, const std::string& why);
 
   /// Asks the engine to free the space of removed rows. Calls `then` on the first loop with true if
-  /// the engine had room to do that when it last tried; never calls it if the engine is not open.
+  /// the engine had room to do so when it last tried. If the engine is not open, never calls
+  /// `then`.
   void relieve(std::function<void(bool)> then);
 
-  /// Returns how many free bytes on the disk the engine needs to do that.
+  /// Returns how many free bytes on the disk the engine needs to free the space of removed rows.
   std::uint64_t room_to_tidy() const;
 
-  /// Writes a copy of the state to an absolute path. Calls `then` on the first loop; fails with
-  /// unavailable if the engine is not open, else as store::Engine::checkpoint() does.
+  /// Writes a copy of the state to an absolute path. Calls `then` with the result on the first
+  /// loop. Fails with unavailable if the engine is not open; otherwise fails as
+  /// store::Engine::checkpoint() does.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
 
   /// Finishes the batches that were submitted, and closes the engine.
   /// Blocks. Called after the loops have ended and the shards have dropped the engine.
   void close();
 
-  /// Returns why the engine is not open, or does not commit; empty if it does.
+  /// Returns the reason why the engine is not open or does not commit; empty if it works.
   std::string not_ready() const override;
 
   /// Returns the age of the oldest commit in flight; 0 if there is none.
   Duration commit_age() const;
 
-  /// Returns what is known to be damaged though the engine is open; empty if nothing is.
+  /// Describes the known damage of the state, although the engine is open; empty if there is none.
   const std::string& damage() const { return damage_; }
 
-  /// Takes the report that a job's rows are damaged.
+  /// Handles a report that the rows of a job are damaged.
   /// Thread-safe.
   void report_damage(const std::string& what);
   std::string_view engine_name() const { return engine_name_; }
@@ -135,12 +138,12 @@ class EngineHost final : private core::DirectoryHost::Shell {
   asio::steady_timer grace_timer_;
   bool grace_timer_set_ = false;
   asio::steady_timer watch_timer_;
-  bool stuck_ = false;  ///< at the last check: not_ready() though the engine is open
+  bool stuck_ = false;  ///< at the last check, the engine was open but not_ready()
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
   std::shared_ptr<const store::HighWaterMark>
       acknowledged_;             ///< by the engine that was lost; used on opener_ only
-  asio::thread_pool opener_{1};  ///< closes and opens engines; last, since it uses the above
+  asio::thread_pool opener_{1};  ///< closes and opens engines; last, because it uses the above
 };
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// c10dd::quoted is qualified, because std::quoted, which comes with <filesystem>, is found, too.
+// Calls name c10dd::quoted() in full, because an unqualified call would also find std::quoted()
+// from <filesystem>.
 #include "daemon/shard/event_log.h"
 
 #include <spdlog/spdlog.h>

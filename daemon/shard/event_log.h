@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the events of jobs to the log. deploy/README.md lists the lines.
+// Writes the events of jobs to the log. deploy/README.md lists the log lines.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@
 
 namespace c10dd::daemon {
 
-/// Limits log lines that clients can cause at will to kLines a second.
+/// Limits the log lines that clients can cause at will to kLines per second.
 class LogPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr unsigned kLines = 20;  ///< per second
 
-  /// Returns how many lines were skipped since the last one that was written; empty if this one
-  /// must be skipped, too.
+  /// If the next line may be written, returns how many lines were skipped before it. If the line
+  /// must be skipped, too, returns nothing.
   std::optional<std::uint64_t> next(Time now);
 
  private:
@@ -40,8 +40,8 @@ class EventLog {
   LogPace refusals_;
 };
 
-/// Logs that a checkpoint was written, with its size, or why not.
-/// Blocks to read the sizes of its files: not to be called on a loop's thread.
+/// Logs that a checkpoint was written, with its size, or the reason why it was not written.
+/// Blocks while it reads the sizes of the files, so it must not be called on a loop's thread.
 void log_checkpoint(const std::string& path, const Result<void>& done);
 
 }  // namespace c10dd::daemon

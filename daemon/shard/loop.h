@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An event loop of one thread, by Asio.
+// Implements core::HostLoop with Asio: an event loop of one thread.
 #pragma once
 
 #include <boost/asio/dispatch.hpp>
@@ -21,8 +21,8 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
   core::SteadyTime now() const override { return std::chrono::steady_clock::now(); }
 
   /// Destroys all handlers that wait in the loop. Loops may hold each other's connections, so all
-  /// of them are emptied before the first is destroyed. Called when no thread runs the loop any
-  /// more.
+  /// loops must be emptied before the first loop is destroyed. Called when no thread runs the loop
+  /// any more.
   void empty() { shutdown(); }
 };
 

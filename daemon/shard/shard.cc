@@ -12,8 +12,8 @@
 namespace c10dd::daemon {
 namespace {
 
-/// Rows that are read and restored at once: a few milliseconds of the engine's thread and of the
-/// loop's.
+/// The number of rows that are read and restored at once. They take a few milliseconds on the
+/// engine's thread and a few on the loop's thread.
 constexpr std::size_t kPieceRows = 4'096;
 
 std::int64_t steady_ns() {

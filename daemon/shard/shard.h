@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One event loop with its jobs: the shell around core::JobHost, which decides. The shard adds the
-// loop's timer, the hand-over to the engine's thread, metrics and the log.
+// One event loop with its jobs: the shell around core::JobHost, which makes the decisions. The
+// shard adds the loop's timer, passes work to the engine's thread, and writes metrics and the log.
 //
 // Threads: every call is made on the loop's thread. A connection calls only the shard of its own
 // loop.
@@ -22,7 +22,7 @@
 
 namespace c10dd::daemon {
 
-/// What all shards share. Outlives them.
+/// The objects that all shards share. They outlive the shards.
 /// Thread-safe.
 struct ShardContext {
   Metrics& metrics;
@@ -35,7 +35,7 @@ class Shard final : private core::JobHost::Shell {
   Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context);
 
   Loop& loop() { return loop_; }  ///< Thread-safe.
-  /// Thread-safe; calls of the host are not.
+  /// Thread-safe. The functions of the returned host are not thread-safe.
   core::JobHost& host() { return host_; }
 
   // ---- for the connections of this loop: see core::JobHost
@@ -56,9 +56,9 @@ class Shard final : private core::JobHost::Shell {
   /// Returns the counters of this loop's requests.
   RequestTally& tally() { return tally_; }
 
-  /// Returns the number of the turn, for connections that read once per turn.
+  /// Returns the number of the current turn, for connections that read only once per turn.
   std::uint64_t turn() const { return turn_; }
-  /// Calls `wake` after this turn. Connections that have taken nothing in this turn (`had_some` is
+  /// Calls `wake` after this turn. Connections that took no bytes in this turn (`had_some` is
   /// false) are called first.
   void rest(std::function<void()> wake, bool had_some);
 
@@ -76,8 +76,8 @@ class Shard final : private core::JobHost::Shell {
   std::size_t unfinished() const { return host_.unfinished(); }
   std::vector<core::JobReport> reports();
 
-  /// Drops the reference to the engine. Until the engine is closed its threads still post to the
-  /// loop.
+  /// Drops the reference to the engine. The engine's threads still post to the loop until the
+  /// engine is closed.
   /// Called when the loop has ended.
   void let_go() { engine_.commit.reset(); }
 

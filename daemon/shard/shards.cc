@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of the shards, and calls posted to all of them.
+// Runs the threads of the shards, and posts calls to all shards.
 #include "daemon/shard/shards.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -8,7 +8,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr int kTurnHandlers = 256;  // per turn, so that replies leave under constant load
+constexpr int kTurnHandlers = 256;  // most per turn, so that replies are sent under constant load
 
 }  // namespace
 

@@ -20,10 +20,10 @@ class Shards {
   Shards(Loop& first, std::size_t count, EngineHost& host, const ShardContext& context);
   ~Shards();
 
-  /// Starts the threads of all shards but the first.
+  /// Starts the threads of all shards except the first.
   void start();
 
-  /// Ends and joins these threads, then makes all shards drop the engine. Blocks.
+  /// Ends and joins the threads of the shards, then makes all shards drop the engine. Blocks.
   void stop();
 
   std::size_t size() const { return 1 + others_.size(); }  ///< Thread-safe.
@@ -33,12 +33,12 @@ class Shards {
   /// Thread-safe.
   Shard& of(JobNumber number);
 
-  /// Posts a call of f for every shard to the shard's loop.
+  /// Posts to the loop of each shard a call of f with that shard.
   /// Thread-safe.
   void each(const std::function<void(Shard&)>& f);
 
-  /// Calls f for every shard on the shard's loop, then `then` with all results on the first loop,
-  /// in no fixed order of shards. Thread-safe.
+  /// Calls f for each shard on the shard's loop. After all calls, calls `then` on the first loop
+  /// with all results, in no fixed order. Thread-safe.
   template <class R>
   void ask(std::function<R(Shard&)> f, std::function<void(std::vector<R>)> then) {
     const auto replies = std::make_shared<std::vector<R>>();
@@ -50,8 +50,8 @@ class Shards {
     });
   }
 
-  /// Runs one turn of a loop: waits for a ready handler, runs it and the others that are ready, up
-  /// to a limit, then ends the shard's turn.
+  /// Runs one turn of a loop: waits until a handler is ready, runs the ready handlers up to a
+  /// limit, then ends the shard's turn.
   /// Called on the loop's thread. Blocks until a handler is ready.
   static void turn(Loop& loop, Shard& shard);
 

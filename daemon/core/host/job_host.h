@@ -152,8 +152,8 @@ class JobHost {
 
   /// Counts a request of `bytes` bytes that was read for a job. Returns spent().
   bool charge(const JobRef& job, std::size_t bytes);
-  /// Returns true if the job's connections must not read any more before the next turn. All jobs
-  /// that belong to other hosts share one budget.
+  /// Returns true if the job's connections must not read more requests before the next turn. All
+  /// jobs that belong to other hosts share one budget.
   bool spent(const JobRef& job) const;
 
   // ---- for the engine's side
