@@ -223,18 +223,16 @@ std::string protocols_text(const Options& options) { return list_of(options.prot
 
 Result<std::string> default_engine() {
   if (const auto given = environment("STATE_DIRECTORY")) {
-    return "rocksdb:" +
-           given->substr(0, given->find(':'));  // systemd separates several paths by ':'
+    return "rocksdb:" + given->substr(0, given->find(':'));  // systemd separates paths by colons
   }
   if (::geteuid() == 0) return std::string("rocksdb:/var/lib/c10dd");
   const auto base = environment("XDG_STATE_HOME");
   if (base && base->front() == '/') return "rocksdb:" + *base + "/c10dd";
   if (const auto directory = home()) return "rocksdb:" + *directory + "/.local/state/c10dd";
-  return failure(
-      Code::invalid_argument,
-      "no default, because user {} has no home directory; set the engine, for example to "
-      "rocksdb:/path",
-      ::geteuid());
+  return failure(Code::invalid_argument,
+                 "no default, because user {} has no home directory; set the engine, for example "
+                 "to rocksdb:/path",
+                 ::geteuid());
 }
 
 }  // namespace c10dd::daemon

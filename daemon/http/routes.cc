@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of routes. The query of a target is ignored. A route that changes something is served
 // only for clients on this machine. It takes only a POST of JSON or a DELETE, because a web page of
-// another site cannot make a browser send these.
+// another site cannot make a browser send these requests.
 #include "daemon/http/routes.h"
 
 #include <algorithm>

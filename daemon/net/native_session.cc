@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that waits for bytes
-constexpr unsigned kSilentChecks = 4;     // in a row, then the connection is closed as idle
+constexpr unsigned kSilentChecks = 4;     // after so many, the connection is closed as idle
 constexpr const char* kNoRoom = "quota_exceeded";
 
 /// Returns a number that identifies a connection in its jobs. Returns each number only once.

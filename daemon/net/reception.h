@@ -20,8 +20,8 @@ class Reception {
   /// `context` must outlive all connections.
   Reception(const SessionContext& context, Protocols protocols);
 
-  /// Receives a connection. If `admitted` is a failure, refuses the connection with it, encoded in
-  /// the connection's protocol.
+  /// Receives a connection. If `admitted` is a failure, refuses the connection with that failure,
+  /// in the encoding of the connection's protocol.
   void receive(std::shared_ptr<Stream> stream, Result<void> admitted);
 
   /// Counts a connection that is closed without a reply, because too many connections are already

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the daemon that a connection uses. Outlives all connections.
+// The parts of the daemon that connections use. They outlive all connections.
 // Thread-safe, except `first` and `shard_of`.
 #pragma once
 

@@ -142,7 +142,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
   std::shared_ptr<const store::HighWaterMark>
-      acknowledged_;             ///< by the engine that was lost; used on opener_ only
+      acknowledged_;             ///< by the lost engine, before it was lost; used on opener_ only
   asio::thread_pool opener_{1};  ///< closes and opens engines; last, because it uses the above
 };
 

@@ -18,8 +18,9 @@ std::uint32_t wanted(const GroupState& group) {
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns whether max members ask, not counting spares: a launch of their own. A smaller number of
-/// members that waited until a generation finished would only repeat the work of that generation.
+/// Returns whether the members that ask are a launch of their own: at least max members, not
+/// counting spares. A smaller number of members that waited until a generation finished would only
+/// repeat the work of that generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;
@@ -105,7 +106,7 @@ bool Formation::closes_elastic(const GroupState& group, TimePoint now) {
   }
   const bool over = last_call_over(group, now);
   if (group.counts().asking_away > 0)
-    return false;  // until each of them reconnects, or is lost when its grace ends
+    return false;  // members without a connection must reconnect or be lost first
   return over || (usable(group) >= policy.max && group.counts().expected == 0);
 }
 

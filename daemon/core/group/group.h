@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One group: its members join, report and leave, and generations form. protocol/group_ops.h
 // describes the operations. Pure: a method that changes the group gets the revision and the time in
-// `at`. settle() completes the changes of a step. The other callers need not call it: Job::settle()
-// calls it for each touched group (see groups.h) at the end of each step, before the rows of the
-// step are recorded.
+// `at`. settle() completes the changes of a step. Other callers need not call settle():
+// Job::settle() calls it for each touched group (see groups.h) at the end of each step, before the
+// rows of the step are recorded.
 #pragma once
 
 #include <optional>

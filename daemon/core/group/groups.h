@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All groups of a job. Each call that may change a group marks the group as touched, and settle()
-// brings the touched groups up to date. The other callers need not call settle(): Job::settle()
-// calls it, through GroupOps::settle(), at the end of each step, before the rows of the step are
+// brings the touched groups up to date. Other callers need not call settle(): Job::settle() calls
+// it, through GroupOps::settle(), at the end of each step, before the rows of the step are
 // recorded.
 #pragma once
 

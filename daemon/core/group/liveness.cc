@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heartbeat does not move the next check of its member. The check reads when the member was last
-// heard, and sets the time of the check after it.
+// A heartbeat does not move the next check of its member. When the check is due, it reads the time
+// at which the member was last heard, and schedules the check after it.
 #include "daemon/core/group/liveness.h"
 
 #include <algorithm>

@@ -51,10 +51,10 @@ struct RankPlan {
 ///   3. spares.
 /// If there are not enough places for all newcomers (or for all spares), the order is:
 ///   1. candidates of a host that has holes, at most one for each of its holes;
-///   2. candidates of a domain that has holes, as many as it has; hosts that fill a block exactly
-///      come before others;
+///   2. candidates of a domain that has holes, at most one for each of its holes; hosts that fill a
+///      block exactly come first;
 ///   3. hosts of another domain that fill a block exactly;
-///   4. whole hosts before parts of a host; then in order of joining.
+///   4. all others: whole hosts before parts of a host, then in order of joining.
 ///
 /// Which rank a candidate gets: if ranks are requested, the requested rank. Otherwise survivors
 /// keep their rank if it is below the new size. Each block of free ranks goes to a whole host if

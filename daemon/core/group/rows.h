@@ -63,8 +63,8 @@ BOOST_DESCRIBE_STRUCT(GroupMember, (),
                        failed, joined, asked, asked_in, state, ending, notices))
 
 /// A notice as it is stored. Its deadline is a duration, which starts anew after a restart. The
-/// rows of its members, not this row, record which members it names, so that an acknowledgement
-/// rewrites only the row of one member.
+/// rows of the members, not this row, record which members the notice names, so that an
+/// acknowledgement rewrites only the row of one member.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;

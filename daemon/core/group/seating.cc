@@ -103,7 +103,7 @@ void Seating::same_size(bool same_domain) {
     return std::pair(same_domain ? at.first : std::string_view(), size);
   };
   std::map<std::pair<std::string_view, std::size_t>, std::vector<HostCandidates*>>
-      hosts;  // of each key, the last host comes first, for pop_back()
+      hosts;  // for each key, the hosts in reverse order, for pop_back()
   for (auto group = by_host_.rbegin(); group != by_host_.rend(); ++group) {
     hosts[key(group->where, group->waiting())].push_back(&*group);
   }

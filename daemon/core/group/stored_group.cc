@@ -57,8 +57,8 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
   }
   // Not every round has started a new generation, and not every generation has failed.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
-    return misfit(state, format("round {}, generation {}, failures {}", facts.round,
-                                facts.generation, facts.failures));
+    return misfit(state, format("impossible numbers: round {}, generation {}, failures {}",
+                                facts.round, facts.generation, facts.failures));
   }
   return {};
 }
@@ -111,7 +111,7 @@ Result<void> check_list(const GroupState& state) {
     if (state.find(id) == nullptr) return misfit(state, "a session in its list is not a member");
   }
   if ((state.facts().round == 0) != (size == 0)) {
-    return misfit(state, format("a list of {} in round {}", size, state.facts().round));
+    return misfit(state, format("a list of {} members in round {}", size, state.facts().round));
   }
   if (size == 0 && (phase == GroupPhase::formed || phase == GroupPhase::broken)) {
     return misfit(state, "a generation without members");
@@ -122,7 +122,8 @@ Result<void> check_list(const GroupState& state) {
   // In a quorum, the last member may join again with another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
-    return misfit(state, format("a list of {}, min {}, max {}", size, policy.min, policy.max));
+    return misfit(state,
+                  format("a list of {} members, min {}, max {}", size, policy.min, policy.max));
   }
   if (phase == GroupPhase::finished && state.counts().expected > 0) {
     return misfit(state, "a member is at work, but all have finished");

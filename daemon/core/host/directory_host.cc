@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lookups, idle reports, retirement and removal.
+// Implements lookups, idle reports, and the retirement and removal of jobs.
 #include "daemon/core/host/directory_host.h"
 
 #include <algorithm>

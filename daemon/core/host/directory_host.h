@@ -64,7 +64,7 @@ class DirectoryHost {
 
   /// Returns the number of the job that a hello names. If the job is new, gives it a number and
   /// marks it as idle, so that its run is retired after the grace unless the hello arrives. Fails
-  /// with unavailable if the engine is not open, or as Directory::open() does.
+  /// with unavailable if the engine is not open. Otherwise fails as Directory::open() does.
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
   /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as

@@ -2,7 +2,7 @@
 // Decides when a draining daemon may end: when two consecutive checks of all hosts have found no
 // unfinished work. One check is not enough: a loop may have read a request before it was told to
 // drain, and the request may still be on its way to the host of another loop. If that host is
-// checked before the request arrives, the host has nothing to do. The request was posted before the
+// checked before the request arrives, the check finds no work. The request was posted before the
 // first check ended, so it arrives before the second check.
 #pragma once
 

@@ -104,8 +104,8 @@ void JobHost::touch(const JobRef& slot) {
   touched_.push_back(slot);
 }
 
-// Deadlines and restored pieces are handled before the batch starts, so that it includes their
-// rows.
+// Deadlines and restored pieces are handled before the batch starts, so that the batch includes
+// their rows.
 void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
@@ -145,7 +145,7 @@ void JobHost::count_bytes(const JobRef& slot) {
   slot->bytes = bytes;
 }
 
-/// Returns how many requests get their replies only after a further batch is committed.
+/// Returns how many requests cannot get their replies before a batch is committed.
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
   for (const JobRef& slot : touched_) {
@@ -222,7 +222,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) {  // the engine may lack rows that the jobs in memory have: loads all jobs again
+  if (lost) {  // the engine may lack rows that the jobs in memory have: all jobs are reloaded
     const std::string why = "a commit has an unknown outcome";
     const std::uint64_t generation = engine_->generation;
     engine_lost(why);

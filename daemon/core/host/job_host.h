@@ -43,9 +43,9 @@ Failure unavailable(std::string detail);
 
 /// The engine that is open.
 struct EngineState {
-  std::uint64_t generation = 0;   ///< counts the openings; older results are ignored
+  std::uint64_t generation = 0;   ///< counts the openings of an engine; older results are ignored
   std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< by several daemons: reads wait for confirmed ownership
+  bool shared = false;            ///< used by several daemons: reads wait for confirmed ownership
   bool is_volatile = false;       ///< rows do not outlive the process, so the engine gets none
 };
 
@@ -284,7 +284,7 @@ class JobHost {
 
   JobTime time_;
   bool draining_ = false;
-  TurnUse foreign_use_;  ///< of all jobs that belong to other hosts, together
+  TurnUse foreign_use_;  ///< use by all jobs that belong to other hosts
 };
 
 }  // namespace c10dd::core

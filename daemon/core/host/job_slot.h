@@ -48,8 +48,9 @@ struct JobSlot {
   struct Attachment {
     std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
-    std::uint64_t number = 0;      ///< counts the job's attachments; replies held for an older
-                                   ///< attachment of the session are not sent
+    /// Counts the job's attachments. Replies that are held for an older attachment of the session
+    /// are not sent.
+    std::uint64_t number = 0;
     std::uint64_t connection = 0;  ///< Origin::connection
   };
 

@@ -12,7 +12,7 @@
 
 namespace c10dd::core {
 
-/// Takes the replies of a session. Either the session's connection or a RemoteSink.
+/// Takes the replies of a session. It is either the session's connection or a RemoteSink.
 /// Called on one loop only: a connection on its own loop, a RemoteSink on the loop of the host that
 /// serves the session's job.
 class ReplySink {

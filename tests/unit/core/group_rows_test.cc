@@ -167,8 +167,10 @@ TEST(GroupRowsTest, ItsOwnRow) {
           "status of revision 1000, but the job is at revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
-  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; }, "a list of 2, min 1, max 1");
-  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; }, "a list of 2, min 3, max 3");
+  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; },
+          "a list of 2 members, min 1, max 1");
+  refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; },
+          "a list of 2 members, min 3, max 3");
   refused([](GroupFacts& g) { g.phase = Phase::finished; }, "but all have finished");
   Story early = forming();
   expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }),
@@ -222,7 +224,7 @@ TEST(GroupRowsTest, ItsList) {
     Story story = formed();
     expect_refused(story.list(edit), why);
   };
-  expect_refused(formed().drop('l'), "a list of 0 in round 1");
+  expect_refused(formed().drop('l'), "a list of 0 members in round 1");
   refused([](MemberList& l) { l.sessions.pop_back(); }, "its list cannot be read");
   refused([](MemberList& l) { l.offsets[0] = 1; }, "its list cannot be read");
   refused([](MemberList& l) { l.offsets[1] = 0; }, "its list cannot be read");
