@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
-// dispatch, JSON, metric labels and fuzz corpora are derived from this table.
+// dispatch, metric labels and fuzz corpora are derived from this table.
 // To add an operation, add a struct with its Body to one of these files, an entry to Request, and
 // an on(...) to a handler in daemon/core/*_ops.h. Append new fields at the end of a struct; rename
 // a removed field to reserved_N.

@@ -19,6 +19,7 @@ COMMENT_BLOCKS, ERROR_TEXTS = 50, 20
 FEWEST_WORDS = 6  # shorter comments are labels
 COMMENT = re.compile(r"^[^\"\n]*?(//[/<]*)[ \t]?(.*)$")
 CALL = re.compile(r"\b(?:failure|refused?|unavailable|InvalidArgument|bad_url|misfit)\(")
+STATEMENT = re.compile(r'(?:"(?:[^"\\\n]|\\.)*"|[^";])*')
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 
 
@@ -46,7 +47,8 @@ def comment_blocks(path, text):
 def error_texts(path, text):
     """(place, text) of each statement that makes a failure; values are shown as they are written."""
     for call in CALL.finditer(text):
-        statement = text[call.start():text.find(";", call.end())]
+        end = STATEMENT.match(text, call.start()).end()
+        statement = re.sub(r'"\s+"', "", text[call.start():end])  # joins the parts of a literal
         words = [found.group(1) for found in STRING.finditer(statement)]
         if sum(len(part.split()) for part in words) >= FEWEST_WORDS:
             line = text.count("\n", 0, call.start()) + 1
