@@ -14,6 +14,8 @@ from daemon import BIN, SLOWDOWN, Daemon
 from redis_server import redis_server
 from wire import Wire, frame, text
 
+SLOW_SYNC = os.path.join(BIN, "../libexec/c10dd/libc10dd_slow_sync.so")
+
 
 class Engine(unittest.TestCase):
     def setUp(self):
@@ -67,12 +69,41 @@ class Engine(unittest.TestCase):
                 self.assertIn("event=stopped", daemon.errors().splitlines()[-1])
                 daemon.start()
 
+    @unittest.skipIf(SLOWDOWN > 1, "sanitizers load before the module that records syncs")
+    def test_log_is_synced_as_the_durability_promises(self):
+        for durability, expected in ("fsync", 20), ("os", 0), ("none", 0):
+            synced = os.path.join(self.folder.name, f"synced_{durability}")
+            environment = dict(os.environ, SYNC_LOG_FILE=synced, LD_PRELOAD=SLOW_SYNC)
+            engine = f"rocksdb:{self.folder.name}/state_{durability}"
+
+            def log_syncs():
+                with open(synced, encoding="utf-8") as paths:
+                    return sum(line.rstrip().endswith(".log") for line in paths)
+
+            with self.subTest(durability), Daemon("--durability", durability, engine=engine,
+                                                  environment=environment) as daemon:
+                with contextlib.closing(Wire(daemon.address)) as writer:
+                    writer.hello()
+                    before = log_syncs()
+                    for n in range(20):
+                        self.assertEqual("ok", writer.set("k", str(n)).code)
+                    self.assertEqual(expected, log_syncs() - before)
+                with contextlib.closing(Wire(daemon.address)) as writer:
+                    writer.hello()
+                    before = log_syncs()
+                    self.assertEqual([], writer.set_many(2_000))
+                    together = log_syncs() - before
+                    self.assertLess(together, 500, "requests that wait together share a sync")
+                    self.assertEqual(expected > 0, together > 0)
+                before = log_syncs()
+                self.assertEqual(0, daemon.stop())
+                if durability == "os":
+                    self.assertGreater(log_syncs(), before, "SIGTERM syncs what was not synced")
 
     @unittest.skipIf(SLOWDOWN > 1, "sanitizers load before the module that holds syncs")
     def test_a_disk_that_hangs_is_reported_and_holds_nobody(self):
         hold = os.path.join(self.folder.name, "hold")
-        environment = dict(os.environ, SYNC_HOLD_FILE=hold,
-                           LD_PRELOAD=os.path.join(BIN, "../libexec/c10dd/libc10dd_slow_sync.so"))
+        environment = dict(os.environ, SYNC_HOLD_FILE=hold, LD_PRELOAD=SLOW_SYNC)
         engine = f"rocksdb:{self.folder.name}/state"
         with Daemon("--drain-timeout", "2", engine=engine, environment=environment) as daemon:
             for goes_on in (True, False):

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -39,6 +40,27 @@ TEST(LauncherProgram, IsFoundAsAShellFindsIt) {
   EXPECT_EQ(code_of_program("/etc/passwd", ""), 126);
   EXPECT_EQ(code_of_program("/etc", ""), 126);
   EXPECT_EQ(code_of_program("passwd", "/etc"), 126);
+}
+
+std::string text_of_program(const std::string& path) {
+  try {
+    find_program(path, "");
+    return {};
+  } catch (const Fatal& fatal) {
+    return fatal.what();
+  }
+}
+
+TEST(LauncherProgram, RefusalSaysWhatToDo) {
+  TemporaryDirectory directory;
+  const std::string script = directory.path() + "/train.py";
+  EXPECT_EQ(text_of_program(script), script + ": no such file or directory");
+  std::ofstream(script) << "print(1)\n";
+  EXPECT_EQ(text_of_program(script),
+            script + ": permission denied; without --no-python, python3 runs it");
+  EXPECT_EQ(text_of_program("/etc/passwd"),
+            "/etc/passwd: permission denied; make it executable with chmod +x");
+  EXPECT_EQ(text_of_program("/etc"), "/etc: is a directory");
 }
 
 TEST(LauncherProgram, ScriptIsMissedBeforeAnythingIsStarted) {

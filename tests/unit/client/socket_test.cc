@@ -70,7 +70,12 @@ TEST_F(DialTest, ConnectSaysThatTheServerClosesEachConnection) {
   ASSERT_EQ(listen(server_.get(), 16), 0);
   std::thread server([this] {
     int fd = -1;
-    while ((fd = accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0) close(fd);
+    while ((fd = accept4(server_.get(), nullptr, nullptr, SOCK_CLOEXEC)) >= 0) {
+      // Unread bytes would turn the close into a reset.
+      char hello[4096];
+      static_cast<void>(recv(fd, hello, sizeof hello, 0));
+      close(fd);
+    }
   });
   ClientOptions options;
   options.timeout = seconds(1);

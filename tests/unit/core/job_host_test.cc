@@ -10,6 +10,7 @@ namespace {
 using Lines = std::vector<std::string>;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
+using std::chrono::seconds;
 
 TEST(JobHost, LoadsAJobForItsFirstHelloAndAnswersWhenItIsServed) {
   HostWorld world(1);
@@ -178,16 +179,20 @@ TEST(JobHost, RestoresOnePieceInATurn) {
   EXPECT_EQ(world.host().reports().front().stats.keys, 9U);
 }
 
-TEST(JobHost, ADamagedJobIsReadAgainAfterAMinute) {
-  HostWorld world(1);
-  const auto sink = world.join("a", 1);
-  const JobNumber number = sink->job->number;
+/// Opens the engine again, with a row of the job that cannot be restored.
+void damage(HostWorld& world, JobNumber number) {
   world.loops[0]->turn([&] { world.host().engine_lost("a disk"); });
   const store::Claim claim = *world.engine->claim(number);
   const store::JobBatch damage{
       number, claim.epoch, claim.revision, claim.revision + 1, {{Row::Kind::put, "k1", "x"}}};
   ASSERT_EQ(world.engine->commit(std::span(&damage, 1)).front(), store::Outcome::durable);
   world.open();
+}
+
+TEST(JobHost, ADamagedJobIsReadAgainAfterAMinute) {
+  HostWorld world(1);
+  const auto sink = world.join("a", 1);
+  damage(world, sink->job->number);
   const auto ask = [&] {
     const auto again = std::make_shared<TestSink>();
     world.loops[0]->turn([&] { world.host().hello(world.hello(again, "a", 1)); });
@@ -199,6 +204,21 @@ TEST(JobHost, ADamagedJobIsReadAgainAfterAMinute) {
   EXPECT_EQ(ask(), 2);
   world.pass(minutes(1));
   EXPECT_EQ(ask(), 3);
+}
+
+TEST(JobHost, ADamagedRunIsRetiredAlthoughHellosHaveAskedForIt) {
+  HostWorld world(1);
+  world.limits.run_grace = seconds(30);
+  world.open();
+  const auto sink = world.join("a", 1, 0, "r");
+  damage(world, sink->job->number);
+  const auto again = std::make_shared<TestSink>();
+  world.loops[0]->turn([&] { world.host().hello(world.hello(again, "a", 1, "r")); });
+  world.settle();
+  EXPECT_EQ(again->take(), Lines{"1:hello unavailable"});
+  world.pass(seconds(31));
+  world.settle();
+  EXPECT_EQ(world.struck, Lines{"a/r retired"});
 }
 
 TEST(JobHost, ADrainTakesNoHelloAndLetsNoTimePass) {

@@ -20,6 +20,7 @@
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/small_daemon.h"
+#include "tests/unit/dead_peer.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -74,6 +75,27 @@ class ListenerTest : public testing::Test {
   asio::io_context clients_;
   std::unique_ptr<Listener> listener_;
 };
+
+/// Returns the descriptor of this process whose peer has this port, -1 if there is none.
+int accepted_from(std::uint16_t port) {
+  for (int fd = 0; fd < 1'024; ++fd) {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+        ntohs(peer.sin_port) == port) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
+TEST_F(ListenerTest, AcceptedConnectionDetectsADeadPeer) {
+  start();
+  tcp::socket client = connect();
+  const std::uint16_t port = client.local_endpoint().port();
+  ASSERT_TRUE(daemon_.turn_until([&] { return accepted_from(port) >= 0; }));
+  expect_detects_dead_peer(accepted_from(port));
+}
 
 TEST_F(ListenerTest, ServesBothProtocolsOnOnePort) {
   start();
