@@ -26,7 +26,7 @@ namespace {
 
 using client::expect;
 
-constexpr Duration kCloseLimit = std::chrono::seconds(1);  // limit of each of the last two requests
+constexpr Duration kCloseLimit = std::chrono::seconds(1);  // time-out of each request of close()
 
 std::uint64_t random_number() {
   static thread_local std::random_device device;
@@ -102,7 +102,7 @@ class Client::Impl {
     options.world_size = found->world_size;
   }
 
-  /// Sends the last report, then a goodbye, each within kCloseLimit, and ends the connection.
+  /// Sends the last report and a Goodbye, each with the time-out kCloseLimit. Ends the connection.
   void close() {
     std::vector<Request> last_calls;
     if (!recorder->counts().empty()) last_calls.emplace_back(recorder->report());
@@ -133,7 +133,7 @@ std::shared_ptr<Client> Client::connect(const std::string& url, ClientOptions op
   if (options.session_expiry < Duration::zero()) {
     client::throw_failure(
         failure(Code::invalid_argument,
-                "session_expiry of {}: give 0 for the daemon's default, or 1 s to 24 h",
+                "session_expiry is {}, below 0: give 0 for the daemon's default, or 1 s to 24 h",
                 human(options.session_expiry)));
   }
   const Result<client::Url> parsed = client::parse_url(url);
@@ -152,7 +152,7 @@ std::shared_ptr<Client> Client::from_environment() {
 }
 
 Client::~Client() {
-  // In a forked process: the session belongs to the parent process, which still uses it.
+  // In a forked process, do nothing: the parent process still uses the session.
   if (impl_->home.forked()) return;
   impl_->close();
 }

@@ -30,7 +30,7 @@ struct ConnectionChange {
   bool connected = false;
   std::string daemon;  ///< address of the daemon, host:port
   std::string reason;  ///< human-readable reason why there is no connection; empty when connected
-  std::chrono::nanoseconds away{0};  ///< how long the client is, or was, without a connection
+  std::chrono::nanoseconds away{0};  ///< time without a connection, up to this change
 };
 
 struct ClientOptions {
@@ -46,11 +46,11 @@ struct ClientOptions {
   /// value outside 1 s to 24 h is raised or lowered to the nearest bound; a negative value is
   /// refused.
   std::chrono::nanoseconds session_expiry{0};
-  /// Called when the client has connected or has lost the connection; while the client stays
-  /// disconnected, also after 2 s and then every 30 s. At these repeated calls, and at the
-  /// reconnect after one of them, the client also writes a line to stderr, unless the environment
-  /// has C10DD_LOG=off. The function runs on a thread of the client: it must not block, throw or
-  /// call the client.
+  /// The client calls this function when it connects and when it loses the connection. While it is
+  /// disconnected, it calls the function again after 2 s and then every 30 s. At these repeated
+  /// calls, and at the reconnect that follows them, the client also writes a line to stderr, unless
+  /// the environment has C10DD_LOG=off. The function runs on a thread of the client, so it must not
+  /// block, throw or call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
 };
 
@@ -60,8 +60,8 @@ struct ClientStats {
   std::uint64_t reissued = 0;        ///< calls sent again after a reconnect
   std::uint64_t calls = 0;           ///< calls started
   std::uint64_t failures = 0;        ///< calls that ended with an error
-  std::chrono::nanoseconds away{0};  ///< total time without a session after the first connect
-  std::uint64_t sessions_lost = 0;   ///< sessions that expired (session_expiry) or were replaced
+  std::chrono::nanoseconds away{0};  ///< time without a session, counted from the first connect
+  std::uint64_t sessions_lost = 0;   ///< sessions that expired or were replaced (SessionReplaced)
 };
 
 struct BarrierOptions {
@@ -105,10 +105,10 @@ class Client : public std::enable_shared_from_this<Client> {
   /// with the daemon's reason if the daemon refuses.
   static std::shared_ptr<Client> connect(const std::string& url, ClientOptions options = {});
 
-  /// Connects to the URL in C10DD_URL, or to C10DD_ADDR and C10DD_JOB. Reads the run from
-  /// C10DD_RUN. Reads the rank and world size from C10DD_RANK and C10DD_WORLD_SIZE, from RANK and
-  /// WORLD_SIZE, or from the variables of Slurm, MPI or Kubernetes (see
-  /// client/internal/launch_environment.h). Throws as connect() does, and throws InvalidArgument
+  /// Connects to the URL in C10DD_URL, or to the job C10DD_JOB at the address C10DD_ADDR. Reads the
+  /// run name from C10DD_RUN. Reads the rank and world size from C10DD_RANK and C10DD_WORLD_SIZE,
+  /// from RANK and WORLD_SIZE, or from the variables of Slurm, MPI or Kubernetes (see
+  /// client/internal/launch_environment.h). Throws as connect() does. Also throws InvalidArgument
   /// naming a variable that is missing or invalid.
   static std::shared_ptr<Client> from_environment();
 
@@ -128,9 +128,9 @@ class Client : public std::enable_shared_from_this<Client> {
   /// group. The returned membership keeps the client alive.
   std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
 
-  /// Blocks until every rank has made as many barrier() calls with this name and generation as this
-  /// rank. All ranks get the same outcome: if one rank times out, the barrier fails for all of
-  /// them. Throws TimedOut, whose missing() has the ranks that did not arrive, InvalidArgument if
+  /// Blocks until all ranks have arrived: the n-th calls of all ranks with one name and generation
+  /// are one barrier. All ranks get the same outcome: if one rank times out, the barrier fails for
+  /// all. Throws TimedOut, whose missing() has the ranks that did not arrive, InvalidArgument if
   /// the rank or world size is not known, and Error if the ranks give different world sizes.
   void barrier(const std::string& name, const BarrierOptions& options = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exceptions of the SDK. There is one type for each reaction that a caller may want; every
-// other failure is a plain Error with its code. Standard library only.
+// The exceptions of the SDK. A failure that a caller may want to handle in its own way has its own
+// type; every other failure is a plain Error with a code. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -61,14 +61,14 @@ class NotFound : public Error {
   explicit NotFound(const std::string& detail) : Error(Code::not_found, detail) {}
 };
 
-/// The caller passed an invalid value; the text names it. Nothing was changed.
+/// The caller passed an invalid value, which what() names. Nothing was changed.
 class InvalidArgument : public Error {
  public:
   explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
 };
 
-/// The daemon's state is older than the state that this client has seen, or does not continue it.
-/// This client cannot go on: start the job again under a new run.
+/// The daemon's state is older than the state that this client has seen, or is not a continuation
+/// of that state. This client cannot go on: start the job again with a new run name.
 class StateRolledBack : public Error {
  public:
   explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
@@ -89,8 +89,8 @@ class SessionReplaced : public Error {
   explicit SessionReplaced(const std::string& detail) : Error(Code::session_replaced, detail) {}
 };
 
-/// The daemon no longer keeps the changes that a watch asked for; the text has the oldest revision
-/// that the daemon keeps. List the keys again, then watch from the revision of that list + 1.
+/// The daemon no longer keeps the changes that a watch asked for; what() has the oldest revision
+/// that the daemon keeps. List the keys again, then watch from the revision of the new list + 1.
 class Compacted : public Error {
  public:
   explicit Compacted(const std::string& detail) : Error(Code::compacted, detail) {}
@@ -103,8 +103,8 @@ class DiskFull : public Error {
   explicit DiskFull(const std::string& detail) : Error(Code::disk_full, detail) {}
 };
 
-/// A limit of the job or the daemon would be exceeded; the text has the value and the limit.
-/// Nothing was changed.
+/// A limit of the job or the daemon would be exceeded; what() has the value and the limit. Nothing
+/// was changed.
 class QuotaExceeded : public Error {
  public:
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
@@ -140,15 +140,15 @@ class Aborted : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The object belongs to the parent process, from which this process was forked, and stays usable
-/// there. In this process, connect, join or open again.
+/// The object belongs to the parent process, from which this process was forked. The parent can
+/// still use the object. In this process, connect, join or open again.
 class Forked : public Error {
  public:
   explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
 };
 
-/// The group has a newer generation than the one that the operation is bound to. Call
-/// Membership::next(), as after every other Aborted of a membership.
+/// The operation is bound to a generation of the group, but the group has a newer generation. Call
+/// Membership::next() to continue, as after every Aborted of a membership.
 class StaleGeneration : public Aborted {
  public:
   explicit StaleGeneration(const std::string& detail) : Aborted(Code::stale_generation, detail) {}

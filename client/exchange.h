@@ -14,8 +14,8 @@ enum class ExchangeShape { all, to_root, from_root, transpose };
 
 struct ExchangeOptions {
   /// Rank of this process, and number of ranks that take part. If `world_size` is 0, the client's
-  /// rank and world size are used, and `rank` must be 0. Membership::exchange() sets both fields,
-  /// and `generation`.
+  /// rank and world size are used, and `rank` must be 0. Membership::exchange() sets `rank`,
+  /// `world_size` and `generation`.
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
   /// Ranks exchange with each other only if they give the same name and generation.

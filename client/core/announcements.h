@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when to announce that the client has no session with the daemon, and when to announce
-// that it has a session again. The program is notified of every change. Users are notified by a
-// line on stderr: after 2 s without a session, then every 30 s, and at the end of such an absence.
-// Pure.
+// that the client has a session again. Every change is announced to the program. A time of 2 s or
+// more without a session is also announced to users, by lines on stderr: after 2 s, then every 30
+// s, and when the client has a session again. Pure.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ namespace c10dd::client {
 
 struct Announcement {
   bool connected = false;
-  bool to_people = false;  ///< whether to print a line, too; if false, only the program is notified
-  Duration away{0};        ///< how long the client has had no session
+  bool to_people = false;  ///< if true, announce to users, too; if false, only to the program
+  Duration away{0};        ///< time without a session, up to this announcement
 };
 
 class Announcements {
@@ -26,8 +26,8 @@ class Announcements {
 
   explicit Announcements(TimePoint now) : since_(now), due_(now + kFirst) {}
 
-  /// Returns the announcement to make now, if any. Must be called after every event of the
-  /// connection, and at the time that due() returns.
+  /// Returns the announcement that is due, if any. Must be called after every event of the
+  /// connection, and when the time that due() returns has come.
   std::optional<Announcement> next(bool connected, TimePoint now) {
     if (connected != std::exchange(connected_, connected)) {
       if (connected) return Announcement{true, std::exchange(printed_, false), now - since_};
@@ -43,7 +43,7 @@ class Announcements {
 
   bool connected() const { return connected_; }
 
-  /// Returns the time of the next announcement if nothing changes; empty while connected.
+  /// Returns when the next announcement is due if no change comes first; empty while connected.
   std::optional<TimePoint> due() const { return connected_ ? std::nullopt : std::optional(due_); }
 
  private:

@@ -35,7 +35,7 @@ class Backoff {
     return Duration(random() % static_cast<std::uint64_t>(bound.count() + 1));
   }
 
-  /// Lowers the bound to kFirst again. Must be called when the daemon has replied.
+  /// Sets the bound back to kFirst. Must be called when the daemon has replied.
   void reset() { attempts_ = 0; }
 
  private:

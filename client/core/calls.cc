@@ -21,7 +21,7 @@ Duration* timeout_of(Request& request) {
 
 bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
-// Position in the queue of calls without a sequence: behind all calls that have a sequence.
+// The place in the queue of a call that has no sequence: behind all calls that have a sequence.
 constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};
 
 }  // namespace
@@ -76,15 +76,15 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   }
   call.on_wire = true;
   if (call.waits) {
-    // At least 1 ns is left: for a time-out of 0 the daemon would reply not_found, not timed_out.
+    // Send at least 1 ns: with a time-out of 0 the daemon would reply not_found, not timed_out.
     *timeout_of(call.request) = std::max<Duration>(call.due - now, Duration(1));
   }
   return &call;
 }
 
-/// If other calls wait to be sent, and half a window of sequences was used since the oldest blocked
-/// pop was sent, moves this pop to the end of the queue. Otherwise a pop that blocks for hours
-/// would fill the window, because the daemon must remember the pop's sequence.
+/// Cancels the oldest blocked pop and moves it to the end of the queue, if other calls wait to be
+/// sent and the pop was sent at least half a window of sequences ago. Otherwise a pop that blocks
+/// for hours would fill the window, because the daemon must remember the pop's sequence.
 void Calls::requeue_blocked_pop(std::size_t window) {
   if (held_.empty() || queued_.empty() || queued_.begin()->first.first != kUnnumbered) return;
   const std::uint64_t oldest = *held_.begin();
@@ -116,8 +116,8 @@ bool Calls::cancelled(std::uint64_t sequence) {
 }
 
 void Calls::connection_lost() {
-  // The daemon has ended the waits that blocked on the lost connection, so they need no Cancel. But
-  // an item that was delivered to a pop stays delivered, so the Cancel of a pop is sent again.
+  // The daemon has ended the waits of the lost connection, so they need no Cancel. But an item that
+  // was delivered to a pop stays delivered, so the Cancel of that pop is sent again.
   std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
   for (auto& [sequence, on_wire] : cancels_) on_wire = false;
   for (const auto& [sequence, id] : by_sequence_) {
@@ -160,7 +160,7 @@ Call Calls::take(std::uint64_t id) {
 Call Calls::abandon(std::uint64_t id) {
   Call call = take(id);
   const bool pop = is_pop(call) && call.sequence != 0;
-  // The daemon must remember the pop until the Cancel, which returns the popped item, has a reply.
+  // The daemon must remember the pop until it has replied to the Cancel, which returns the item.
   if (pop) held_.insert(call.sequence);
   if (pop || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
   return call;

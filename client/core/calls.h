@@ -20,23 +20,23 @@ struct Call {
   TimePoint started;
   Duration limit{0};         ///< time-out that the caller gave; for error texts
   TimePoint due;             ///< end of the time-out; the daemon must reply before this time
-  TimePoint deadline;        ///< when the client stops waiting: due, plus kGrace if `waits`
-  bool waits = false;        ///< the request has a time-out of its own
+  TimePoint deadline;        ///< end of the client's wait: `due`, plus kGrace if `waits` is true
+  bool waits = false;        ///< the request has its own time-out, which is not 0
   bool on_wire = false;      ///< sent on the present connection
   bool sent_before = false;  ///< sent on an earlier connection, which was lost
   std::pair<std::uint64_t, std::uint64_t> place;  ///< position in the queue of calls to send
 };
 
-/// Owns the pending calls, in the order in which they are to be sent. The requests that were sent
-/// in the session are numbered from 1 by their sequences.
+/// Owns the pending calls, in the order in which they are to be sent. The requests that are sent in
+/// a session get the sequences 1, 2, 3 and so on.
 class Calls {
  public:
-  /// How long the client waits for the reply after the end of a request's time-out. The reply of
-  /// the daemon says what was missing.
+  /// After the end of a request's time-out, the client waits this long for the daemon's reply,
+  /// which says what was missing.
   static constexpr Duration kGrace = std::chrono::seconds(1);
 
-  /// Adds a call to the queue. `limit` is the time-out of a request that has no time-out of its
-  /// own.
+  /// Adds a call to the queue. If the request has no time-out of its own, `limit` is the time-out
+  /// of the call.
   const Call& add(Request request, Duration limit, TimePoint now);
 
   /// Return the pending call with this id or sequence, or nullptr.
@@ -88,7 +88,7 @@ class Calls {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> queued_;  // id by place
   std::map<std::uint64_t, std::uint64_t> by_sequence_;                       // id by sequence
   std::set<std::uint64_t> held_;           // sequences that the daemon must remember
-  std::map<std::uint64_t, bool> cancels_;  // sequences to cancel, and whether the Cancel was sent
+  std::map<std::uint64_t, bool> cancels_;  // by sequence to cancel: whether the Cancel was sent
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
 };
 

@@ -16,8 +16,8 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // with more output, calls stay in the queue
-constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer is freed
+constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // above this size no more calls are added
+constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer is not reused
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
 constexpr Duration kRetryAfterMax = std::chrono::seconds(10);
@@ -30,9 +30,9 @@ std::string_view text_probe() { return kTextProbe; }
 constexpr std::string_view (*kProbes[])() = {text_probe, tls_probe};
 constexpr std::size_t kAddressBytes = limits::kNameBytes + 8;  // brackets, colon and port
 
-/// Returns whether the daemon would refuse the hello again after a refusal with this code. A full
-/// quota is final only for a client that never had a session: when many clients reconnect, their
-/// own dead connections may still take up the quota.
+/// Returns whether a refusal with this code is final, because the daemon would refuse the next
+/// hello, too. A full quota is final only for a client that never had a session: when many clients
+/// reconnect, their own dead connections may still take up the quota.
 bool is_final(Code code, bool had_session) {
   switch (code) {
     case Code::malformed:
@@ -174,7 +174,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
     on_reply(**cut, now);
   }
   if (state_ == State::away || state_ == State::closed) return;
-  // Keeps the incomplete frame. Reuses `buffer` if the frame is in it already.
+  // Keeps the incomplete frame in `input_`. Reuses the memory of `buffer` if the frame is there.
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -188,7 +188,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
 
 void Core::written(std::size_t bytes, TimePoint now) {
   C10DD_ASSERT(bytes <= output().size());
-  // A full socket that takes bytes again is a sign of life: the peer reads.
+  // If a full socket takes bytes again, the peer has read some, which is a sign of life.
   if (blocked_ && bytes > 0 && unheard_since_) unheard_since_ = now;
   output_at_ += bytes;
   blocked_ = !output().empty();
@@ -215,9 +215,9 @@ void Core::tick(TimePoint now) {
   send(now);
 }
 
-/// Sends the heartbeat that is due. Skips it after a request, which is a sign of life, too; but
-/// never skips two in a row, because a request may block for hours without a reply. Skips none
-/// after a reply, because the heartbeat acknowledges the reply.
+/// Sends a heartbeat. Skips it if a request was sent after the last reply and heartbeat, because a
+/// request is a sign of life, too. Never skips two heartbeats in a row, because a request may block
+/// for hours without a reply. After a reply, the heartbeat acknowledges the reply.
 void Core::send_heartbeat(TimePoint now) {
   next_heartbeat_ = now + heartbeat_interval_;
   skipped_ = std::exchange(request_sent_, false) && !skipped_;
@@ -315,7 +315,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // a daemon that serves again restarts the time to live of its clients
+      last_confirmed_ = now;  // when it serves again, the daemon gives each client a full ttl
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -336,8 +336,8 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
   }
 }
 
-/// Reconnects after the session was opened on another connection: an older one of this client or,
-/// if this happens repeatedly, one of another process. In that case fails the pending calls.
+/// Reconnects after the session was opened on another connection. If this happens repeatedly,
+/// another process uses the same session, so the pending calls fail.
 void Core::superseded(const Failure& reason, TimePoint now) {
   std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
   supersessions_.push_back(now);
@@ -348,7 +348,7 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   lose("the session was opened on another connection: " + reason.detail, now);
 }
 
-/// Called when the session has ended: fails the writes that have no reply, with outcome_unknown.
+/// After the end of the session, fails the writes that have no reply, with outcome_unknown.
 void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
@@ -410,10 +410,10 @@ void Core::send(TimePoint now) {
     if (call == nullptr) return;
     const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
-      // The daemon would close the connection: remove the frame, and fail only this call.
+      // Remove the frame and fail the call, because the daemon would close the connection.
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
       const Call refused = calls_.take(call->id);
-      complete(refused.id, failure(Code::too_large, "{}: request of {} bytes, limit {}",
+      complete(refused.id, failure(Code::too_large, "{}: request too large: {} bytes, limit {}",
                                    info_of(refused.request).name, size, limits::kFrameBytes));
       continue;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of the protocol: sequences, window, re-issue, back-off, heartbeats, deadlines,
-// cancels of calls that nobody waits for, and a new session when the old one has ended. Pure: no
-// socket, no clock, no thread. A shell, class Connection, reports what happened through the first
-// section of methods, then does what the methods of the second section return. Equal reports give
-// equal bytes.
+// The client's half of the protocol: sequences, the window, calls that are sent again, delays
+// between connects, heartbeats, deadlines, Cancels of abandoned calls, and the next session after
+// one has ended. Pure: no socket, no clock, no thread. A shell (class Connection) reports events
+// with the methods of the first section, then asks the methods of the second section what to do.
+// Equal reports give equal bytes.
 #pragma once
 
 #include <string>
@@ -49,8 +49,8 @@ class Core {
 
   // ---- what the shell reports
 
-  /// Starts a call and returns its id. `limit` is the time-out of a request that has no time-out of
-  /// its own.
+  /// Starts a call and returns its id. If the request has no time-out of its own, `limit` is the
+  /// time-out of the call.
   std::uint64_t call(Request request, Duration limit, TimePoint now);
   /// Reports that the shell starts to connect to address(). Exactly one connected() or closed()
   /// must follow.
@@ -151,7 +151,7 @@ class Core {
   std::size_t output_at_ = 0;
   bool blocked_ = false;  // the socket did not take all the output
 
-  std::vector<std::string> redirects_;  // other owners of the job; tried before options_.addresses
+  std::vector<std::string> redirects_;  // addresses from the last not_owner reply; tried first
   std::size_t address_ = 0;             // index in options_.addresses
   std::string why_ = "no attempt has finished yet";  // cause of the last loss
   std::string foreign_;         // protocol of the server, if it is not a daemon
@@ -167,11 +167,11 @@ class Core {
   Duration ttl_{0};                                    // from the welcome
   std::size_t window_ = 0;                             // from the welcome
   TimePoint next_heartbeat_;
-  bool request_sent_ = false;  // since the last reply or due heartbeat, a request was sent
-  bool skipped_ = false;       // the last heartbeat that was due was skipped
+  bool request_sent_ = false;  // a request was sent after the last reply and the last due heartbeat
+  bool skipped_ = false;       // the last due heartbeat was not sent
   TimePoint last_confirmed_;
   std::optional<TimePoint> heartbeat_sent_;  // send time of the oldest heartbeat without a reply
-  std::optional<TimePoint> unheard_since_;   // start of the daemon's silence after a heartbeat
+  std::optional<TimePoint> unheard_since_;   // time from which the daemon's silence is measured
 
   std::vector<TimePoint> supersessions_;  // within kSupersessionSpan
 };

@@ -26,15 +26,15 @@ struct SeatInBarrier {
 /// The error text starts with `what`, for example "barrier \"start\"".
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);
 
-/// Returns the rank and world size of a barrier: those of the caller or, if the caller gives size
-/// 0, the launcher's. Fails with invalid_argument if the caller gives a rank without a size, or if
-/// the launcher's values are needed and not known.
+/// Returns the caller's rank and world size for a barrier or, if the caller gives size 0, the
+/// launcher's rank and world size. Fails with invalid_argument if the caller gives a rank without a
+/// size, or if the launcher's values are needed and not known.
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size);
 
-/// Returns the rank that a join requests: `asked` unless it is negative; otherwise the launcher's
-/// rank if `min` and `max` equal the launcher's world size; otherwise -1 (the daemon assigns a
-/// rank).
+/// Returns the rank that a join requests. Returns `asked` if `asked` is not negative. Otherwise
+/// returns the launcher's rank if `min` and `max` equal the launcher's world size. In all other
+/// cases returns -1: the daemon assigns a rank.
 std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
                             std::uint32_t max);
 
