@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store of a job, kept by the daemon: a Store that also has keys with a time to live, ephemeral
 // keys, revisions, transactions and watches. Standard library only.
-// A revision is the number of a change of the job. Revisions grow; no two changes have the same
-// one.
+// A revision is the number of a change of the job. Each change has a higher revision than all the
+// changes before it.
 #pragma once
 
 #include <c10dd/store.h>
@@ -18,7 +18,7 @@ struct SetOptions {
   bool ephemeral = false;
 };
 
-/// A value with the revision that wrote it.
+/// A value, and the revision of the change that wrote the value.
 struct Entry {
   std::string value;
   std::uint64_t revision = 0;
@@ -26,8 +26,8 @@ struct Entry {
 
 struct KeyList {
   std::vector<std::string> keys;  ///< in byte order
-  /// Revision at which the list was read: a watch from revision + 1 misses no change. Keys after
-  /// the first 65,536 were read a little later than at this revision.
+  /// Revision of the job when the first 65,536 keys were read; the other keys were read a little
+  /// later. A watch from revision + 1 misses no change.
   std::uint64_t revision = 0;
 };
 
@@ -76,29 +76,29 @@ class Transaction {
 struct TransactionResult {
   bool applied = false;
   std::size_t failed = 0;      ///< if not applied: index of the first condition that does not hold
-  std::uint64_t revision = 0;  ///< revision of the change; if not applied, the newest of the job
+  std::uint64_t revision = 0;  ///< revision of the change; if not applied, the newest revision
   std::vector<std::int64_t> sums;  ///< results of the adds, in their order
 };
 
 /// One change of one key.
 struct KeyChange {
   std::uint64_t revision = 0;
-  bool removed = false;  ///< true if the key was removed, its ttl ended or its session ended
+  bool removed = false;  ///< the key was removed, by a call or by the end of its ttl or session
   std::string key;
   std::string value;  ///< the new value; empty if removed
 };
 
 struct WatchBatch {
   std::vector<KeyChange> changes;  ///< in order of revision; empty if the time-out has passed
-  /// Revision from which a new watch continues. If a change of many keys is split over several
-  /// batches, a new watch from here repeats the keys of the change that are in this batch. The same
-  /// KeyWatch repeats nothing.
+  /// Revision from which a new KeyWatch can continue. If one change of many keys is split over
+  /// several batches, a KeyWatch that starts here returns this batch's part of the change again.
+  /// The KeyWatch that returned this batch repeats nothing.
   std::uint64_t next = 0;
 };
 
 /// Reads the changes of a key, or of all keys with a prefix. It returns every change exactly once
-/// and in order, even after lost connections, lost sessions and restarts of the daemon. Copies
-/// share one position.
+/// and in order, even after lost connections, lost sessions and restarts of the daemon. Copies of a
+/// KeyWatch share one position.
 class KeyWatch {
  public:
   using Timeout = Store::Timeout;
@@ -146,8 +146,8 @@ class JobStore : public Store {
   /// a limit, or adds to a value that is not an integer), applies no action and throws.
   virtual TransactionResult transact(const Transaction& transaction) = 0;
 
-  /// Watches one key from the revision `from` on. If `from` is 0, asks the daemon for the present
-  /// revision, which blocks; the watch then sees every change that is made after watch() has
+  /// Watches one key from the revision `from` on. If `from` is 0, blocks while it asks the daemon
+  /// for the present revision, and the watch sees every change that is made after watch() has
   /// returned.
   virtual KeyWatch watch(const std::string& key, std::uint64_t from = 0) = 0;
   /// Watches all keys with a prefix, otherwise like watch(). The prefix "" means every key.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when to announce that the client has no session with the daemon, and when to announce
 // that the client has a session again. Every change is announced to the program. A time of 2 s or
-// more without a session is also announced to users, by lines on stderr: after 2 s, then every 30
-// s, and when the client has a session again. Pure.
+// more without a session is also announced to users, by lines on stderr: after 2 s, then every
+// 30 s, and when the client has a session again. Pure.
 #pragma once
 
 #include <chrono>

@@ -88,7 +88,7 @@ class Calls {
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> queued_;  // id by place
   std::map<std::uint64_t, std::uint64_t> by_sequence_;                       // id by sequence
   std::set<std::uint64_t> held_;           // sequences that the daemon must remember
-  std::map<std::uint64_t, bool> cancels_;  // by sequence to cancel: whether the Cancel was sent
+  std::map<std::uint64_t, bool> cancels_;  // sequences to cancel; true if the Cancel was sent
   std::set<std::pair<TimePoint, std::uint64_t>> deadlines_;
 };
 

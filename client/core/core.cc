@@ -315,7 +315,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // when it serves again, the daemon gives each client a full ttl
+      last_confirmed_ = now;  // a daemon that serves again gives each client a full ttl
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:

@@ -80,7 +80,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   const auto fetch = [&](Exchange what) {
     return expect<Exchanged>(arrive(series, sequence, std::move(what), options.timeout));
   };
-  // Requests for later chunks do not repeat the parts: the daemon has them after the first reply.
+  // Requests for further chunks omit the parts, because the daemon has received them already.
   Exchange rest = request;
   rest.parts.clear();
   Exchanged chunk = fetch(std::move(request));
@@ -99,7 +99,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
   passed(series,
-         sequence);  // only here: after a failure above, the next call must repeat this exchange
+         sequence);  // done last: after a failure above, the next call repeats this exchange
   return std::move(*list);
 }
 

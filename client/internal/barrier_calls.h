@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The barriers and exchanges of one client. Counts them, so that all ranks give the same sequence
-// to the same barrier, and joins the chunks of a long reply.
+// Makes the barriers and exchanges of one client. Numbers them, so that all ranks use the same
+// sequence for the same barrier. Joins the chunks of a long reply.
 #pragma once
 
 #include <map>
@@ -32,9 +32,9 @@ class BarrierCalls {
   explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Block until the barrier has its outcome, at most the time-out of the options. Throw if the
-  /// outcome is a failure. After an outcome, success or failure, the next call enters the next
-  /// barrier. If a call has ended without an outcome, because the daemon was unreachable, the next
+  /// Block until the barrier has an outcome, which is success or failure, for at most the time-out
+  /// of the options. Throw if the outcome is a failure. After an outcome the next call enters the
+  /// next barrier. If a call ends without an outcome, because the daemon was unreachable, the next
   /// call enters the same barrier again.
   void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
@@ -44,7 +44,7 @@ class BarrierCalls {
   /// Operation code, name, generation, rank.
   using Series = std::tuple<std::uint8_t, std::string, std::uint64_t, Rank>;
 
-  /// Returns the sequence of the next barrier of the series.
+  /// Returns the sequence for the next call with this operation, name, generation and rank.
   std::uint64_t sequence_of(const Series& series);
   /// Notes that the barrier with this sequence has its outcome.
   void passed(const Series& series, std::uint64_t sequence);

@@ -83,10 +83,10 @@ struct Connection::State {
   std::condition_variable changed;  // core.open() or core.over()
   bool closing = false;             // refuse calls from outside
   bool stop = false;                // end the thread
-  bool waits_for_room = false;      // the thread polls for room to write
+  bool waits_for_room = false;      // the thread also waits until the socket has room for output
   TimePoint next_period;
   std::optional<std::uint64_t> posted;  // the periodic request that has no reply yet
-  std::uint64_t posted_in = 0;          // CoreStats::connects at the last periodic request
+  std::uint64_t posted_in = 0;          // value of CoreStats::connects at the last periodic request
   Bytes buffer = Bytes(kReadBytes, '\0');
   const HomeProcess home;
   std::thread thread;
@@ -122,7 +122,7 @@ void Connection::State::flush() {
     const std::string_view out = core.output();
     const ssize_t n = send(socket.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno != EAGAIN) return;  // the thread gets the same error when it reads
+    if (n < 0 && errno != EAGAIN) return;  // the connection's thread sees the same error
     core.written(n < 0 ? 0 : static_cast<std::size_t>(n), boot_time());
     if (n < 0) break;
   }
@@ -288,7 +288,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
   {
     State::Lock lock(s.mutex);
     if (std::exchange(s.closing, true)) return;
-    // Pending calls end first, so that they do not delay the last calls.
+    // End the pending calls first, so that they do not delay the requests in `last_calls`.
     s.core.fail_calls(closed_failure());
     s.settle();
     if (s.core.stats(boot_time()).connects == 0) last_calls.clear();
@@ -299,7 +299,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
     s.stop = true;
     s.wake();
   }
-  s.thread.join();  // after the mutex is unlocked: the thread needs it to end
+  s.thread.join();  // not under the mutex, which the thread locks before it ends
 }
 
 Result<void> Connection::wait_open(Duration patience) {

@@ -17,7 +17,7 @@ class Client;
 namespace c10dd::client {
 
 /// A handle with which one thread ends a call that another thread waits for. The handle must
-/// outlive the call. The mutex of the connection guards its state.
+/// outlive the call. The connection's mutex guards the fields of the handle.
 class Recall {
   friend class Connection;
   std::optional<Failure> reason_;
@@ -28,14 +28,14 @@ class Recall {
 /// and call() throw Forked; the other methods do nothing.
 class Connection {
  public:
-  /// Called on the connection's thread, once a second while there is a session. The connection
-  /// sends the request that the function returns, and ignores the reply. `again` is true if the
-  /// session or connection is new: the daemon may have lost earlier requests. The function must not
-  /// call the connection.
+  /// A function that the connection calls on its thread, once a second while there is a session.
+  /// The connection sends the request that the function returns, and ignores the reply. `again` is
+  /// true if the session or connection is new, because the daemon may have lost earlier requests.
+  /// The function must not call the connection.
   using Periodic = std::function<std::optional<Request>(bool again)>;
 
-  /// Called on the connection's thread when there is something to announce. `absence` says in words
-  /// why there is no session. The function must not call the connection.
+  /// A function that the connection calls on its thread to make an announcement. `absence` is a
+  /// text that says why there is no session. The function must not call the connection.
   using Announce = std::function<void(const Announcement&, const std::string& absence)>;
 
   Connection(CoreOptions options, Periodic each_second, Announce announce = {});
@@ -45,8 +45,8 @@ class Connection {
   /// the daemon's failure if the daemon refuses the session.
   Result<void> wait_open(Duration patience);
 
-  /// Sends a request and blocks until its reply or its failure. `limit` is the time-out of a
-  /// request that has no time-out of its own. `recall` lets another thread end the call.
+  /// Sends a request and blocks until its reply or its failure. If the request has no time-out of
+  /// its own, `limit` is the time-out. `recall` lets another thread end the call.
   Reply call(Request request, Duration limit, Recall* recall = nullptr);
 
   /// Sends a request and ignores its reply. Does not block.
@@ -64,8 +64,8 @@ class Connection {
   /// Ends the pending call and all later calls that use `recall`, with this failure.
   void recall(Recall& recall, Failure reason);
 
-  /// Ends all pending and later calls with `closed`. If there was ever a session, makes the last
-  /// calls, each within `patience`. Then ends the thread, and blocks until it has ended.
+  /// Fails pending and later calls with `closed`. If there was ever a session, sends `last_calls`
+  /// and waits up to `patience` for each reply. Then ends the thread and waits for its end.
   void close(std::vector<Request> last_calls, Duration patience);
 
   bool open() const;

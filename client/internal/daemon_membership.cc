@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A membership has two threads. One watches the status of the group. The other checks when the
-// daemon last replied, and fences this process if that is too long ago. Both threads notify the
+// A membership has two threads. The first watches the status of the group. The second fences this
+// process (GroupState::fenced) if the daemon has not replied for too long. Both threads notify the
 // listeners.
 #include "client/internal/daemon_membership.h"
 
@@ -76,8 +76,8 @@ class DaemonMembership final : public Membership,
         options.ttl > Duration::zero()
             ? std::clamp<Duration>(options.ttl, limits::kMemberTtlMin, limits::kMemberTtlMax)
             : Duration(limits::kSessionTtl);
-    // Called before the join, because after the join the daemon expects a sign of life within the
-    // ttl.
+    // Request the heartbeats before the join, because after the join the daemon expects a sign of
+    // life within the ttl.
     connection_->send_heartbeats(ttl / kHeartbeatsPerTtl);
     next(options.step);
     try {
@@ -150,7 +150,7 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client>& client() const override { return client_; }
 
  private:
-  /// This process as a participant of a barrier that is bound to the generation.
+  /// The place of this process in a barrier, and the generation to which the barrier is bound.
   struct Participant {
     std::uint32_t rank;  ///< among the participants
     std::uint32_t size;  ///< number of participants
@@ -174,12 +174,12 @@ class DaemonMembership final : public Membership,
   const std::shared_ptr<Client> client_;
   const std::shared_ptr<Connection> connection_;
   BarrierCalls barriers_;
-  Join join_;  ///< only next() changes its round and step
+  Join join_;  ///< the join request; only next() changes its fields `round` and `step`
   const HomeProcess home_;
 
   std::mutex joining_;  // one next() at a time
-  // Lets one notification run at a time. Recursive, because a listener may destroy its handle.
-  // Locked before mutex_.
+  // Lets one notification of the listeners run at a time. Is recursive, because a listener may
+  // destroy its own handle. Must be locked before mutex_.
   std::recursive_mutex notifying_;
   mutable std::mutex mutex_;  // guards the fields below; never held during a call that blocks
   Generation now_;
@@ -222,9 +222,9 @@ Generation DaemonMembership::next(std::uint64_t step) {
     join_.round = now_.round;
   }
   const Reply reply = connection_->call(join_, kCallLimit);
-  // If a join failed while there was no connection, the daemon may still have it, and may give this
-  // process a place when the client reconnects. A Leave request withdraws the join at the
-  // reconnect.
+  // If the join failed while there was no connection, the daemon may still have the request, and
+  // may give this process a place when the client reconnects. The Leave request, which is sent at
+  // the reconnect, withdraws the join.
   const bool withdraw = !reply && !connection_->open();
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
@@ -283,7 +283,7 @@ std::vector<Member> DaemonMembership::members() {
     const std::lock_guard lock(mutex_);
     if (members_of_ == now.round) return members_;
   }
-  // The list comes in pages. Another thread may read it at the same time: both get the same list.
+  // Reads the list in pages. If two threads do this at the same time, both get the same list.
   std::vector<Member> all;
   while (all.size() < now.size) {
     const ReadMembers read{group(), now.number, static_cast<Rank>(all.size())};
@@ -297,7 +297,7 @@ std::vector<Member> DaemonMembership::members() {
     }
     if (!reader.ok() || page.count == 0) {
       throw_failure(failure(Code::malformed,
-                            "malformed member list in a reply: {} members of {}, error at byte {}",
+                            "malformed member list in a reply: {} of {} members, error at byte {}",
                             page.count, now.size, reader.offset()));
     }
   }
@@ -375,8 +375,8 @@ void DaemonMembership::watch_status() {
 void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // Read under the lock. Otherwise next() could clear the fence after the read, and this thread
-    // would set the fence again because of the silence before next().
+    // Read `since` while the mutex is locked. Otherwise next() could clear the fence after the
+    // read, and this thread would fence the process again because of the silence before next().
     const Duration since = connection_->since_confirmed();
     // If a session is in several groups, the daemon uses the shortest ttl for all of them.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);

@@ -19,13 +19,13 @@ constexpr std::size_t kQuotedBytes = 120;
 
 /// When a source is used.
 enum class When : std::uint8_t {
-  by_hand,    ///< used if rank and size are set; a rank without a size is an error
-  whole,      ///< used if rank and size are set
+  by_hand,    ///< used if its rank and size are set; an error if only its rank is set
+  whole,      ///< used if its rank and size are set
   shell,      ///< like `whole`, but ignored in an interactive shell or if mpirun started the ranks
-  size_apart  ///< like `whole`, but the size comes from a variable of kSizesApart
+  size_apart  ///< like `whole`, but the size comes from one of the variables in kSizesApart
 };
 
-/// The names of one launcher's variables; nullptr if the launcher has no such variable.
+/// The variables of one launcher. A name is nullptr if the launcher has no such variable.
 struct Source {
   const char* name;
   When when;

@@ -37,27 +37,27 @@ using Environment = std::function<const char*(const char*)>;
 /// Returns the environment of this process.
 Environment process_environment();
 
-/// What the variables of the launcher say. A missing number is -1, a missing name is empty.
+/// The values of the launcher's variables. A missing number is -1, a missing name is empty.
 struct LaunchEnvironment {
   std::string source;  ///< a source name of the table above; empty if there is no launcher
   std::int64_t rank = -1;
-  std::int64_t world_size = -1;  ///< can be set without a source, by C10DD_WORLD_SIZE or WORLD_SIZE
+  std::int64_t world_size = -1;  ///< may be set even if `source` is empty
   std::int64_t local_rank = -1;
   std::int64_t local_world_size = -1;
   std::int64_t node_rank = -1;
 
-  /// The first of these that is set: C10DD_JOB; TORCHELASTIC_RUN_ID, unless it is torchrun's
-  /// default "none"; slurm-<SLURM_JOB_ID>; k8s-<namespace>-<job> from POD_NAMESPACE (or NAMESPACE)
-  /// and JOB_NAME.
+  /// Name of the job, from the first of these that is set: C10DD_JOB; TORCHELASTIC_RUN_ID, unless
+  /// it is torchrun's default "none"; slurm-<SLURM_JOB_ID>; k8s-<namespace>-<job> from
+  /// POD_NAMESPACE (or NAMESPACE) and JOB_NAME.
   std::string job;
-  /// C10DD_RUN. If C10DD_RUN is not set, a text that differs in each incarnation of the job: the
-  /// parts requeue-<SLURM_RESTART_COUNT>, step-<SLURM_STEP_ID> if the source is slurm,
-  /// restart-<TORCHELASTIC_RESTART_COUNT> if it is torchrun, uid-<JOB_UID> if it is kubernetes,
-  /// joined by dots.
+  /// Name of the run: C10DD_RUN if this is set. Otherwise a text that differs in each incarnation
+  /// of the job. It joins these parts with dots: requeue-<SLURM_RESTART_COUNT>;
+  /// step-<SLURM_STEP_ID> if the source is slurm; restart-<TORCHELASTIC_RESTART_COUNT> if the
+  /// source is torchrun; uid-<JOB_UID> if the source is kubernetes.
   std::string run;
 
   std::vector<std::string> used;       ///< NAME=VALUE of the variables that were used
-  std::vector<std::string> overruled;  ///< NAME=VALUE of other sources' variables that differ
+  std::vector<std::string> overruled;  ///< NAME=VALUE of ignored variables with other values
 
   /// Returns a text for a log: "rank 3 of 8 from torchrun (RANK=3, WORLD_SIZE=8); overruled:
   /// SLURM_PROCID=0".

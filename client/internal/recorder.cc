@@ -12,7 +12,7 @@ namespace c10dd::client {
 CollectiveTotals& Recorder::totals_of(const CollectiveSample& sample) {
   Kind kind(sample.process_group, sample.collective, sample.backend);
   if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
-  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the last series counts all other kinds
+  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the kind "other" counts all the rest
     kind = {"other", "other", "other"};
     if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
   }

@@ -18,9 +18,9 @@ namespace c10dd::client {
 /// Owns the totals. Thread-safe.
 class Recorder {
  public:
-  /// Counts one collective. A report has at most limits::kSeriesPerReport kinds; if there are more,
-  /// the last one, "other", counts all further kinds together. Holds a lock briefly; allocates
-  /// memory only for the first sample of a kind.
+  /// Counts one collective. A report has at most limits::kSeriesPerReport kinds of collectives. If
+  /// there are more kinds, the last one in the report, "other", counts all the rest together. Holds
+  /// a lock briefly; allocates memory only for the first sample of a kind.
   void record(const CollectiveSample& sample);
 
   std::vector<CollectiveCount> counts() const;
@@ -32,7 +32,7 @@ class Recorder {
   bool changed() const;
 
  private:
-  /// Process group, collective and backend. The views point into the strings of the totals.
+  /// Process group, collective and backend, as views of the strings in CollectiveTotals.
   using Kind = std::tuple<std::string_view, std::string_view, std::string_view>;
 
   CollectiveTotals& totals_of(const CollectiveSample& sample);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If the heartbeats do not notice a dead peer, the kernel closes the connection: because of
-// keepalive probes and a limit on the age of unacknowledged data.
+// If the heartbeats do not notice a dead peer, the kernel closes the connection: it sends keepalive
+// probes and limits the age of unacknowledged data.
 #include "client/internal/socket.h"
 
 #include <netdb.h>
@@ -31,7 +31,7 @@ Result<Addresses> resolve(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {  // AI_ADDRCONFIG ignores loopback addresses, but a machine may have no others
+  if (error != 0) {  // retry without AI_ADDRCONFIG, which ignores loopback addresses
     hints.ai_flags = AI_NUMERICSERV;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   }

@@ -65,8 +65,8 @@ void throw_failure(const Failure& reason) {
       throw DiskFull(reason.detail);
     case Code::quota_exceeded:
       throw QuotaExceeded(reason.detail);
-    // A caller can only report failures with these codes, so they become plain Errors. There is no
-    // default case, so that the compiler warns if a new code is missing here.
+    // These codes get a plain Error, because a caller can do no more than report the failure. There
+    // is no default case, so that the compiler warns if a new code is missing here.
     case Code::ok:
     case Code::malformed:
     case Code::unknown_op:

@@ -105,8 +105,8 @@ Result<Launch> read_environment(const Environment& environment) {
   if (!url) return url.error();
   Launch launch;
   launch.url = std::move(*url);
-  // The launcher's run belongs to the launcher's job. A job that the user has named gets no run
-  // from the launcher.
+  // The launcher's run name is for the launcher's job only. It is not used if the user has named
+  // the job.
   const bool named_by_hand = is_set("C10DD_URL") || is_set("C10DD_JOB");
   if (!named_by_hand || is_set("C10DD_RUN")) launch.options.run = std::move(found->run);
   launch.options.rank = found->rank;

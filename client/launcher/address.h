@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the addresses at which other machines can reach this one.
+// Finds the addresses at which other machines can reach this machine.
 #pragma once
 
 #include <string>

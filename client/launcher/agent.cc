@@ -44,11 +44,11 @@ std::string name_launch() {
   return text + random_name();
 }
 
-/// What the agents exchange at the start of each generation. All use the port and nonce of node 0.
+/// Data that the agents exchange when a generation starts. All use the port and nonce of node 0.
 struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
-  std::int64_t base = -1;  ///< failures of the group before this launch; -1 if this agent is new
+  std::int64_t base = -1;  ///< number of the group's failures before this launch; -1 if not known
   std::string launch;      ///< may be empty
 
   std::string encode() const { return format("{} {} {} {}", port, nonce, base, launch); }
@@ -175,8 +175,8 @@ void Agent::rendezvous() {
   watch_group();
 }
 
-/// If another node has another value of a flag, throws Fatal with the flag and the node. Otherwise
-/// returns, and the caller reports the daemon's error.
+/// Throws Fatal, naming the flag and the node, if another node was started with a different value
+/// of a flag. Otherwise returns, and the caller reports the daemon's error.
 void Agent::refuse_disagreement() {
   const auto look = [client = client_, flags = shared_flags(options_)] {
     return disagreement(*client->store(), flags);
@@ -184,7 +184,7 @@ void Agent::refuse_disagreement() {
   std::string text;
   try {
     text = call(look);
-  } catch (const Error&) {  // ignored: the caller has an error to report
+  } catch (const Error&) {  // ignored, because the caller reports an earlier error
   }
   if (text.empty()) return;
   throw Fatal(exit_code::kUsage, text + "; give all nodes of the job the same value");
@@ -211,7 +211,7 @@ bool Agent::prepare() {
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
-    // Agents that were in an earlier generation of the launch know its name and base. New agents
+    // Agents that were in an earlier generation know the name and base of the launch. New agents
     // adopt these values.
     for (const std::string& text : texts) {
       const LaunchFacts facts = LaunchFacts::decode(text);
@@ -219,7 +219,7 @@ bool Agent::prepare() {
       base_ = static_cast<std::uint32_t>(facts.base);
       plan_.launch = facts.launch;
     }
-    if (!base_) base_ = generation_.failures;  // all agents are new: a new launch
+    if (!base_) base_ = generation_.failures;  // all agents are new, so this launch is new, too
     plan_.restarts = generation_.failures - std::min(generation_.failures, *base_);
     return true;
   } catch (const Error& error) {
@@ -274,7 +274,7 @@ Agent::Outcome Agent::report_failure() {
     note("not counted as a failure: the generation has already ended, or another node is draining");
   } else {
     others_stopped_ = stopped;
-    // Sent in the background: the workers must be stopped even if the daemon is unreachable.
+    // Report in the background: the workers must be stopped even if the daemon is unreachable.
     background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }

@@ -27,9 +27,9 @@ class Agent {
   /// `scratch` is a temporary folder, which the warden removes.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
-  /// Destroys these members before all others. The destructor of the daemon runs the event loop,
-  /// whose handlers use the other members. The client says goodbye to the daemon, so the client is
-  /// destroyed before the daemon.
+  /// Destroys these members before all other members, because daemon_'s destructor runs the event
+  /// loop, whose handlers use the other members. Destroys client_ before daemon_, because the
+  /// client says goodbye to the daemon.
   ~Agent() {
     watching_.reset();
     crew_.reset();
@@ -44,7 +44,7 @@ class Agent {
   /// Returns whether this agent may be destroyed. If false, a blocking call still uses the agent,
   /// and the process must end without destroying it.
   bool idle() const { return background_.idle(); }
-  /// Kills the workers and ends the daemon of --standalone.
+  /// Kills the workers and ends the daemon that --standalone has started.
   void end_processes() {
     crew_.reset();
     daemon_.reset();
@@ -119,9 +119,9 @@ class Agent {
   std::shared_ptr<void> watching_;
   Generation generation_;
   GroupState state_;
-  std::optional<std::uint32_t> base_;    ///< failures of the group before this launch
+  std::optional<std::uint32_t> base_;    ///< number of the group's failures before this launch
   std::optional<FailureReport> report_;  ///< newest failure report of any node
-  std::size_t others_stopped_ = 0;       ///< workers of this node stopped by a reported failure
+  std::size_t others_stopped_ = 0;       ///< number of this node's workers stopped by a failure
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The three ends of an agent: the job has succeeded, the job has failed, or a signal or a drain
-// notice asked this node to leave.
+// The three ways in which an agent ends: the job has succeeded, the job has failed, or a signal or
+// a drain notice asked this node to leave.
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>

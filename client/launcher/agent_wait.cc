@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals, the status of the group, and waiting. Everything here runs on the loop's thread.
+// Handles signals and the group's status, and waits. All functions run on the loop's thread.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>

@@ -80,7 +80,7 @@ class Background {
   }
 
   boost::asio::io_context& loop_;
-  int open_ = 0;  // calls that have not ended; used on the loop's thread only
+  int open_ = 0;  // number of calls that have not ended; used on the loop's thread only
 };
 
 }  // namespace c10dd::run

@@ -15,10 +15,10 @@ class CommandLine {
   explicit CommandLine(std::vector<std::string> arguments) : arguments_(std::move(arguments)) {}
 
   /// Reads the options up to the program or `--`. If an option is repeated, the last one counts.
-  /// Throws Fatal for an unknown option or an unsupported flag of torchrun. The text suggests the
-  /// nearest known option, or what to use instead of the flag.
+  /// Throws Fatal for an unknown option or an unsupported flag of torchrun. The error text suggests
+  /// the nearest known option, or what to use instead of the flag.
   Words parse();
-  /// Returns the program and its arguments. To be called after parse().
+  /// Returns the program and its arguments. Must be called after parse().
   std::vector<std::string> rest() const;
   /// Returns whether `--` ended the options.
   bool has_separator() const { return separator_; }

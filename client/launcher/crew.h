@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workers of one generation on this node: starts them, reads their output, signals and reaps
-// them. Runs on the launcher's event loop. Only its writes to the console block.
+// Starts the workers of one generation on this node, reads their output, signals them and reaps
+// them. Runs on the launcher's event loop. Only its writes to the console can block.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -24,11 +24,11 @@ struct FailedWorker {
   std::uint32_t rank = 0;
   pid_t pid = 0;
   Exit exit;
-  LastLines last;         ///< last lines of stderr; those of stdout if stderr is empty
+  LastLines last;         ///< last lines of stderr, or of stdout if stderr is empty
   std::string message{};  ///< text from the worker's error file; may be empty
 };
 
-/// What the crews of all generations share.
+/// The objects and values that the crews of all generations share.
 struct CrewHome {
   boost::asio::io_context& loop;
   Warden& warden;

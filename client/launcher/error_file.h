@@ -11,7 +11,7 @@ namespace c10dd::run {
 /// A longer file is ignored.
 inline constexpr std::size_t kErrorFileBytes = 1024 * 1024;
 
-/// Returns the message unchanged; empty if there is no file or no message in it. Does not block.
+/// Returns the worker's message unchanged; empty if there is no file or message. Does not block.
 std::string read_error_file(const std::string& path);
 
 }  // namespace c10dd::run
