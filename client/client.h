@@ -34,7 +34,7 @@ struct ConnectionChange {
 };
 
 struct ClientOptions {
-  std::string run = {};          ///< incarnation of the job; empty for the permanent name space
+  std::string run = {};          ///< name of the job's incarnation; empty: the permanent name space
   std::int64_t rank = -1;        ///< rank of this process, reported to the daemon; -1 if not known
   std::int64_t world_size = -1;  ///< number of processes of the job; -1 if not known
   std::string host = {};         ///< host name to report; if empty, the machine's host name
@@ -138,7 +138,7 @@ class Client : public std::enable_shared_from_this<Client> {
   ///   all        each rank gives 1 part and gets the parts of all ranks, in the order of ranks
   ///   to_root    each rank gives 1 part; the root gets the parts of all ranks, the others get none
   ///   from_root  the root gives 1 part for all ranks or 1 part per rank; each rank gets 1 part
-  ///   transpose  each rank gives 1 part per rank, and gets the parts that all ranks gave for it
+  ///   transpose  each rank gives 1 part per rank, and gets 1 part from each rank
   /// Blocks and throws as barrier() does; throws Error with Code::too_large if the parts of this
   /// rank exceed 16 MiB together.
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,

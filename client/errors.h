@@ -18,12 +18,12 @@ namespace c10dd {
 struct Missing {
   Rank rank = 0;
   std::string host;  ///< empty if the rank never connected
-  /// Why the rank is missing. One of
+  /// Why the rank is missing. One of these texts:
   ///   never_connected  no process has connected as this rank
-  ///   not_arrived      connected, but has not called this barrier or exchange
+  ///   not_arrived      is connected, but has not called this barrier or exchange
   ///   disconnected     has no connection now
   ///   elsewhere        waits at another barrier, or in another generation
-  ///   silent           connected, but its heartbeats have stopped
+  ///   silent           is connected, but its heartbeats have stopped
   ///   dead             its process has ended, or its group has lost it
   ///   absent           has arrived, but has no connection now
   std::string cause;

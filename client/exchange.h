@@ -9,7 +9,7 @@
 
 namespace c10dd {
 
-/// Which parts each rank gives and which parts it gets; see Client::exchange().
+/// Decides which parts each rank gives and which parts it gets; see Client::exchange().
 enum class ExchangeShape { all, to_root, from_root, transpose };
 
 struct ExchangeOptions {

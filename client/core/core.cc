@@ -124,7 +124,7 @@ void Core::closed(const std::string& why, TimePoint now, bool refused) {
   if (wants_socket()) lose(why, now);
 }
 
-/// Notes that the server did not reply as a daemon does; tries to recognise it by its bytes.
+/// Notes that the server did not reply as a daemon does. Tries to recognise its protocol.
 void Core::hello_ignored(std::string_view first_bytes) {
   hello_ignored_ = true;
   recognise(first_bytes);
@@ -360,7 +360,7 @@ void Core::leave_in_doubt(const Failure& reason) {
 }
 
 /// Continues in a new session. The changes of the old session stay; the items that were delivered
-/// to it have returned to their queues. Keeps `seen_`, which belongs to the job.
+/// to the old session have returned to their queues. Keeps `seen_`, which belongs to the job.
 void Core::session_lost(const Failure& reason, TimePoint now) {
   leave_in_doubt(reason);
   options_.hello.session = next_session(options_.hello.session, options_.seed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rank and world size of a process, as its launcher or ClientOptions give them. Barriers,
+// The rank and world size that a process has from its launcher or from ClientOptions. Barriers,
 // exchanges, process groups and joins use these values if the caller gives none. Pure.
 #pragma once
 

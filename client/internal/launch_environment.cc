@@ -107,7 +107,7 @@ Result<std::int64_t> Reader::number(const Source& source, const char* name, std:
     use(name);
     return *value;
   }
-  return failure(Code::invalid_argument, "{} is {}: not an integer from {} to {}{}", name,
+  return failure(Code::invalid_argument, "{} is {}, which is not an integer from {} to {}{}", name,
                  in_quotes(text), least, most, what_to_do(source));
 }
 

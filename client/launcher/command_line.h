@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Splits the command line into the options of c10drun, still as text, and the program. Pure.
+// Splits the command line into the options of c10drun, with values as text, and the program. Pure.
 #pragma once
 
 #include <string>

@@ -16,7 +16,7 @@ namespace json = boost::json;
 
 /// Returns the text of a file; empty if it is not a regular file or has more than kErrorFileBytes.
 std::string read_file(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not block.
+  // O_NONBLOCK, because opening a FIFO must not block.
   const client::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat what {};
   if (!file || fstat(file.get(), &what) != 0 || !S_ISREG(what.st_mode)) return {};
