@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process's membership in a group: its rank and generation, the other members, the status of the
-// group, and the way into the next generation. Created by Client::rendezvous(). Standard library
-// only.
+// A process's membership in a group. Shows the rank, the generation, the other members and the
+// status of the group, and lets the process ask for the next generation. Created by
+// Client::rendezvous(). Standard library only.
 #pragma once
 
 #include <chrono>
@@ -20,27 +20,27 @@ namespace c10dd {
 
 class Client;
 
-/// The rules of a group (`min` to `grace`), which must be the same for all its members, and what
-/// this process reports about itself.
+/// The fields from `min` to `grace` are the rules of the group and must be equal in all its
+/// members. The fields from `rank` on describe this process.
 struct RendezvousOptions {
   std::string group = "world";  ///< name of the group; a job may have many
   std::uint32_t min = 1;        ///< a generation never forms with fewer members
   std::uint32_t max = 1;        ///< members beyond this number wait as spares
-  /// How long a group waits for more members after `min` members have joined.
+  /// Time that a group waits for more members after `min` members have joined.
   std::chrono::nanoseconds last_call = std::chrono::seconds(3);
-  /// Each join is a vote for one step, as in torchft. A round closes when all members of the last
-  /// round have asked again. It also closes when at least `min` and more than half of the living
-  /// members have asked, and the others have had `last_call` to do so. The generation changes only
-  /// if the list of members changes.
+  /// If true, each join is a vote for one step, as in torchft. The group decides when all members
+  /// of its last decision have joined again. It also decides when at least `min` and more than half
+  /// of the living members have joined, and the others have had the time `last_call` to do so. The
+  /// generation changes only if the list of members changes.
   bool quorum = false;
-  /// Time without a sign of life after which a member is lost: 0.5 s to 10 min. 0 means the
+  /// A member that gives no sign of life for this time is lost. From 0.5 s to 10 min; 0 means the
   /// daemon's default, 2.5 s.
   std::chrono::nanoseconds ttl{0};
-  /// Time between the end of a member's connection and the loss of the member: at most 10 min. 0
-  /// means the daemon's default, 0.25 s.
+  /// A member whose connection has ended is lost if it does not reconnect within this time. At most
+  /// 10 min; 0 means the daemon's default, 0.25 s.
   std::chrono::nanoseconds grace{0};
 
-  /// How long Client::rendezvous() and each Membership::next() wait for a generation.
+  /// Time-out of Client::rendezvous() and of each Membership::next().
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
   /// Rank that this process must get. If one member gives a rank, all members must, and `min` must
   /// equal `max`. -1 means the launcher's rank (Client::rank()) if `min` and `max` equal the
@@ -82,7 +82,7 @@ struct Generation {
 /// A request to members to leave the group in good order.
 struct DrainNotice {
   std::uint64_t number = 0;  ///< set by the daemon
-  bool preempt = false;      ///< kind: preempt if true, drain if false; passed on to the members
+  bool preempt = false;      ///< the kind of notice, for the members: preempt if true, else drain
   std::vector<std::uint32_t> ranks;
   std::chrono::nanoseconds left{0};  ///< time left when the notice was received; 0 for no deadline
   std::string reason;
@@ -98,10 +98,10 @@ struct GroupState {
   Phase phase = Phase::formed;
   std::uint64_t round = 0;              ///< number of the newest decision
   std::uint64_t generation = 0;         ///< number of the newest generation
-  std::string reason;                   ///< if not formed: the cause, with ranks and hosts
+  std::string reason;                   ///< the cause if phase is not formed, with ranks and hosts
   std::vector<std::uint32_t> lost;      ///< lost ranks of the generation, ascending
   std::vector<std::uint32_t> finished;  ///< ranks whose work is done
-  std::vector<std::uint32_t> stalled;   ///< ranks that missed the limit they gave to progress()
+  std::vector<std::uint32_t> stalled;   ///< ranks whose limit given to progress() has passed
   std::vector<Missing> missing;         ///< details of the first 64 lost or stalled ranks
   std::uint32_t waiting = 0;  ///< newcomers, which get a place when the members call next()
   std::vector<DrainNotice> notices;
@@ -118,7 +118,7 @@ struct GroupState {
 
 /// This process as a member of one group. Calls that need the daemon block, at most 5 min unless
 /// they have a time-out of their own, and throw c10dd::Error or a subclass. In a process that was
-/// forked from the member's process they throw Forked. Thread-safe.
+/// forked from the member's process, these calls throw Forked. Thread-safe.
 class Membership {
  public:
   /// Returns the generation of the last successful next(), or of the rendezvous if there was no
@@ -141,18 +141,18 @@ class Membership {
   /// thread.
   virtual std::shared_ptr<void> on_change(std::function<void(const GroupState&)> listener) = 0;
 
-  /// Ends the present generation and blocks until this process has a place in the next decision, at
-  /// most RendezvousOptions::timeout. In a quorum, ends the generation only if the list of members
-  /// changes. The other members can read `step`. Throws TimedOut naming the missing members. If two
-  /// threads call next(), the second one waits for the first.
+  /// Ends the present generation and blocks until the group has decided again and this process has
+  /// a place, at most RendezvousOptions::timeout. With RendezvousOptions::quorum, the generation
+  /// ends only if the list of members changes. The other members can read `step`. Throws TimedOut
+  /// naming the missing members. If two threads call next(), the second one waits for the first.
   virtual Generation next(std::uint64_t step = 0) = 0;
 
-  /// Take this process out of the group. leave() ends the generation; the other members continue in
-  /// the next one. finish() says that the work of this process is done; the generation goes on.
-  /// fail() ends the generation as failed; `detail` becomes the cause unless there is one already.
-  /// `generation` is the number of the generation that has failed; 0 means the newest. If the group
-  /// has a newer generation, fail() throws StaleGeneration, so that a late report does not end the
-  /// newer one.
+  /// These calls take this process out of the group. leave() ends the generation, and the other
+  /// members continue in the next one. finish() says that this process has done its work, and the
+  /// generation goes on. fail() ends the generation with a failure. `detail` becomes the cause
+  /// unless there is a cause already. `generation` is the number of the failed generation; 0 means
+  /// the newest. If the group has a newer generation, fail() throws StaleGeneration, so that a late
+  /// report does not end the newer one.
   virtual void leave(const std::string& detail) = 0;
   virtual void finish(const std::string& detail = {}) = 0;
   virtual void fail(const std::string& detail, std::uint64_t generation = 0) = 0;
@@ -163,21 +163,21 @@ class Membership {
   virtual void progress(const std::string& phase, std::uint64_t step,
                         std::chrono::nanoseconds limit = {}) = 0;
 
-  /// Asks the ranks of the notice, and all ranks on `host` unless `host` is empty, to leave within
-  /// notice.left (0 for no deadline). A member that has not left by the deadline is taken out. All
-  /// members are notified. Returns the number of the notice. Throws NotFound if the notice names no
-  /// member, and QuotaExceeded if the group has 64 notices.
+  /// Asks members to leave the group: the ranks in `notice` and, unless `host` is empty, all ranks
+  /// on `host`. They must leave within notice.left (0: no deadline); a member that stays longer is
+  /// taken out. All members are notified. Returns the number of the notice. Throws NotFound if the
+  /// notice names no member, and QuotaExceeded if the group has 64 notices.
   virtual std::uint64_t notify(const DrainNotice& notice, const std::string& host = {}) = 0;
   /// Reports that this process has seen the notice with this number. Throws NotFound if no such
   /// notice names this process.
   virtual void acknowledge(std::uint64_t notice) = 0;
 
-  /// Wait and exchange data as Client::barrier() and Client::exchange() do, bound to the
-  /// generation: throw Aborted at once if a participant is lost or the generation ends, and
-  /// StaleGeneration if there is a newer generation. `participants` are the ranks that take part,
-  /// ascending and the same for all of them; if empty, all ranks take part. Throw InvalidArgument
-  /// if this process does not take part. exchange() sets rank, world_size and generation of the
-  /// options; `root` is an index into `participants`.
+  /// barrier() and exchange() work as in Client, but only within the generation. Both throw Aborted
+  /// at once if a participant is lost or the generation ends, and StaleGeneration if there is a
+  /// newer generation. `participants` lists the ranks that take part, in ascending order, and must
+  /// be the same in all of them; if empty, all ranks take part. Both throw InvalidArgument if this
+  /// process does not take part. exchange() sets rank, world_size and generation of the options;
+  /// `root` is an index into `participants`.
   virtual void barrier(const std::string& name,
                        std::chrono::nanoseconds timeout = std::chrono::seconds(300),
                        std::vector<std::uint32_t> participants = {}) = 0;

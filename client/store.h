@@ -17,7 +17,7 @@ namespace c10dd {
 
 /// Keys with values, and queues. Keys and values are bytes: a key has 1 to 8,192 bytes, a value up
 /// to 8 MiB, a call up to 131,072 keys and 16 MiB. A call beyond a limit changes nothing and throws
-/// InvalidArgument, or Error with Code::too_large; the text has the size and the limit.
+/// InvalidArgument, or Error with Code::too_large; the error text says the size and the limit.
 ///
 /// All methods may block and throw c10dd::Error or a subclass. With a daemon, a call without a
 /// time-out waits up to ClientOptions::timeout while the daemon is unreachable, then throws
@@ -96,8 +96,8 @@ class Store {
   /// Returns the number of items in a queue.
   virtual std::uint64_t queue_length(const std::string& key) = 0;
 
-  /// The time-out of the overloads below that have no parameter for it: 300 s or, with a daemon,
-  /// ClientOptions::timeout. Set it before other threads use the store.
+  /// The time-out of the functions below that have no time-out parameter: 300 s or, with a daemon,
+  /// ClientOptions::timeout. Must be set before other threads use the store.
   Timeout default_timeout() const { return default_timeout_; }
   void set_default_timeout(Timeout timeout) { default_timeout_ = timeout; }
   std::string get(const std::string& key) { return get(key, default_timeout_); }
@@ -137,7 +137,7 @@ std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t wo
 std::shared_ptr<Store> open_store(const std::string& url);
 
 /// Returns a view of another store that puts `prefix` and a slash before every key and queue name.
-/// The view keeps the other store alive, and copies its default time-out once, here.
+/// The view keeps `store` alive and gets the default time-out that `store` has at this call.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace c10dd

@@ -21,11 +21,11 @@ class AbortableGroup : public ProcessGroup {
   virtual void abort(Failure reason) = 0;
 };
 
-/// How a group learns, from outside its backend, why a collective has failed.
+/// Gives a group more facts about a failed collective than its backend knows.
 struct FailureSources {
-  /// How long a collective that has lost a peer waits until abort() brings the reason. If none
-  /// comes, the collective fails with code aborted, and its text ends with "not confirmed yet". If
-  /// 0, the collective does not wait, and fails with the failure that the backend reports.
+  /// Time that a collective which has lost a peer waits for a call of abort(), which gives the
+  /// reason. Without such a call, it fails with code aborted, and its text ends with "not confirmed
+  /// yet". If 0, the collective does not wait and fails with the failure of the backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
   /// block for a moment.

@@ -43,11 +43,11 @@ class Backend {
                                   const CallContext& context) = 0;
   virtual Result<void> barrier(const CallContext& context) = 0;
 
-  /// Makes the running call fail with code aborted and this reason. Does not wait for its return.
+  /// Makes the running call fail with code aborted and `reason`. Does not wait for that call.
   virtual void abort(const std::string& reason) = 0;
 };
 
-/// What open_backend() and a module's `open` function need to open the backend of a group.
+/// The input of open_backend() and of a module's `open` function, which open a group's backend.
 struct BackendSetup {
   World world;
   GroupOptions options;

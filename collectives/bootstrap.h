@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process group needs before its members can communicate: which members there are (World)
-// and one exchange of addresses (Bootstrap). Standard library only.
+// World identifies a process group, and Bootstrap lets its members exchange their addresses, before
+// the members can communicate with each other. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace c10dd {
 struct World {
   Rank rank = 0;                 ///< from 0 to size - 1
   Rank size = 1;                 ///< number of ranks
-  std::uint64_t generation = 0;  ///< raised when members change; only equal generations connect
+  std::uint64_t generation = 0;  ///< raised when members change; must be equal in all ranks
   std::string name = "world";    ///< unique within the job
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
 };
 
-/// Where a member runs. Error texts show it.
+/// The host and process id of a member, for error texts.
 struct ProcessAddress {
   std::string host;       ///< empty: not known
   std::uint64_t pid = 0;  ///< meaningless without a host

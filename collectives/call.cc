@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a collective ends and how its waiters are notified.
+// Implements the end of a collective: stores the outcome and wakes the waiters.
 #include "collectives/call.h"
 
 #include "client/internal/throw_failure.h"
@@ -56,7 +56,7 @@ Duration Call::duration() const {
 }
 
 void Call::end(Status status, const Failure& reason) {
-  // First, so that the Work does not hold the memory any more when a wait() returns.
+  // Releases the tensors before a wait() can return: the Work must not hold the memory any more.
   output = {};
   input = {};
   {

@@ -21,7 +21,7 @@ class Call final : public Work {
   /// The new Call must be owned by the pointer that client::owned_by_this_process() returns.
   explicit Call(client::HomeProcess home) : home_(home) {}
 
-  CollectiveCall info;  ///< written by the issuer until it is queued, then only by the worker
+  CollectiveCall info;  ///< the issuing thread writes it until the Call is queued, then the worker
   Tensor output;        ///< the only tensor of in-place collectives
   Tensor input;         ///< only for all_gather
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a call is published, when its publication is removed, and how failures are explained.
+// Decides when a call is published and when its publication is removed, and explains failures.
 #include "collectives/call_watch.h"
 
 #include "collectives/who_waits.h"
@@ -13,7 +13,7 @@ constexpr Duration kRepeat = Duration(limits::kPublishedCallLife) / 3;
 // How often the connection is checked while a call is published or has to be published.
 constexpr Duration kConnectionCheck = std::chrono::milliseconds(250);
 constexpr Duration kReplyTimeout = std::chrono::milliseconds(250);
-// No request is sent to a daemon that has been silent for longer (three heartbeats).
+// If the daemon has been silent for longer (three heartbeats), explain() sends no request.
 constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
 constexpr Duration kPublishTimeout = std::chrono::seconds(5);
 
@@ -43,7 +43,7 @@ void CallWatch::before(const CollectiveCall& call) noexcept {
   running_ = call;
   published_ = false;
   due_ = call.started + call.timeout / 2;
-  // Usually the thread wakes up before this deadline anyway. Then no system call is needed here.
+  // Wakes the thread only if it would sleep past this deadline. Usually this saves a system call.
   if (wakes_ > due_) changed_.notify_all();
 }
 
@@ -57,8 +57,8 @@ void CallWatch::after(const CollectiveCall& call) noexcept {
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
   if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
-  // After a time-out, publishes this call too. After a lost rank, does so only if other ranks have
-  // published theirs: usually no rank has waited long, and there is nothing to compare.
+  // After a time-out, publishes this call, too. After a lost rank, publishes it only if other ranks
+  // have published calls: usually no rank has waited long enough to publish.
   bool published = failure.code == Code::timed_out;
   for (;;) {
     if (published) {
@@ -88,7 +88,7 @@ void CallWatch::run() {
       publish_locked(published(*running_), false);
       due_ = now + kRepeat;
     } else if (running_ && due_ <= now) {
-      wakes_ = now + kConnectionCheck;  // due, but there is no connection
+      wakes_ = now + kConnectionCheck;  // cannot publish without a connection: tries again
       changed_.wait_until(lock, wakes_);
     } else if (wakes_ == Clock::time_point::max()) {
       changed_.wait(lock);

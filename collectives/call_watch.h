@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallWatch: publishes to the daemon the collective in which this rank has waited for long. When a
-// collective fails, reads from the daemon in which collectives the other ranks are.
+// CallWatch: publishes to the daemon each collective in which this rank has waited for a long time.
+// When a collective fails, asks the daemon which collectives the other ranks are in.
 #pragma once
 
 #include <condition_variable>
@@ -18,8 +18,8 @@
 
 namespace c10dd::collectives {
 
-/// Watches the collectives of one process group. A thread publishes each collective after half of
-/// its time-out has passed; the thread sleeps as long as all collectives are shorter.
+/// Watches the collectives of one process group. A thread publishes each collective that is still
+/// running after half of its time-out. The thread sleeps while no collective runs that long.
 class CallWatch final : public Hook {
  public:
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
@@ -32,9 +32,9 @@ class CallWatch final : public Hook {
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
 
-  /// Adds to the failure of `call` in which collectives the ranks are, if the daemon replies in
-  /// time. Makes at most two requests and blocks for at most 0.25 s in each. Makes no request if
-  /// the daemon has not replied to heartbeats lately.
+  /// Adds to `failure` which collectives the ranks are in, if the daemon replies in time. Makes at
+  /// most two requests, and blocks for at most 0.25 s in each. Makes no request if the daemon has
+  /// not replied to heartbeats in the last 1.5 s.
   void explain(const CollectiveCall& call, Failure& failure);
 
  private:
@@ -56,7 +56,7 @@ class CallWatch final : public Hook {
   std::optional<CollectiveCall> running_;
   Clock::time_point due_;                               ///< when to publish the running call
   Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
-  bool published_ = false;                              ///< the daemon has the running call
+  bool published_ = false;                              ///< true if the running call is published
   std::uint64_t published_in_ = 0;  ///< number of the client's connection that published it
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups over the daemon: the members exchange their addresses through the daemon. The
-// daemon counts their collectives and gets to know each collective that takes long.
+// Process groups over the daemon: the members exchange their addresses through the daemon. They
+// report their collectives to the daemon for its metrics, and publish those that take long.
 #include <unistd.h>
 
 #include <boost/describe/class.hpp>
@@ -29,7 +29,7 @@ struct Introduction {
   Bytes part;
   std::string host;
   std::uint64_t pid = 0;
-  std::uint64_t number = 0;  ///< random; the number of rank 0 identifies the process group
+  std::uint64_t number = 0;  ///< random; rank 0's number becomes the id of the process group
 };
 BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 
@@ -126,7 +126,7 @@ class MemberBootstrap final : public IntroducingBootstrap {
   const std::shared_ptr<Membership> membership_;
 };
 
-/// Aborts a group when its generation has ended. It is a Hook only so that the group owns it.
+/// Aborts a group when its generation has ended. Derived from Hook only so that a group can own it.
 class AbortAtEnd final : public Hook {
  public:
   void before(const CollectiveCall&) noexcept override {}
@@ -145,10 +145,10 @@ class AbortAtEnd final : public Hook {
   std::shared_ptr<void> subscription_;
 };
 
-/// Returns the failure with which opening a group ends after a rank could not be reached: code
-/// aborted, with the daemon's reason if that arrives within kReasonPatience. Returns nothing if no
-/// reason arrives and `lost` names no rank. Blocks until the reason has arrived, at most
-/// kReasonPatience.
+/// Called when a group could not be opened because a rank was unreachable. Returns a failure with
+/// code aborted and the daemon's reason if that arrives within kReasonPatience. If no reason
+/// arrives, returns a failure without it if `lost` names a rank, and nothing otherwise. Blocks
+/// until the reason has arrived, at most kReasonPatience.
 std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
                                  std::uint64_t generation) {
   const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
@@ -206,7 +206,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
                                                  GroupOptions options, std::string kind) {
   if (!client) throw InvalidArgument("process group: client is null");
-  // rank() and world_size() throw InvalidArgument if the client has none.
+  // Throws InvalidArgument if the client has no rank or no world size.
   const World world = {
       .rank = client->rank(), .size = client->world_size(), .kind = std::move(kind)};
   return open(std::move(client), world, std::move(options));

@@ -12,9 +12,9 @@
 
 namespace c10dd::collectives {
 
-/// How long a process group waits for the daemon's reason before it fails without a reason. Longer
-/// than the default grace period (0.25 s) plus the period of the daemon's timer, and short compared
-/// with the time that a failed step costs.
+/// Time that a process group waits for the daemon's reason; after that time the group fails without
+/// a reason. It is longer than the default grace period (0.25 s) plus the period of the daemon's
+/// timer, and short compared with the cost of a failed step.
 inline constexpr Duration kReasonPatience = std::chrono::milliseconds(400);
 
 /// Blocks until the generation has ended, at most for `patience`. Returns the status of the group

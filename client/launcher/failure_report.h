@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a generation failed, as one line. The agent of the failed worker sends the line to the
-// daemon, and every agent reads it from the group's reason, so that all agents end with the same
-// cause and exit code. Pure.
+// Describes in one line why a generation failed. The agent of the failed worker sends this line to
+// the daemon. All agents read the line from the reason that the daemon gives for the failure, so
+// that all end with the same cause and exit code. Pure.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@
 
 namespace c10dd::run {
 
-inline constexpr std::size_t kCauseBytes = 1'900;  // the daemon's prefix must fit into 2 KiB, too
+inline constexpr std::size_t kCauseBytes = 1'900;  // 2 KiB, less room for text of the daemon
 
 struct FailureReport {
   int exit_code = 1;
@@ -22,22 +22,22 @@ struct FailureReport {
   std::string head;  ///< "rank 3 on host-b (pid 123) exited with code 1: ValueError: nan"
   std::vector<std::string> last;  ///< the last output lines of the worker
 
-  /// Returns the line for the daemon: at most kCauseBytes, with as many of the worker's newest
+  /// Returns the line for the daemon, at most kCauseBytes long, with as many of the worker's last
   /// lines as fit. Example: "exit code 139: rank 3 on ... SIGSEGV; last lines: a | b".
   std::string cause() const;
-  /// Returns "node 0 (host-a, agent pid 99) reports: rank 3 on ...".
+  /// Returns a text such as "node 0 (host-a, agent pid 99) reports: rank 3 on ...".
   std::string text() const;
 };
 
 FailureReport make_failure_report(const FailedWorker& failed, const std::string& host);
 
-/// Reads the report in a group's reason. Returns nothing if the generation ended for another
-/// reason.
+/// Reads the failure report from the reason that a group gives for the end of a generation. Returns
+/// nothing if that reason contains no failure report.
 std::optional<FailureReport> read_failure_report(std::string_view reason);
 
-/// Renames members of the group to nodes: "rank 1 on host-b (pid 9)" becomes "node 1 (host-b, agent
-/// pid 9)", because users expect a rank to be that of a worker. Does not change the text about a
-/// failed worker.
+/// Returns the text with each member of the group written as a node: "rank 1 on host-b (pid 9)"
+/// becomes "node 1 (host-b, agent pid 9)". Users would take "rank 1" for the rank of a worker. Does
+/// not change the part of the text about a failed worker.
 std::string of_nodes(std::string_view text);
 
 }  // namespace c10dd::run

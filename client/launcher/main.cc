@@ -35,8 +35,8 @@ std::map<std::string, std::string> inherited_environment() {
   return all;
 }
 
-/// Opens /dev/null as each of the descriptors 0 to 2 that is closed, so that no other file gets its
-/// number.
+/// Opens /dev/null in place of each closed standard stream (descriptors 0 to 2). Otherwise a file
+/// that is opened later would get the number of that stream.
 void open_standard_streams() {
   for (int fd = open("/dev/null", O_RDWR); fd >= 0 && fd <= STDERR_FILENO;) fd = dup(fd);
 }
@@ -70,7 +70,7 @@ int launch(Options options) {
   make_log_folder(options.log_dir);
   std::signal(SIGPIPE, SIG_IGN);
   const std::string scratch = make_scratch();
-  Warden warden(scratch);  // forks, so it must be made before there are threads
+  Warden warden(scratch);  // the constructor forks: it must run before any thread is started
   raise_file_limit(std::size_t{options.nproc} * 6 + 64);
   Console console(options.prefix, options.console);
   auto agent =

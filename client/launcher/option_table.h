@@ -52,8 +52,8 @@ const std::vector<Option>& all_options();
 struct TorchrunFlag {
   std::vector<std::string_view> names;
   bool has_value;
-  std::vector<std::string_view> accepted;  ///< values without effect in c10drun; "*": all values
-  std::string_view instead;                ///< what to do instead, shown for all other values
+  std::vector<std::string_view> accepted;  ///< values that are accepted and ignored; "*" means all
+  std::string_view instead;                ///< error text for other values: what to use instead
 };
 
 const std::vector<TorchrunFlag>& torchrun_flags();

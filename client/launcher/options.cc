@@ -76,15 +76,15 @@ void parse_labels(const std::vector<std::string>& words, Options& o) {
     }
     for (const std::string& part : {name, word.substr(equals + 1)}) {
       if (part.size() > limits::kNameBytes) {
-        refuse(format("--labels is {}: {} bytes in the name or the value, limit {}",
-                      in_quotes(word), part.size(), limits::kNameBytes));
+        refuse(format("--labels is {}: name or value too long: {} bytes, limit {}", in_quotes(word),
+                      part.size(), limits::kNameBytes));
       }
       if (!is_utf8(part)) refuse(format("--labels is {}: not UTF-8", in_quotes(word)));
     }
     o.labels[name] = word.substr(equals + 1);
   }
   if (o.labels.size() > limits::kLabels - kOurLabels) {
-    refuse(format("--labels: {} labels given, limit {}", o.labels.size(),
+    refuse(format("--labels: too many labels: {}, limit {}", o.labels.size(),
                   limits::kLabels - kOurLabels));
   }
 }
@@ -100,8 +100,8 @@ std::string name_job(const Words& words, const Options& o, const client::LaunchE
       "same C10DD_JOB, or a URL with a job");
 }
 
-/// Sets o.daemon from the first that is given: --daemon, C10DD_URL, C10DD_ADDR, the default
-/// address.
+/// Sets o.daemon from the first of these that is set: the option --daemon, the variable C10DD_URL,
+/// the variable C10DD_ADDR. If none is set, uses the default address.
 void find_daemon(const Words& words, const client::Environment& environment,
                  const client::LaunchEnvironment& found, Options& o) {
   constexpr std::string_view kScheme = "c10dd://";
@@ -209,11 +209,11 @@ void check_words(const Words& w, const client::Environment& environment, Options
       {"--domain", o.domain}, {"--local-addr", o.local_address}, {"--role", o.role}};
   for (const auto& [option, text] : texts) {
     if (text.size() <= limits::kNameBytes) continue;
-    refuse(format("{} is {}: {} bytes, limit {}", option, in_quotes(text), text.size(),
+    refuse(format("{} is {}: too long: {} bytes, limit {}", option, in_quotes(text), text.size(),
                   limits::kNameBytes));
   }
-  // Uses only the job and run of an outer launcher. Its ranks may be invalid: that is no error
-  // here.
+  // Uses only the job and the run id from the variables of an outer launcher. If one of those
+  // variables is invalid, ignores all of them.
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;

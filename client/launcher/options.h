@@ -21,7 +21,7 @@ namespace c10dd::run {
 inline constexpr std::uint32_t kWorkersPerNode = 1'024;
 inline constexpr std::uint32_t kRestarts = 1'000'000;
 
-// Exit codes in addition to those of protocol/exit_codes.h. They mean the same in a shell.
+// Exit codes in addition to those of protocol/exit_codes.h. Shells use the same codes.
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
@@ -43,7 +43,7 @@ struct Options {
   std::uint32_t max_restarts = 3;
   std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
   client::Url daemon;           ///< address of the daemon, and the job
-  bool standalone = false;      ///< start a daemon; `daemon` has its address only after that
+  bool standalone = false;      ///< start a daemon, then store that daemon's address in `daemon`
   std::string run;
   std::string log_dir;        ///< empty: no log files
   std::string local_address;  ///< address of this node for other nodes; empty: determined later
@@ -57,7 +57,7 @@ struct Options {
   Duration connect_timeout = std::chrono::seconds(30);
   std::map<std::string, std::string> labels;
   std::string domain;
-  std::vector<std::string> command;  ///< begins with the interpreter for a script or a module
+  std::vector<std::string> command;  ///< for a script or module, the first word is the interpreter
   std::string script;                ///< the Python script in the command; empty if there is none
 };
 
@@ -67,7 +67,7 @@ Duration parse_duration(const std::string& option, const std::string& text);
 
 struct ParsedOptions {
   Options options;
-  std::string reply;  ///< the help or the version; if not empty, print it and exit
+  std::string reply;  ///< text of --help or --version; if not empty, print the text and exit
 };
 
 /// Reads the command line and the environment. Throws Fatal with exit_code::kUsage.

@@ -44,8 +44,8 @@ void Lines::feed(std::string_view bytes) {
     const std::size_t taken = std::min(room, bytes.size());
     partial_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // A full piece is kept until the next byte. If that byte is a line end, the line was not too
-    // long.
+    // Keeps a piece of kLineBytes until the next byte is known. If the next byte is a line end, the
+    // line has exactly kLineBytes and is not cut.
     if (partial_.size() == kLineBytes && !bytes.empty()) finish();
   }
 }

@@ -27,7 +27,7 @@ class Lines {
   explicit Lines(Sink sink) : sink_(std::move(sink)) {}
 
   void feed(std::string_view bytes);
-  /// Passes the last line to the sink if this line had no line end.
+  /// Passes the last line to the sink if no line end has followed that line.
   void finish();
 
  private:
@@ -66,7 +66,7 @@ class Console {
     int fd;
     bool coloured;
     std::string pending;
-    bool closed = false;  ///< a write failed, because the reader is gone: output is dropped
+    bool closed = false;  ///< true after a write has failed: further output is dropped
   };
   static void write(Stream& stream);
 

@@ -16,7 +16,7 @@ namespace c10dd::run {
 /// This node's part of one generation, and the values that all nodes of the generation share.
 struct Plan {
   std::uint64_t generation = 0;
-  std::uint32_t restarts = 0;  ///< how often a failure has restarted this launch
+  std::uint32_t restarts = 0;  ///< number of restarts of this launch because of failures
   std::uint32_t node_rank = 0;
   std::uint32_t nodes = 1;
   std::uint32_t first_rank = 0;  ///< lowest rank of this node's workers; their ranks are contiguous
@@ -25,7 +25,7 @@ struct Plan {
   std::string master_address;
   std::string master_port;
   std::string nonce;   ///< random, new in each generation
-  std::string launch;  ///< name of this launch on all nodes, and of its log folder
+  std::string launch;  ///< name of this launch, the same on all nodes; also names the log folder
 };
 
 /// Returns the plan without master_port, nonce, restarts and launch, which the caller sets.
@@ -33,16 +33,16 @@ struct Plan {
 /// if a node did not report its number of workers, or if there are too many workers.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 
-/// Returns the labels of this node in the group: the labels of the user, and nproc and address.
+/// Returns the labels of this node in the group: the user's labels, "nproc" and "address".
 std::map<std::string, std::string> member_labels(const Options& options,
                                                  const std::string& address);
 
-/// Returns the run of the workers. It is unique, so that keys and sessions of two generations never
-/// mix, even if the daemon has lost its state in between.
+/// Returns the run id of the workers. The id is unique: keys and sessions of two generations never
+/// mix, even if the daemon loses its state between the two generations.
 std::string worker_run(const std::string& run, const Plan& plan);
 
-/// Returns the environment of one worker as NAME=VALUE: `inherited`, overridden by the variables of
-/// torchrun and of c10dd.
+/// Returns the environment of one worker, as texts NAME=VALUE: all of `inherited`, and the
+/// variables of torchrun and c10dd, which replace inherited variables of the same name.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& inherited,
                                             const Options& options, const Plan& plan,
                                             std::uint32_t local_rank,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that must be the same on all nodes of a job. While an agent runs, its values are in
-// the job's store, so that an agent that the group refuses can name the option and the other node.
+// The options that must be the same on all nodes of a job. A running agent keeps its values in the
+// job's store. If the group refuses an agent, that agent finds there which option differs.
 #pragma once
 
 #include <map>
@@ -27,7 +27,7 @@ std::string difference(const SharedFlags& here, const SharedFlags& there, const 
 /// rendezvous that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
 
-/// Returns the difference() from the first agent that has other values; empty if all values agree.
+/// Compares with each agent. Returns the first difference() that is not empty, or an empty text.
 std::string disagreement(JobStore& store, const SharedFlags& flags);
 
 }  // namespace c10dd::run

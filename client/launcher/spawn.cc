@@ -137,7 +137,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
   child.pid = fork_blocked();
   if (child.pid < 0) throw_errno("fork");
   if (child.pid == 0) become(prepared);
-  setpgid(child.pid, child.pid);  // the child calls setpgid, too: either may run first
+  setpgid(child.pid, child.pid);  // both processes call setpgid: either may be the first to run
   child.process = Descriptor(open_process(child.pid));
   if (!child.process) {
     const int why = errno;
@@ -152,7 +152,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
 }
 
 Exit reap(const Child& child) {
-  kill(-child.pid, SIGKILL);  // before waitpid(): after it, another group may get this number
+  kill(-child.pid, SIGKILL);  // before waitpid(), because waitpid() frees this number for reuse
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno("waitpid");

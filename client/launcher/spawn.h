@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts a child process in a process group of its own, and reaps it. The child dies with this
-// process.
+// Starts a child process in a process group of its own, and reaps it. The kernel kills the child
+// when this process ends.
 #pragma once
 
 #include <sys/types.h>
@@ -13,7 +13,7 @@
 namespace c10dd::run {
 
 struct Child {
-  pid_t pid = -1;              ///< also the number of its process group
+  pid_t pid = -1;              ///< process id; also the number of the child's process group
   client::Descriptor process;  ///< a pidfd: readable after the child has ended
   client::Descriptor out;      ///< standard output of the child; non-blocking
   client::Descriptor error;    ///< standard error of the child; non-blocking
@@ -38,14 +38,14 @@ struct Exit {
 Child spawn(const std::string& program, const std::vector<std::string>& arguments,
             const std::vector<std::string>& environment);
 
-/// Kills the rest of the child's process group, then reaps the child, which must have ended.
+/// Requires that the child has ended. Kills the rest of the child's group, then reaps the child.
 Exit reap(const Child& child);
 
 /// Returns "SIGTERM", or "signal 42" if the signal has no name.
 std::string signal_name(int number);
 
-/// Raises the limit of open files to `files`, or to the hard limit if that is lower. Children get
-/// the former limit.
+/// Raises the limit of open files to `files`, or to the hard limit if that is lower. Children that
+/// spawn() starts get the limit from before this call.
 void raise_file_limit(std::size_t files);
 
 }  // namespace c10dd::run

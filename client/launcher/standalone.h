@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon for one launch. Runs the program c10dd from the folder of c10drun until the launcher
-// ends, on a free loopback port and with its state in memory.
+// Standalone: runs a daemon for one launch, until the launcher ends. The program is c10dd from the
+// folder of c10drun. The daemon listens on a free loopback port and keeps its state in memory.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -15,14 +15,14 @@ namespace c10dd::run {
 namespace {
 
 void detach_from_terminal() {
-  setsid();  // the warden must not get signals to the launcher's group
+  setsid();  // signals to the launcher's process group must not reach the warden
   for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
   const int null = open("/dev/null", O_RDWR);
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
 }
 
-/// Closes all descriptors except the standard ones and the pipe, so that a process that reads an
-/// inherited pipe sees its end. Returns the new number of the pipe.
+/// Closes all descriptors but the standard ones and `pipe`: the reader of a pipe that the warden
+/// inherited must not wait for the warden's end. Returns the new number of `pipe`.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);
@@ -30,9 +30,9 @@ int keep_only(int pipe) {
   return kPipe;
 }
 
-/// The main function of the warden. Reads numbers from the pipe: the number of a group means to
-/// watch the group, its negative means to forget the group. Ends when the pipe is closed, which
-/// also happens if the launcher is killed.
+/// The main function of the warden process. Reads the numbers of process groups from the pipe: a
+/// positive number means to watch that group, a negative number to forget the group. Ends when the
+/// pipe is closed, which also happens if the launcher is killed.
 [[noreturn]] void guard(int inherited, const std::string& folder) {
   detach_from_terminal();
   const int pipe = keep_only(inherited);

@@ -14,8 +14,8 @@ namespace c10dd::run {
 
 class Warden {
  public:
-  /// Forks, so it must be called before there are threads. The warden process removes `folder` at
-  /// its end; `folder` may be empty.
+  /// Forks, so it must be called before any thread is started. When the warden process ends, it
+  /// removes `folder`, unless `folder` is empty.
   explicit Warden(const std::string& folder);
   /// Ends the warden process and waits for its end.
   ~Warden();
@@ -23,7 +23,7 @@ class Warden {
   Warden& operator=(const Warden&) = delete;
 
   void watch(pid_t group);
-  /// Must be called before the child is reaped: after that another group may get the number.
+  /// Must be called before the child is reaped. Afterwards another group may get this number.
   void forget(pid_t group);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-constexpr std::size_t kLastReads = 64;  // an upper bound: one read usually empties a full pipe
+constexpr std::size_t kLastReads = 64;  // limit for finish(); usually one read is enough
 
 int duplicate(const client::Descriptor& descriptor) {
   return fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0);
@@ -33,8 +33,8 @@ Pump::Pump(boost::asio::io_context& loop, Console& console, std::uint32_t rank, 
       }) {}
 
 void Pump::start(std::shared_ptr<void> owner) {
-  // Waits until it can read, instead of reading: bytes that a pending async_read has already read
-  // would be missing in finish().
+  // Waits until the pipe can be read, but does not read. A pending async_read could have consumed
+  // bytes that finish() must copy.
   from_.async_wait(stream_descriptor::wait_read,
                    [this, owner = std::move(owner)](const boost::system::error_code&) mutable {
                      if (!from_.is_open()) return;

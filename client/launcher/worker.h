@@ -53,9 +53,9 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Starts to copy the output and to wait for the end of the process. Calls each function once, on
-  /// the event loop: about_to_reap after the process has ended, but before another group may get
-  /// its number; ended after the process was reaped and its output is complete.
+  /// Starts to copy the output and to wait for the end of the process. Both functions are called
+  /// once, on the event loop: about_to_reap when the process has ended but still holds the number
+  /// of its group; ended when the process was reaped and all its output is copied.
   void start(std::function<void()> about_to_reap, std::function<void()> ended);
   /// Kills the process if it runs. Calls neither function of start() afterwards.
   void abandon();

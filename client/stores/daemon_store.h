@@ -9,8 +9,8 @@
 
 namespace c10dd::client {
 
-/// Returns the store that uses this connection. `limit` is the time-out of operations without a
-/// time-out of their own, and the default time-out of all other operations.
+/// Returns the store that sends its requests over `connection`. `limit` is the time-out of
+/// operations without a time-out parameter. For all other operations it is the default.
 std::shared_ptr<JobStore> make_daemon_store(std::shared_ptr<Connection> connection, Duration limit);
 
 }  // namespace c10dd::client

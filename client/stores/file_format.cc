@@ -18,7 +18,7 @@ std::uint32_t crc(std::string_view bytes) {
   return sum.checksum();
 }
 
-/// Returns the check sum of a record's header. It covers the offset, too, so that a record at a
+/// Returns the check sum of a record's header. The sum includes the offset, so that a record at a
 /// wrong offset is detected as damage.
 std::uint32_t head_crc(std::string_view head, std::uint64_t offset) {
   Bytes bytes(head);

@@ -22,9 +22,9 @@ inline constexpr std::size_t kRecordHeaderBytes = 12;
 
 /// Encodes the header. `id` distinguishes the file from a later file at the same path.
 Bytes encode_header(std::uint64_t id);
-/// Returns the id. Fails with invalid_argument if the bytes are not a file store, with
-/// version_unsupported if a newer version wrote them, and with malformed if they are damaged. The
-/// error texts do not name the file.
+/// Returns the id from the header. Fails with invalid_argument if the bytes are not the header of a
+/// file store, with version_unsupported if a newer version wrote them, and with malformed if they
+/// are damaged. The error texts do not name the file.
 Result<std::uint64_t> decode_header(std::string_view bytes);
 
 /// Encodes a record that will be written at this offset of the file.
@@ -32,12 +32,12 @@ Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offse
 
 struct Record {
   std::vector<LocalChange> changes;
-  std::size_t size = 0;  ///< size with the header; if not whole, more than the given bytes
+  std::size_t size = 0;  ///< size of header and body; larger than the input if the end is missing
   bool whole = false;    ///< false if the end of the record is missing
 };
-/// Decodes the record at the start of `bytes`, which begin at `offset` in the file. Fails with
-/// malformed if the bytes are damaged. A record that a killed writer left unfinished is not
-/// damaged.
+/// Decodes the record at the start of `bytes`. `offset` is the position of `bytes` in the file.
+/// Fails with malformed if the bytes are damaged. A record that a killed writer left unfinished is
+/// not damaged.
 Result<Record> decode_record(std::string_view bytes, std::uint64_t offset);
 
 }  // namespace c10dd::client

@@ -55,8 +55,8 @@ std::uint64_t new_id() {
   return (std::uint64_t{device()} << 32) | device() | 1;  // the id 0 means that no file was read
 }
 
-/// Reads `bytes` bytes; fewer only at the end of the file. After an error, returns nothing and sets
-/// errno.
+/// Reads `bytes` bytes, or up to the end of the file if the file is shorter. After an error,
+/// returns nothing and sets errno.
 std::optional<Bytes> read_at(int file, std::uint64_t offset, std::size_t bytes) {
   Bytes out(bytes, '\0');
   std::size_t got = 0;
@@ -97,8 +97,8 @@ Failure FileLog::failed(const std::string& what, int error) const {
 // ---- turns -------------------------------------------------------------------------------------
 
 FileLog::Turn::~Turn() {
-  // Closing the file is not enough: a child that was forked before this shares the open file, and
-  // with the file its lock.
+  // Unlocks explicitly: after this process has closed the file, a forked child may still have the
+  // file open, and the lock with it.
   if (file_) flock(file_.get(), LOCK_UN);
 }
 
@@ -157,7 +157,7 @@ Result<FileLog::Turn> FileLog::turn(Lock how, Deadline deadline) {
   Result<Turn> turn = lock(0, how, deadline);
   if (!turn) {
     Failure reason = turn.error();
-    // open() has accepted the path, so something has happened to the file since then.
+    // open() found a regular file at this path, so the path must have changed since then.
     if (reason.code == Code::invalid_argument) reason.code = Code::unavailable;
     return reason;
   }

@@ -75,7 +75,7 @@ class FileLog {
   std::uint64_t id_ = 0;             // id of the file that was read; 0 if none was read
   std::uint64_t end_ = 0;            // offset of the end of the last whole record
   std::uint64_t seen_ = 0;           // size of the file when it was last read or written
-  std::uint64_t compact_above_ = 0;  // after a failed compact(): try again when end_ is larger
+  std::uint64_t compact_above_ = 0;  // compact() does nothing until end_ exceeds this number
 };
 
 }  // namespace c10dd::client

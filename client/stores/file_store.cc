@@ -24,7 +24,7 @@ constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
 constexpr Duration kGrace =
-    std::chrono::seconds(1);  // extra time to get the lock after the time-out of a wait
+    std::chrono::seconds(1);  // how much longer than its time-out a call may wait for the lock
 
 /// Returns the value of a result, or throws its failure.
 template <class T>
@@ -72,17 +72,17 @@ class FileStore final : public client::LocalStore {
       : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
 
   ~FileStore() override {
-    // A forked child is not counted in world_size_, so it does not leave.
+    // world_size_ does not count the stores of forked children, so these do not call leave().
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
-    } catch (const Error&) {  // the file stays, as after the kill of a process
+    } catch (const Error&) {  // then the file is not removed, as if the process had been killed
     }
   }
 
  private:
-  /// Makes the attempt once, and again whenever the state has changed, until the attempt is done or
-  /// the time-out has passed.
+  /// Runs `attempt` on the state, and again after each change of the state, until `attempt` returns
+  /// true or the time-out has passed.
   bool run(Access access, Timeout timeout, const Attempt& attempt) override {
     const Clock::time_point now = Clock::now();
     const Timeout bounded = std::clamp<Timeout>(timeout, Timeout::zero(), limits::kTimeoutMax);
@@ -107,8 +107,8 @@ class FileStore final : public client::LocalStore {
     }
   }
 
-  /// Locks the file, makes the attempt on the newest state, and stores its changes. Returns whether
-  /// the attempt was done.
+  /// Locks the file, runs `attempt` on the newest state, and stores the changes that `attempt`
+  /// lists. Returns the result of `attempt`.
   bool try_once(Access access, Clock::time_point patience, const Attempt& attempt) {
     const auto lock = access == Access::look ? FileLog::Lock::shared : FileLog::Lock::exclusive;
     const FileLog::Turn turn = checked(log_.turn(lock, patience));
@@ -137,7 +137,7 @@ class FileStore final : public client::LocalStore {
   bool taken_ = false;  // whether a thread uses the fields below
   FileLog log_;
   client::LocalState state_;
-  std::uint64_t version_ = 1;  // counts the changes of state_ from 1, so that 0 is no version
+  std::uint64_t version_ = 1;  // raised at each change of state_; 0 means "no attempt yet" in run()
   const std::uint32_t world_size_;
   const pid_t owner_;
 };

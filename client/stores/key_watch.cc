@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watch asks the daemon for the changes from a given revision on; the request blocks until there
-// are some. The same request gets the same changes again, so a lost reply does no harm. Only the
-// position of the watch is kept here.
+// Each call of next() asks the daemon for the changes since the position of the watch, and blocks
+// until there are some. Only this process keeps the position: after a lost reply, the same request
+// gets the same changes again.
 #include "client/stores/key_watch.h"
 
 #include "client/internal/throw_failure.h"

@@ -14,8 +14,8 @@ namespace {
 
 using Kind = LocalChange::Kind;
 
-constexpr std::size_t kOverhead = 32;      // bytes that a record adds to those of a key or item
-constexpr std::size_t kKeyTextBytes = 80;  // most bytes of a key that an error text shows
+constexpr std::size_t kOverhead = 32;      // estimated bytes of a record besides its key and value
+constexpr std::size_t kKeyTextBytes = 80;  // error texts show at most this much of a key
 constexpr Store::Timeout kNow = Store::Timeout::zero();
 
 std::size_t cost(const std::string& key, std::size_t value_bytes) {
@@ -168,7 +168,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
-    check_value(bytes);  // if it throws, run() ends before any change is made
+    check_value(bytes);  // may throw; then nothing is appended
     changes.push_back({Kind::append, key, Bytes(value)});
     return true;
   });
@@ -179,7 +179,7 @@ std::string LocalStore::compare_set(const std::string& key, const std::string& e
                                     const std::string& desired) {
   check_key(key);
   check_value(desired.size());
-  std::string after = desired;  // the result, unless the attempt finds another value
+  std::string after = desired;  // the result; overwritten if compare_set() stores nothing
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     const bool exists = it != state.keys().end();
@@ -241,18 +241,18 @@ void LocalStore::multi_set(const std::vector<std::string>& keys,
                            const std::vector<std::string>& values) {
   if (keys.size() != values.size() || keys.size() > limits::kKeysPerRequest) {
     throw_failure(failure(Code::invalid_argument,
-                          "multi_set: {} keys and {} values, limit {} of each", keys.size(),
-                          values.size(), limits::kKeysPerRequest));
+                          "multi_set: got {} keys and {} values; needs equal numbers, at most {}",
+                          keys.size(), values.size(), limits::kKeysPerRequest));
   }
-  std::size_t bytes = 8;  // size of a request to a daemon with these keys and values
+  std::size_t bytes = 8;  // size that a request to a daemon would have
   for (std::size_t i = 0; i < keys.size(); ++i) {
     check_key(keys[i]);
     check_value(values[i].size());
     bytes += keys[i].size() + values[i].size() + 8;
   }
   if (bytes > limits::kFrameBytes) {
-    throw_failure(failure(Code::too_large, "multi_set: request of {} bytes, limit {}", bytes,
-                          limits::kFrameBytes));
+    throw_failure(failure(Code::too_large, "multi_set: request too large: {} bytes, limit {}",
+                          bytes, limits::kFrameBytes));
   }
   run(Access::change, kNow, [&](const LocalState&, Changes& changes) {
     for (std::size_t i = 0; i < keys.size(); ++i) {

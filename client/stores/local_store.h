@@ -54,7 +54,7 @@ class LocalState {
   std::size_t bytes_ = 0;
 };
 
-/// Implements the operations of Store on top of run(). As thread-safe as run() is.
+/// Implements the operations of Store by calls of run(). Thread-safe if run() is thread-safe.
 class LocalStore : public Store {
  public:
   void set(const std::string& key, std::string_view value) override;
@@ -79,15 +79,15 @@ class LocalStore : public Store {
 
  protected:
   using Changes = std::vector<LocalChange>;
-  /// Reads the state and returns whether the operation is done. If it is done, the attempt has put
-  /// its changes into the list.
+  /// Tries an operation on the state. Returns true if the operation is done, false if it must wait.
+  /// If true, the operation's changes were appended to the list.
   using Attempt = std::function<bool(const LocalState&, Changes&)>;
-  enum class Access { look, change };  ///< an attempt with `look` makes no changes
+  enum class Access { look, change };  ///< look: the attempt never makes changes
 
-  /// Makes the attempt on the newest state, and again after each change of the state, until the
-  /// attempt is done or `timeout` has passed. Returns whether the attempt was done. Makes the
-  /// attempt's changes together or not at all. No other caller sees or changes the state between
-  /// the attempt and its changes.
+  /// Runs `attempt` on the newest state, and again after each change of the state, until `attempt`
+  /// returns true or `timeout` has passed. Returns the last result of `attempt`. Makes the changes
+  /// of `attempt` together or not at all. No other caller sees or changes the state between
+  /// `attempt` and its changes.
   virtual bool run(Access access, Timeout timeout, const Attempt& attempt) = 0;
 };
 

@@ -122,7 +122,7 @@ class GlooBackend final : public Backend {
   }
 
  private:
-  /// Runs `body`, which calls Gloo. Returns the reason if the transport is stopped meanwhile.
+  /// Runs `body`, which calls Gloo. If the transport is stopped meanwhile, returns the reason.
   template <class Body>
   Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
                    std::uint32_t detail, Body body) {

@@ -15,8 +15,8 @@
 
 namespace c10dd::collectives {
 
-/// Wraps a buffer of Gloo. The transport must outlive the buffer. Used by the thread that runs the
-/// collective, except interrupt() and add_awaited(), which are thread-safe.
+/// Wraps a buffer of Gloo. The transport must outlive the buffer. Only the thread that runs the
+/// collective may use the buffer, but interrupt() and add_awaited() are thread-safe.
 class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
  public:
   using Inner = ::gloo::transport::UnboundBuffer;
@@ -33,8 +33,8 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     transport_.buffers_.erase(this);
   }
 
-  // Gloo's own time-out is not used: Gloo would close the connection, and the peers would report
-  // this rank as lost. The guard thread of the transport ends waits at the collective's deadline.
+  // Does not use Gloo's time-out: Gloo would close the connection, and peers would report this rank
+  // as lost. Instead, the transport's guard thread ends the wait at the collective's deadline.
   bool waitRecv(int* source, Milliseconds) override {
     return wait(receives_, source, [this](int* peer) { return inner_->waitRecv(peer, kForever); });
   }
@@ -59,7 +59,7 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     inner_->recv(std::move(peers), slot, offset, bytes);
   }
 
-  /// Makes the current wait throw. If there is none, makes the next wait throw.
+  /// Makes the wait that is running throw. If no wait is running, makes the next wait throw.
   void interrupt() {
     inner_->abortWaitRecv();
     inner_->abortWaitSend();
@@ -96,7 +96,7 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     if (found != pending.end()) {
       pending.erase(found);
     } else {
-      // Gloo reports only the last of several completions, so the other peers are unknown.
+      // Gloo reports only the last of several completions, so the peers still pending are unknown.
       pending.clear();
     }
     return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How exit messages are received: when the group is opened, two receives from each peer are posted.
+// Sends and receives exit messages. When the group is opened, posts two receives from each peer.
 // When a connection ends, Gloo fails the receives that are still pending on it.
 #include "collectives/gloo/exit_messages.h"
 
@@ -21,7 +21,7 @@ constexpr std::uint64_t kOpenSlot = std::uint64_t{0x7f} << 56;
 // Time limit for sending to all peers, and for receiving from a disconnected peer.
 constexpr auto kWaitLimit = std::chrono::milliseconds(50);
 
-constexpr std::size_t kLostMax = 16;  // most lost ranks in one message; the text follows them
+constexpr std::size_t kLostMax = 16;  // a message names at most this many lost ranks
 
 }  // namespace
 
@@ -67,7 +67,7 @@ Failure ExitMessages::decode(Message& message) {
   return reason;
 }
 
-// Called after the connection has ended: the message has arrived, or waitRecv() throws at once.
+// The connection must have ended: then the message is there, or waitRecv() throws at once.
 std::optional<Failure> ExitMessages::received_message(Peer& peer) {
   try {
     peer.arrival->waitRecv(nullptr, kWaitLimit);
@@ -84,7 +84,7 @@ std::vector<ExitMessages::Ended> ExitMessages::ended() {
     Peer& peer = peers_[rank];
     if (peer.open) {
       try {
-        // An aborted wait returns at once, and throws only if the receive has failed.
+        // With this abort, waitRecv() returns at once, and throws only if the receive has failed.
         peer.open->abortWaitRecv();
         peer.open->waitRecv(nullptr, kWaitLimit);
       } catch (const std::exception&) {

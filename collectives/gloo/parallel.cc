@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling thread and up to 15 more take the peers from one list.
+// Uses the calling thread and up to 15 more. Each thread handles the next peer until none is left.
 #include "collectives/gloo/parallel.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps SIGPIPE from the threads that write to sockets. A write by Gloo to a dead peer raises
-// SIGPIPE, which by default ends the process. The program's own handler of SIGPIPE is not changed.
+// Protects threads that write to sockets from SIGPIPE. A write by Gloo to a dead peer raises this
+// signal, which by default ends the process. The program's own handler of SIGPIPE is not changed.
 #pragma once
 
 #include <csignal>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a transport is stopped, and the guard thread, which notices deadlines and lost peers.
+// Stops a transport, and runs the guard thread, which notices deadlines and lost peers.
 #include "collectives/gloo/transport.h"
 
 #include <gloo/transport/pair.h>
@@ -72,7 +72,7 @@ Result<void> Transport::begin(const CallContext& context, std::string what) {
   ++begun_;
   what_ = std::move(what);
   call_ = context;
-  // Usually the guard thread wakes up early enough anyway. Then no system call is needed here.
+  // Wakes the guard thread only if it would sleep too long. Usually this saves a system call.
   if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
@@ -95,8 +95,8 @@ std::optional<Failure> Transport::stopped() const {
 }
 
 void Transport::stop_for_lost_peer(const std::string& message) {
-  // Gloo fails the buffers of a broken connection one after the other, and the buffer of the exit
-  // message may be the last one. So this waits up to 100 times 1 ms for it.
+  // Gloo fails the buffers of a broken connection one after the other, and the buffers of
+  // exit_messages_ may be the last. So this waits for them, up to about 100 ms.
   Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
