@@ -65,7 +65,7 @@ struct Member {
   std::string domain;
   std::map<std::string, std::string> labels;
   std::uint64_t step = 0;
-  std::int64_t previous_rank = -1;  ///< rank in the previous generation; -1 if it was no member
+  std::int64_t previous_rank = -1;  ///< rank in the previous generation; -1 if not a member of it
 };
 
 /// One agreed list of members, and the rank of this process in it.

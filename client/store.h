@@ -28,7 +28,7 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// Stores a value. When set() returns, the change is as durable as the store is.
+  /// Stores a value. The value has the store's full durability when set() returns.
   virtual void set(const std::string& key, std::string_view value) = 0;
 
   /// Returns the value of a key. Waits for the key up to `timeout`, then throws TimedOut. With a
@@ -65,8 +65,8 @@ class Store {
   /// Queues are not removed.
   virtual std::uint64_t remove_prefix(const std::string& prefix) = 0;
 
-  /// Returns the values of many keys, all read at the same moment. Waits for all keys, and throws,
-  /// as get() does.
+  /// Returns the values of many keys, all read at the same moment. Waits for missing keys, and
+  /// throws, as get() does.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                              Timeout timeout) = 0;
 

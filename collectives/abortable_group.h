@@ -23,9 +23,9 @@ class AbortableGroup : public ProcessGroup {
 
 /// Gives a group more facts about a failed collective than its backend knows.
 struct FailureSources {
-  /// Time that a collective which has lost a peer waits for a call of abort(), which gives the
-  /// reason. Without such a call, it fails with code aborted, and its text ends with "not confirmed
-  /// yet". If 0, the collective does not wait and fails with the failure of the backend.
+  /// If a collective loses a peer, it waits this long for abort() to be called with the reason. If
+  /// abort() is not called, the collective fails with code aborted, and its text ends with "not
+  /// confirmed yet". If 0, the collective does not wait and fails with the failure of the backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
   /// block for a moment.

@@ -86,7 +86,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 /// that module and loader share. A module and its loader must come from the same build.
 inline constexpr std::uint32_t kBackendAbi = 2;
 
-/// The description of a module, returned by the function `c10dd_backend_module` that it exports.
+/// Describes a module. Each module exports the function c10dd_backend_module, which returns this.
 struct BackendModule {
   std::uint32_t abi = kBackendAbi;
   std::uint32_t setup_bytes = sizeof(BackendSetup);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// World identifies a process group, and Bootstrap lets its members exchange their addresses, before
-// the members can communicate with each other. Standard library only.
+// World identifies a process group. Bootstrap lets the members of the group exchange their
+// addresses before the members can communicate with each other. Standard library only.
 #pragma once
 
 #include <cstdint>

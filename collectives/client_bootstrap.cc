@@ -145,10 +145,10 @@ class AbortAtEnd final : public Hook {
   std::shared_ptr<void> subscription_;
 };
 
-/// Called when a group could not be opened because a rank was unreachable. Returns a failure with
-/// code aborted and the daemon's reason if that arrives within kReasonPatience. If no reason
-/// arrives, returns a failure without it if `lost` names a rank, and nothing otherwise. Blocks
-/// until the reason has arrived, at most kReasonPatience.
+/// Called when a group could not be opened because a rank was unreachable. Waits up to
+/// kReasonPatience for the daemon's reason. If the reason arrives, returns a failure with code
+/// aborted and the reason. If no reason arrives, returns a failure with code aborted and the ranks
+/// that `lost` names, or nothing if `lost` names no rank.
 std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
                                  std::uint64_t generation) {
   const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";

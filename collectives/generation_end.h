@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gets from the daemon the reason why a generation has ended, after its process group has failed. A
+// After a process group has failed, gets from the daemon the reason why the generation has ended. A
 // rank sees a broken connection at once. The daemon knows which member was lost, and why, only
-// after that member's grace period.
+// after the grace period of that member.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,9 @@
 
 namespace c10dd::collectives {
 
-/// Time that a process group waits for the daemon's reason; after that time the group fails without
-/// a reason. It is longer than the default grace period (0.25 s) plus the period of the daemon's
-/// timer, and short compared with the cost of a failed step.
+/// Time that a process group waits for the daemon's reason. After that time the group fails without
+/// a reason. The time is longer than the default grace period (0.25 s) plus the period of the
+/// daemon's timer, and short compared with the cost of a failed step.
 inline constexpr Duration kReasonPatience = std::chrono::milliseconds(400);
 
 /// Blocks until the generation has ended, at most for `patience`. Returns the status of the group

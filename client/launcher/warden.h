@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small process that outlives the launcher by a moment. When the launcher is killed, the kernel
-// kills its workers, but not their children. The warden notices the launcher's end, kills the
-// process groups that are being watched and removes the temporary folder of the launcher.
+// A small process that lives a moment longer than the launcher. When the launcher is killed, the
+// kernel kills the workers, but not their children. The warden notices the launcher's end, kills
+// the process groups that watch() has named, and removes the launcher's temporary folder.
 #pragma once
 
 #include <sys/types.h>

@@ -72,7 +72,7 @@ class FileStore final : public client::LocalStore {
       : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
 
   ~FileStore() override {
-    // world_size_ does not count the stores of forked children, so these do not call leave().
+    // world_size_ does not count the stores of forked children: no forked child calls leave().
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();

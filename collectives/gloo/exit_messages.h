@@ -42,8 +42,8 @@ class ExitMessages {
   void send(const Failure& reason);
 
  private:
-  // The code, the number of lost ranks, the lost ranks, and the text up to a zero byte. The size is
-  // fixed, so that the receive can be posted long before a message is sent.
+  // A message contains the code, the number of lost ranks, these ranks, and a text that ends at a
+  // zero byte. The size is fixed, so that the receive can be posted long before a message is sent.
   using Message = std::array<char, 512>;
 
   struct Peer {

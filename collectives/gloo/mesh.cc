@@ -98,7 +98,7 @@ std::string text_of(const sockaddr_storage& address) {
 }
 
 /// Creates one pair (Gloo's end of a connection) per peer, and exchanges the pairs' addresses.
-/// Stores this rank's addresses in `own` and returns the peers' addresses, both by rank.
+/// Stores this rank's addresses in `own` and returns the peers' addresses, both indexed by rank.
 Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& setup,
                                                          Transport& transport,
                                                          std::vector<sockaddr_storage>& own) {

@@ -131,8 +131,8 @@ void Transport::run_guard() {
       lock.lock();
       continue;
     }
-    // The guard checks the peers only in a collective that was already running at the previous
-    // check. Most collectives are shorter than a period, and each check inspects every connection.
+    // Each check inspects every connection, and most collectives are shorter than a period. So the
+    // guard checks the peers only if the same collective was running at the previous check.
     const bool lasts = running_ && begun_ == seen && !reason_;
     const bool active = begun_ != seen || lasts;
     seen = begun_;
