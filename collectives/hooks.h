@@ -16,28 +16,28 @@ namespace c10dd {
 
 enum class Collective : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
 
-/// Returns the name as error texts and metrics show it, such as "all_reduce".
+/// Returns the name that error texts and metrics use, such as "all_reduce".
 constexpr std::string_view name_of(Collective collective) {
   constexpr std::string_view kNames[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
   return kNames[static_cast<std::size_t>(collective)];
 }
 
-/// One collective, as its process group sees it. A time is zero until it is known.
+/// Arguments, times and outcome of one collective. A time is zero until its event has happened.
 struct CollectiveCall {
   using Clock = std::chrono::steady_clock;
 
   std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
   Collective collective = Collective::barrier;
-  DType dtype = DType::float32;     ///< of the elements; meaningless for barrier
+  DType dtype = DType::float32;     ///< type of each element; no meaning for barrier
   ReduceOp reduce = ReduceOp::sum;  ///< only for all_reduce
   Rank root = 0;                    ///< only for broadcast
-  std::size_t count = 0;            ///< elements of one rank's input; 0 for barrier
-  std::size_t bytes = 0;            ///< payload as nccl-tests counts it: the output of all_gather
-  Duration timeout{0};              ///< time limit in the backend, from `started`
-  Clock::time_point enqueued{};     ///< when the caller issued it
-  Clock::time_point started{};      ///< when the worker handed it to the backend
+  std::size_t count = 0;            ///< number of elements in the input of one rank; 0 for barrier
+  std::size_t bytes = 0;            ///< size of the tensor; for all_gather, size of the output
+  Duration timeout{0};              ///< time limit, counted from `started`
+  Clock::time_point enqueued{};     ///< when the caller issued the collective
+  Clock::time_point started{};      ///< when the worker thread started the collective
   Clock::time_point finished{};     ///< when the backend returned
-  Code outcome = Code::ok;          ///< why the call failed, or ok; valid after `finished` is set
+  Code outcome = Code::ok;          ///< ok or an error code; valid after `finished` is set
 };
 
 /// Observes the collectives of one group: derive from Hook and pass the hook in

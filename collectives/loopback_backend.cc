@@ -117,7 +117,7 @@ class LoopbackGroup {
       if (arrivals_[rank]->signature() != expected) different.push_back(rank);
     }
     if (!different.empty()) {
-      die(failure(Code::size_mismatch, "{} issued {}, rank 0 issued {}", named(different),
+      die(failure(Code::size_mismatch, "{} issued {}, but rank 0 issued {}", named(different),
                   arrivals_[different.front()]->signature(), expected));
       return;
     }
@@ -137,7 +137,7 @@ class LoopbackGroup {
     for (Rank other = 0; other < arrivals_.size(); ++other) {
       if (!arrivals_[other]) missing.push_back(other);
     }
-    Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing {}",
+    Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}",
                            arrivals_[rank]->signature(), human(context.timeout), missing.size(),
                            arrivals_.size(), folded(missing));
     for (const Rank other : missing) {
@@ -153,13 +153,13 @@ class LoopbackGroup {
 
   std::mutex mutex_;
   std::condition_variable changed_;               ///< round_ or dead_ has changed
-  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty: that rank has not arrived
+  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty if that rank has not arrived
   std::size_t arrived_ = 0;
-  std::uint64_t round_ = 0;      ///< counts the collectives that were computed
-  std::optional<Failure> dead_;  ///< why no further collective can run; stays set
+  std::uint64_t round_ = 0;      ///< number of collectives that were computed
+  std::optional<Failure> dead_;  ///< if set, no collective can run any more; never reset
 };
 
-/// The groups of this process, by the key that rank 0 sends to the other ranks. Thread-safe.
+/// All groups of this process. Rank 0 sends the key of a group to the other ranks. Thread-safe.
 class LoopbackGroups {
  public:
   static LoopbackGroups& instance() {
@@ -185,7 +185,7 @@ class LoopbackGroups {
   }
 
  private:
-  // Keys begin with a random text, so that a key that another process has made is not found here.
+  // Keys begin with a random text, so that find() returns null for a key from another process.
   LoopbackGroups() {
     std::random_device random;
     process_ = format("{}-{}/", random(), random());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes one sample of each finished collective and gives it to the recorder.
+// Gives the recorder one sample for each finished collective.
 #include "collectives/measure.h"
 
 #include <utility>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hook that measures every collective and gives one sample of each to a recorder. Bytes are
-// counted as in nccl-tests (for all_gather: the output), so that dashboards can be compared with
-// its tables. The duration is the time inside the backend. Standard library only.
+// A hook that measures every collective and gives the recorder one sample of each. It counts bytes
+// as nccl-tests does, so that dashboards can be compared with the tables of nccl-tests: for
+// all_gather, it counts the output. The duration is the time in the backend. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class CollectiveRecorder {
 /// barrier. Source of the factors: nccl-tests, doc/PERFORMANCE.md.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// Returns a hook that labels the samples of one group with this kind, backend and size.
+/// Returns a hook that samples one group and labels each sample with this kind, backend and size.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
                                    std::string group_kind, std::string backend, Rank size);
 

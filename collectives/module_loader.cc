@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads the shared object of a backend. Its symbols are local, so that they cannot collide with
-// another copy of the vendor library in the trainer. The object is never unloaded, because vendor
-// libraries keep threads and static objects.
+// Loads the shared object of a backend. The object's symbols are local, so that they cannot collide
+// with another copy of the vendor library in the trainer. The object is never unloaded, because
+// vendor libraries keep threads and static objects.
 #include <dlfcn.h>
 #include <link.h>
 
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 /// Returns the run-time search path of the program or library that contains this function: -rpath
 /// (the installed CMake targets set it to the folder of the modules), LD_LIBRARY_PATH, and the
-/// system's defaults. dlopen() searches there too, except if a sanitizer has wrapped dlopen().
+/// system's defaults. dlopen() itself searches there too, except if a sanitizer has wrapped it.
 std::vector<fs::path> linked_folders() {
   Dl_info info = {};
   void* extra = nullptr;
@@ -37,7 +37,7 @@ std::vector<fs::path> linked_folders() {
   void* own = dlopen(static_cast<const link_map*>(extra)->l_name, RTLD_LAZY | RTLD_NOLOAD);
   if (own == nullptr) return {};
   std::vector<fs::path> folders;
-  // dlinfo() is called twice: the first call returns the size of the list, the second the list.
+  // The first call of dlinfo() returns the size of the list, and the second call returns the list.
   Dl_serinfo size = {};
   if (dlinfo(own, RTLD_DI_SERINFOSIZE, &size) == 0) {
     const auto memory = std::make_unique<std::byte[]>(size.dls_size);
@@ -51,8 +51,8 @@ std::vector<fs::path> linked_folders() {
   return folders;
 }
 
-/// Returns the folders in the order of the search: C10DD_BACKEND_PATH, ../lib from the program, the
-/// folder of this library, linked_folders(). If none has the module, dlopen() searches ldconfig's.
+/// Returns the folders to search, in this order: C10DD_BACKEND_PATH, ../lib from the program, the
+/// folder of this library, linked_folders(). After these, load() searches the folders of ldconfig.
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
   if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
@@ -79,7 +79,7 @@ std::vector<fs::path> search_folders() {
   return folders;
 }
 
-/// Returns the module's description. Fails if there is none, or if it is from another build.
+/// Returns the description of a module. Fails if the file has none, or if it is from another build.
 Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
@@ -92,8 +92,8 @@ Result<const BackendModule*> check(void* handle, const std::string& name, const 
   if (module->abi != kBackendAbi || module->setup_bytes != sizeof(BackendSetup) ||
       std::strcmp(module->compiler, __VERSION__) != 0) {
     return failure(Code::unsupported,
-                   "backend \"{}\": {} has interface {} by compiler {}, expected {} by {}; install "
-                   "module and library from one build",
+                   "backend \"{}\": {} has interface {} and compiler {}, but this library has {} "
+                   "and {}; install module and library from one build",
                    name, file, module->abi, module->compiler, kBackendAbi, __VERSION__);
   }
   return module;
@@ -110,7 +110,7 @@ Result<const BackendModule*> load(const std::string& name) {
       searched += folder.string() + ", ";
       continue;
     }
-    // The search ends at the first file found. If that file cannot be loaded, this is an error.
+    // The search ends at the first file found. load() fails if that file cannot be loaded.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       return failure(Code::unsupported, "backend \"{}\" cannot be loaded: {}", name, dlerror());

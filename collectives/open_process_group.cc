@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which backends there are: loopback is built in, all others are modules.
+// Opens the backend of a group. loopback is built in, and all other backends are modules.
 #include <algorithm>
 
 #include "collectives/backend.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a process group that is the same for all backends: checks arguments, keeps the order
-// of issue, calls the hooks, and keeps the first reason why the group failed. A backend gets only
-// valid collectives that have elements, and barriers.
+// The part of a process group that is the same for all backends: checks arguments, runs the
+// collectives in the order of issue, calls the hooks, and keeps the first reason why the group
+// failed. A backend gets only barriers and valid collectives that have elements.
 #include "collectives/process_group.h"
 
 #include <condition_variable>
@@ -75,7 +75,7 @@ class Group final : public collectives::AbortableGroup {
     check(output, "all_gather_single output");
     check(input, "all_gather_single input");
     if (output.dtype != input.dtype || output.count != input.count * size()) {
-      refuse(format("all_gather_single: output has {} x {}, expected {} times the input's {} x {}",
+      refuse(format("all_gather_single: output of {} {}, but expected {} times the input of {} {}",
                     output.count, name_of(output.dtype), size(), input.count,
                     name_of(input.dtype)));
     }
@@ -116,7 +116,7 @@ class Group final : public collectives::AbortableGroup {
       dead_->detail = format("process group \"{}\" aborted: {}", world_.name, text);
     }
     died_.notify_all();
-    // Outside the lock: a backend's abort() may take long, and issuing must not wait for it.
+    // Called without the lock, because abort() may take long and issue() must not wait for that.
     backend_->abort(text);
   }
 
@@ -126,7 +126,7 @@ class Group final : public collectives::AbortableGroup {
 
   static void check(const Tensor& tensor, const char* what) {
     if (tensor.count > 0 && tensor.data == nullptr) {
-      refuse(format("{}: data is null, count is {}", what, tensor.count));
+      refuse(format("{}: data is null, but count is {}", what, tensor.count));
     }
     if (tensor.device.kind != Device::Kind::cpu) {
       refuse(format("{}: the tensor is not in cpu memory; this backend supports only cpu memory",
@@ -150,7 +150,7 @@ class Group final : public collectives::AbortableGroup {
     return call;
   }
 
-  /// Numbers the collective and queues it, under one lock: the numbers are in the queue's order.
+  /// Numbers and queues the collective under one lock, so that the queue is in numeric order.
   WorkPtr issue(std::shared_ptr<Call> call) {
     {
       const std::lock_guard lock(mutex_);
@@ -193,7 +193,7 @@ class Group final : public collectives::AbortableGroup {
     }
   }
 
-  /// Runs the collective and ends `call`. Hooks see the outcome before the waiters do.
+  /// Runs the collective. Gives the outcome to the hooks first, and then to the waiters of `call`.
   void run(Call& call) {
     call.info.started = Clock::now();
     for (const auto& hook : options_.hooks) hook->before(call.info);
@@ -206,8 +206,8 @@ class Group final : public collectives::AbortableGroup {
     call.end(result ? Work::Status::done : Work::Status::failed, why);
   }
 
-  /// Marks the group as dead after a collective has failed with `seen`, and returns the reason. If
-  /// a peer was lost, waits first until abort() brings the reason, at most `reason_patience`.
+  /// Marks the group as dead because of the failure `seen`, and returns why the group is dead. If a
+  /// peer was lost, first waits, at most `reason_patience`, until abort() brings the reason.
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
@@ -220,7 +220,7 @@ class Group final : public collectives::AbortableGroup {
     return *dead_;
   }
 
-  /// Returns the failure that the backend has seen, marked as not confirmed by the daemon.
+  /// Returns the failure `seen`, with a text that says that the daemon has not confirmed it.
   static Failure unconfirmed(const CollectiveCall& call, Failure seen) {
     seen.code = Code::aborted;
     if (!seen.missing.empty()) {
@@ -231,8 +231,8 @@ class Group final : public collectives::AbortableGroup {
     return seen;
   }
 
-  /// Adds to the failure what the other ranks are doing, unless the group was aborted by its owner.
-  /// Does not hold the lock while it asks the daemon, which may block for a moment.
+  /// Adds to the failure what the other ranks are doing, unless the group's owner has aborted the
+  /// group. Asks the daemon for this without the lock, because the call may block for a moment.
   Failure explained(const CollectiveCall& call, Failure why) {
     {
       const std::lock_guard lock(mutex_);
@@ -267,7 +267,7 @@ class Group final : public collectives::AbortableGroup {
     return failure(Code::internal, "collective out of range");
   }
 
-  /// Lets the worker thread finish the queue, and waits until that thread has ended. Thread-safe.
+  /// Lets the worker thread finish the queue and end, and waits until then. Thread-safe.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -289,12 +289,12 @@ class Group final : public collectives::AbortableGroup {
   std::condition_variable died_;     ///< abort() has set dead_
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
-  std::optional<Failure> dead_;    ///< why no further collective can run; stays set
-  bool aborted_by_owner_ = false;  ///< by the public abort(), not by the end of a generation
+  std::optional<Failure> dead_;    ///< if set, no collective can run any more; never reset
+  bool aborted_by_owner_ = false;  ///< true after the public abort() only
   bool closed_ = false;            ///< no further collective is accepted
-  bool running_ = false;           ///< the worker is outside the lock, with a collective
+  bool running_ = false;           ///< the worker thread handles a collective, without the lock
 
-  std::mutex join_mutex_;  ///< joining a thread is not thread-safe
+  std::mutex join_mutex_;  ///< prevents that two threads join worker_ at the same time
   std::thread worker_;
 };
 
@@ -310,7 +310,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     FailureSources sources) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument,
-                          "process group \"{}\": rank {} does not fit size {}", world.name,
+                          "process group \"{}\": rank {} is not below size {}", world.name,
                           world.rank, world.size));
   }
   if (options.timeout <= Duration{0} || options.open_timeout <= Duration{0}) {

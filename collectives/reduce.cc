@@ -10,7 +10,7 @@
 namespace c10dd::collectives {
 namespace {
 
-// Combines integers as unsigned ones, because these wrap on overflow; signed overflow is undefined.
+// Computes with unsigned integers, which wrap on overflow. Signed overflow would be undefined.
 template <class T>
 struct Wrapping {
   using type = T;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor: a view of the memory that a collective reads and writes, with its element type, device
-// and owner. A Tensor never copies data. Standard library only.
+// Tensor: a view of the memory that a collective reads and writes. A Tensor also has the type of
+// the elements, the device and the owner. It never copies data. Standard library only.
 #pragma once
 
 #include <cstddef>
@@ -33,28 +33,28 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-/// Returns the name as error texts and metrics show it, such as "float32".
+/// Returns the name that error texts and metrics use, such as "float32".
 constexpr std::string_view name_of(DType dtype) {
   constexpr std::string_view kNames[] = {"float32", "float64", "int8", "uint8", "int32", "int64"};
   return kNames[static_cast<std::size_t>(dtype)];
 }
 
-/// How all_reduce combines the ranks' elements. avg is the sum divided by the group's size; for
-/// integers the division truncates. Integer sums and products wrap around on overflow.
+/// The operation with which all_reduce combines elements. avg divides the sum by the group's size;
+/// for integers the division truncates. Integer sums and products wrap around on overflow.
 enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
 
-/// Returns the name as error texts and metrics show it, such as "sum".
+/// Returns the name that error texts and metrics use, such as "sum".
 constexpr std::string_view name_of(ReduceOp op) {
   constexpr std::string_view kNames[] = {"sum", "avg", "product", "min", "max"};
   return kNames[static_cast<std::size_t>(op)];
 }
 
-/// Where the memory of a tensor is. The backends gloo and loopback accept only cpu memory.
+/// The device whose memory a tensor uses. The backends gloo and loopback accept only cpu memory.
 struct Device {
   enum class Kind : std::uint8_t { cpu, cuda };
 
   Kind kind = Kind::cpu;
-  int index = 0;  ///< number of the device among those of its kind
+  int index = 0;  ///< number of the device among the devices of this kind
 
   bool operator==(const Device&) const = default;
 };
@@ -69,7 +69,7 @@ struct Tensor {
   DType dtype = DType::float32;  ///< type of each element
   Device device = {};
   void* stream = nullptr;            ///< the stream that orders accesses to a device's memory
-  std::shared_ptr<void> owner = {};  ///< keeps the memory alive; if null, the caller does
+  std::shared_ptr<void> owner = {};  ///< keeps the memory alive; if null, the caller must do that
 
   /// Returns the size of all elements, in bytes.
   std::size_t bytes() const { return count * size_of(dtype); }
@@ -105,8 +105,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Returns a view, in cpu memory and without an owner, of the `count` elements that begin at
-/// `data`. The caller must keep the memory until the Work has ended.
+/// Returns a Tensor without an owner for the `count` elements that begin at `data` in cpu memory.
+/// The caller must keep the memory until the Work has ended.
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
   if constexpr (std::is_const_v<T>) {
@@ -118,7 +118,7 @@ Tensor tensor_of(T* data, std::size_t count) {
   }
 }
 
-/// Returns a view of all elements of `values`, without an owner. The caller must keep the vector,
+/// Returns a Tensor without an owner for all elements of `values`. The caller must keep the vector,
 /// and must not resize it, until the Work has ended.
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {

@@ -12,7 +12,7 @@
 namespace c10dd::collectives {
 namespace {
 
-/// Returns these ranks, each with its host and process, its cause and what it is doing.
+/// Returns one entry for each rank, with its host and process, and with `cause` and `doing`.
 std::vector<MissingRank> missing(const SomeRanks& ranks,
                                  const std::vector<ProcessAddress>& processes,
                                  MissingRank::Cause cause, const std::string& doing) {
@@ -34,8 +34,8 @@ std::string subject(const SomeRanks& ranks, const std::vector<ProcessAddress>& p
   return text + (ranks.count == 1 ? " is" : " are");
 }
 
-/// Different calls with the same sequence, in ascending order of their number of ranks. The daemon
-/// has sorted them.
+/// Different calls with the same sequence. The daemon has sorted the calls by their number of
+/// ranks, and the call with the fewest ranks is the first.
 using Mismatch = std::vector<const SharedCall*>;
 
 /// Returns the mismatch with the lowest sequence; empty if there is none.
@@ -48,7 +48,7 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
   return {};
 }
 
-/// Returns the ranks that are in another call than most ranks or, in a tie, than this rank.
+/// Returns the ranks whose call differs from that of most ranks or, in a tie, of this rank.
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
                                    const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();
@@ -68,8 +68,8 @@ std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall
 constexpr const char* kNoCall =
     "in no call of this group, or in one for less than half its time-out";
 
-/// Returns the silent ranks (without a published call) for which the backend was waiting. If it was
-/// waiting for none of them, returns all silent ranks.
+/// Returns the silent ranks (those without a published call) for which the backend was waiting. If
+/// the backend was waiting for no silent rank, returns all silent ranks.
 std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
                                     const PublishedCalls& calls,
                                     const std::vector<ProcessAddress>& processes) {
@@ -134,7 +134,7 @@ void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& 
     return;
   }
   if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
-  // If this rank waited for less than the time-out, another rank has timed out and has notified it.
+  // A rank that waited for less than the time-out was notified by another rank that timed out.
   const Duration waited = own.finished - own.started;
   if (waited < own.timeout) {
     failure.detail += format("; this rank started its call only {} ago", human(waited));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains a failed collective by the calls that the ranks have published: says which ranks wait in
-// which call.
+// Explains why a collective has failed: adds to the error text which ranks wait in which call. The
+// ranks have published these calls to the daemon.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@
 
 namespace c10dd::collectives {
 
-/// Returns the description of a call that is published to the daemon.
+/// Returns the description of a call that its rank publishes to the daemon.
 PublishedCall published(const CollectiveCall& call);
 
-/// Returns the call as an error text shows it: "all_reduce 3 of 1000 float32 sum", "broadcast 0 of
-/// 8 int64 from rank 1", "barrier 7".
+/// Returns the text that names a call in errors, such as "all_reduce 3 of 1000 float32 sum",
+/// "broadcast 0 of 8 int64 from rank 1" or "barrier 7".
 std::string text_of(const PublishedCall& call);
 
-/// Adds to the failure of the collective `own` which ranks are in which call. `processes` says
-/// where the ranks run, by rank, or is empty.
+/// Adds to the failure of the collective `own` which ranks are in which call. `processes` has the
+/// address of each rank, in rank order, or is empty.
 ///
-/// A mismatch is two calls with the same sequence that differ: the ranks have not issued the same
+/// Two different calls with the same sequence are a mismatch: the ranks have not issued the same
 /// collectives. Calls with different sequences are not a mismatch, because a rank may be ahead.
 /// - After a failure that is not a time-out, the text names the ranks of any mismatch.
 /// - After a time-out, the text names the ranks of every call. If there is a mismatch, `missing`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How error texts of the collectives name ranks: "rank 3", "ranks [17,512-519]", "rank 3 on host-b
-// (pid 7857)".
+// Names ranks in the error texts of the collectives: "rank 3", "ranks [17,512-519]" or "rank 3 on
+// host-b (pid 7857)".
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,14 @@
 
 namespace c10dd::collectives {
 
-/// Returns the ranks as sorted ranges, "[17,512-519]"; see fold().
+/// Sorts the ranks and returns a text such as "[17,512-519]"; see fold().
 inline std::string folded(std::vector<Rank> ranks) {
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return fold(ranks);
 }
 
-/// Returns "rank 3" or "ranks [3,5-7]".
+/// Returns a text such as "rank 3" or "ranks [3,5-7]".
 inline std::string named(const std::vector<Rank>& ranks) {
   return ranks.size() == 1 ? format("rank {}", ranks.front()) : "ranks " + folded(ranks);
 }
@@ -38,7 +38,7 @@ inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& pr
           .doing = std::move(doing)};
 }
 
-/// Like named(), with the hosts and pids of the first four ranks, where these are known.
+/// Names the ranks as named() does, and adds the known hosts and pids of the first four ranks.
 inline std::string described(const std::vector<MissingRank>& missing) {
   constexpr std::size_t kProcesses = 4;
   std::vector<Rank> ranks;

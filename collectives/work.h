@@ -12,10 +12,10 @@
 
 namespace c10dd {
 
-/// One collective. Keeps its tensors and their owners until the collective has ended. Neither a
-/// wait() that times out nor dropping the handle ends the collective. A Work may be used after its
-/// group was destroyed. Thread-safe. In a process that was forked after the Work was issued, all
-/// methods except sequence() throw Forked.
+/// One issued collective. Keeps its tensors and their owners until the collective has ended. The
+/// collective continues if a wait() times out or if the caller drops the Work. A Work may be used
+/// after its group was destroyed. Thread-safe. In a process that was forked after the Work was
+/// issued, all methods except sequence() throw Forked.
 class Work {
  public:
   enum class Status : std::uint8_t {
@@ -35,18 +35,18 @@ class Work {
   /// was lost) or Error with code().
   virtual void wait() = 0;
 
-  /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without missing ranks.
-  /// The collective still continues after that, so its tensors must stay valid.
+  /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without a list of
+  /// missing ranks. The collective continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
 
-  virtual Code code() const = 0;          ///< why it failed; ok while pending and when done
-  virtual std::string error() const = 0;  ///< one sentence; empty while pending and when done
+  virtual Code code() const = 0;          ///< why the collective failed; ok if pending or done
+  virtual std::string error() const = 0;  ///< one sentence; empty if pending or done
 
-  /// Returns the time that the collective was in the backend. Zero while pending, and if abandoned.
+  /// Returns how long the backend ran the collective; 0 if the collective is pending or abandoned.
   virtual Duration duration() const = 0;
 
-  /// Returns the position among the collectives of the group, from 0. It is equal on all ranks if
-  /// all ranks issue the same collectives.
+  /// Returns the position among the collectives of the group, from 0. The position is equal on all
+  /// ranks if all ranks issue the same collectives.
   virtual std::uint64_t sequence() const = 0;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transport: a Gloo transport context that can be stopped. Gloo's collectives ignore an aborted
 // wait, close connections when a wait times out, and do not notice a peer that dies in the middle
-// of a message. So all waits go through Transport. It enforces the deadline, watches the peers,
-// wakes every waiter with one reason, and makes each woken wait throw.
+// of a message. Therefore all waits go through Transport, which enforces the deadline and watches
+// the peers. When Transport is stopped, it wakes all waiting calls and makes them throw.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -52,21 +52,21 @@ class Transport final : public ::gloo::transport::Context {
                                                                         std::size_t bytes) override;
 
   /// Starts the guard thread, which watches the peers. Called once, after all peers are connected.
-  /// `processes` says where each rank runs, by rank, or is empty.
+  /// `processes` has the address of each rank, in rank order, or is empty.
   void watch(std::vector<ProcessAddress> processes);
 
-  /// begin() is called before each collective, end() after it, by one thread. `what` names the
-  /// collective in error texts. begin() fails with the reason if the transport is stopped.
+  /// The thread that runs the collectives calls begin() before each collective and end() after it.
+  /// `what` names the collective in error texts. begin() fails if the transport is stopped.
   Result<void> begin(const CallContext& context, std::string what);
   void end();
 
-  /// Stops the transport and wakes every waiter. Does nothing if already stopped: the first reason
-  /// is kept. Later sends `exit_message` to the peers and closes the connections, on the guard
-  /// thread (`now`) or in the destructor (`at_destruction`). Does not wait for that. Thread-safe.
+  /// Stops the transport and wakes every waiter. Does nothing if the transport is already stopped.
+  /// Afterwards the guard thread (`now`) or the destructor (`at_destruction`) sends `exit_message`
+  /// to the peers and closes the connections. stop() does not wait for that. Thread-safe.
   enum class Closing { now, at_destruction };
   void stop(Failure reason, Failure exit_message, Closing closing);
 
-  /// Returns the reason if the transport is stopped. Thread-safe.
+  /// Returns why the transport was stopped, or nothing if it was not stopped. Thread-safe.
   std::optional<Failure> stopped() const;
 
   /// Stops the transport because Gloo has failed with `message`. Blocks for up to about 0.1 s to
@@ -97,8 +97,8 @@ class Transport final : public ::gloo::transport::Context {
   std::set<StoppableBuffer*> buffers_;    // those that exist
   std::atomic<bool> is_stopped_ = false;  // true if reason_ is set; may be read without the lock
   std::optional<Failure> reason_;         // the first reason for which the transport was stopped
-  Failure exit_message_;                  // what the peers get when this rank leaves
-  bool leave_now_ = false;                // the guard has to call leave()
+  Failure exit_message_;                  // the message that the peers get when this rank leaves
+  bool leave_now_ = false;                // the guard thread must call leave()
   bool has_left_ = false;                 // leave() was called
   bool ending_ = false;                   // the destructor has begun
 

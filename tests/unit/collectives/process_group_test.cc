@@ -103,7 +103,7 @@ TEST(ProcessGroup, BrokenModuleIsAnErrorAndNotSkipped) {
 
 TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback"}, {.rank = 2, .size = 2}),
-                       "rank 2 does not fit size 2"));
+                       "rank 2 is not below size 2"));
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .timeout = 0s}),
                        "time-outs must be positive"));
   EXPECT_THROW(ProcessGroup::open(std::shared_ptr<Bootstrap>(), {}, {.backend = "loopback"}),
