@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kFileBytes = 1024 * 1024;
 
-/// Returns the bytes of the file. Fails if it cannot be read or has more than kFileBytes.
+/// Returns the bytes of the file. Fails if the file cannot be read or is longer than kFileBytes.
 Result<std::string> read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text(kFileBytes + 1, '\0');
@@ -64,7 +64,7 @@ Result<std::vector<ConfigEntry>> read_config(const std::string& path) {
   const auto where = [&](const toml::source_region& region) {
     return format("config {}:{}", path, region.begin.line);
   };
-  // toml++ returns the keys sorted by name, so the entries are sorted by line below.
+  // toml++ sorts the keys by name. This function sorts the entries by line.
   std::vector<std::pair<toml::source_index, ConfigEntry>> by_line;
   try {
     const toml::table table = toml::parse(*text, path);

@@ -60,7 +60,7 @@ Result<void> set_size(std::uint64_t& value, const std::string& text) {
     if (!text.ends_with(unit)) continue;
     const auto number =
         parse_number<std::uint64_t>(std::string_view(text).substr(0, text.size() - unit.size()));
-    if (!number || *number >> (kSizeBits - shift) != 0) break;  // the product would be too large
+    if (!number || *number >> (kSizeBits - shift) != 0) break;  // the size would be too large
     value = *number << shift;
     return {};
   }

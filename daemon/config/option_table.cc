@@ -17,7 +17,7 @@ using Text = const std::string&;
 constexpr std::size_t kMany = std::size_t{1} << 32;
 constexpr double kDay = 86'400;
 
-/// The text "wire protocols to serve: native, http or both", made from the names of all protocols.
+/// Makes the text "wire protocols to serve: native, http or both" from the names of all protocols.
 constexpr auto kProtocolsText = [] {
   std::array<char, 256> text{};
   std::size_t at = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all options.
-// To add an option: add a field in options.h and a line in option_table.cc; if its value has a new
-// form, add the functions that read and print it in option_values.h or option_numbers.h.
+// To add an option, add a field in options.h and a line in option_table.cc. If no function can read
+// and print its value yet, add such functions in option_values.h or option_numbers.h.
 #pragma once
 
 #include <span>
@@ -14,9 +14,9 @@
 namespace c10dd::daemon {
 
 struct Option {
-  std::string_view name;      ///< log_level is --log-level, C10DD_LOG_LEVEL and log_level in a file
+  std::string_view name;      ///< for example log_level: --log-level, C10DD_LOG_LEVEL, log_level
   std::string_view value;     ///< placeholder of the value in the help; empty for a switch
-  ConfigEntry::Form form;     ///< form of the value in a file
+  ConfigEntry::Form form;     ///< type of the value in the TOML file
   std::string_view sentence;  ///< help text; lines end with \n
   Result<void> (*set)(Options&, const std::string&);  ///< fails if the text is not a valid value
   std::string (*get)(const Options&);                 ///< returns a text that set() accepts

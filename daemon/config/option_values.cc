@@ -50,7 +50,7 @@ std::string lower(std::string_view text) {
   return small;
 }
 
-/// Returns the parts between commas; an empty vector for an empty text.
+/// Splits a list at its commas. Returns an empty vector for an empty text.
 std::vector<std::string> names_of(std::string_view list) {
   std::vector<std::string> names;
   while (!list.empty()) {

@@ -22,8 +22,8 @@ Result<void> set_http_hosts(Options& options, const std::string& text);
 std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
 
-/// Returns whether HTTP requests with this Host are served. `host` is a name or an address, with or
-/// without a port. A listener on loopback serves only loopback names and the names in http_hosts,
+/// Returns whether the daemon serves HTTP requests with this Host header: a name or an address,
+/// with or without a port. A listener on loopback serves only loopback names and http_hosts,
 /// because a web page of another site could point its own name at this machine (DNS rebinding).
 bool replies_to(const Options& options, std::string_view host);
 

@@ -42,7 +42,7 @@ std::string toml_of(const Option& option, const std::string& text) {
   return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
 }
 
-/// If the engine has no default, it stays empty. That is an error only if no layer sets the engine.
+/// Leaves the engine empty if it has no default. This is an error only if no layer sets the engine.
 Options default_options() {
   Options options;
   if (const auto engine = default_engine()) options.engine = *engine;
@@ -114,7 +114,7 @@ struct CommandLine {
   CLI::Option* checkpoint = nullptr;
 
   CommandLine() {
-    app.allow_extras();  // unknown() reports them, with the nearest known name
+    app.allow_extras();  // unknown() reports the extras, with the nearest known name
     app.set_help_flag("-h,--help", "print this help and exit");
     app.set_version_flag("--version", std::string("c10dd ") + kVersion,
                          "print the version and exit");
@@ -152,7 +152,7 @@ struct CommandLine {
         "which overrides the file. An empty variable counts as not set.");
   }
 
-  /// Returns the error for a word that is neither an option nor the value of one.
+  /// Returns the error for a word that is neither an option nor the value of an option.
   Failure unknown(const std::string& word) const {
     if (!word.starts_with("-")) {
       return failure(Code::invalid_argument,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of the wire protocols, as in --protocols and in the labels of metrics.
+// The names of the wire protocols for --protocols and for the labels of metrics.
 // daemon/net/protocols.h says how a protocol is recognised and served. To add a protocol: add its
-// number and its entry here, write its session, and add it in Server::protocols().
+// number and its entry here, write its session, and add the protocol in Server::protocols().
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ enum class Protocol : std::uint8_t { native, http, unknown };
 struct ProtocolName {
   Protocol protocol;
   std::string_view name;
-  bool carries_ops;  ///< its requests are those of protocol/ops.h and are counted by op
+  bool carries_ops;  ///< its requests are those of protocol/ops.h; metrics count by op
 };
 
 inline constexpr ProtocolName kProtocols[] = {
@@ -41,7 +41,7 @@ static_assert(
     }(),
     "the entries are in the order of the numbers");
 
-/// Returns the name of a protocol for labels, "unknown" for Protocol::unknown.
+/// Returns the name of a protocol for use in labels; "unknown" for Protocol::unknown.
 constexpr std::string_view name_of(Protocol protocol) {
   return protocol == Protocol::unknown ? "unknown" : kProtocols[index_of(protocol)].name;
 }

@@ -10,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Compares a stored sum or index size with the recounted one. Returns a finding if they differ.
+/// Compares a stored number with the recounted number. Returns a finding if the numbers differ.
 Finding differ(const char* what, std::size_t kept, std::size_t counted) {
   if (kept == counted) return std::nullopt;
   return format("{}: {} kept, {} counted", what, kept, counted);

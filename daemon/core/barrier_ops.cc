@@ -37,13 +37,13 @@ Exchange without_load(const Exchange& exchange) {
 template <class Op>
 Result<void> check_barrier(const Op& op) {
   if (op.name.size() > limits::kNameBytes) {
-    return failure(Code::too_large, "{}: name of {} bytes, limit {}", Op::op.name, op.name.size(),
-                   limits::kNameBytes);
+    return failure(Code::too_large, "{}: name too long: {} bytes, limit {}", Op::op.name,
+                   op.name.size(), limits::kNameBytes);
   }
   if (op.world_size == 0 || op.world_size > limits::kWorldSize || op.rank >= op.world_size) {
     return failure(
         Code::invalid_argument,
-        "{}: rank {} of world size {}; the world size is 1 to {} and the rank is below it",
+        "{}: rank {} of world size {}; use a world size of 1 to {} and a rank below that size",
         describe(barrier_key(op)), op.rank, op.world_size, limits::kWorldSize);
   }
   if (op.group.empty() && !op.participants.empty()) {
@@ -146,8 +146,8 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks a request until the session `absent` is back or gone. The barrier does not record the
-/// arrival of the request before that.
+/// Blocks a request until the session `absent` is back or gone. Until then, the barrier does not
+/// record the arrival.
 template <class Op>
 Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   Maybe refused = waits_.block(step, op, op.timeout, absent);
@@ -170,7 +170,7 @@ void BarrierOps::release_returned(Step& step) {
 }
 
 void BarrierOps::recheck_absent(Step& step) {
-  // ask_again() may end sessions. That appends the ended sessions to step.presence.
+  // ask_again() may end sessions, and then appends the ended sessions to step.presence.
   while (!step.presence.empty()) {
     const SessionId id = step.presence.front();
     step.presence.erase(step.presence.begin());
@@ -251,7 +251,7 @@ std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKe
   if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
     return failure(
         Code::invalid_argument,
-        "{}: {} participants for world size {} of a group of {}; they are distinct ranks "
+        "{}: {} participants for world size {} of a group of {}; they must be distinct ranks "
         "of the group in ascending order",
         describe(key), who.size(), arrival.world_size, group.size());
   }

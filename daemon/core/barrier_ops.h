@@ -36,11 +36,11 @@ class BarrierOps {
   // ---- parts of Job::settle(), for the sessions in Step::presence
   /// Releases the barriers that waited only until a session was connected again.
   void release_returned(Step& step);
-  /// Handles again the requests that waited for a session in Step::presence to be back, to be gone
-  /// or to end. Empties Step::presence.
+  /// Handles again the requests that waited until a session in Step::presence was back, was gone or
+  /// had ended. Empties Step::presence.
   void recheck_absent(Step& step);
 
-  /// Adds to Step::presence the absent sessions that requests wait for and that count as gone now.
+  /// Adds to Step::presence each absent session that requests wait for and that now counts as gone.
   void tick(Step& step);
   std::optional<TimePoint> next_deadline() const { return absences_.next(); }
   const Deadlines<SessionId>& absences() const { return absences_; }

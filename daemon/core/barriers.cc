@@ -33,7 +33,7 @@ BarrierKey read_barrier(RowKeyReader& in) {
   return key;
 }
 
-// Up to this many arrival rows are erased one by one, more rows by their prefix: see erase_ranks().
+// Up to this many arrival rows are erased one by one. More rows are erased by their prefix.
 constexpr std::size_t kErasedOneByOne = 1'024;
 
 std::size_t bytes_of(const Arrival& arrival) {
@@ -266,8 +266,8 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   completed_bytes_ += barrier.bytes();
 }
 
-/// Guesses which cohort has the same sessions: the cohort of the previous barrier of the series or,
-/// without one, of the newest outcome. Returns nullptr if there is no outcome.
+/// Guesses which cohort has the same sessions as this barrier. Returns the cohort of the previous
+/// barrier of the series, else that of the newest outcome, else nullptr.
 CohortRef Barriers::like(const BarrierKey& key) const {
   const auto at = barriers_.find(key);
   if (at != barriers_.begin()) {
@@ -369,7 +369,7 @@ void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
   forget(key, rows);
 }
 
-/// Removes a barrier. If it is complete, the caller must have removed it from completed_ before.
+/// Removes a barrier. The caller must already have removed a complete barrier from completed_.
 void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
   const auto it = barriers_.find(key);
   if (it->second.complete) {
@@ -471,7 +471,7 @@ Result<void> Barriers::resume(TimePoint now) {
     }
     if (all) waiting_.insert(key);
   }
-  // The key order lets like() find the cohort of the previous barrier of a series.
+  // Goes in key order, so that like() finds the cohort of the previous barrier of a series.
   for (auto& [key, barrier] : barriers_) {
     if (!barrier.complete) continue;
     if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);

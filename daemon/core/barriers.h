@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers and exchanges of one job. The key of a barrier is (kind, name, generation, sequence).
-// Each rank arrives once. A barrier has ONE outcome for all its ranks, also after a restart: it was
-// released because all ranks had arrived, or it is broken, with the reason. A barrier that is not
-// bound to a group is released only while all sessions that arrived are connected, so that no rank
-// is released together with a dead process. Arrivals and outcomes are stored as rows. Beyond
-// limits::kOutcomesKept and kOutcomeBytesKept, the oldest outcomes are forgotten. When all sessions
-// of an outcome have ended, the outcome is forgotten at once.
+// Each rank arrives once. All ranks of a barrier get the same outcome, also after a restart: the
+// barrier was released because all ranks had arrived, or it is broken for a stored reason. A
+// barrier that is not bound to a group is released only while all sessions that arrived are
+// connected, so that no rank is released together with a dead process. Arrivals and outcomes are
+// stored as rows. Beyond limits::kOutcomesKept and kOutcomeBytesKept, the oldest outcomes are
+// forgotten. An outcome is forgotten at once when all its sessions have ended.
 #pragma once
 
 #include <deque>
@@ -31,9 +31,9 @@ inline BarrierKey barrier_key(const Exchange& e) {
   return {BarrierKey::Kind::exchange, e.name, e.generation, e.sequence};
 }
 
-/// Names a barrier in error texts, for example `barrier "epoch" (generation 2, sequence 7)`.
+/// Returns the text that names a barrier in errors: `barrier "epoch" (generation 2, sequence 7)`.
 std::string describe(const BarrierKey& key);
-/// Returns the token for which the waiters of a barrier wait; also the key of the outcome row.
+/// Returns the token that wakes the waiters of a barrier. It is also the key of the outcome row.
 Bytes token_of(const BarrierKey& key);
 
 /// The arrival of one rank. Only an exchange uses `shape`, `root` and `parts`.
@@ -49,7 +49,7 @@ struct Arrival {
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 
 struct BarrierOutcome {
-  std::vector<SessionId> sessions;  ///< by rank; zero for a rank that had not arrived
+  std::vector<SessionId> sessions;  ///< one for each rank; zero if the rank had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
   Revision revision = 0;                                         ///< revision of this outcome
@@ -63,22 +63,22 @@ struct BarrierState {
   Rank root = 0;
   std::string group;
   std::vector<Rank> participants;
-  std::map<Rank, Arrival> arrivals;  ///< empty after completion: `result` then has the parts
+  std::map<Rank, Arrival> arrivals;  ///< empty when complete; `result` has the parts of an exchange
   TimePoint first_arrival;
-  bool complete = false;  ///< the barrier has its outcome: released or broken
+  bool complete = false;  ///< true if the barrier was released or is broken
   std::optional<Failure> broken;
   Revision revision = 0;  ///< of the barrier's newest change
   CohortRef cohort;       ///< set once complete
   std::shared_ptr<const Bytes> result;
   /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
-  std::set<SessionId> absent;  ///< sessions without a connection; set when all ranks have arrived
+  std::set<SessionId> absent;  ///< arrived, but not connected; set when all ranks have arrived
 
   /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
-  /// Returns the session that arrived as this rank, or nullptr if none did.
+  /// Returns the session that arrived as this rank, or nullptr if this rank has not arrived.
   const SessionId* holder(Rank rank) const;
-  /// Returns the sessions that have arrived, by rank.
+  /// Returns each rank that has arrived with its session, in order of the ranks.
   std::vector<std::pair<Rank, SessionId>> arrived() const;
   /// Converts a rank of this barrier to the rank that the same member has in `group`.
   Rank rank_in_group(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
@@ -104,7 +104,7 @@ class Barriers {
 
   const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }
-  /// Counts the returned(), disconnected() and leave() of sessions that take part in a barrier.
+  /// Increases with each returned(), disconnected() and leave() of a session that is at a barrier.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
   /// Fails with size_mismatch if an arrival differs from the first arrival of its barrier in world

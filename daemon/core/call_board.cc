@@ -19,8 +19,8 @@ Result<void> check(const PublishCall& publish) {
   const PublishedCall& call = publish.call;
   for (const std::string* name : {&call.collective, &call.dtype, &call.reduce_op}) {
     if (name->size() > limits::kCallNameBytes) {
-      return failure(Code::too_large, "publish_call: a name of {} bytes, limit {}", name->size(),
-                     limits::kCallNameBytes);
+      return failure(Code::too_large, "publish_call: name too long: {} bytes, limit {}",
+                     name->size(), limits::kCallNameBytes);
     }
     // Other ranks show these names in error texts, so the names must be printable.
     if (printable(*name, limits::kCallNameBytes) != *name) {
@@ -40,8 +40,8 @@ Result<void> CallBoard::has_room(const PublishCall& publish) const {
   const bool known = group != groups_.end() && group->second.current.contains(publish.rank);
   if (!known && deadlines_.size() >= limits::kPublishedCallsPerJob) {
     return failure(Code::quota_exceeded,
-                   "publish_call: {} ranks of this job have published a call, limit {}; each is "
-                   "forgotten {} s after it was published last",
+                   "publish_call: too many published calls in this job: {}, limit {}; a call is "
+                   "forgotten {} s after it was last published",
                    deadlines_.size(), limits::kPublishedCallsPerJob,
                    limits::kPublishedCallLife.count());
   }
@@ -51,7 +51,7 @@ Result<void> CallBoard::has_room(const PublishCall& publish) const {
   }
   return failure(
       Code::quota_exceeded,
-      "publish_call: the ranks of this process group are in {} different calls, limit {}",
+      "publish_call: the ranks of this process group are in too many different calls: {}, limit {}",
       group->second.calls.size(), limits::kCallsPerProcessGroup);
 }
 
@@ -68,7 +68,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
-      forget(publish.process_group, publish.rank);  // keeps `group`, which has the new call
+      forget(publish.process_group, publish.rank);  // does not erase `group`: it has the new call
     }
     group.published.insert(publish.rank);
     group.current.emplace(publish.rank, call);
@@ -79,7 +79,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
 
 Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   if (read.world_size == 0 || read.world_size > limits::kWorldSize) {
-    return failure(Code::invalid_argument, "read_calls: world size {}: use 1 to {}",
+    return failure(Code::invalid_argument, "read_calls: invalid world size {}; use 1 to {}",
                    read.world_size, limits::kWorldSize);
   }
   static const ProcessGroup kNone;
@@ -89,8 +89,8 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   for (const auto& [call, ranks] : group.calls) reply.calls.push_back({call, some(ranks)});
   std::ranges::stable_sort(reply.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
   if (reply.calls.size() > limits::kCallsRead) {
-    // Keeps the calls with the fewest ranks, and the two calls with the most ranks. These two show
-    // what most ranks do, and whether there is a tie.
+    // Keeps the calls with the fewest ranks, and the two calls with the most ranks. The last two
+    // calls show what most ranks do, and whether there is a tie.
     reply.skipped = static_cast<std::uint32_t>(reply.calls.size() - limits::kCallsRead);
     reply.calls.erase(reply.calls.end() - 2 - reply.skipped, reply.calls.end() - 2);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps, in memory only, the collective call in which each rank of a job waits. If the calls of the
 // ranks do not match, the ranks read these calls for their error texts. An entry is forgotten
-// limits::kPublishedCallLife after its rank has published it last.
+// limits::kPublishedCallLife after its rank has last published the call.
 #pragma once
 
 #include <map>

@@ -68,13 +68,13 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
     CollectiveTotals& before = totals[{now.process_group, now.collective, now.backend}];
     for (const std::string* name : {&now.process_group, &now.collective, &now.backend}) {
       if (name->size() <= limits::kNameBytes) continue;
-      return failure(Code::too_large, "report: a name of {} bytes, limit {}", name->size(),
+      return failure(Code::too_large, "report: name too long: {} bytes, limit {}", name->size(),
                      limits::kNameBytes);
     }
     if (!adds_up(now) || shrinks(before, now)) {
       return failure(Code::invalid_argument,
-                     "report: totals of {} shrink or do not add up to their count; totals are "
-                     "cumulative per session, with {} buckets",
+                     "report: invalid totals of {}; the totals of a session must never shrink, and "
+                     "their {} buckets must add up to their count",
                      printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
     }
     CollectiveTotals d = difference(before, now);
@@ -82,7 +82,7 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
     if (d.count > 0 || d.failures > 0) differences.push_back(std::move(d));
   }
   if (totals.size() > limits::kSeriesPerReport) {
-    return failure(Code::quota_exceeded, "report: {} series of one session, limit {}",
+    return failure(Code::quota_exceeded, "report: too many series of one session: {}, limit {}",
                    totals.size(), limits::kSeriesPerReport);
   }
   reported = {report.number, std::move(totals)};

@@ -17,10 +17,10 @@ namespace c10dd::core {
 
 class CollectiveLedger {
  public:
-  /// Counts a report, and returns how it differs from the session's last report: an empty list if
-  /// the report is old or repeated. Fails with too_large or quota_exceeded if a limit is exceeded,
-  /// and with invalid_argument if totals shrink or do not add up. A report that fails is not
-  /// counted.
+  /// Counts a report, and returns its differences from the session's last report. Returns an empty
+  /// list if the report is old or repeated. Fails with too_large or quota_exceeded if a limit is
+  /// exceeded, and with invalid_argument if totals shrink or do not add up. A report that fails is
+  /// not counted.
   Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
 
   void forget(const SessionId& session) { sessions_.erase(session); }

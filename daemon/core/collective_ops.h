@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the requests about collectives: reports of totals for the metrics, and publish_call and
-// read_calls, with which ranks tell each other the calls in which they have waited long.
+// Answers the requests about collectives: report brings totals for the metrics. With publish_call
+// and read_calls, ranks tell each other in which calls they have waited for a long time.
 #pragma once
 
 #include "daemon/core/call_board.h"

@@ -16,8 +16,8 @@ namespace c10dd::core {
 
 class CommitGate {
  public:
-  /// `start` is the stamp with which the job was loaded. `confirm_reads` is set if several daemons
-  /// share the engine.
+  /// `start` is the stamp that the job had when it was loaded. `confirm_reads` must be true if
+  /// several daemons share the engine.
   CommitGate(Stamp start, bool confirm_reads);
 
   /// Stores a reply. take_released() returns the reply when it may be sent.
@@ -37,7 +37,7 @@ class CommitGate {
   /// Removes and returns the replies that may be sent now.
   std::vector<OutgoingReply> take_released() { return std::exchange(released_, {}); }
 
-  /// Returns the stamp for the frame headers of replies that are sent now.
+  /// Returns the stamp that replies carry in their frame headers if they are sent now.
   const Stamp& stamp() const { return stamp_; }
   std::size_t held() const {
     return by_revision_.size() + unconfirmed_.size() + confirming_.size();

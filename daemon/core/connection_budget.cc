@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts the bytes, and chooses the connections to close.
+// Counts the bytes that connections hold, and chooses the connections to close.
 #include "daemon/core/connection_budget.h"
 
 #include <string>

@@ -28,8 +28,8 @@ class ConnectionBudget {
     Connection connection;
     Failure reason;  ///< quota_exceeded; the text names the held bytes and the limit
   };
-  /// The connections that the caller must let read on, and those that it must close. They may
-  /// include the connection that the caller named. A connection in `close` is no longer counted.
+  /// Lists the connections that the caller must let read on, and those that it must close. Both may
+  /// include the connection of the call itself. A connection in `close` is no longer counted.
   struct Decisions {
     std::vector<Connection> read_on;
     std::vector<Closing> close;
@@ -57,7 +57,7 @@ class ConnectionBudget {
   /// limits::kBudgetLook while scarce() returns true.
   Decisions look();
 
-  /// Returns whether a frame waits, or the limit is exceeded.
+  /// Returns true if a frame waits or if the limit is exceeded.
   bool scarce() const { return !waiting_.empty() || held_ > limit_; }
   std::uint64_t held() const { return held_; }
 

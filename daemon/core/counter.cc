@@ -30,7 +30,7 @@ Result<void> check_ttl(Duration ttl) {
   if (ttl == Duration::zero() || (ttl >= limits::kKeyTtlMin && ttl <= limits::kKeyTtlMax)) {
     return {};
   }
-  return failure(Code::invalid_argument, "time to live of {}: use 0 (no expiry) or {} to {}",
+  return failure(Code::invalid_argument, "invalid time to live {}; use 0 (no expiry) or {} to {}",
                  human(ttl), human(limits::kKeyTtlMin), human(limits::kKeyTtlMax));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of counters and of times to live. Single operations and transactions share them.
+// Checks counters and times to live, for single operations and for transactions.
 #pragma once
 
 #include <string_view>
@@ -9,9 +9,9 @@
 
 namespace c10dd::core {
 
-/// Returns the sum of `delta` and a counter, which is stored as decimal text. If `text` is nullptr,
-/// the key does not exist and the counter is 0. Fails with wrong_type if the text is not a decimal
-/// integer of 64 bits, and with out_of_range if the sum overflows.
+/// Returns the sum of `delta` and the counter in `text`, which is a decimal number. If `text` is
+/// nullptr, the key does not exist and the counter is 0. Fails with wrong_type if the text is not a
+/// decimal integer of 64 bits, and with out_of_range if the sum overflows.
 Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta);
 
 /// Fails with invalid_argument unless `ttl` is 0 or between limits::kKeyTtlMin and kKeyTtlMax.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A set of keys with one deadline each, ordered by deadline.
+// Keeps one deadline for each key, and finds the keys whose deadline has come.
 #pragma once
 
 #include <map>
@@ -46,7 +46,7 @@ class Deadlines {
     return by_time_.begin()->first;
   }
 
-  /// If the earliest deadline has come, erases it and returns its key.
+  /// If the earliest deadline has come, erases that deadline and returns its key.
   std::optional<Key> take_due(TimePoint now) {
     if (by_time_.empty() || by_time_.begin()->first > now) return std::nullopt;
     const Key key = by_time_.begin()->second;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: key 'i' holds the incarnation, 'n' the next job number, 'j' + job + run the number of a
-// run.
+// Rows: key 'i' holds the incarnation, and key 'n' holds the next job number. Key 'j' + job + run
+// holds the number of that run.
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
@@ -15,7 +15,7 @@ Result<void> check_name(const char* what, const std::string& name, bool may_be_e
   const bool plain = printable(name, name.size()) == name;
   if (name.size() <= limits::kNameBytes && plain && (may_be_empty || !name.empty())) return {};
   return failure(Code::invalid_argument,
-                 "{} name of {} bytes: 1 to {} bytes of printable UTF-8 are allowed", what,
+                 "invalid {} name ({} bytes); use 1 to {} bytes of printable UTF-8", what,
                  name.size(), limits::kNameBytes);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory of all jobs: keeps the number of each job, which runs are in use, and the
-// incarnation of the state. Does no I/O. The rows of the directory are stored as those of job 0,
-// and pass the same effects and commit gate as the rows of other jobs. A run is retired
+// incarnation of the state. Does no I/O. The rows of the directory are stored as rows of job 0,
+// with the same effects and commit gate as the rows of other jobs. A run is retired
 // Limits::run_grace after its last session has ended. A job without a run is retired only if it is
 // empty; otherwise it is kept as idle. A job number is never used again.
 #pragma once
@@ -57,14 +57,14 @@ class Directory {
   void mark_idle(JobNumber number, bool empty, TimePoint now);
 
   struct Retired {
-    std::vector<NamedRun> entries;  ///< removed jobs; erase their rows before `effects`
+    std::vector<NamedRun> entries;  ///< removed jobs; erase their rows before you apply `effects`
     Effects effects;
-    std::vector<NamedRun> idle;  ///< jobs that are kept, but were unused for the grace
+    std::vector<NamedRun> idle;  ///< jobs that are kept although their grace is over
     /// Runs that were not opened since resume(), but whose rows may contain sessions. They are now
     /// marked as in use. The caller must check each run, and call mark_idle() if it has no session.
     std::vector<NamedRun> not_reopened;
   };
-  /// Removes from the directory the jobs whose grace is over.
+  /// Removes the jobs whose grace is over, except those in Retired::idle and not_reopened.
   Retired tick(TimePoint now);
   /// Removes these jobs from the directory.
   Retired remove(const std::vector<JobNumber>& numbers);
@@ -88,9 +88,9 @@ class Directory {
   JobNumber next_ = 1;
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
-  Deadlines<JobNumber> retirements_;  // of the jobs that are not in use
-  std::set<JobNumber> not_reopened_;  // subset of retirements_: not opened since resume()
-  std::set<JobNumber> empty_;         // subset of retirements_: without rows worth keeping
+  Deadlines<JobNumber> retirements_;  // when to retire each job that is not in use
+  std::set<JobNumber> not_reopened_;  // those of retirements_ that were not opened since resume()
+  std::set<JobNumber> empty_;         // those of retirements_ that have no rows worth keeping
   Revision revision_;
 };
 

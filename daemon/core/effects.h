@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of the core, which does no I/O, and the effects: what the core asks the shell (the
-// code that does the I/O) to do.
+// The inputs of the core, which does no I/O, and its effects. The effects tell the shell (the code
+// that does the I/O) what to do.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Origin {
   std::string principal;
   Access role = Access::admin;
   std::uint32_t listener = 0;
-  std::uint64_t connection = 0;  ///< a heartbeat counts for all sessions of a connection
+  std::uint64_t connection = 0;  ///< a heartbeat counts for all sessions of this connection
 };
 
 /// The identity of one request inside its session.
@@ -31,8 +31,8 @@ struct CallId {
   std::int64_t arrived_ns = 0;    ///< set by the shell; copied to an immediate reply
 };
 
-/// What a reply shows. On an engine that several daemons share, this decides what the reply must
-/// wait for.
+/// The state that a reply shows to the client. If several daemons share the engine, this determines
+/// what the reply must wait for.
 enum class Evidence : std::uint8_t {
   none,        ///< the reply shows no state of the job
   state,       ///< state that another daemon may have changed: ownership must be confirmed
@@ -62,12 +62,12 @@ struct WaitEnded {
   Duration blocked;
 };
 struct BarrierReleased {
-  Duration spread;  ///< from the first arrival to the release
+  Duration spread;  ///< time from the first arrival to the release
 };
 struct ReplyReplayed {
   std::uint8_t op;
 };
-/// What a session has measured since its last report: differences, not totals.
+/// The measurements of a session since its last report, as differences and not as totals.
 struct CollectivesMeasured {
   std::vector<CollectiveTotals> differences;
 };
@@ -118,7 +118,7 @@ using Event =
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, RankRefused>;
 
 struct Effects {
-  std::vector<Row> rows;               ///< one atomic batch, up to `revision`
+  std::vector<Row> rows;               ///< stored in one atomic batch
   std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
   Revision revision = 0;  ///< revision of the job after this step

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The four shapes of exchanges: how many parts each rank gives, and which parts it gets.
+// The four shapes of exchanges: how many parts each rank gives, and which parts each rank gets.
 #include "daemon/core/barriers.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
@@ -51,7 +51,7 @@ Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arriva
                      static_cast<int>(arrival.shape));
   }
   if (good) return {};
-  return failure(Code::size_mismatch, "{}: rank {} brings {} parts, its shape asks for {}",
+  return failure(Code::size_mismatch, "{}: rank {} brings {} parts, but its shape needs {}",
                  describe(key), rank, given, expected);
 }
 
@@ -74,7 +74,7 @@ void assemble(BarrierState& barrier) {
       barrier.slices.push_back(gets ? all : nothing);
     }
   } else if (barrier.shape == Shape::from_root) {
-    // The root gives each rank a part of its own, or one part that all ranks get.
+    // The root gives either one part for each rank, or a single part for all ranks.
     const bool own = barrier.arrivals.at(barrier.root).parts.size() == n;
     for (Rank r = 0; r < n; ++r) {
       if (own || r == 0) {

@@ -11,16 +11,16 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the size up to which spares fill the next generation: the size of the last generation,
-/// but at least min and at most max.
+/// Returns the size up to which spares are added to the next generation: the size of the last
+/// generation, but at least min and at most max.
 std::uint32_t wanted(const GroupState& group) {
   const RendezvousPolicy& policy = group.facts().policy;
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns whether the members that ask are a launch of their own: at least max members, not
-/// counting spares. A smaller number of members that waited until a generation finished would only
-/// repeat the work of that generation.
+/// Returns true if at least max members ask, not counting spares. These are a launch of their own.
+/// Fewer members that have waited until a generation finished would only repeat the work of that
+/// generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;

@@ -17,7 +17,7 @@ namespace c10dd::core {
 
 class Formation {
  public:
-  /// If the next generation forms at `now`, returns it; otherwise returns nothing. Starts or ends
+  /// Returns the next generation if it forms at `now`; otherwise returns nothing. May start or end
   /// the last call.
   std::optional<NextGeneration> consider(const GroupState& group, TimePoint now);
   /// Returns the time at which the next generation forms if no member changes before that time;
@@ -36,8 +36,8 @@ class Formation {
 
 /// Returns how many of the members that ask could get a place in the next generation.
 std::size_t usable(const GroupState& group);
-/// Returns how many newcomers would get a place if a formed group formed a larger generation; 0 if
-/// the group is not formed.
+/// Returns how many newcomers would get a place if the group formed a larger generation. Returns 0
+/// if the group is not formed.
 std::uint32_t waiting(const GroupState& group);
 
 }  // namespace c10dd::core

@@ -77,8 +77,8 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   return {};
 }
 
-/// Updates the member from its request and session. From now on the member asks for the round after
-/// `round`.
+/// Copies the request and the session to the member, and notes that the member asks for the round
+/// after `round`.
 void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
          Revision revision) {
   m.host = session.host;
@@ -110,7 +110,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const bool here = own != nullptr && own->is_here();
   const bool at_work = here && own->rank >= 0;
   if (here && state_.asks(*own)) return {};                 // a repeated join waits again
-  if (at_work && request.round < facts().round) return {};  // late repeat of an answered join
+  if (at_work && request.round < facts().round) return {};  // old join, already answered
   if (Result<void> good = check_join(state_, id, request); !good) return good;
   const bool finished = facts().phase == GroupPhase::finished;
   if (!(facts().policy == request.policy) || facts().round == 0 || finished) {
@@ -200,7 +200,7 @@ void Group::withdraw(const SessionId& id, const std::string& detail, Moment& at)
   end(id, GroupMember::State::left, detail, at);
 }
 
-/// If the generation has not ended, ends it for this reason. Otherwise the first reason is kept.
+/// Ends the generation for this reason. Keeps the first reason if the generation has already ended.
 void Group::break_up(const std::string& reason, bool failed, Moment& at) {
   if (facts().phase == GroupPhase::formed) {
     GroupFacts& facts = state_.edit_facts();

@@ -34,7 +34,7 @@ TEST(CallBoard, RefusesOneRankTooManyAndTakesItWhenAnotherHasEnded) {
   const Result<void> refused = board.publish(at_sequence(0, 0, 3), kStart);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::quota_exceeded);
-  EXPECT_NE(refused.error().detail.find("262144 ranks of this job"), std::string::npos)
+  EXPECT_NE(refused.error().detail.find("in this job: 262144"), std::string::npos)
       << refused.error().detail;
   EXPECT_NE(refused.error().detail.find("limit 262144"), std::string::npos);
   EXPECT_TRUE(board.publish(at_sequence(0, 5, 1), kStart)) << "it replaces its own";
