@@ -22,13 +22,13 @@ constexpr std::string_view name_of(Collective collective) {
   return kNames[static_cast<std::size_t>(collective)];
 }
 
-/// Arguments, times and outcome of one collective. A time is zero until its event has happened.
+/// Describes one collective of a group. A time point is zero until its event has happened.
 struct CollectiveCall {
   using Clock = std::chrono::steady_clock;
 
   std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
   Collective collective = Collective::barrier;
-  DType dtype = DType::float32;     ///< type of each element; no meaning for barrier
+  DType dtype = DType::float32;     ///< type of each element; unused for barrier
   ReduceOp reduce = ReduceOp::sum;  ///< only for all_reduce
   Rank root = 0;                    ///< only for broadcast
   std::size_t count = 0;            ///< number of elements in the input of one rank; 0 for barrier

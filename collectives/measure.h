@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hook that measures every collective and gives the recorder one sample of each. It counts bytes
 // as nccl-tests does, so that dashboards can be compared with the tables of nccl-tests: for
-// all_gather, it counts the output. The duration is the time in the backend. Standard library only.
+// all_gather, it counts the output. It measures the time in the backend. Standard library only.
 #pragma once
 
 #include <cstdint>

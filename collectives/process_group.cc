@@ -290,7 +290,7 @@ class Group final : public collectives::AbortableGroup {
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::optional<Failure> dead_;    ///< if set, no collective can run any more; never reset
-  bool aborted_by_owner_ = false;  ///< true after the public abort() only
+  bool aborted_by_owner_ = false;  ///< true if the public abort() has stopped the group
   bool closed_ = false;            ///< no further collective is accepted
   bool running_ = false;           ///< the worker thread handles a collective, without the lock
 

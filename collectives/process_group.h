@@ -23,8 +23,8 @@ class Membership;
 
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
-  Duration timeout = std::chrono::minutes(10);  ///< time limit for each collective; above 0
-  /// The address exchange and then the connecting to the ranks may take this long each. Above 0.
+  Duration timeout = std::chrono::minutes(10);  ///< limit for each collective; must be above 0
+  /// Time limit of the address exchange, and again of connecting to the ranks. Must be above 0.
   Duration open_timeout = std::chrono::minutes(5);
   /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
   std::string interface = {};
@@ -41,10 +41,10 @@ struct GroupOptions {
 ///
 /// all_reduce(), broadcast(), all_gather_single() and barrier() return at once, with a Work that
 /// all_reduce(), broadcast(), all_gather_single() and barrier() return at once. The returned Work
-/// gets the outcome when the collective ends. Their `timeout` replaces GroupOptions::timeout. They
-/// throw InvalidArgument if the time-out is not positive, if a tensor with elements has null data,
-/// or if a tensor is not in cpu memory. A collective without elements (count 0) succeeds without
-/// waiting for the other ranks.
+/// gets the outcome when the collective ends. `timeout` replaces GroupOptions::timeout. The
+/// functions throw InvalidArgument if the time-out is not positive, if a tensor with elements has
+/// null data, or if a tensor is not in cpu memory. A collective without elements (count 0) succeeds
+/// without waiting for the other ranks.
 /// After its first failure a group is unusable: queued and later work is abandoned with the reason
 /// of the first failure. To continue, open a new group with a higher generation.
 ///
@@ -76,8 +76,8 @@ class ProcessGroup {
   /// World::kind. Blocks and throws like the first open(), and throws Aborted as soon as the
   /// generation ends.
   ///
-  /// If the generation ends after that (a member is lost, leaves or calls next(), or this process
-  /// has had no connection to the daemon for too long), the group is aborted without waiting for a
+  /// If the generation ends while the group is open (a member is lost, leaves or calls next(), or
+  /// this process has lost the daemon for too long), the group is aborted without waiting for a
   /// time-out. The group's collectives then fail with Aborted, whose text names ranks and hosts.
   ///
   /// The group does not own the membership. Keep the membership: its destructor leaves the
@@ -117,7 +117,7 @@ class ProcessGroup {
   /// Ends the group: the running collective fails and queued work is abandoned, with code aborted
   /// and `reason` in the text. Does not wait for the running collective, whose tensors are still
   /// accessed until its Work has ended. The other ranks' collectives fail shortly afterwards. Their
-  /// text has `reason` if it reaches those ranks before the connections are closed.
+  /// error texts have `reason` if it reaches those ranks before the connections are closed.
   virtual void abort(const std::string& reason) = 0;
 
   /// Blocks until all work that was issued has ended. Work that is issued after this call is

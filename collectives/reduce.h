@@ -13,8 +13,8 @@ namespace c10dd::collectives {
 /// not overlap.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 
-/// Returns the function that applies `op` to arrays of `dtype`. For avg, returns the function of
-/// sum; the caller must then call divide() after the last sum.
+/// Returns the function that applies `op` to arrays of `dtype`. For avg, returns the function for
+/// sum, and the caller must call divide() after the last sum.
 ReduceFunction reduce_function(DType dtype, ReduceOp op);
 
 /// Divides each element by `divisor`. Integer results are truncated towards zero.

@@ -48,7 +48,7 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
   return {};
 }
 
-/// Returns the ranks whose call differs from that of most ranks or, in a tie, of this rank.
+/// Returns the ranks whose call differs from the call of most ranks (in a tie: of this rank).
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
                                    const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();

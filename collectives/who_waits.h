@@ -13,15 +13,15 @@
 
 namespace c10dd::collectives {
 
-/// Returns the description of a call that its rank publishes to the daemon.
+/// Returns the description of `call` that the rank publishes to the daemon.
 PublishedCall published(const CollectiveCall& call);
 
 /// Returns the text that names a call in errors, such as "all_reduce 3 of 1000 float32 sum",
 /// "broadcast 0 of 8 int64 from rank 1" or "barrier 7".
 std::string text_of(const PublishedCall& call);
 
-/// Adds to the failure of the collective `own` which ranks are in which call. `processes` has the
-/// address of each rank, in rank order, or is empty.
+/// Adds to the failure of the collective `own` which ranks are in which call. `processes` lists the
+/// addresses of the ranks in rank order; the list may be empty.
 ///
 /// Two different calls with the same sequence are a mismatch: the ranks have not issued the same
 /// collectives. Calls with different sequences are not a mismatch, because a rank may be ahead.

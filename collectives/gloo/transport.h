@@ -52,7 +52,7 @@ class Transport final : public ::gloo::transport::Context {
                                                                         std::size_t bytes) override;
 
   /// Starts the guard thread, which watches the peers. Called once, after all peers are connected.
-  /// `processes` has the address of each rank, in rank order, or is empty.
+  /// `processes` lists the addresses of the ranks in rank order; the list may be empty.
   void watch(std::vector<ProcessAddress> processes);
 
   /// The thread that runs the collectives calls begin() before each collective and end() after it.

@@ -17,7 +17,7 @@ namespace c10dd::daemon {
 Result<void> set_count(std::size_t& value, const std::string& text, std::size_t least,
                        std::size_t most);
 
-/// Stores the number of seconds in `text`, rounded to milliseconds. Allows fractions.
+/// Stores the seconds in `text`, from `least` to `most`, rounded to milliseconds. Allows fractions.
 Result<void> set_seconds(std::chrono::nanoseconds& value, const std::string& text, double least,
                          double most);
 std::string seconds_text(std::chrono::nanoseconds value);

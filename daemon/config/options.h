@@ -19,15 +19,15 @@ namespace c10dd::daemon {
 
 struct Options {
   std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free port
-  bool allow_insecure_listen = false;          ///< allows `listen` to be other than loopback
+  bool allow_insecure_listen = false;          ///< `listen` may be an address other than loopback
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address
-  std::string http_hosts;  ///< more Host names that a loopback listener serves, with commas
+  std::string http_hosts;  ///< more Host names to serve on loopback, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
   /// Allows a start on state that has lost acknowledged changes. Only a flag can set this option,
   /// because a file or a variable would also accept the next loss.
   bool accept_rollback = false;
-  std::size_t shards = 0;  ///< number of event loops; each job belongs to one; 0: one per core
+  std::size_t shards = 0;  ///< number of event loops, which share the jobs; 0: one per core
   std::string log_level = "info";
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(5);  ///< from SIGTERM to the end
 
@@ -55,7 +55,7 @@ struct Options {
 
 /// Tells main() what to do next.
 struct ParsedOptions {
-  bool exit = false;  ///< if true, main() exits: help, version, options or an error was printed
+  bool exit = false;  ///< main() must exit: help, version, options or an error was printed
   int exit_code = 0;  ///< 0, or 64 for a bad option, variable or file
   Options options;
   std::string checkpoint;  ///< folder to which the running daemon must write a copy; empty: serve

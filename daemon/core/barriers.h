@@ -33,7 +33,7 @@ inline BarrierKey barrier_key(const Exchange& e) {
 
 /// Returns the text that names a barrier in errors: `barrier "epoch" (generation 2, sequence 7)`.
 std::string describe(const BarrierKey& key);
-/// Returns the token that wakes the waiters of a barrier. It is also the key of the outcome row.
+/// Returns the token that wakes the waiters of a barrier. This is also the key of the outcome row.
 Bytes token_of(const BarrierKey& key);
 
 /// The arrival of one rank. Only an exchange uses `shape`, `root` and `parts`.
@@ -72,13 +72,13 @@ struct BarrierState {
   std::shared_ptr<const Bytes> result;
   /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
-  std::set<SessionId> absent;  ///< arrived, but not connected; set when all ranks have arrived
+  std::set<SessionId> absent;  ///< arrived but not connected; filled when all ranks have arrived
 
   /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
   /// Returns the session that arrived as this rank, or nullptr if this rank has not arrived.
   const SessionId* holder(Rank rank) const;
-  /// Returns each rank that has arrived with its session, in order of the ranks.
+  /// Returns the ranks that have arrived and the session of each, in order of the ranks.
   std::vector<std::pair<Rank, SessionId>> arrived() const;
   /// Converts a rank of this barrier to the rank that the same member has in `group`.
   Rank rank_in_group(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
@@ -104,7 +104,7 @@ class Barriers {
 
   const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }
-  /// Increases with each returned(), disconnected() and leave() of a session that is at a barrier.
+  /// Returns a number that grows with each returned(), disconnected() and leave() of a participant.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
   /// Fails with size_mismatch if an arrival differs from the first arrival of its barrier in world

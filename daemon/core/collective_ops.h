@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the requests about collectives: report brings totals for the metrics. With publish_call
+// Answers the requests about collectives. A report brings totals for the metrics. With publish_call
 // and read_calls, ranks tell each other in which calls they have waited for a long time.
 #pragma once
 

@@ -89,8 +89,8 @@ class Directory {
   std::map<Name, JobNumber> numbers_;
   std::map<JobNumber, Name> names_;
   Deadlines<JobNumber> retirements_;  // when to retire each job that is not in use
-  std::set<JobNumber> not_reopened_;  // those of retirements_ that were not opened since resume()
-  std::set<JobNumber> empty_;         // those of retirements_ that have no rows worth keeping
+  std::set<JobNumber> not_reopened_;  // jobs of retirements_ that were not opened since resume()
+  std::set<JobNumber> empty_;         // jobs of retirements_ that have no rows worth keeping
   Revision revision_;
 };
 

@@ -31,8 +31,8 @@ struct CallId {
   std::int64_t arrived_ns = 0;    ///< set by the shell; copied to an immediate reply
 };
 
-/// The state that a reply shows to the client. If several daemons share the engine, this determines
-/// what the reply must wait for.
+/// The state that a reply shows to the client. If several daemons share the engine, the evidence
+/// determines what the reply must wait for.
 enum class Evidence : std::uint8_t {
   none,        ///< the reply shows no state of the job
   state,       ///< state that another daemon may have changed: ownership must be confirmed
@@ -118,7 +118,7 @@ using Event =
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, RankRefused>;
 
 struct Effects {
-  std::vector<Row> rows;               ///< stored in one atomic batch
+  std::vector<Row> rows;               ///< to be stored in one atomic batch
   std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
   Revision revision = 0;  ///< revision of the job after this step

@@ -18,9 +18,9 @@ std::uint32_t wanted(const GroupState& group) {
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns true if at least max members ask, not counting spares. These are a launch of their own.
-/// Fewer members that have waited until a generation finished would only repeat the work of that
-/// generation.
+/// Returns true if at least max members ask, not counting spares. These members are a launch of
+/// their own. Fewer members that have waited until a generation finished would only repeat the work
+/// of that generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;
