@@ -19,7 +19,7 @@ std::string promise_broken(const MissingRank& stalled) {
 
 Result<void> check_names(std::string_view op, const std::string& group) {
   if (!group.empty() && group.size() <= limits::kNameBytes) return {};
-  return failure(Code::invalid_argument, "{}: group name of {} bytes; use 1 to {}", op,
+  return failure(Code::invalid_argument, "{}: the group name has {} bytes; use 1 to {}", op,
                  group.size(), limits::kNameBytes);
 }
 
@@ -31,7 +31,7 @@ Result<void> check_join(const Join& join) {
   std::size_t bytes = join.device.size() + join.domain.size();
   for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
   if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {
-    return failure(Code::too_large, "join: {} labels, limit {}; {} bytes of them, limit {}",
+    return failure(Code::too_large, "join: labels over a limit: {}, limit {}; {} bytes, limit {}",
                    join.labels.size(), limits::kLabels, bytes, limits::kLabelBytes);
   }
   if (join.rank >= 0 && (join.policy.min != join.policy.max || join.rank >= join.policy.max ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows: key 'h' + revision + index holds a Change. Key 'w' + (1 for a prefix, 0 for a key) + the
-// prefix or key holds the revision since which it is watched. Key 'f' holds the first revision from
-// which no stored change was dropped.
+// prefix or key holds the first revision whose changes are stored for it. Key 'f' holds a revision:
+// stored changes from before this revision may have been dropped.
 #include "daemon/core/history.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void History::drop_oldest(std::deque<StoredChange>& list) {
 
 void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
-  std::uint32_t passed = 0;  // changes of `revision` that concern the watch
+  std::uint32_t passed = 0;  // changes of `revision` that concern the watch, counted so far
   std::size_t bytes = 0;
   const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
     return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
@@ -123,7 +123,7 @@ void History::watched(const Watch& watch, Revision revision, TimePoint now,
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
-    if (watched_.size() >= limits::kWatchedKept) return;  // a restart will lose its changes
+    if (watched_.size() >= limits::kWatchedKept) return;  // the changes will not survive a restart
     it = watched_.emplace(subject, Watched{revision + 1, {}}).first;
     if (watch.prefix) ++prefix_sizes_[watch.key.size()];
     rows.push_back({Row::Kind::put, subject_key(watch.prefix, watch.key),

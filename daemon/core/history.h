@@ -25,15 +25,15 @@ class History {
   /// Starts an empty history. It will contain all changes of the revisions after `loaded`.
   History(Revision loaded, const Quotas& quotas) : start_(loaded + 1), quotas_(quotas) {}
 
-  /// Adds a change, whose revision must not be lower than the revision before. If the key is
-  /// watched, appends the row of the change. Also appends the deletions of rows that have become
-  /// too old.
+  /// Adds a change, whose revision must not be lower than that of the change before. If the key is
+  /// watched, appends a row with the change to `rows`. Also appends the deletions of rows that have
+  /// become too old.
   void add(Change change, std::vector<Row>& rows);
 
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
   void watched(const Watch& watch, Revision revision, TimePoint now, std::vector<Row>& rows);
 
-  /// Returns the first revision from which all changes that concern the watch are still kept.
+  /// Returns the oldest revision from which on all changes that concern the watch are still kept.
   Revision start(const Watch& watch) const;
 
   /// Appends to `out` the changes that concern the watch, beginning at position (from, skip), up to
@@ -59,7 +59,7 @@ class History {
  private:
   struct Position {
     Revision revision = 0;
-    std::uint64_t index = 0;  ///< among the changes of this revision
+    std::uint64_t index = 0;  ///< position among the changes of `revision`
 
     auto operator<=>(const Position&) const = default;
   };
@@ -67,7 +67,7 @@ class History {
     Revision since = 0;  ///< changes from this revision on are stored as rows
     TimePoint deadline;
   };
-  using Subject = std::pair<bool, Bytes>;  // first: is it a prefix; second: the prefix or key
+  using Subject = std::pair<bool, Bytes>;  // first: true for a prefix; second: the prefix or key
 
   /// A change with its position. Lists of stored changes are in ascending order of positions.
   struct StoredChange {
@@ -83,10 +83,10 @@ class History {
   std::deque<StoredChange> recent_;  // in memory only
   std::deque<StoredChange> kept_;    // rows
   Position last_;
-  Revision start_;      // all changes from this revision on are known
-  Revision floor_ = 0;  // like start_, but for the changes in kept_
+  Revision start_;      // all changes from this revision on are still in memory
+  Revision floor_ = 0;  // stored changes from this revision on are all still in kept_
   std::map<Subject, Watched> watched_;
-  std::map<std::size_t, std::size_t> prefix_sizes_;  // length -> number of watched prefixes
+  std::map<std::size_t, std::size_t> prefix_sizes_;  // counts the watched prefixes by length
   std::set<std::pair<TimePoint, Subject>> by_deadline_;
   Quotas quotas_;
   std::size_t bytes_ = 0;

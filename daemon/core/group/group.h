@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One group: its members join, report and leave, and generations form. protocol/group_ops.h
-// describes the operations. Pure: a method that changes the group gets the revision and the time in
-// `at`. settle() completes the changes of a step. Other callers need not call settle():
-// Job::settle() calls it for each touched group (see groups.h) at the end of each step, before the
-// rows of the step are recorded.
+// Manages one group: members join, report progress and leave, and generations form.
+// protocol/group_ops.h describes the operations. Pure: a method that changes the group gets the
+// revision and the time in `at`. settle() completes the changes of a step. The class Groups
+// calls settle() for each touched group before the rows of the step are recorded (see
+// groups.h).
 #pragma once
 
 #include <optional>
@@ -54,9 +54,9 @@ class Group {
   Result<void> acknowledge(const SessionId& id, std::uint64_t notice, Moment& at);
   Result<void> progress(const SessionId& id, const Progress& report, Moment& at);
 
-  /// Applies what is due: removes the members that did not leave by the deadline of a notice, marks
-  /// stalled members, forms a generation if one can form, and writes the group's row if the row has
-  /// changed. Returns all changes since the last settle(). The class Groups calls it for each
+  /// Completes a step: removes the members that did not leave by the deadline of a notice, marks
+  /// stalled members, forms a generation if possible, and writes the group's row if the row has
+  /// changed. Returns all changes since the last settle(). The class Groups calls settle() for each
   /// touched group.
   GroupChanges settle(Moment& at);
   std::optional<TimePoint> next_deadline() const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All groups of a job. Each call that may change a group marks the group as touched, and settle()
-// brings the touched groups up to date. Other callers need not call settle(): Job::settle() calls
-// it, through GroupOps::settle(), at the end of each step, before the rows of the step are
+// Keeps all groups of a job. Each call that may change a group marks the group as touched, and
+// settle() brings the touched groups up to date. At the end of each step, Job::settle() calls
+// GroupOps::settle(), which calls Groups::settle(). This happens before the rows of the step are
 // recorded.
 #pragma once
 
@@ -33,7 +33,7 @@ class Groups {
   /// Removes an ended session from all its groups.
   void ended(const SessionId& id, const std::string& why, Moment& at);
 
-  /// Removes lost members, and marks the groups whose deadline has come as touched.
+  /// Removes lost members. If the deadline of a group has come, marks the group as touched.
   void tick(const Sessions& sessions, Moment& at);
   std::optional<TimePoint> next_deadline() const;
 
@@ -54,7 +54,7 @@ class Groups {
   const Group* find(const std::string& name) const;
   /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
-  /// Returns the sum of the attendance of all groups.
+  /// Returns how many members are here and how many are missing, summed over all groups.
   const Attendance& attendance() const { return attendance_; }
 
   static bool owns(const Row& row) {
@@ -62,7 +62,7 @@ class Groups {
   }
   /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
-  /// Completes the restored groups. Called after the last row; `newest` is the job's revision. At
+  /// Completes the restored groups after their last row. `newest` is the revision of the job. At
   /// first no member has a connection, and every deadline starts again with its full time. Fails
   /// with malformed if the rows of a group do not fit together.
   Result<void> resume(Revision newest, TimePoint now);
@@ -78,7 +78,7 @@ class Groups {
 
   std::map<std::string, Group> groups_;
   std::map<std::string, StoredGroup> stored_;  // empty after resume()
-  std::map<std::string, Attendance> counted_;  // what each group has added to attendance_
+  std::map<std::string, Attendance> counted_;  // each group's part of the sum in attendance_
   Attendance attendance_;
   std::set<std::string> touched_;
   Liveness liveness_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A heartbeat does not move the next check of its member. When the check is due, it reads the time
-// at which the member was last heard, and schedules the check after it.
+// A heartbeat does not postpone the next check of the member that sent it. Each check reads the
+// time at which the daemon last heard the member, and schedules the next check from this time.
 #include "daemon/core/group/liveness.h"
 
 #include <algorithm>
@@ -75,8 +75,8 @@ std::vector<Liveness::Lost> Liveness::take_lost(const Sessions& sessions, TimePo
   return all;
 }
 
-/// If the member is lost, returns it. Otherwise schedules its next check for the earliest time at
-/// which it could be lost.
+/// If the member is lost, returns it. Otherwise schedules the next check of the member for the
+/// earliest time at which the member could be lost.
 std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Sessions& sessions,
                                               TimePoint now) {
   const MemberLiveness& member = members_.at(id);

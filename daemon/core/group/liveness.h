@@ -48,7 +48,7 @@ class Liveness {
   struct MemberLiveness {
     Duration ttl{0};
     Duration grace{0};
-    std::optional<TimePoint> back_by;  ///< set from a restart until the member connects
+    std::optional<TimePoint> back_by;  ///< deadline to reconnect after a restart of the daemon
     std::set<std::string> groups;
   };
 

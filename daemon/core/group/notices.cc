@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the members of the generation that the request names by rank or by host.
+/// Returns the members of the generation whose rank or host is named in the request.
 std::vector<SessionId> named_by(const Notify& request, const GroupState& group) {
   std::vector<Rank> ranks = request.ranks;
   std::ranges::sort(ranks);
@@ -84,8 +84,8 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
   });
   if (repeated) return {};
   group.put(id, at);
-  // Members are told only when all named members have acknowledged. If members were told of each
-  // acknowledgement, each of n members would get n messages.
+  // Members get a new status only when all named members have acknowledged. If each acknowledgement
+  // made a new status, each of n members would get n messages.
   if (--open_.at(number).unacknowledged == 0) {
     group.note_status_change(at);
   } else {

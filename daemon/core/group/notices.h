@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The notices of one group. A notice asks members to leave by a deadline. These members acknowledge
-// the notice, and a member that is still here at the deadline is lost. Notices are stored in the
+// Keeps the notices of one group. A notice asks the members that it names to acknowledge it, and to
+// leave by a deadline. A named member that has not left in time is lost. Notices are stored in the
 // group's row; the row of each member lists the notices that name the member.
 #pragma once
 
@@ -22,22 +22,22 @@ class Notices {
   /// member.
   Result<void> acknowledge(GroupState& group, const SessionId& id, std::uint64_t number,
                            Moment& at);
-  /// Removes a member, whose membership ends, from all notices. The caller must then write the
+  /// Removes a member from all notices because its membership ends. The caller must then write the
   /// member's row and call GroupState::note_status_change().
   void forget(GroupState& group, const SessionId& id);
 
   struct Overdue {
-    std::vector<SessionId> members;  ///< members that are still here, by rank
+    std::vector<SessionId> members;  ///< members that have not left, in the order of their ranks
     std::string why;
   };
-  /// If the deadline of a notice has come, returns the members that did not leave. Returns each
-  /// notice only once.
+  /// Finds a notice whose deadline has come, and returns the named members that have not left.
+  /// Finds each notice only once.
   std::optional<Overdue> take_overdue(const GroupState& group, TimePoint now);
   std::optional<TimePoint> next_deadline() const;
 
   /// Adds the notices to the status, except the time left until their deadlines.
   static void describe(const GroupState& group, GroupStatus& status);
-  /// Sets the time that is left, from `now`, until the deadline of each notice in a status.
+  /// Sets, for each notice in `status`, the time from `now` until the deadline of the notice.
   void set_time_left(GroupStatus& status, TimePoint now) const;
 
   /// Restores the notices after a restart. Every deadline starts again with its full time.

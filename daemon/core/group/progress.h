@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress reports of the members of one group, and the time by which each member has promised
-// its next report. A member that does not report in time is marked as stalled, but keeps its place.
+// Records the progress reports of one group's members, and marks a member as stalled if it does not
+// report by the time that it promised. A stalled member keeps its place.
 #pragma once
 
 #include <optional>

@@ -44,10 +44,10 @@ class Reason {
   }
 
  private:
-  /// The ranks that change in the same way, from the same old host to the same new host.
+  /// Ranks with the same old host and the same new host: one sentence of the text covers them.
   struct Reassignment {
     std::vector<Rank> ranks;
-    std::vector<Rank> before;  // the ranks that their new members had before
+    std::vector<Rank> before;  // previous ranks of the new members
     const Hole* hole = nullptr;
     const Candidate* now = nullptr;
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains a plan of ranks in a text for people: which ranks were kept, moved and added.
+// Writes a text for people that explains a plan of ranks: which ranks were kept, moved and added.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace c10dd::core {
 
 /// Returns the text for RankPlan::reason. The ranks of the plan must be final. holes[rank] is the
-/// hole at that rank, or null.
+/// Hole with this rank, or null if there is none.
 std::string reason_of(const Candidates& candidates, const RankPlan& plan,
                       const std::vector<const Hole*>& holes, std::size_t size_before,
                       std::uint32_t max);

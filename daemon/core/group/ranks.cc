@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Chooses at most `places` of the candidates `who`. The candidates `settled` already have a place.
+/// Chooses at most `places` of `who`. `settled` lists the candidates that already have a place.
 Indices choose(const Candidates& candidates, const Indices& who, std::size_t places,
                const Indices& settled, Seating seating) {
   if (who.size() <= places) return who;
@@ -43,7 +43,7 @@ struct Classes {
   Indices spares;
 };
 
-/// Returns the holes below rank `size`, indexed by rank; nullptr for a rank that is not a hole.
+/// Returns `size` pointers. The pointer at index r is to the Hole with rank r, or null.
 std::vector<const Hole*> by_rank(const std::vector<Hole>& holes, std::size_t size) {
   std::vector<const Hole*> found(size);
   for (const Hole& hole : holes) {

@@ -19,10 +19,10 @@ struct Candidate {
   std::int32_t local_rank = -1;      ///< on its host
   std::int64_t requested_rank = -1;  ///< rank that it must get; set for all candidates or for none
   std::int64_t previous_rank = -1;   ///< rank in the previous generation, or -1
-  bool spare = false;                ///< gets a place only if the others leave one free
+  bool spare = false;                ///< gets a place only if non-spares leave a place free
 };
 
-/// A rank of the previous generation that is now free, and the place where its member ran.
+/// A free rank. Its member of the previous generation ran on `host`, which is in `domain`.
 struct Hole {
   Rank rank = 0;
   std::string host;
@@ -32,41 +32,41 @@ struct Hole {
 struct RankPlan {
   std::vector<std::size_t> ranks;   ///< for each rank, the index of its candidate
   std::vector<std::size_t> parked;  ///< candidates without a place, in order of joining
-  /// A text for people: which ranks were kept, moved and added, and why; about 500 bytes at most.
+  /// Tells people which ranks were kept, moved and added, and why. Has about 500 bytes at most.
   /// Example:
   /// "ranks [0,2-3] kept; rank 1 (host-b) is replaced by host-d, of the same domain rack2".
   std::string reason;
 };
 
 /// Gives places and ranks to at most `max` candidates. Spares get places only until `wanted`
-/// candidates have one. Requested ranks must be distinct and below the new size; previous ranks
+/// candidates have a place. Requested ranks must be distinct and below the new size. Previous ranks
 /// must be distinct.
 ///
 /// Terms: a *host* means all candidates (or all holes) with the same host name and domain. A
 /// *block* means all free ranks that were on one host. An empty domain matches no domain.
 ///
 /// Which candidates get a place:
-///   1. survivors of the previous generation, by previous rank;
+///   1. survivors of the previous generation, in the order of their previous ranks;
 ///   2. newcomers, which are neither survivors nor spares;
 ///   3. spares.
 /// If there are not enough places for all newcomers (or for all spares), the order is:
-///   1. candidates of a host that has holes, at most one for each of its holes;
-///   2. candidates of a domain that has holes, at most one for each of its holes; hosts that fill a
-///      block exactly come first;
+///   1. candidates of a host that has holes, at most one for each hole of the host;
+///   2. candidates of a domain that has holes, at most one for each hole of the domain; hosts that
+///      fill a block exactly come first;
 ///   3. hosts of another domain that fill a block exactly;
 ///   4. all others: whole hosts before parts of a host, then in order of joining.
 ///
-/// Which rank a candidate gets: if ranks are requested, the requested rank. Otherwise survivors
-/// keep their rank if it is below the new size. Each block of free ranks goes to a whole host if
-/// possible, and not to single candidates. It goes, in this order:
-///   1. to the same host;
+/// Which rank a candidate gets: if ranks are requested, the candidate gets the requested rank.
+/// Otherwise a survivor keeps its rank if the rank is below the new size. Each block of free ranks
+/// goes to one whole host if possible. A block goes, in this order:
+///   1. to the host that had these ranks;
 ///   2. to a host of the same domain with as many candidates as the block has ranks;
 ///   3. to any host with as many candidates as the block has ranks;
 ///   4. to the remaining candidates of the same domain;
 ///   5. to the remaining candidates.
 /// In a first generation, and within steps 4 and 5, candidates are ordered by domain, then by host,
-/// then by local rank, then by order of joining. Domains and hosts are ordered by their first
-/// candidate to join. So the ranks of a host, and those of a domain, are contiguous.
+/// then by local rank, then by order of joining. Domains (and hosts) come in the order in which
+/// their first candidates joined. Therefore the ranks of one host or one domain are contiguous.
 RankPlan assign_ranks(const std::vector<Candidate>& candidates, const std::vector<Hole>& holes,
                       std::uint32_t max, std::uint32_t wanted);
 

@@ -19,8 +19,8 @@ std::uint64_t digest_of(const std::vector<SessionId>& sessions) {
 Result<void> check_policy(const RendezvousPolicy& policy) {
   if (policy.min < 1 || policy.max < policy.min || policy.max > limits::kWorldSize) {
     return failure(Code::invalid_argument,
-                   "min {}, max {}; min must be from 1 to max, and max at most {}", policy.min,
-                   policy.max, limits::kWorldSize);
+                   "min {} and max {} are invalid: min must be from 1 to max, and max at most {}",
+                   policy.min, policy.max, limits::kWorldSize);
   }
   for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
     if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;

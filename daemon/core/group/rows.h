@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a group: its own row ('g'), a row per member ('m'), and the member list of the
-// generation ('l').
+// Defines the rows of a group: one row of the group ('g'), one row for each member ('m'), and one
+// row with the member list of the generation ('l').
 #pragma once
 
 #include <map>
@@ -40,31 +40,31 @@ struct GroupMember {
   bool spare = false;
   std::uint64_t step = 0;
   bool failed = false;         ///< see Join::failed
-  Revision joined = 0;         ///< revision of its first join; gives the order of members
+  Revision joined = 0;         ///< revision at which the member first joined; orders the members
   bool asked = false;          ///< whether asked_in is set
-  std::uint64_t asked_in = 0;  ///< the group's round when it asked for the next round
+  std::uint64_t asked_in = 0;  ///< the group's round when the member asked for a place
   State state = State::here;
   std::string ending;                  ///< how it ended
-  std::vector<NoticeReceipt> notices;  ///< notices that name it, by number; empty after its end
+  std::vector<NoticeReceipt> notices;  ///< notices that name the member; empty after it has ended
 
   std::int64_t rank = -1;         ///< in the current generation
-  std::int64_t former_rank = -1;  ///< its rank, if it has finished and asks again
+  std::int64_t former_rank = -1;  ///< rank that a finished member had before it asked again
   bool present = false;           ///< has a connection
   std::string phase;              ///< of its newest progress report
   std::uint64_t at_step = 0;      ///< of its newest progress report
   bool stalled = false;
 
   bool is_here() const { return state == State::here; }
-  /// Returns whether the member asks for a place in the round after this one.
+  /// Returns whether the member asks for a place in the round after `round`.
   bool asks(std::uint64_t round) const { return is_here() && asked && asked_in == round; }
 };
 BOOST_DESCRIBE_STRUCT(GroupMember, (),
                       (host, pid, local_rank, device, domain, labels, requested_rank, spare, step,
                        failed, joined, asked, asked_in, state, ending, notices))
 
-/// A notice as it is stored. Its deadline is a duration, which starts anew after a restart. The
-/// rows of the members, not this row, record which members the notice names, so that an
-/// acknowledgement rewrites only the row of one member.
+/// The stored form of a notice. The deadline is a duration, which starts again after a restart. The
+/// rows of the members record which members the notice names. Therefore an acknowledgement rewrites
+/// only the row of one member.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;
@@ -89,7 +89,7 @@ BOOST_DESCRIBE_STRUCT(GroupFacts, (),
                       (policy, round, generation, phase, reason, failures, status, notices_made,
                        notices))
 
-/// The list row: the sessions by rank, and the encoded list that members read.
+/// The row with the member list: the sessions, indexed by rank, and the list encoded for members.
 struct MemberList {
   std::vector<SessionId> sessions;
   std::vector<std::uint32_t> offsets;  ///< where each MemberInfo begins in `encoded`
@@ -98,8 +98,8 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
-/// Returns the digest of the sessions by rank. The digest does not cover the other fields of the
-/// list, because these fields change with each round of a quorum.
+/// Returns the digest of session ids that are in the order of their ranks. The digest does not
+/// cover the other fields of the list, because these fields change with each round of a quorum.
 std::uint64_t digest_of(const std::vector<SessionId>& sessions);
 
 /// Fails with invalid_argument if a size or time of the policy is not valid.

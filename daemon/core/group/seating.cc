@@ -14,7 +14,7 @@ std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices&
     std::size_t candidate;
     auto operator<=>(const Standing&) const = default;
   };
-  std::map<std::string_view, std::uint64_t> domains;  // by domain, when its first candidate joined
+  std::map<std::string_view, std::uint64_t> domains;  // lowest Candidate::joined of each domain
   std::map<Where, std::uint64_t> hosts;
   for (const std::size_t index : who) {
     const Candidate& c = candidates[index];
@@ -103,7 +103,7 @@ void Seating::same_size(bool same_domain) {
     return std::pair(same_domain ? at.first : std::string_view(), size);
   };
   std::map<std::pair<std::string_view, std::size_t>, std::vector<HostCandidates*>>
-      hosts;  // for each key, the hosts in reverse order, for pop_back()
+      hosts;  // the hosts of each key in reverse order, so that pop_back() takes the first
   for (auto group = by_host_.rbegin(); group != by_host_.rend(); ++group) {
     hosts[key(group->where, group->waiting())].push_back(&*group);
   }

@@ -25,10 +25,10 @@ Where where(const T& candidate_or_hole) {
   return {candidate_or_hole.domain, candidate_or_hole.host};
 }
 
-/// The candidates of one host, by local rank. The first `seated` of them have a rank.
+/// The candidates of one host, ordered by local rank. The first `seated` candidates have a rank.
 struct HostCandidates {
   Where where;
-  std::uint64_t joined = 0;  // when the first of them joined
+  std::uint64_t joined = 0;  // lowest Candidate::joined of the host
   Indices members;
   std::size_t seated = 0;
 
@@ -39,15 +39,15 @@ struct HostCandidates {
 /// candidate.
 struct Block {
   Where where;
-  bool known = false;  // false if no member had these ranks
+  bool known = false;  // false if no member had these ranks before
   std::vector<Rank> ranks;
   std::size_t taken = 0;
 
   std::size_t open() const { return ranks.size() - taken; }
 };
 
-/// Groups the candidates `who` by host, in the order that they get in a first generation, see
-/// ranks.h.
+/// Groups the candidates `who` by host. The hosts, and the candidates of each host, have the order
+/// of a first generation, see ranks.h.
 std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who);
 
 /// Gives the free ranks to candidates, one rule after another. Each rule applies to the ranks and

@@ -25,23 +25,23 @@ struct NextGeneration {
   std::uint64_t number = 0;
   std::string reason;
   std::vector<SessionId> members;  ///< by rank
-  std::vector<SessionId> parked;   ///< members that asked and still wait for a place
+  std::vector<SessionId> parked;   ///< members that asked for a place but get none
 };
 
 class GroupState {
  public:
-  /// Numbers of members. All counts except `finished` include only members that are here (alive).
-  /// "In the list" means in the list of the current generation.
+  /// Counts of members. All except `finished` count only alive members, which have not finished,
+  /// left or been lost. "In the list" means in the list of the current generation.
   struct Counts {
-    std::size_t alive = 0;          ///< all that are here
+    std::size_t alive = 0;          ///< all alive members
     std::size_t asking = 0;         ///< ask for a place
-    std::size_t asking_spares = 0;  ///< ask, as spares
-    std::size_t asking_away = 0;    ///< ask, but have no connection
-    std::size_t asking_old = 0;     ///< ask, and are in the list
-    std::size_t expected = 0;       ///< in the list, but do not ask
+    std::size_t asking_spares = 0;  ///< ask for a place as spares
+    std::size_t asking_away = 0;    ///< ask for a place, but have no connection
+    std::size_t asking_old = 0;     ///< ask for a place, and are in the list
+    std::size_t expected = 0;       ///< in the list, but do not ask for a place
     std::size_t requests = 0;       ///< ask for a certain rank
     std::size_t of_list = 0;        ///< in the list
-    std::size_t finished = 0;       ///< in the list and finished, even if they ask again
+    std::size_t finished = 0;       ///< finished and in the list, even if asking for a place again
   };
 
   explicit GroupState(std::string name) : name_(std::move(name)) {}
@@ -53,8 +53,8 @@ class GroupState {
   const GroupFacts& facts() const { return facts_; }
   const std::map<SessionId, GroupMember>& members() const { return members_; }
   const GroupMember* find(const SessionId& id) const;
-  /// Returns the list of the generation. The field `encoded` of the list is empty; encoded_list()
-  /// returns these bytes.
+  /// Returns the list of the generation. Its field `encoded` is empty: call encoded_list() to get
+  /// the encoded list.
   const MemberList& list() const { return list_; }
   const std::shared_ptr<const Bytes>& encoded_list() const { return encoded_list_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_.sessions.size()); }
@@ -76,8 +76,8 @@ class GroupState {
   GroupFacts& edit_facts();
   /// Adds a member. Has no effect if the session is already a member.
   void add(const SessionId& id);
-  /// Lets `edit` change a member and updates the counts. If its row has changed, the caller must
-  /// call put().
+  /// Lets `edit` change a member, and updates the counts. If a stored field of the member has
+  /// changed, the caller must call put().
   template <class F>
   void change(const SessionId& id, F&& edit) {
     GroupMember& member = members_.at(id);

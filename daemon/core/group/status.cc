@@ -28,12 +28,12 @@ MissingRank unknown(Rank rank) {
   return about;
 }
 
-/// The ranks of the generation that are not at work.
+/// The ranks of the generation whose members are lost, finished or stalled.
 struct NotAtWork {
   std::vector<Rank> lost;
   std::vector<Rank> finished;
   std::vector<Rank> stalled;
-  std::vector<MissingRank> details;  ///< the first limits::kMissingNamed that are lost or stalled
+  std::vector<MissingRank> details;  ///< first lost or stalled ranks, at most limits::kMissingNamed
 };
 
 NotAtWork not_at_work(const GroupState& group) {
@@ -94,8 +94,8 @@ std::string asking_members(const GroupState& group) {
   return text;
 }
 
-/// If a generation has formed or finished, returns a text that says what a newcomer waits for;
-/// otherwise returns an empty text.
+/// If the newest generation is formed or finished, returns a text that says when a new member gets
+/// a place. Otherwise returns an empty text.
 std::string when_next(const GroupState& group) {
   const GroupFacts& facts = group.facts();
   if (facts.phase == GroupPhase::formed) {
@@ -217,7 +217,7 @@ Failure why_not_formed(const GroupState& group) {
     }
   }
   if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
-  // No member has a rank yet: add one unknown rank for each member that is missing to reach min.
+  // No member has a rank yet: adds an unknown rank for each further member that `min` requires.
   for (std::size_t rank = usable(group);
        rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
     result.missing.push_back(unknown(static_cast<Rank>(rank)));

@@ -28,8 +28,8 @@ bool distinct(std::vector<T> values) {
   return std::ranges::adjacent_find(values) == values.end();
 }
 
-/// Returns whether the offsets split the encoded list into members, and each member names the rank
-/// at which it is stored.
+/// Returns true if the offsets split the encoded list into members, and if the rank in each member
+/// is the member's position in the list.
 bool readable(const MemberList& list) {
   const std::size_t size = list.offsets.size();
   if (size == 0) return list.encoded.empty();
@@ -55,7 +55,7 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
     return misfit(state, format("status of revision {}, but the job is at revision {}",
                                 facts.status, newest));
   }
-  // Not every round has started a new generation, and not every generation has failed.
+  // There are at least as many rounds as generations, and as many generations as failures.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
     return misfit(state, format("impossible numbers: round {}, generation {}, failures {}",
                                 facts.round, facts.generation, facts.failures));
@@ -111,19 +111,19 @@ Result<void> check_list(const GroupState& state) {
     if (state.find(id) == nullptr) return misfit(state, "a session in its list is not a member");
   }
   if ((state.facts().round == 0) != (size == 0)) {
-    return misfit(state, format("a list of {} members in round {}", size, state.facts().round));
+    return misfit(state, format("{} members do not fit round {}", size, state.facts().round));
   }
   if (size == 0 && (phase == GroupPhase::formed || phase == GroupPhase::broken)) {
     return misfit(state, "a generation without members");
   }
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
-    return misfit(state, "a generation that all members have left");
+    return misfit(state, "all members of the generation have ended");
   }
-  // In a quorum, the last member may join again with another policy before the next round.
+  // In a quorum, the only member left may join again with another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
     return misfit(state,
-                  format("a list of {} members, min {}, max {}", size, policy.min, policy.max));
+                  format("{} members do not fit min {}, max {}", size, policy.min, policy.max));
   }
   if (phase == GroupPhase::finished && state.counts().expected > 0) {
     return misfit(state, "a member is at work, but all have finished");
@@ -151,7 +151,7 @@ Result<void> check_notices(const GroupState& state) {
   return {};
 }
 
-/// Checks which members the notices name.
+/// Checks that each member refers to existing notices, and that each notice names a member.
 Result<void> check_notice_receipts(const GroupState& state) {
   const std::vector<StoredNotice>& notices = state.facts().notices;
   std::set<std::uint64_t> naming;

@@ -22,9 +22,9 @@ class StoredGroup {
   Result<void> take(const SessionId& id, GroupMember member);
   Result<void> take(MemberList list);
 
-  /// Returns the state of the group, in which no member has a connection. Called once, after the
-  /// last row; `newest` is the job's revision. Fails with malformed if the rows do not fit
-  /// together.
+  /// Completes the restore after the last row, and returns the state of the group. No member has a
+  /// connection in this state. `newest` is the job's revision. Fails with malformed if the rows do
+  /// not fit together.
   Result<GroupState> complete(Revision newest);
 
  private:

@@ -168,9 +168,9 @@ TEST(GroupRowsTest, ItsOwnRow) {
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; },
-          "a list of 2 members, min 1, max 1");
+          "2 members do not fit min 1, max 1");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; },
-          "a list of 2 members, min 3, max 3");
+          "2 members do not fit min 3, max 3");
   refused([](GroupFacts& g) { g.phase = Phase::finished; }, "but all have finished");
   Story early = forming();
   expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }),
@@ -198,7 +198,7 @@ TEST(GroupRowsTest, ItsMembers) {
   expect_refused(formed().drop('m'), "a session in its list is not a member");
   Story all = formed();
   all.facts([](GroupFacts& g) { g.notices.clear(); });
-  expect_refused(all.member(ended).member(ended, 1), "a generation that all members have left");
+  expect_refused(all.member(ended).member(ended, 1), "all members of the generation have ended");
   const Bytes nobody = RowKey('m').text("dp/0").number(0).number(0).take();
   expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "malformed member row");
 }
@@ -224,7 +224,7 @@ TEST(GroupRowsTest, ItsList) {
     Story story = formed();
     expect_refused(story.list(edit), why);
   };
-  expect_refused(formed().drop('l'), "a list of 0 members in round 1");
+  expect_refused(formed().drop('l'), "0 members do not fit round 1");
   refused([](MemberList& l) { l.sessions.pop_back(); }, "its list cannot be read");
   refused([](MemberList& l) { l.offsets[0] = 1; }, "its list cannot be read");
   refused([](MemberList& l) { l.offsets[1] = 0; }, "its list cannot be read");
