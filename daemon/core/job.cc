@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job handles a request. A request that was applied before gets its stored reply. A new
-// request is dispatched to the handler of its operation, settled, and recorded with its reply. Then
-// the waiters that the request has unblocked are answered.
+// Handles the requests of a job. A request that was applied before gets its stored reply. A new
+// request is dispatched to the handler of its operation. Then groups and barriers are updated, the
+// reply is recorded, and the waiters that the request has unblocked are answered.
 #include "daemon/core/job.h"
 
 #include "daemon/core/planted.h"
@@ -12,11 +12,11 @@
 namespace c10dd::core {
 namespace {
 
-// From this number of garbage rows on, a step erases them even if it writes nothing else.
+// If a job has this many garbage rows, the next step erases them even if it writes no other rows.
 constexpr std::size_t kGarbageRows = 1'024;
 
 /// Adds an event for each refusal that an operator should see: a rank belongs to another session,
-/// or a join can not succeed.
+/// or a join cannot succeed.
 void report_refused_ranks(Effects& out) {
   for (const OutgoingReply& reply : out.replies) {
     if (reply.result) continue;
@@ -85,8 +85,8 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
                                                                 : Evidence::state;
   record(step, op, done);
   if (done) {
-    // The reply to a hello comes first, because the shell looks at the first reply. The reply to
-    // any other request comes last, because the reply to a goodbye closes the channel.
+    // The reply to a hello comes first, because JobHost::attach() looks at the first reply. The
+    // reply to any other request comes last, because the reply to a goodbye closes the channel.
     out.replies.insert(opens ? out.replies.begin() : out.replies.end(),
                        {.to = from.session,
                         .sequence = call.sequence,
@@ -122,7 +122,7 @@ Effects Job::tick(TimePoint now) {
   Step step = begin(nobody, none, now, out);
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
     session_ops_.end(step, id, Ending::expired);
-    group_ops_.settle(step);  // breaks the barriers of its groups before the next session ends
+    group_ops_.settle(step);  // breaks barriers of the session's groups before more sessions end
   }
   barrier_ops_.tick(step);
   key_ops_.tick(step);
@@ -132,7 +132,7 @@ Effects Job::tick(TimePoint now) {
   settle(step);
   record(step, Ping::op, std::nullopt);
   queue_ops_.serve(step);
-  // Comes before time_out(): a request whose condition came true in this tick has not timed out.
+  // Runs before time_out(), so that a request whose condition came true in this tick succeeds.
   waits_.release_all_but_status(step);
   waits_.time_out(step);
   settle(step);
@@ -155,7 +155,7 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
 }
 
 /// Drops the replies that the client has received, and erases the items whose delivery the client
-/// has acknowledged. Erases the items in this step, because a crash before that brings them back.
+/// has acknowledged. This step must erase the items: a crash before the erasure brings them back.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
   for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
@@ -177,7 +177,7 @@ Maybe Job::admit(Step& step, const OpInfo& op) {
   return std::nullopt;
 }
 
-/// Returns the stored reply or delivery of a repeated request; nothing if the request is new.
+/// If the request is repeated, returns its stored reply or delivery. Otherwise returns nothing.
 Maybe Job::replay(Step& step, const OpInfo& op) {
   const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
@@ -222,7 +222,7 @@ Maybe Job::dispatch(Step& step, const Request& request) {
 }
 
 /// Updates groups and barriers after the changes of the step. Then handles the requests that waited
-/// for a session, which may end sessions. Therefore updates the groups once more.
+/// for a session. These requests may end sessions, so the groups are updated once more.
 void Job::settle(Step& step) {
   group_ops_.settle(step);
   barrier_ops_.release_returned(step);
@@ -231,8 +231,8 @@ void Job::settle(Step& step) {
   group_ops_.settle(step);
 }
 
-/// Records the change of a step: stores its reply, adds the garbage rows to its batch, and raises
-/// the job's revision. Does nothing if the step has no rows and the garbage rows can wait.
+/// Records a step: stores the reply, adds the garbage rows to the rows of the step, and raises the
+/// job's revision. Does nothing if the step has no rows and the garbage rows can wait.
 void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
@@ -246,7 +246,7 @@ void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   if (!step.out.rows.empty()) revision_ = step.revision = step.next;
 }
 
-/// Answers the waiters whose last missing token fired in the step.
+/// Replies to the waiting requests that the step has unblocked.
 void Job::release(Step& step) {
   queue_ops_.serve(step);
   waits_.release(step);

@@ -24,14 +24,14 @@ struct JobStats {
   std::size_t sessions = 0;         ///< connected
   std::size_t sessions_known = 0;   ///< connected, or may come back
   std::size_t members = 0;          ///< members that are still in their groups
-  std::size_t members_missing = 0;  ///< members of newest generations: lost, or have left
+  std::size_t members_missing = 0;  ///< members of newest generations that have left or are lost
 };
 
 class Job {
  public:
   /// `start` holds the incarnation, epoch and revision with which the job is loaded.
   Job(JobNumber number, Stamp start, const Quotas& quotas = {});
-  Job(const Job&) = delete;  // the handlers hold references to other members
+  Job(const Job&) = delete;  // the handlers refer to members of this object
   Job& operator=(const Job&) = delete;
 
   /// Restores one stored row. If the row is damaged, fails with malformed and names the kind of
@@ -41,9 +41,9 @@ class Job {
   /// with malformed if the rows do not fit together.
   Result<void> resume(TimePoint now);
 
-  /// Applies a request. `no_room` is given if the state must not grow: then the reply is this
-  /// failure, and nothing changes. But a request that was applied before still gets its first
-  /// reply.
+  /// Applies a request. If the state must not grow, `no_room` is not null: then the job changes
+  /// nothing and replies with this failure. But a request that was applied before still gets its
+  /// first reply.
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
                 const Failure* no_room = nullptr);
 
@@ -74,7 +74,7 @@ class Job {
   Finding audit() const;
 
  private:
-  // the parts of a step, in this order
+  // The parts of a step, in the order in which they run.
   Step begin(const Origin& from, const CallId& call, TimePoint now, Effects& out);
   void acknowledge(Step& step, Session& session);
   Maybe admit(Step& step, const OpInfo& op);

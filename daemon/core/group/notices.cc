@@ -84,8 +84,8 @@ Result<void> Notices::acknowledge(GroupState& group, const SessionId& id, std::u
   });
   if (repeated) return {};
   group.put(id, at);
-  // Members get a new status only when all named members have acknowledged. If each acknowledgement
-  // made a new status, each of n members would get n messages.
+  // Members get a new status only after the last acknowledgement of a notice. If each
+  // acknowledgement made a new status, each of n members would get n messages.
   if (--open_.at(number).unacknowledged == 0) {
     group.note_status_change(at);
   } else {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when the next commit batch of a host may start. Clients that just got a reply tend to
-// send their next request at once. A batch that waits a little for these requests commits all of
-// them with one sync. If batches started at once, the clients would split into two halves that
-// alternate: each half would wait while the batch of the other half is synced. The wait is at most
-// half as long as the last batch took, so the wait is short if syncs are fast. If the clients send
-// no requests in time, the next batches start without a wait.
+// send their next request soon. A batch that waits a little for these requests commits all of them
+// with one sync. Without the wait, the clients would split into two halves that alternate: each
+// half would wait while the batch of the other half is synced. The wait is at most half as long as
+// the last batch took, so the wait is short if syncs are fast. If the clients send no requests in
+// time, the next batches start without a wait.
 // Pure: the caller passes the time. Not thread-safe: belongs to one host.
 #pragma once
 
@@ -22,8 +22,8 @@ class CommitPace {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr Duration kLongestWait = std::chrono::milliseconds(5);
-  /// The number of batches that start without a wait after a wait in vain, in which too few clients
-  /// sent a request. Each further wait in vain doubles the number, up to kLongestRest.
+  /// A wait is in vain if too few requests arrive. After a wait in vain, kFirstRest batches start
+  /// without a wait. Each further wait in vain doubles this number, up to kLongestRest.
   static constexpr std::size_t kFirstRest = 8;
   static constexpr std::size_t kLongestRest = 256;
 
@@ -33,7 +33,7 @@ class CommitPace {
     pause_.reset();
     if (resting_ > 0) {
       --resting_;
-    } else if (answered > 0 && waiting > 0) {  // if either is 0, a wait gains nothing
+    } else if (answered > 0 && waiting > 0) {  // a wait gains nothing if one of the numbers is 0
       pause_ = Pause{now + std::min(took / 2, kLongestWait), answered, waiting};
     }
   }
@@ -62,8 +62,8 @@ class CommitPace {
     std::size_t before = 0;  ///< requests that had gathered when the wait began
   };
   std::optional<Pause> pause_;
-  std::size_t rest_ = 0;     ///< batches without a wait after the last wait in vain
-  std::size_t resting_ = 0;  ///< how many of these batches are left
+  std::size_t rest_ = 0;     ///< how many batches start without a wait after the last wait in vain
+  std::size_t resting_ = 0;  ///< how many batches still start without a wait
 };
 
 }  // namespace c10dd::core

@@ -34,7 +34,7 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   const Result<JobNumber> number = number_of(job, run);
-  // The job counts as idle until the hello arrives at its host: the client may disconnect first.
+  // The job counts as idle until the hello arrives, because the client may disconnect before that.
   if (number) directory_->mark_idle(*number, true, job_time());
   return number;
 }
@@ -117,11 +117,11 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
 
 // ---- removal -----------------------------------------------------------------------------------
 
-/// A removal under way: the hosts of the job's runs are asked how many sessions are connected.
+/// A removal that waits for the hosts of the job's runs to say how many sessions are connected.
 struct DirectoryHost::Removal {
   std::string job;                     ///< printable
   std::vector<JobNumber> numbers;      ///< of its runs
-  std::vector<std::uint64_t> lookups;  ///< for each run, the newest before the hosts were asked
+  std::vector<std::uint64_t> lookups;  ///< lookup number of each run before the hosts were asked
   std::size_t connected = 0;           ///< sessions, summed over the replies so far
   std::size_t to_ask = 0;              ///< hosts that have not replied
   std::function<void(Result<void>)> then;
@@ -151,8 +151,8 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   }
 }
 
-/// Removes the job unless a session is connected or connecting. After close_job() every hello has
-/// to ask the directory first, so a hello that came since then has got a newer lookup.
+/// Removes the job unless a session is connected or connecting. After close_job(), every hello must
+/// ask the directory. Therefore a newer lookup number shows that a client is connecting.
 void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (!directory_) return removal->then(closed());
   bool connecting = false;

@@ -26,11 +26,11 @@ namespace c10dd::core {
 
 class DirectoryHost {
  public:
-  /// A change of the directory, for one commit.
+  /// A change of the directory that is committed as a whole.
   struct DirectoryBatch {
-    Revision from = 0;              ///< of the directory, before the change
-    Revision to = 0;                ///< of the directory, after the change
-    std::vector<Row> rows;          ///< of the directory
+    Revision from = 0;              ///< revision of the directory before the change
+    Revision to = 0;                ///< revision of the directory after the change
+    std::vector<Row> rows;          ///< changed rows of the directory
     std::vector<JobNumber> erased;  ///< jobs whose rows are erased in the same commit
   };
 
@@ -55,8 +55,8 @@ class DirectoryHost {
   /// `loop` and `shell` must outlive the host.
   DirectoryHost(HostLoop& loop, Shell& shell) : loop_(loop), shell_(shell), time_(loop.now()) {}
 
-  /// Takes the directory that was read from a newly opened engine. `generation` counts how often an
-  /// engine was opened.
+  /// Starts to use a directory that was read from a newly opened engine. `generation` counts how
+  /// often an engine was opened.
   void opened(std::unique_ptr<Directory> directory, std::uint64_t generation);
   /// Drops the directory, because the engine is lost.
   void lost() { directory_.reset(); }
@@ -64,7 +64,7 @@ class DirectoryHost {
 
   /// Returns the number of the job that a hello names. If the job is new, gives it a number and
   /// marks it as idle, so that its run is retired after the grace unless the hello arrives. Fails
-  /// with unavailable if the engine is not open. Otherwise fails as Directory::open() does.
+  /// with unavailable if the engine is not open, or with a failure of Directory::open().
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
   /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as

@@ -47,7 +47,7 @@ bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch&
                        claim->revision + 1,
                        {{Row::Kind::erase_prefix, {}, {}}}});
   }
-  // Today only one daemon uses the directory of an engine, so the new claim fences no other daemon.
+  // Only one daemon uses the directory of an engine, so the new claim fences no other daemon.
   const Result<store::Claim> owner = engine.claim(Directory::kNumber);
   if (!owner) return false;
   batches.push_back({Directory::kNumber, owner->epoch, change.from, change.to, change.rows});

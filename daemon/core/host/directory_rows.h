@@ -14,14 +14,14 @@ namespace c10dd::core {
 
 struct DirectoryRead {
   std::unique_ptr<Directory> directory;
-  /// Why the directory got a new incarnation: the state was restored from an older copy, or rows
-  /// were lost. Empty if neither happened.
+  /// The reason for a new incarnation of the directory: the state was restored from an older copy,
+  /// or rows were lost. Empty if neither happened.
   std::string rolled_back;
 };
 
 /// Claims and reads the directory, and makes its incarnation durable. If the directory needs a new
-/// incarnation, `random` becomes its incarnation. Fails as the engine does, with malformed if a row
-/// is damaged, and with unavailable if the incarnation could not be committed.
+/// incarnation, `random` becomes the incarnation. Fails if the engine fails. Fails with malformed
+/// if a row is damaged, and with unavailable if the incarnation could not be committed.
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now);
 

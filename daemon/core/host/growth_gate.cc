@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the requests that let the state grow less than their operation can, and makes the texts of
-// the refusals.
+// Decides how much a single request can let the state grow, which may be less than the maximum of
+// its operation. Also makes the texts of the refusals.
 #include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>

@@ -18,8 +18,8 @@ namespace c10dd::core {
 /// requests of an operation; a single request may need less.
 Growth growth_of(const Request& request);
 
-/// Which requests the disk of the state has room for. `enough`: all requests. `little`: all except
-/// those of Growth::much. `none`: only those of Growth::none.
+/// Says for which requests the disk of the state has room. `enough`: for all requests. `little`:
+/// for all except those of Growth::much. `none`: only for those of Growth::none.
 enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {
@@ -37,14 +37,14 @@ class GrowthGate {
   std::uint64_t bytes() const;
   std::uint64_t max_bytes() const { return max_bytes_; }
 
-  /// Sets the limits for the free bytes: room() is `little` if they are below `reserve`, and `none`
-  /// if they are below `minimum`. `what` names the disk in texts. If watch() is never called,
-  /// room() is always `enough`.
+  /// Sets the limits for the free bytes: room() is `little` if fewer than `reserve` bytes are free,
+  /// and `none` if fewer than `minimum` are free. `what` names the disk in texts. If watch() is
+  /// never called, room() is always `enough`.
   /// Not thread-safe: called before the threads of the daemon start.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);
-  /// Sets the free bytes of the disk, as measured now. `needed` is the number of free bytes that
-  /// the engine needs to free the space of removed rows. These bytes stay free when the state
-  /// grows, even if the reserve is smaller.
+  /// Sets the number of free bytes on the disk. To reclaim the space of removed rows, the engine
+  /// needs `needed` free bytes. At least these bytes stay free when the state grows, even if the
+  /// reserve is smaller.
   void set_free(std::uint64_t free, std::uint64_t needed = 0);
   /// Counts bytes that were handed to the engine since set_free().
   void add_written(std::uint64_t bytes) { written_ += bytes; }

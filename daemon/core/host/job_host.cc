@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements the turn: applies requests, commits rows with at most one batch in flight, and sends
-// each reply after the rows that it shows are durable.
+// Implements the turn: applies requests, commits rows with at most one batch in flight, and sends a
+// reply only when the rows that the reply shows are durable.
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>
@@ -46,10 +46,10 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     });
     return;
   }
-  if (slot->dropped) return;  // its sessions have been ended, and the clients repeat the request
-  // A request from another loop may arrive after its session has opened a newer connection. The
-  // reply would go to the newer connection, and the client would take it for the reply to its
-  // repeated request.
+  if (slot->dropped) return;  // dropping the job ended its sessions; the client repeats the request
+  // A request from another loop may arrive after its session has opened a newer connection. A reply
+  // would go to the newer connection, and the client would mistake it for the reply to the request
+  // that the client has repeated there.
   const auto it = slot->attached.find(from.session);
   const bool late = it != slot->attached.end() && it->second.connection != from.connection;
   if (late) return;

@@ -38,15 +38,15 @@ namespace c10dd::core {
 
 class DirectoryHost;
 
-/// Returns a Failure of code unavailable whose retry_after asks the client to retry soon.
+/// Returns a failure with the code unavailable that asks the client to retry soon (retry_after).
 Failure unavailable(std::string detail);
 
 /// The engine that is open.
 struct EngineState {
-  std::uint64_t generation = 0;   ///< counts the openings of an engine; older results are ignored
+  std::uint64_t generation = 0;   ///< how often an engine was opened
   std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< used by several daemons: reads wait for confirmed ownership
-  bool is_volatile = false;       ///< rows do not outlive the process, so the engine gets none
+  bool shared = false;            ///< engine of several daemons: reads wait for confirmed ownership
+  bool is_volatile = false;       ///< rows would not outlive the process: the engine gets no rows
 };
 
 /// A hello that is on its way to its job.
@@ -60,31 +60,31 @@ struct HelloRequest {
   std::function<void(JobRef)> on_open;
 };
 
-/// The host that serves a job, as found in the directory.
+/// The directory's reply to a lookup: it says which host serves the job.
 struct JobLocation {
   JobHost* host = nullptr;
   JobNumber number = 0;
   std::uint64_t generation = 0;  ///< of the engine
-  std::uint64_t lookup = 0;      ///< counts the locations of this job; see directory_host.h
+  std::uint64_t lookup = 0;      ///< lookup number of the job; see directory_host.h
 };
 
 // ---- events of a host, for metrics and the log -------------------------------------------------
 
-/// A job was loaded and is served.
+/// Event: a job was loaded, and the host serves it from then on.
 struct JobServed {};
 struct JobLoadFailed {
   std::string reason;
 };
-/// The metric series of the job begin or end.
+/// Event: the metric series of a job begin or end.
 struct JobCounted {
   bool counted = false;  ///< they begin
 };
-/// A batch with rows has ended, and its outcome is known.
+/// Event: a batch with rows has ended, and its outcome is known.
 struct BatchCommitted {
   std::size_t rows = 0;
   Duration took{0};
 };
-/// The rows of a job were not committed, or its ownership was not confirmed.
+/// Event: the rows of a job were not committed, or the job's ownership was not confirmed.
 struct CommitFailed {
   store::Outcome outcome;
 };
@@ -103,8 +103,8 @@ class JobHost {
     /// Reads a job from the engine in pieces, see store::JobLoad. The pieces go to
     /// JobHost::loaded().
     virtual void load(const JobRef& slot) = 0;
-    /// Closes the engine of this generation, because it no longer works, and opens it again. Called
-    /// after the host has dropped its jobs.
+    /// Closes the failed engine of this generation, and opens the engine again. The host calls this
+    /// function after it has dropped its jobs.
     virtual void lose_engine(std::uint64_t generation, const std::string& why) = 0;
     /// Reports that the rows of a job are damaged.
     virtual void report_damage(const std::string& what) = 0;
@@ -150,7 +150,7 @@ class JobHost {
   /// dereferenced.
   void detach(const JobRef& job, const SessionId& session, const ReplySink* sink);
 
-  /// Counts a request of `bytes` bytes that was read for a job. Returns spent().
+  /// Counts a request of `bytes` bytes for a job, and returns spent(job).
   bool charge(const JobRef& job, std::size_t bytes);
   /// Returns true if the job's connections must not read more requests before the next turn. All
   /// jobs that belong to other hosts share one budget.
@@ -158,17 +158,17 @@ class JobHost {
 
   // ---- for the engine's side
 
-  /// Takes the state of a newly opened engine. While no engine is open, hellos are refused.
+  /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
   /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, because
   /// the outcome of their commits is unknown; clients repeat the requests after they have
   /// reconnected.
   void engine_lost(const std::string& why);
-  /// Takes a piece of a job that was read from the engine. The host restores one piece of each job
-  /// per turn. Ignored if the engine of this generation is no longer open.
+  /// Queues a piece of a job that was read from the engine. The host restores one piece of each job
+  /// per turn. Has no effect if the engine of this generation is no longer open.
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
-  /// Takes the result of the batch in flight. Ignored if the engine of this generation is no longer
-  /// open.
+  /// Handles the result of the batch in flight. Has no effect if the engine of this generation is
+  /// no longer open.
   void committed(std::uint64_t generation, store::CommitResult result);
 
   // ---- for the directory
@@ -185,7 +185,7 @@ class JobHost {
   /// hellos wait for the load. If the result is 0, every later hello has to ask the directory
   /// first.
   std::size_t close_job(JobNumber number);
-  /// Keeps a job after close_job(), because the directory has not removed it.
+  /// Undoes close_job(), because the directory has not removed the job.
   void keep_job(JobNumber number);
 
   // ---- the turn
@@ -201,7 +201,7 @@ class JobHost {
   /// must not expire.
   void drain();
   bool draining() const { return draining_; }
-  /// Returns the number of held replies and of rows not yet handed to the engine; see Drain.
+  /// Returns the number of held replies plus the number of rows not yet handed to the engine.
   std::size_t unfinished() const;
 
   /// Returns a report on each job that is served.
@@ -267,7 +267,7 @@ class JobHost {
     }
   };
   std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
-  std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks with replies of this turn
+  std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks that got replies in this turn
 
   /// The rows of a job that are part of the batch in flight.
   struct InFlight {
@@ -284,7 +284,7 @@ class JobHost {
 
   JobTime time_;
   bool draining_ = false;
-  TurnUse foreign_use_;  ///< use by all jobs that belong to other hosts
+  TurnUse foreign_use_;  ///< how much of this turn all jobs of other hosts have used
 };
 
 }  // namespace c10dd::core

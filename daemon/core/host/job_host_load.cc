@@ -20,8 +20,8 @@ void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPie
   if (!engine_ || engine_->generation != generation || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;
   slot->pieces.push_back(std::move(piece));
-  // The first piece puts the job into loading_. restore_pieces() keeps it there while pieces are
-  // left.
+  // The first piece puts the job into loading_. restore_pieces() keeps the job in loading_ while
+  // the job has pieces left.
   if (slot->pieces.size() == 1) loading_.push_back(slot);
 }
 

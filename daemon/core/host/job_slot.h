@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a host keeps for one job. Belongs to the thread of the host's loop: other threads may only
-// read the constant members, and keep a JobRef to pass it back to a host.
+// Holds the data of a host for one job. Belongs to the thread of the host's loop: other threads may
+// only read the constant members, and keep a JobRef to pass it back to a host.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace c10dd::core {
 
 class JobHost;
 
-/// How much a job has used of its loop in one turn: the number of requests, and the bytes of
+/// Counts what a job has used in one turn of its loop: the number of requests, and the bytes of
 /// requests and replies.
 struct TurnUse {
   static constexpr std::size_t kRequests = 2'048;
@@ -48,8 +48,8 @@ struct JobSlot {
   struct Attachment {
     std::shared_ptr<ReplySink> sink;
     std::uint32_t channel = 0;
-    /// Counts the job's attachments. Replies that are held for an older attachment of the session
-    /// are not sent.
+    /// The number of this attachment, unique in the job. Replies that are held for an older
+    /// attachment of the session are not sent.
     std::uint64_t number = 0;
     std::uint64_t connection = 0;  ///< Origin::connection
   };
@@ -65,16 +65,16 @@ struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
       : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
 
-  // Constant: may be read on any thread.
+  // These members are constant: any thread may read them.
   JobHost& owner;
   const std::string name;
   const std::string run;
   const JobNumber number;
 
-  // Life of the slot: loading, serving, dropped.
+  // The state of the slot: loading, serving or dropped.
   Epoch epoch = 0;       ///< of the claim under which the job was loaded
-  bool serving = false;  ///< loaded, and takes sessions and requests
-  bool dropped = false;  ///< the host no longer serves it, and keeps no reference in jobs_
+  bool serving = false;  ///< the job is loaded and accepts sessions and requests
+  bool dropped = false;  ///< the host no longer serves the job, and jobs_ has no reference to it
   std::unique_ptr<Job> job;
   std::unique_ptr<CommitGate> gate;
 
@@ -84,15 +84,15 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< by a number counted in `attachments`
+  std::map<std::uint64_t, Refused> refused;  ///< key: `attachments` after counting the refusal
   std::uint64_t attachments = 0;             ///< number of attachments and refused hellos so far
 
   // Loading.
   std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed
   std::deque<store::JobPiece> pieces;              ///< read, not yet restored
-  Result<void> restored;                           ///< result of the pieces restored so far
+  Result<void> restored;                           ///< whether all pieces so far could be restored
   std::string load_failure;                        ///< why the job is not served
-  /// Set when rows are damaged. Until this time hellos are refused and the job is not loaded again.
+  /// Set if rows are damaged: before this time, hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
 
   // The turn.
@@ -101,7 +101,7 @@ struct JobSlot {
   TurnUse use;
   std::size_t bytes = 0;  ///< size of the job, as last reported to the growth gate
 
-  // The use of the job, as reported to the directory.
+  // Whether the job is in use, for the reports to the directory.
   std::uint64_t lookup = 0;  ///< newest JobLocation::lookup that a hello or a probe came with
   bool in_use = false;       ///< not reported as idle to the directory
   bool idle = false;         ///< its metric series have ended, because no session used it

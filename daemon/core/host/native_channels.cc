@@ -16,7 +16,7 @@ Result<void> check_hello(const Hello& hello) {
                    hello.version_min, hello.version_max, kProtocolVersion);
   }
   if (hello.credential.size() > limits::kCredentialBytes) {
-    return failure(Code::too_large, "hello: credential of {} bytes, limit {}",
+    return failure(Code::too_large, "hello: the credential is too long: {} bytes, limit {}",
                    hello.credential.size(), limits::kCredentialBytes);
   }
   return {};

@@ -22,8 +22,8 @@ Result<void> check_hello(const Hello& hello);
 
 class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
  public:
-  /// connection: the number of the connection in its jobs. No other connection of this process may
-  /// have the same number.
+  /// `connection` is the number by which jobs identify the connection. No other connection of this
+  /// process may have the same number.
   NativeChannels(JobHost& host, std::uint64_t connection) : host_(host), number_(connection) {}
 
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp& stamp) override;
@@ -54,7 +54,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
   /// Encodes a reply and queues it; flush() sends it.
   virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
-  /// Refuses malformed bytes or a hello: sends the reason to the client and ends the connection.
+  /// Refuses malformed bytes or an invalid hello: sends the reason, then ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
   /// Counts a request for the metrics.
   virtual void taken(const OpInfo& op) = 0;
@@ -63,7 +63,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
  private:
   struct Channel {
-    JobRef job;  ///< null while its hello is under way
+    JobRef job;  ///< null until the hello has opened a session
     Origin from;
   };
 

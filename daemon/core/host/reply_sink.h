@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes replies to the connections of their sessions, also if a connection is on another loop.
+// Passes replies to the connections of sessions, even if a connection is on another loop.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@
 
 namespace c10dd::core {
 
-/// Takes the replies of a session. It is either the session's connection or a RemoteSink.
-/// Called on one loop only: a connection on its own loop, a RemoteSink on the loop of the host that
-/// serves the session's job.
+/// Takes the replies of a session. A sink is either the session's connection or a RemoteSink. Each
+/// sink is called on one loop only: a connection on its own loop, a RemoteSink on the loop of the
+/// host that serves the session's job.
 class ReplySink {
  public:
   virtual ~ReplySink() = default;
@@ -23,15 +23,15 @@ class ReplySink {
   /// Ends the session on this channel, and reports the reason to the client. Later requests on the
   /// channel are refused.
   virtual void end_session(std::uint32_t channel, const Failure& reason) = 0;
-  /// Sends the delivered replies. Called at the end of a turn.
+  /// Sends the replies that deliver() has taken. Called at the end of a turn.
   virtual void flush() = 0;
   /// Identifies the connection to which the replies go. The pointer may only be compared.
   virtual const void* connection() const { return this; }
 };
 
-/// Stands for a connection on another loop. The host that serves the job of one of the connection's
-/// sessions calls the RemoteSink on its own loop. The RemoteSink posts the replies to the
-/// connection's loop, in order, once per turn.
+/// Stands in for a connection on another loop. A host that serves a job calls the RemoteSink on the
+/// host's loop. Once per turn, the RemoteSink posts the replies, in order, to the loop of the
+/// connection.
 class RemoteSink final : public ReplySink {
  public:
   /// home: the connection, which is called on its own loop only. loop: the connection's loop.
