@@ -26,8 +26,8 @@ void take_early_signals() {
 }
 
 // Installs the handlers before the constructors of the libraries run, because these constructors
-// take milliseconds. Under a sanitizer a constructor installs the handlers, because the sanitizer
-// must be initialised first.
+// take milliseconds. With a sanitizer, installs the handlers in a constructor instead, because the
+// sanitizer must be initialised first.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
     c10dd::daemon::ParsedOptions parsed = c10dd::daemon::parse_options(argc, argv);
     if (parsed.exit) return parsed.exit_code;
     if (!parsed.checkpoint.empty()) {
-      // A request that is interrupted was not fulfilled and must not end with exit code 0.
+      // An interrupted checkpoint request has not succeeded, and must not end with exit code 0.
       std::signal(SIGTERM, SIG_DFL);
       std::signal(SIGINT, SIG_DFL);
       return c10dd::daemon::request_checkpoint(parsed.options, parsed.checkpoint);

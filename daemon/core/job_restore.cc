@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores a job from its rows: passes each row to the part that wrote it, then checks that the
-// parts fit together.
+// rows of different parts agree.
 #include <algorithm>
 
 #include "daemon/core/job.h"
@@ -45,7 +45,7 @@ Result<void> Job::resume(TimePoint now) {
     for (const auto& [sequence, delivery] : session.deliveries) {
       if (!queues_.is_free(delivery.queue, delivery.item())) {
         return failure(Code::malformed,
-                       "delivery row of an item that does not exist or is already delivered");
+                       "delivery row names an item that does not exist or is already delivered");
       }
       queues_.deliver(delivery.queue, delivery.item(), delivery.revision);
       newest = std::max(newest, delivery.revision);

@@ -10,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// The value of the row of a key without an expiry. Most keys have none. See KeyRow.
+/// The value of a key's row if the key has no expiry, which is the usual case. See KeyRow.
 struct PlainKeyRow {
   Revision revision = 0;
   Bytes value;
@@ -72,8 +72,8 @@ Maybe KeyOps::on(Step& step, const Set& set) {
 Maybe KeyOps::on(Step& step, const MultiSet& set) {
   if (set.keys.size() != set.values.size() || set.keys.size() > limits::kKeysPerRequest) {
     return refuse(Code::invalid_argument,
-                  format("multi_set: {} keys and {} values, limit {} of each", set.keys.size(),
-                         set.values.size(), limits::kKeysPerRequest));
+                  format("multi_set: numbers unequal or too high: {} keys and {} values, limit {}",
+                         set.keys.size(), set.values.size(), limits::kKeysPerRequest));
   }
   KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < set.keys.size(); ++i) {
@@ -213,7 +213,7 @@ Maybe KeyOps::on(Step& step, const Watch& asked) {
   const bool from_past = watch.from <= step.revision;
   Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
-  // Notes the watch even if there is a reply at once: the client will ask for later changes.
+  // Notes the watched key or prefix even if a reply is ready: the client will watch it again.
   history_.watched(watch, step.revision, step.now, step.out.rows);
   if (past) return past;
   if (from_past) watch.skip = 0;

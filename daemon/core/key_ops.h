@@ -31,13 +31,13 @@ class KeyOps {
   Maybe on(Step& step, const MultiGet& get);
   Maybe on(Step& step, const Watch& asked);
 
-  /// Sets a key. Without `expiry`, the key keeps the expiry that it has.
+  /// Sets a key. Without `expiry`, the expiry of the key does not change.
   void put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry);
   /// Removes a key. Returns whether it existed.
   bool remove(Step& step, const Bytes& key);
 
-  /// Removes the keys whose time to live is over. Forgets the watched keys and prefixes that no
-  /// client has asked for during History::kForgottenAfter.
+  /// Removes the keys whose time to live is over. Forgets watched keys and prefixes for which no
+  /// watch has come during the last History::kForgottenAfter.
   void tick(Step& step);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The format of the row of a key.
+// Defines the fields of the row in which a key is stored.
 #pragma once
 
 #include <boost/describe/class.hpp>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the keys of one job in byte order, each with its value and the revision that wrote the
 // value, and checks their limits. Remembers a deletion until the deletion is durable, because the
-// reply "not found" must wait for that.
+// reply "not found" is sent only after that.
 #pragma once
 
 #include <map>
@@ -26,20 +26,20 @@ class KeySpace {
 
   const StoredValue* find(std::string_view key) const;
 
-  /// Returns the revision of the newest change that a read of this key depends on: its last write
-  /// or deletion.
+  /// Returns the newest revision that a read of this key depends on: the revision of the key's last
+  /// write or deletion.
   Revision observed(std::string_view key) const;
 
-  /// The keys and bytes that planned puts will add. A planned put is checked, but not done yet.
+  /// Counts the keys and bytes that planned puts add. A planned put is not yet applied.
   struct PlannedPuts {
     std::size_t keys = 0;
     std::size_t bytes = 0;
   };
 
   /// Checks whether a key may get a value of this size. Fails with invalid_argument if the key is
-  /// empty, with too_large if the key or value is too long, and with quota_exceeded if this put and
-  /// `planned_puts` together exceed the job's quota. Adds this put to `planned_puts`. A new key
-  /// counts once per put. A value that shrinks does not make room for other puts.
+  /// empty, with too_large if the key or the value is too long, and with quota_exceeded if this put
+  /// and `planned_puts` together exceed the job's quota. Adds this put to `planned_puts`. If two
+  /// puts set the same new key, both count. A smaller value makes no room for other puts.
   Result<void> check_put(std::string_view key, std::size_t value_bytes,
                          PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
@@ -47,16 +47,16 @@ class KeySpace {
   void put(const Bytes& key, Bytes value, Revision revision);
   /// Returns whether the key existed.
   bool erase(std::string_view key, Revision revision);
-  /// Returns the erased keys, in order.
+  /// Returns the erased keys in byte order.
   std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
 
-  /// Returns the first keys after `start_after` that have the prefix: at most `limit` keys, with at
-  /// most limits::kListPageBytes in all. Sets `more` if there are further keys.
+  /// Returns the first keys after `start_after` that have the prefix: at most `limit` keys, and
+  /// together at most limits::kListPageBytes bytes. Sets `more` if further keys have the prefix.
   std::vector<Bytes> list(std::string_view prefix, std::string_view start_after, std::size_t limit,
                           bool& more) const;
   std::uint64_t count(std::string_view prefix) const;
 
-  /// Notes that all changes up to this revision are durable. Forgets the deletions among them.
+  /// Notes that all changes up to `revision` are durable. Forgets the deletions up to `revision`.
   void durable(Revision revision);
 
   std::size_t size() const { return entries_.size(); }
@@ -73,7 +73,7 @@ class KeySpace {
   std::size_t bytes_ = 0;
 };
 
-/// Fails with invalid_argument if the key is empty, and with too_large if it is longer than
+/// Fails with invalid_argument if the key is empty, and with too_large if the key is longer than
 /// limits::kKeyBytes.
 Result<void> check_key(std::string_view key);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table with two indexes. Only erase() removes entries, so that the indexes stay consistent.
+// Only erase() removes entries, because the table and its two indexes must stay consistent.
 #include "daemon/core/lifetimes.h"
 
 #include "daemon/core/planted.h"

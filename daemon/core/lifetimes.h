@@ -15,8 +15,8 @@ namespace c10dd::core {
 
 /// Says when a key expires. A key with a default Expiry never expires.
 struct Expiry {
-  Duration ttl{0};    ///< expires after this time; 0: no time to live
-  SessionId owner{};  ///< expires when this session ends; zero: no owner
+  Duration ttl{0};    ///< time until the key expires; 0: no time to live
+  SessionId owner{};  ///< the key expires when this session ends; zero: no owner
 
   bool endless() const { return ttl == Duration::zero() && owner == SessionId{}; }
 };
@@ -28,7 +28,7 @@ class Lifetimes {
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 
-  /// Finishes a restore after its last put(). The full time to live of each key starts at `now`.
+  /// Call it after the last put() of a restore. The full time to live of each key starts at `now`.
   void resume(TimePoint now);
 
   /// Returns at most `limit` keys whose time to live is over, the earliest deadline first.

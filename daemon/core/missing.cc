@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t kRanksDescribed = 8;
 constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
-/// Returns true if a barrier can not be released because the session of this arrival has no
-/// connection. Returns false for a barrier that is bound to a group: the group decides who is lost.
+/// Returns true if a barrier cannot be released because the session that arrived is disconnected.
+/// Returns false if the barrier is bound to a group: the group decides which members are lost.
 bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   const Session* session = sessions.find(arrival.session);
   return arrival.group.empty() && (session == nullptr || !session->connected);
@@ -113,7 +113,7 @@ Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration
     detail += "; it is taken for gone after " +
               human(everybody.sessions.gone_at(*session) - session->last_seen);
   }
-  return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run");
+  return failure(Code::timed_out, detail + "; wait longer, or give this launch its own run ID");
 }
 
 }  // namespace c10dd::core

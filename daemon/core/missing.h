@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the ranks that a barrier or exchange still waits for, with what is known about each.
+// Describes the ranks for which a barrier or exchange still waits, for replies and error texts.
 #pragma once
 
 #include "daemon/core/barriers.h"
@@ -9,7 +9,7 @@
 
 namespace c10dd::core {
 
-/// The tables of a job from which missing ranks are described.
+/// Has the tables of a job that are needed to describe missing ranks.
 struct Everybody {
   const Sessions& sessions;
   const Barriers& barriers;
@@ -18,8 +18,8 @@ struct Everybody {
 };
 
 /// Describes a rank that has not arrived, or has arrived and lost its connection. If the barrier is
-/// bound to a group, takes the session of the rank from the group. Otherwise takes the session that
-/// arrived as this rank or, if there is none, the session that named the rank in its hello.
+/// bound to a group, uses the group's session for this rank. Otherwise uses the session that
+/// arrived as this rank or, if there is none, the session whose hello named this rank.
 MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrier,
                     const Everybody& everybody);
 
@@ -28,7 +28,7 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// Returns the timed_out failure of a request that waited for `absent` to be back or gone.
+/// Returns the timed_out failure of a request that waited until `absent` would be back or gone.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records which sessions take part in which barriers and exchanges of a job. For each session: the
-// unfinished barriers at which it has arrived, and the cohorts of the outcomes that name it.
+// Records which sessions take part in which barriers and exchanges of a job. Keeps for each session
+// the unfinished barriers at which it has arrived, and its cohorts (see Cohort).
 #pragma once
 
 #include <compare>
@@ -34,20 +34,20 @@ struct BarrierKey {
   BarrierKey first_of_series() const { return {kind, name, generation, 0}; }
 };
 
-/// Which sessions of a set are connected, and which may come back.
+/// Says which sessions of a set are connected, and which disconnected session may come back.
 struct Turnout {
   std::size_t present = 0;
   std::vector<Rank> ranks;          ///< the first limits::kMissingNamed ranks that are present
-  std::optional<SessionId> absent;  ///< may come back; if several may, the last to be gone
+  std::optional<SessionId> absent;  ///< may come back; among several: the last to count as gone
   TimePoint gone_at;                ///< the time at which `absent` counts as gone
 };
 
-/// The sessions of one or more outcomes, by rank. Outcomes with equal sessions share a cohort, so
-/// that the barriers of all training steps need only one list.
+/// Lists the sessions of an outcome by rank. Outcomes with the same sessions share one cohort, so
+/// that a job does not need a list for each training step.
 struct Cohort {
-  std::vector<SessionId> sessions;  ///< 0 for a rank that had not arrived when the barrier broke
+  std::vector<SessionId> sessions;  ///< zero for a rank that had not arrived when the barrier broke
   bool broken = false;              ///< true: all outcomes are broken; false: all are released
-  std::set<BarrierKey> outcomes;    ///< the outcomes that are still kept
+  std::set<BarrierKey> outcomes;    ///< keys of the outcomes that the job still keeps
   std::size_t departed = 0;         ///< number of ranks whose sessions have ended
   Turnout turnout;                  ///< as Relaunch last saw it
   std::uint64_t turnout_at = 0;     ///< Barriers::presence_changes() when `turnout` was computed
@@ -72,12 +72,12 @@ class Participation {
   }
   void withdrew(const SessionId& session, const BarrierKey& key);
 
-  /// Notes that a barrier has its outcome. Returns the cohort of its sessions, which is `like` if
-  /// that cohort has the same sessions and the same `broken`.
+  /// Notes that a barrier has an outcome, and returns the cohort of its sessions. Returns `like`
+  /// itself if `like` has the same sessions and the same `broken`.
   CohortRef finished(const BarrierKey& key, std::vector<SessionId> sessions, bool broken,
                      const CohortRef& like);
 
-  /// Notes that an outcome is no longer kept.
+  /// Notes that an outcome was dropped.
   void forgotten(const BarrierKey& key, const CohortRef& cohort);
 
   /// Removes a session that has ended, and returns the barriers and cohorts to which it belonged.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three indexes over one table; every waiter leaves through take().
+// Keeps the waiters in one table with three indexes. Every removal of a waiter goes through take().
 #include "daemon/core/pending.h"
 
 #include "daemon/core/planted.h"

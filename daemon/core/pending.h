@@ -24,15 +24,15 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;            ///< the reply is computed from the request when the waiter leaves
+    Request request;            ///< needed to compute the reply when the waiter leaves
     std::vector<Bytes> tokens;  ///< the tokens that were missing when the waiter was added
     std::size_t missing = 0;    ///< number of tokens that have not fired
     std::size_t weight = 0;     ///< its part of weight()
     TimePoint started;
     TimePoint deadline;
-    Duration timeout{0};              ///< as requested; for the error text
+    Duration timeout{0};              ///< the time-out of the request, for the error text
     std::uint64_t fingerprint = 0;    ///< CallId::fingerprint of the request
-    std::optional<SessionId> absent;  ///< session that must be back, be gone or end first
+    std::optional<SessionId> absent;  ///< waits until this session is back, is gone or has ended
   };
 
   /// Returns the token of waiters that wait for a change of any key with this prefix.
@@ -41,17 +41,17 @@ class Pending {
   /// Adds a waiter, which must have a token. Replaces a waiter of the same session and sequence.
   void add(Waiter waiter);
 
-  /// Fires a token. Removes and returns the waiters whose last missing token it was, in order of
-  /// arrival.
+  /// Fires a token. Removes and returns the waiters that wait for no other token any more, in order
+  /// of their arrival.
   std::vector<Waiter> fire(const Bytes& token);
 
-  /// Fires a token for its oldest waiter only, which must not wait for another token. Removes and
-  /// returns that waiter.
+  /// Fires a token for its oldest waiter only, and removes and returns that waiter. That waiter
+  /// must not wait for another token.
   std::optional<Waiter> fire_one(const Bytes& token);
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
-  /// Appends to `out` the tokens of those prefixes of this key that have waiters.
+  /// For each prefix of this key that has waiters, appends the token of the prefix to `out`.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
 
   /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.
@@ -80,7 +80,7 @@ class Pending {
 
   Id next_id_ = 1;
   std::map<Id, Waiter> waiters_;
-  std::unordered_map<Bytes, std::set<Id>> by_token_;  // never iterated: the order is not fixed
+  std::unordered_map<Bytes, std::set<Id>> by_token_;  // never iterated: its order is not fixed
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
   std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of prefix tokens

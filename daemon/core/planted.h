@@ -16,7 +16,7 @@ enum class Planted {
   history_start_sinks,    ///< a watch gets only some of its changes and does not fail
   expiry_not_replaced,    ///< a key that is set again keeps its old expiry
   prefix_row_lost,        ///< keys that were removed by prefix come back after a restart
-  guests_forgotten,       ///< after a restart, a session known only from arrivals never expires
+  guests_forgotten,       ///< after a restart, a session named only by arrivals never expires
   below_min,              ///< a generation forms with too few members
   quorum_of_half,         ///< half of the living members are enough for a quorum
   generation_reused,      ///< a changed member list keeps its generation number
@@ -36,10 +36,10 @@ enum class Planted {
   arrival_bytes_kept,  ///< the bytes of a withdrawn arrival still count
   outcome_bytes_kept,  ///< the bytes of a dropped outcome still count
   change_bytes_kept,   ///< the bytes of a dropped change still count
-  weight_kept,         ///< the weight of an answered request still counts
+  weight_kept,         ///< the weight of a blocked request still counts after its reply
   absence_kept,        ///< a barrier still waits for a session that has ended
   totals_kept,         ///< the totals of a session are kept after it has ended
-  call_kept,           ///< a call counts as published after it has ended
+  call_kept,           ///< an ended call still counts as published
 
   // in the hosts
   ack_before_sync,          ///< replies are sent before the engine has synced
@@ -49,19 +49,19 @@ enum class Planted {
   clock_jumps_at_restart,   ///< job time includes the time while the daemon was down
   disconnect_not_reported,  ///< the job is not notified of a lost connection
   stamp_too_new,            ///< the stamp of a reply has a revision that is not durable
-  replies_follow_session,   ///< a held reply is sent after its session changed connections
+  replies_follow_session,   ///< a held reply is sent although its session changed connections
   time_passes_in_drain,     ///< sessions expire while a drain refuses connections
-  late_hello_retired,       ///< a run is retired although a hello for it is on its way
+  late_hello_retired,       ///< a run is retired although a hello for this run is on its way
   away_is_idle,             ///< a run is retired although an unconnected session may come back
   run_not_probed,           ///< after a restart, a run is retired without a check for sessions
   room_before_replay,       ///< a repeated request is refused because there is no room
   removal_refused,          ///< a request that frees room is refused because there is no room
-  attachment_reused,        ///< a new attachment gets the number of the one before it
-  claim_lost,               ///< a job is served without the epoch of its claim
+  attachment_reused,        ///< a new attachment gets the number of the previous attachment
+  claim_lost,               ///< a job is served without the epoch that its claim has
   piece_lost,               ///< some rows of a job are not restored
   drain_drops,              ///< a drain ends while replies are still held
   drain_looks_once,         ///< a drain ends while a request is on its way to another event loop
-  deadline_forgotten,       ///< when the deadline of a job moves, the job is not ticked again
+  deadline_forgotten,       ///< a job is not ticked when its new deadline comes
   bytes_kept,               ///< the bytes of a dropped job still count
   committed_reply_kept,     ///< a commit that becomes durable does not release its replies
 };

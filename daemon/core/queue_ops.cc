@@ -31,7 +31,7 @@ Maybe QueueOps::on(Step& step, const QueueLength& request) {
   return reply(Counted{queues_.length(request.key)});
 }
 
-/// Delivers the oldest free item, which must exist, as the reply to a call.
+/// Delivers the oldest free item of a queue, and returns the reply with it. The item must exist.
 Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
                      std::uint64_t fingerprint, const Bytes& queue) {
   const ItemId item = *queues_.oldest(queue);

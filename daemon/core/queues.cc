@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key of an item's row: 'q', queue name, revision, index. Sessions stores the deliveries.
+// The key of an item's row: 'q', queue name, revision, index. The class Sessions stores deliveries.
 #include "daemon/core/queues.h"
 
 #include "daemon/core/key_space.h"

@@ -30,8 +30,8 @@ class Queues {
  public:
   explicit Queues(const Quotas& quotas) : quotas_(quotas) {}
 
-  /// Checks whether an item of this size may be pushed in addition to `more_items` planned items of
-  /// `more_bytes` in all. Fails with invalid_argument, too_large or quota_exceeded.
+  /// Checks whether an item of this size may be pushed after `more_items` planned items, which have
+  /// `more_bytes` bytes in all. Fails with invalid_argument, too_large or quota_exceeded.
   Result<void> check_push(std::string_view queue, std::size_t value_bytes, std::size_t more_items,
                           std::size_t more_bytes) const;
 

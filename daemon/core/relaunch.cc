@@ -13,7 +13,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Adds one session to a turnout.
+/// Updates a turnout for one session: counts it if it is present, notes it if it may come back.
 void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& sessions,
            TimePoint now) {
   const Presence presence = sessions.presence(id, now);
@@ -51,10 +51,10 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
 }
 
 /// Handles a barrier of an earlier launch in which the caller takes no part. If a session of that
-/// launch is present, fails with `good` if that is a failure; otherwise lets the caller go on to
-/// the barrier and get its outcome. If a session is away, the caller waits for it. If all are gone,
-/// ends them and drops the barrier, because a session that came back would be counted with the next
-/// launch.
+/// launch is present, fails with the failure in `good`; without a failure in `good`, lets the
+/// caller go on to the barrier and get its outcome. If a session is away, makes the caller wait for
+/// that session. If all are gone, ends these sessions and drops the barrier, because a session that
+/// came back would be counted with the next launch.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);
@@ -83,8 +83,8 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
     return failure(
         Code::rank_taken,
         "{}: rank {} has already arrived from {}, which is connected; give each process "
-        "its own rank and each process group its own name, or end that process; a launch "
-        "beside it needs a run of its own (C10DD_RUN)",
+        "its own rank and each process group its own name, or end that process; a second "
+        "launch at the same time needs its own run ID (C10DD_RUN)",
         describe(key), rank, process_of(sessions_.find(holder)));
   }
   if (presence == Presence::away) return holder;
@@ -94,7 +94,7 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
       if (!cohort->broken && cohort->in_series(key)) cohorts.push_back(cohort);
     }
   } else if (const CohortRef& cohort = barriers_.find(key)->cohort; cohort && !cohort->broken) {
-    cohorts.push_back(cohort);  // the holder has ended; others of its launch may be present
+    cohorts.push_back(cohort);  // the holder has ended, but other sessions may be present
   }
   const Turnout* last = nullptr;
   for (const CohortRef& cohort : cohorts) {
@@ -113,8 +113,8 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Computes the turnout again only if the presence of a session has changed, because every rank of
-/// a launch asks for it.
+/// Computes the turnout again only if the presence of any session has changed since the last call,
+/// because every rank of a launch makes this call.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {
@@ -133,8 +133,8 @@ const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
 // ---- the end of the earlier launch -------------------------------------------------------------
 
 /// Returns the failure of a rank that was restarted alone. The other ranks of its launch will not
-/// come back to this barrier, and the new process can not reach their barrier. Breaks the barriers
-/// of the series at which the other ranks wait.
+/// come back to this barrier, and the new process cannot reach the barrier at which they wait.
+/// Breaks the barriers of this series at which the other ranks wait.
 Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
                                   const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
@@ -148,8 +148,8 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   theirs.sequence = barriers_.newest_sequence(key);
   Failure reason =
       failure(Code::aborted,
-              "{}: rank {} was started again alone; ranks {} of its launch are still here, at "
-              "sequence {}; start all ranks again, or join a group (rendezvous), which replaces "
+              "{}: rank {} was started again alone; ranks {} of its launch are still connected, "
+              "at sequence {}; start all ranks again, or join a group (rendezvous), which replaces "
               "single ranks",
               describe(key), rank, fold(others), theirs.sequence);
   const Session* session = sessions_.find(holder);

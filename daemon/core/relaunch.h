@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides what happens when a new session asks for a rank that an earlier session (the holder) has
 // at a barrier or exchange without a group. If the holder is present, the request is refused. If
-// the holder is away, the request waits until it is back or gone. If the holder is gone, the
-// sessions that were released together with it decide: while one of them is present, the rank was
-// restarted alone, and the request fails. When all of them are gone, Relaunch ends them, and the
-// new launch takes their ranks.
+// the holder is away, the request waits until the holder is back or gone. If the holder is gone but
+// a session that was released together with the holder is present, the request fails, because the
+// rank was restarted alone. When all these sessions are gone, Relaunch ends them, and the new
+// launch takes their ranks.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ namespace c10dd::core {
 
 class Relaunch {
  public:
-  /// The session that the arrival must wait for; nullopt if the arrival may go on to the barrier.
+  /// Has the session for which the arrival must wait, or nullopt if the arrival may go on.
   using Way = Result<std::optional<SessionId>>;
 
   Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)

@@ -7,7 +7,7 @@
 namespace c10dd::core {
 namespace {
 
-constexpr std::size_t kRowBytes = 64 * 1024;  // no reply is added to a row of this size
+constexpr std::size_t kRowBytes = 64 * 1024;  // a row of this size gets no more replies
 
 Bytes key_of(Revision row) { return RowKey('r').number(row).take(); }
 
@@ -37,7 +37,7 @@ std::optional<Row> ReplyRows::release(Revision row) {
   const auto at = needed_.find(row);
   if (--at->second > 0) return std::nullopt;
   needed_.erase(at);
-  if (row == open_) return std::nullopt;  // the open row was never written
+  if (row == open_) return std::nullopt;  // the open row has not been written yet
   return Row{Row::Kind::erase, key_of(row), {}};
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of stored replies. The replies of one batch share a row (kind r, named by the revision
 // of the first reply), because a row per reply would double the cost of a small change. A row is
-// deleted when its last reply is released. Until then, a restart also loads the released replies of
-// the row. The restart drops them if their session has no row; otherwise its next acknowledgement
-// does.
+// deleted when its last reply is released. A restart before that loads also the released replies of
+// the row. A released reply is then dropped at once if its session has no row, and otherwise when
+// its session next acknowledges replies.
 #pragma once
 
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace c10dd::core {
 
-/// The reply to a request that changed something, at most limits::kStoredReplyBytes.
+/// A kept reply to a request that changed something. Has at most limits::kStoredReplyBytes bytes.
 struct StoredReply {
   std::uint8_t op = 0;
   std::uint64_t fingerprint = 0;
@@ -35,13 +35,13 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the open row and sets its `row`. Revisions must increase from call to call.
+  /// Adds a reply to the open row and sets kept.reply.row. Each call needs a higher revision.
   void add(KeptReply& kept);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
   void seal(std::vector<Row>& rows);
-  /// Notes that one reply of this row is no longer needed. Returns the deletion of the row if that
-  /// was its last reply.
+  /// Notes that one reply of this row is no longer needed. If no other reply of the row is needed,
+  /// returns the deletion of the row.
   std::optional<Row> release(Revision row);
 
   /// Returns the replies of a row. Fails with malformed if the row is damaged.

@@ -22,8 +22,8 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  // What a client saw in an earlier epoch must be part of the state at start_.revision. The current
-  // revision proves nothing: other clients may have raised the revision again after a loss.
+  // If the client saw an earlier epoch, compares with the revision at the start of this epoch:
+  // after a loss, other clients may have raised the current revision above what this client saw.
   const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
@@ -93,7 +93,7 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
   const auto delivery =
       parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   step.shows_change = true;
-  // A repeated cancel finds no delivery. Its reply, too, must wait until the item is durably back.
+  // If an earlier cancel has put the item back, the reply waits until that change is durable.
   if (!delivery) step.observe(parts_.queues.observed());
   if (delivery) parts_.queue_ops.give_back(step, *delivery);
   return reply(Done{});

@@ -24,7 +24,7 @@ class SessionOps {
     QueueOps& queue_ops;
   };
 
-  /// `number` and `start` are those with which the Job was made.
+  /// `number` and `start` are the values that the constructor of Job got.
   SessionOps(JobNumber number, const Stamp& start, const Parts& parts)
       : number_(number), start_(start), parts_(parts) {}
 

@@ -73,7 +73,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
-  // A client that has seen this state may have opened its session before the job was loaded.
+  // A client that knows this state may have opened its session before the daemon loaded the job.
   if (!session.seen) session.since = hello.seen.incarnation == 0 ? revision : hello.opened;
   session.seen = true;
   session.host = hello.host;
@@ -276,7 +276,7 @@ Result<void> Sessions::restore(const Row& row) {
     for (KeptReply& kept : *all) {
       const auto [at, first] = entry(kept.session).replies.try_emplace(kept.sequence, kept.reply);
       if (first) continue;
-      // The older reply belongs to an ended session with the same id.
+      // Of two replies to one sequence, the older belongs to an ended session with the same id.
       if (kept.reply.revision > at->second.revision) std::swap(kept.reply, at->second);
       release(kept.reply);
     }

@@ -21,7 +21,7 @@
 
 namespace c10dd::core {
 
-/// The value of a delivery row. The row is the stored reply of a queue_pop: it names the item.
+/// The value of a delivery row. It names the item, and is kept instead of the reply to a queue_pop.
 struct Delivery {
   Bytes queue;
   std::uint64_t item_revision = 0;
@@ -33,11 +33,11 @@ struct Delivery {
 };
 BOOST_DESCRIBE_STRUCT(Delivery, (), (queue, item_revision, item_index, fingerprint, revision))
 
-/// Whether a session has a connection, may have one again soon, or is taken for dead.
+/// Says whether a session has a connection, may have one again soon, or counts as gone.
 enum class Presence : std::uint8_t { present, away, gone };
 
-/// How a session ends: by its own goodbye, because it had no connection for too long, or because
-/// another launch has taken its rank.
+/// Says why a session ends: its client said goodbye, it had no connection for too long, or another
+/// launch has taken its rank.
 enum class Ending : std::uint8_t { goodbye, expired, replaced };
 
 struct Session {
@@ -72,11 +72,11 @@ class Sessions {
   /// Fails with session_expired or session_replaced if the session has ended. Fails with
   /// quota_exceeded if the job has too many sessions and all of them are connected, see surplus().
   Result<void> check_open(const Hello& hello) const;
-  /// Returns the session that must end to make room for the session of `hello`: the session that
-  /// would expire next. Empty if the job has room. Call it only if check_open() has succeeded.
+  /// Returns the session that must end to make room for `hello`: the session that would expire
+  /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
-  /// Opens or re-opens a session. `revision` is the revision of the job. Returns how long the
-  /// session will outlive its connection. Appends its row if the stored row has another expiry.
+  /// Opens or re-opens a session. `revision` is the job's revision. Returns how long the session
+  /// will outlive its connection. Appends its new row if its stored row has another expiry.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
@@ -90,9 +90,9 @@ class Sessions {
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
-  /// Keeps a reply or delivery for retries. The rows must go into the same batch as the change that
-  /// the reply or delivery belongs to. The same holds for the rows of seal(), which have the
-  /// replies.
+  /// Keeps a reply or delivery for retries. The rows must be written in the same batch as the
+  /// change to which the reply or delivery belongs. seal() appends the rows of the replies, which
+  /// must be written in that batch, too.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
@@ -116,13 +116,13 @@ class Sessions {
   /// loaded, the time is limits::kRestartGrace after the load.
   TimePoint gone_at(const Session& session) const;
 
-  /// Removes a session and its rows. Its deliveries must have been withdrawn before. check_open()
-  /// refuses a remembered session that comes back, so that a late retry does not count as a first
-  /// try. A replaced session is always remembered.
+  /// Removes a session and its rows. Its deliveries must have been withdrawn before. If
+  /// `remembered` is true, check_open() later refuses the session, so that a late retry does not
+  /// count as a first try. A replaced session is always remembered.
   void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
              std::vector<Row>& rows);
 
-  /// Returns at most `limit` sessions whose expiry has come, the earliest expiry first.
+  /// Returns at most `limit` sessions whose time of expiry has come, the earliest first.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 
@@ -138,7 +138,7 @@ class Sessions {
   /// it after drop_ended() and expect().
   void resume(TimePoint now);
 
-  /// Adds a session that rows of other parts name, for example as owner. Call it before resume().
+  /// Adds a session that a row of another class names, for example as owner. Call before resume().
   void expect(const SessionId& id) { entry(id); }
 
   /// Adds the deletion of a row to the garbage, see take_garbage().

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The context of one step of a job. A step is one request, one disconnect or one tick. The context
-// holds the input of the handlers, and their output for the job to settle. A handler only notes
-// what it has changed; Job::settle() and Job::release() act on these notes at the end of the step.
+// holds the input and the output of the handlers. A handler only notes what it has changed;
+// Job::settle() and Job::release() act on these notes at the end of the step.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using Maybe = std::optional<Reply>;
 /// A token that fires at the end of the step.
 struct Signal {
   Bytes token;
-  bool status = false;  ///< the token of a group's status; in a tick such tokens fire last
+  bool status = false;  ///< the token is about a group's status; a tick fires such tokens last
 };
 
 struct Step {

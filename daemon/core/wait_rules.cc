@@ -88,7 +88,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   return reply(std::move(values));
 }
 
-/// `reads`: the request asks for values, so a queue with the name of a key does not satisfy it.
+/// `reads`: the request asks for values; then a queue with the same name as a key does not count.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                               Look& look) const {
   for (const Bytes& key : keys) {
@@ -271,8 +271,8 @@ Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Lo
   return reason;
 }
 
-/// Must be called before any of these joins is withdrawn, so that members whose joins time out
-/// together all count as joined.
+/// Must be called before the joins of these waiters are withdrawn, because members whose joins time
+/// out together must all count as joined.
 WaitRules::Shortages WaitRules::shortages(const std::vector<Waiter>& waiters) const {
   Shortages all;
   for (const Waiter& waiter : waiters) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides how blocked requests are answered. Gives for each operation that can block: the tokens
-// that its request waits for, the reply when it can complete, and the reply when it times out.
+// Decides how blocked requests are answered. For each operation that can block, gives the tokens
+// that a request waits for, the reply when it can complete, and the reply when it times out.
 #pragma once
 
 #include <map>
@@ -38,8 +38,8 @@ class WaitRules {
     const SessionId& session;
     TimePoint now;
     Revision revision;   ///< the job's
-    Revision since = 0;  ///< for a watch that was blocked: it ignores earlier changes
-    const Shortages* shortages = nullptr;  ///< for groups whose joins time out in this tick
+    Revision since = 0;  ///< a watch that was blocked ignores changes before this revision
+    const Shortages* shortages = nullptr;  ///< why groups have not formed; set only in a time-out
     Revision observed = 0;                 ///< newest revision that the reply depends on
 
     void observe(Revision seen) { observed = std::max(observed, seen); }

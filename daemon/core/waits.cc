@@ -84,7 +84,7 @@ std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
   const std::size_t keys = pending_.weight() + waiter.weight;
   if (keys > quotas_.waited_keys) {
     return failure(Code::quota_exceeded,
-                   "blocked requests wait for too many keys: {} with this one, limit {}", keys,
+                   "blocked requests wait for too many keys: {} with this request, limit {}", keys,
                    quotas_.waited_keys);
   }
   return std::nullopt;
@@ -180,7 +180,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
-  // Watches of groups come last, because other time-outs may change the status that they report.
+  // Watches of groups come last, because other time-outs may change the status of their groups.
   std::ranges::stable_partition(overdue, [](const Waiter& waiter) {
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });

@@ -29,15 +29,15 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request and returns nothing. But if `timeout` is not positive or too many requests
-  /// are blocked (quota_exceeded), returns a reply. The request waits for its own tokens; if
-  /// `absent` is set, it waits instead until that session is back or gone.
+  /// Blocks the request and returns nothing. Returns a reply instead if `timeout` is not positive
+  /// or too many requests are blocked (quota_exceeded). If `absent` is set, the request waits until
+  /// that session is back or gone. Otherwise the request waits for its own tokens.
   Maybe block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
   /// Answers the waiters whose last token has fired in this step.
   void release(Step& step);
-  /// Does the same as release(), but keeps the signals of group status for later in the step.
+  /// Does the same as release(), but keeps the signals of group status for a later release().
   void release_all_but_status(Step& step);
 
   /// Answers the waiters whose deadline has come. Breaks the barriers and withdraws the joins for
@@ -53,8 +53,8 @@ class Waits {
     return pending_.drop(session, sequence);
   }
 
-  /// Fires a token. Removes and returns its oldest waiter (take_one), or all waiters whose last
-  /// missing token it was (take). The caller must answer them.
+  /// Fires a token. take_one() removes and returns the oldest waiter; take() removes and returns
+  /// all waiters that wait for no other token. The caller must answer the returned waiters.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
   /// Sends a reply to a waiter that was removed.
@@ -76,7 +76,7 @@ class Waits {
   std::optional<Failure> check_room(const Waiter& waiter) const;
   void recheck(Step& step, Waiter waiter);
 
-  // These call the WaitRules overload for the type of the blocked request.
+  // These functions call the WaitRules overload for the type of the blocked request.
   std::vector<Bytes> tokens_of(const Request& request) const;
   Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
   Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;

@@ -26,7 +26,7 @@ namespace {
 using asio::experimental::awaitable_operators::operator||;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// Passes decisions of the budget to the connection, which may already have ended.
+/// Cancels the stream of a connection if the budget asks for that. The connection may have ended.
 struct Reach final : BudgetSink {
   explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
 
@@ -177,7 +177,7 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
   } catch (const std::exception&) {
-    // If memory runs out, for example, only this connection ends, with the reason "internal".
+    // Only this connection ends, with the reason "internal", for example if memory has run out.
   }
   reach->stream = nullptr;
   stream->close();

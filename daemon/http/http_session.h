@@ -20,8 +20,8 @@ struct HttpPatience {
   std::chrono::milliseconds write = std::chrono::seconds(30);    ///< to send one reply
 };
 
-/// Returns the entry of HTTP in the list of protocols. `context` and `operations` must outlive all
-/// connections.
+/// Returns the WireProtocol that recognises and serves HTTP. `context` and `operations` must
+/// outlive all connections.
 WireProtocol http_protocol(const SessionContext& context, Operations& operations,
                            const HttpPatience& patience = {});
 

@@ -87,7 +87,7 @@ std::optional<std::string> host_of(std::string_view target) {
 
 struct HttpReader::Impl {
   Impl() {
-    parser.header_limit(2 * limits::kHttpHeaderBytes);  // the limit of put() is reached first
+    parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() applies a lower limit before this
     parser.body_limit(limits::kHttpBodyBytes);
     parser.eager(false);  // stop after the header
   }
@@ -150,8 +150,8 @@ std::size_t HttpReader::put(std::string_view bytes) {
     } else if (!in.checked) {
       in.header_bytes += n;
     }
-    // If `rest` was cut, and the parser consumed some of it and wants more, the loop passes the
-    // next bytes.
+    // If put() has cut `rest` and the parser has consumed a part of it, the loop continues and
+    // passes the next bytes to the parser.
     if (error == http::error::need_more && !(full && n > 0)) {
       if (full) in.refusal = header_too_large(in.checked);
       break;

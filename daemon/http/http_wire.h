@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Converts between bytes and HTTP/1.1 or 1.0 messages. Pure. Refuses a request if two readers could
-// disagree about where it ends (request smuggling). After a refusal the connection must not be used
-// any more.
+// Converts between bytes and HTTP/1.1 or 1.0 messages. Does no input or output. Refuses a request
+// if two readers could disagree about where the request ends (request smuggling). After a refusal
+// the connection must not be used any more.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct HttpRequest {
   std::string content_type = {};
   std::string body = {};
   std::string host = {};  ///< the host of an absolute target, or the Host field
-  bool has_host = false;  ///< false is possible in HTTP/1.0 only
+  bool has_host = false;  ///< false only if an HTTP/1.0 request names no host
 };
 
 struct HttpReply {

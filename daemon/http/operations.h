@@ -12,7 +12,7 @@
 
 namespace c10dd::daemon {
 
-/// Called on the loop that accepts connections; coroutines resume on that loop.
+/// The functions are called on the loop that accepts connections; coroutines resume on that loop.
 class Operations {
  public:
   virtual ~Operations() = default;
@@ -29,7 +29,7 @@ class Operations {
   /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;
 
-  /// Removes a job as core::DirectoryHost::remove() does.
+  /// Removes a job, see core::DirectoryHost::remove().
   virtual boost::asio::awaitable<Result<void>> remove_job(const std::string& job) = 0;
 };
 

@@ -181,7 +181,7 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
   if (!path || !path->is_string() || fields->size() != 1) {
     return failure(Code::invalid_argument, "checkpoint: {}{}",
                    bad ? "body is not JSON: " + bad.message()
-                       : "body is not an object whose only member is a string named path",
+                       : "body must be an object that has one member, a string named path",
                    example);
   }
   std::string text(path->as_string());

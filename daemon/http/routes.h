@@ -16,23 +16,23 @@ struct ServerFacts {
   std::string version;
   std::string engine;
   std::string durability;
-  std::string not_ready;  ///< why requests are not served; empty if they are
+  std::string not_ready;  ///< reason why requests are refused; empty if they are served
   std::string note;       ///< a restriction under which requests are served; may be empty
   std::chrono::duration<double> uptime{0};
   bool local = false;      ///< the client is on this machine
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
-  // Set only for the routes that need them, see need_of().
+  // Each of the next members is set only if need_of() returns the Need for it.
   std::string metrics;
   std::vector<core::JobReport> jobs;
   Result<void> checkpoint;
   Result<void> removed;
 };
 
-/// What a route needs before handle() is called: a fact that is expensive to get, or an operation.
+/// Says what must be fetched or done for a route before handle() is called.
 enum class Need { nothing, metrics, jobs, checkpoint, removal };
 
-/// Returns what has to be obtained or done before handle() is called. Returns Need::nothing for a
+/// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
 /// request that handle() will refuse.
 Need need_of(const HttpRequest& request, const ServerFacts& facts);
 

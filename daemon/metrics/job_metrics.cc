@@ -56,7 +56,7 @@ JobMetrics::Job& JobMetrics::job(const std::string& train_job) {
   return jobs_.emplace(train_job, Job{&series, {}, 0}).first->second;
 }
 
-/// Replaces what the job has added to the sums of its series by the new values.
+/// Updates the sums of the job's series: the new values of the job replace its previous values.
 void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   Series& series = *job.series;
   const auto update = [&](std::size_t core::JobStats::*field, Gauge& gauge) {

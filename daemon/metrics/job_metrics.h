@@ -52,7 +52,7 @@ class JobMetrics {
     Gauge* missing;
     Counter* formed;
     Counter* ended;
-    Histogram* spread = nullptr;  ///< created by the first release: most jobs have no barriers
+    Histogram* spread = nullptr;  ///< created by the first released barrier: most jobs have none
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry of the metric catalogue as a family of prometheus-cpp. Label names come from the
-// catalogue. Every label value passes printable(), so that no text of a client can break a scrape.
+// Makes a family of prometheus-cpp from an entry of the metric catalogue, which gives the names of
+// the labels. Every label value passes printable(), so that no text of a client can break a scrape.
 #pragma once
 
 #include <prometheus/counter.h>
@@ -29,7 +29,7 @@ using prometheus::Histogram;
 using Bounds = Histogram::BucketBoundaries;
 using LabelValues = std::initializer_list<std::string_view>;
 
-/// The label value of the series that gets all values beyond the limit on the number of series.
+/// Replaces each new label value when the number of series has reached its limit.
 inline constexpr std::string_view kOther = "other";
 
 template <std::size_t N>
@@ -37,7 +37,7 @@ Bounds bounds_of(const std::array<double, N>& bounds) {
   return {bounds.begin(), bounds.end()};
 }
 
-/// A family of series. Thread-safe as prometheus::Family is.
+/// A family of series. Is as thread-safe as prometheus::Family.
 template <class Metric>
 class Family {
  public:
@@ -95,8 +95,8 @@ class Table {
   Table(prometheus::Registry& registry, const metric::Info& info, Bounds bounds = {})
       : family_(registry, info, std::move(bounds)) {}
 
-  /// Returns the series of this number. `values` must be the same in all calls with the same
-  /// number.
+  /// Returns the series with this number. The first call creates the series. All calls with the
+  /// same number must have the same `values`.
   Metric& at(std::size_t number, LabelValues values) {
     Metric* series = series_[number].load(std::memory_order_acquire);
     if (!series) {

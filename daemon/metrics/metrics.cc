@@ -181,7 +181,7 @@ void Metrics::connection_opened(Protocol protocol) {
 }
 
 void Metrics::connection_closed(Protocol protocol, std::string_view reason) {
-  // A connection of unknown protocol was never reported to connection_opened().
+  // A connection with an unknown protocol was not counted by connection_opened().
   if (protocol != Protocol::unknown) impl_->connections(protocol).Decrement();
   impl_->closed(protocol, reason).Increment();
 }

@@ -33,7 +33,7 @@ class Metrics {
   void ready(bool ready);
   void engine_up(bool up);
 
-  /// free: free bytes on the disk of the state. full: requests that let the state grow are refused.
+  /// free: free bytes on the disk of the state. full: requests that enlarge the state are refused.
   void disk(std::uint64_t free, bool full);
 
   /// held: bytes that core::ConnectionBudget counts.

@@ -11,7 +11,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr std::size_t kAddressesKept = 4'096;  // if there are more, unused addresses are dropped
+constexpr std::size_t kAddressesKept = 4'096;  // above this number, unused addresses are dropped
 
 /// Raises the soft limit of open files to the hard limit. Returns the resulting limit.
 std::size_t open_files() {

@@ -46,7 +46,7 @@ class Ticket {
 };
 
 /// Decides which connections are admitted.
-/// Called on the listener's loop.
+/// All functions are called on the listener's loop.
 class Admission {
  public:
   /// Raises the process's soft limit of open files to its hard limit.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts connections on one address, and hands them to the Reception. This includes connections
 // that the Admission refuses, so that their clients get the reason.
-// Called on its loop's thread.
+// All functions are called on the thread of the listener's loop.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -23,8 +23,8 @@ class Listener {
   Listener(asio::io_context& loop, const Options& options);
 
   /// Binds and listens. Fails with unavailable if the port is in use, with permission_denied if the
-  /// port is privileged, and with invalid_argument if the host is bad. Clients can then connect,
-  /// but wait until serve() is called.
+  /// port is privileged, and with invalid_argument if the host is bad. After success clients can
+  /// connect, but are not served before serve() is called.
   Result<void> open(const std::string& host, std::uint16_t port);
 
   /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol's entry in the list of protocols. Moves a connection to the shard of its job
-// before its first frame is handled, so that its requests need not change threads. If the first
-// frame is invalid, the connection stays on the first shard, whose session replies with the reason.
+// Makes the WireProtocol of the native protocol. Moves a connection to the shard of its job before
+// its first frame is handled, so that its requests need not change threads. If the first frame is
+// invalid, the connection stays on the first shard, whose session replies with the reason.
 #include "daemon/core/host/native_channels.h"
 #include "daemon/net/native_session.h"
 #include "daemon/shard/shard.h"
@@ -22,8 +22,8 @@ std::string refusal(const Failure& reason) {
   return native::encode_reply(header, reason).head;
 }
 
-/// Returns the frame after the magic bytes: empty if the frame is not complete, a failure if it is
-/// malformed.
+/// Returns the frame that follows the magic bytes. Returns nothing if the frame is not complete,
+/// and a failure if the frame is malformed.
 auto first_frame(std::string_view head) {
   return native::cut_request(head.substr(native::kMagic.size()), limits::kHelloFrameBytes);
 }

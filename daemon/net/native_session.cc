@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol on one connection: buffers, fairness and time-outs around
-// core::NativeChannels, which decides what the frames mean. A frame is decoded as a whole before it
-// has an effect. A malformed frame gets a reply and ends the connection; the client can resume the
-// sessions on another connection. Runs on the loop of one shard, which passes requests on to the
-// jobs of other shards.
+// Serves the native protocol on one connection: handles buffers, fairness and time-outs. The base
+// class core::NativeChannels handles the requests in the frames. A frame is decoded as a whole
+// before it has an effect. A malformed frame gets a reply and ends the connection; the client can
+// resume its sessions on another connection. Runs on the loop of one shard, which passes requests
+// on to the jobs of other shards.
 #include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that waits for bytes
-constexpr unsigned kSilentChecks = 4;     // after so many, the connection is closed as idle
+constexpr unsigned kSilentChecks = 4;     // an idle connection survives this many silent checks
 constexpr const char* kNoRoom = "quota_exceeded";
 
 /// Returns a number that identifies a connection in its jobs. Returns each number only once.
@@ -40,8 +40,8 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
-/// One native connection. The coroutine run() reads and waits; replies come through the functions
-/// of ReplySink. Called on the loop of its shard, which is also the stream's loop.
+/// Serves one native connection. The coroutine run() reads and waits; replies come through the
+/// functions of ReplySink. All functions are called on the loop of the shard and the stream.
 class NativeSession final : public core::NativeChannels, public BudgetSink {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
@@ -85,15 +85,15 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   std::shared_ptr<Stream> stream_;
   const SessionContext& context_;
   Shard& shard_;
-  asio::steady_timer wakeup_;    // cancelled to resume run(): after a pause, or in the next turn
-  asio::steady_timer deadline_;  // for the hello; afterwards for check_silence()
+  asio::steady_timer wakeup_;    // run() waits on this timer; cancel() wakes run()
+  asio::steady_timer deadline_;  // ends the wait for the hello; afterwards calls check_silence()
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
   ErrorCode read_failed_;
   BudgetShare share_;
   Bytes in_;                      // bytes of frames that are incomplete or left for a later turn
-  bool waits_for_room_ = false;   // until the budget has room for a large frame
+  bool waits_for_room_ = false;   // the budget has no room yet for a large frame
   bool frames_left_ = false;      // in_ may begin with whole frames
   std::uint64_t taken_turn_ = 0;  // the turn in which frames were last taken
   std::uint64_t heard_turn_ = 0;  // taken_turn_ at the last check for silence
@@ -150,15 +150,15 @@ asio::awaitable<void> NativeSession::run() {
   }
 }
 
-/// Returns true while the connection must not be read, because the peer does not read its replies
-/// or because the budget has no room for the frame that has begun.
+/// Returns true while the connection must not be read: the peer does not read its replies, or the
+/// budget has no room for the frame that is arriving.
 bool NativeSession::is_paused() const {
   return outbox_->over_soft_limit() || waits_for_room_ ||
          (outbox_->over_small_limit() && share_.budget().scarce());
 }
 
-/// Ends the connection if no frame has come for the idle time-out. Counts checks instead of time: a
-/// pause of the process delays only one check, so it closes no connection.
+/// Ends the connection if no frame has come for the idle time-out. Counts checks instead of time,
+/// because a pause of the process then delays only one check and closes no connection.
 void NativeSession::check_silence() {
   if (ended_ != nullptr) return;
   silent_checks_ = heard_turn_ == taken_turn_ ? silent_checks_ + 1 : 0;
@@ -218,7 +218,7 @@ void NativeSession::take_in() {
   if (small && in_.capacity() > limits::kSmallFrameBytes) in_.shrink_to_fit();
 }
 
-/// If the frame that has begun is large, asks the budget for room. Pauses if there is no room.
+/// If the frame that is arriving is large, asks the budget for room. Without room, reading pauses.
 void NativeSession::ask_for_room() {
   if (frames_left_ || ended_ != nullptr) return;
   const std::size_t size = native::request_size(in_);
@@ -238,7 +238,7 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  // If the outbox holds bytes, it may have sent part of a frame, and no other frame may come next.
+  // If the outbox is not empty, part of a frame may have been sent, and no reply may follow it.
   if (outbox_->empty()) reply(header, reason);
   end(kNoRoom);
 }
