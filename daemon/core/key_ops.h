@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the operations on keys. put() and remove() write the row of a changed key, add the change
-// to the history for watches, and signal the waiters of the key.
+// Answers the operations on keys. put() and remove() write the row of a key, add the change to the
+// history for watches, and signal the requests that wait for the key.
 #pragma once
 
 #include <optional>

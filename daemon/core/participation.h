@@ -63,7 +63,7 @@ class Participation {
  public:
   struct Participant {
     std::set<BarrierKey> waits;  ///< unfinished barriers where the session has arrived
-    /// The cohorts of the session, each with the number of ranks that the session has in it.
+    /// The cohorts of the session, each with the number of ranks that the session has there.
     std::vector<std::pair<CohortRef, std::size_t>> cohorts;
   };
 

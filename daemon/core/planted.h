@@ -38,7 +38,7 @@ enum class Planted {
   change_bytes_kept,   ///< the bytes of a dropped change still count
   weight_kept,         ///< the weight of a blocked request still counts after its reply
   absence_kept,        ///< a barrier still waits for a session that has ended
-  totals_kept,         ///< the totals of a session are kept after it has ended
+  totals_kept,         ///< the totals of an ended session are still kept
   call_kept,           ///< an ended call still counts as published
 
   // in the hosts

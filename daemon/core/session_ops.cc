@@ -41,7 +41,7 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     step.observe(step.revision);
     return failure(
         Code::state_rolled_back,
-        "the job that this client has used under this name, number {}, does not exist any more: "
+        "job number {}, which this client has used under this name, does not exist any more: "
         "it was removed, or erased after its last session ended; restart the job",
         hello.number);
   }

@@ -6,7 +6,7 @@
 
 namespace c10dd::core {
 
-/// The effect of the actions that are planned so far.
+/// Holds the effect of all actions that were planned so far.
 struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;

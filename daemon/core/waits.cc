@@ -22,9 +22,9 @@ struct NamedKeys {
   }
 };
 
-/// Returns the weight of a blocked request, which stands for its memory. The weight is the larger
-/// of two counts: its missing tokens (each is an entry of an index), and a quarter of the units of
-/// its keys and parts. Each key or part counts 1 unit plus 1 unit per 64 bytes.
+/// Returns the weight of a blocked request, an estimate of the memory that it uses. The weight is
+/// the larger of two numbers: its missing tokens (each is an entry of an index), and a quarter of
+/// its units. Each key or part of the request counts 1 unit, and 1 more unit per 64 bytes.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;

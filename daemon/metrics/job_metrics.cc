@@ -27,7 +27,7 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       buses_(registry, metric::kCollectiveBus),
       failures_(registry, metric::kCollectiveFailures) {}
 
-/// Returns the series of a label value. A new label beyond the limit gets the series of kOther.
+/// Returns the series with this label value. Beyond the limit, a new label value becomes kOther.
 JobMetrics::Series& JobMetrics::series_of(std::string label) {
   const std::size_t named = series_.size() - series_.count(kOther);
   if (!series_.contains(label) && named >= limits::kJobsInMetrics) label = kOther;

@@ -170,8 +170,8 @@ void NativeSession::check_silence() {
   });
 }
 
-/// Returns true if the connection must not take bytes before the next turn: either it has already
-/// taken a buffer in this turn, or its job has used its share of the turn.
+/// Returns true if the connection must not take bytes before the next turn: it has already taken
+/// bytes in this turn, or its job has used its share of the turn.
 bool NativeSession::must_wait_for_turn() const {
   return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
