@@ -27,7 +27,7 @@ namespace {
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
-/// The part of the daemon that failed to start: listener, engine with files, engine on a server.
+/// The part that could not start: the listener, an engine with files, or an engine on a server.
 enum class Part : std::uint8_t { address, directory, server };
 
 int code_to_exit_with(Code code, Part part) {
@@ -124,7 +124,7 @@ Protocols Server::protocols() {
 }
 
 int Server::run() {
-  // A closed socket, a file over its size limit and a closed terminal must not end the daemon.
+  // Ignores the signals for a closed socket, a file over its size limit and a closed terminal.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -169,8 +169,8 @@ void Server::close() {
   shards_.reset();
 }
 
-/// Refuses new connections and requests, sends the replies that are due, then stops. A second
-/// signal stops at once.
+/// Refuses new connections and requests, sends the pending replies, then stops the daemon. A second
+/// signal stops the daemon without waiting.
 void Server::drain() {
   draining_ = true;
   notify("STOPPING=1");

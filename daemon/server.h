@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon as a whole: the first loop with the listener and HTTP, the shards, the signals, and
-// the order of start and stop.
+// Starts, runs and stops the daemon. Owns the first loop with the listener and HTTP, all shards,
+// and the handling of signals.
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class Server {
   explicit Server(Options options);
   ~Server();
 
-  /// Serves until SIGTERM or SIGINT, then drains. Returns the exit code, see deploy/README.md.
+  /// Serves until SIGTERM or SIGINT arrives, then drains. Returns an exit code of deploy/README.md.
   int run();
 
  private:

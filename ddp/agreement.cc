@@ -75,7 +75,7 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
   }
   if (!fewer_or_more.empty()) {
     throw InvalidArgument(
-        format("parameters differ: {} has {}, rank 0 has {}; build the same model on every rank",
+        format("{} has {} parameters, rank 0 has {}; build the same model on every rank",
                collectives::named(fewer_or_more), all[fewer_or_more.front() * 2], all[0]));
   }
   if (different.empty()) return;
@@ -85,8 +85,8 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
   std::size_t first = 0;
   while (first + 1 < hashes.size() && each[row + first] == each[first]) ++first;
   throw InvalidArgument(
-      format("parameters differ: {} from rank 0, first in parameter {}, on this rank {}; build the "
-             "same model on every rank",
+      format("parameters of {} differ from rank 0; the first is number {}, on this rank {}; "
+             "build the same model on every rank",
              collectives::named(different), first, described(parameters[first])));
 }
 

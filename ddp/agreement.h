@@ -12,8 +12,8 @@ namespace c10dd::ddp {
 struct Parameter;
 
 /// A collective operation. If the parameters differ, throws InvalidArgument on every rank. The text
-/// names the ranks that differ from rank 0. It also has the numbers of parameters if these differ,
-/// otherwise the first parameter in which the lowest of the named ranks differs from rank 0.
+/// names the ranks that differ from rank 0. The text also tells how the lowest of these ranks
+/// differs: how many parameters that rank has, or which parameter is the first to differ.
 void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>& parameters);
 
 }  // namespace c10dd::ddp

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans in one pass from the last parameter to the first, with one open bucket per dtype.
+// Assigns the parameters to buckets, from last to first. Each dtype has at most one open bucket.
 #include "ddp/buckets.h"
 
 #include <algorithm>
@@ -49,8 +49,8 @@ std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
   for (OpenBucket& one : open) {
     if (!one.bucket.parameters.empty()) close(one);
   }
-  // Backward completes a bucket when it reaches the lowest index, which is the last in
-  // `parameters`.
+  // Sorts by the lowest index of each bucket, because backward completes the bucket at that index.
+  // This index is the last in `parameters`.
   std::sort(plan.begin(), plan.end(), [](const Bucket& a, const Bucket& b) {
     return a.parameters.back() > b.parameters.back();
   });

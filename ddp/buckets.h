@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups gradients into buckets. Each bucket is all-reduced by one collective. A pure function:
-// equal inputs give equal plans, so the ranks agree on the plan without communication. Standard
-// library only.
+// Groups gradients into buckets. Each bucket is all-reduced by one collective. Equal inputs give
+// equal plans, so all ranks make the same plan without communication.
+// Uses only the standard library.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ struct GradientSize {
   DType dtype = DType::float32;
 };
 
-/// Sizes at which a bucket is full, in bytes; above 0.
+/// The sizes in bytes at which a bucket is full. They must be above 0.
 struct BucketLimits {
-  /// Limit of the first bucket of each dtype. Smaller, so that communication starts early.
+  /// Limit of the first bucket of each dtype. A small first bucket starts communication early.
   std::size_t first_bytes = std::size_t{1} << 20;
   std::size_t bytes = std::size_t{25} << 20;  ///< limit of all other buckets
 };
 
-/// The gradients that one collective carries, one behind the other in one array.
+/// The gradients that one collective reduces, one after the other in one array.
 struct Bucket {
   DType dtype = DType::float32;
   std::size_t count = 0;                ///< elements of all gradients
@@ -35,9 +35,9 @@ struct Bucket {
 
 /// Returns the buckets, in the order in which backward fills them. Every parameter is in exactly
 /// one bucket. Walks the parameters from last to first, as backward does, and keeps one open bucket
-/// per dtype. A bucket is closed at its limit: `first_bytes` for the first of a dtype, otherwise
-/// `bytes`. A bucket exceeds its limit only if it contains a single parameter that is larger than
-/// the limit. Throws InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
+/// per dtype. The limit of a bucket is `first_bytes` if the bucket is the first of its dtype,
+/// otherwise `bytes`. A bucket exceeds its limit only if it contains just one parameter. Throws
+/// InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
 std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
                                  const BucketLimits& limits = {});
 

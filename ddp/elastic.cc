@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop over generations: open the group, share the state, run the body, regroup.
+// In each generation, opens the group, shares the state and runs the body.
 #include "ddp/elastic.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace c10dd::ddp {
 namespace {
 
-/// How long run_elastic() waits for the daemon's reason after a collective has failed. A collective
-/// fails as soon as a peer's connection breaks. The daemon finds out later which member was lost.
+/// The time that run_elastic() waits for the daemon's reason after a collective has failed. The
+/// collective fails when a peer's connection breaks, but the daemon finds the lost member later.
 constexpr std::chrono::seconds kElasticReasonPatience{5};
 
 /// Gives every member the state of the member with the highest step. A collective operation.
@@ -20,7 +20,7 @@ void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& 
   state.step = members[source].step;
 }
 
-/// Returns true if the error may come from the end of the generation: then the next may succeed.
+/// Returns true if the end of the generation may have caused the error.
 bool is_end(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr &&
@@ -52,7 +52,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
-      before = state.step;  // steps that were received from another member are not progress
+      before = state.step;  // progress counts from here: another member made these steps
       ElasticTurn turn{*group, generation, *membership};
       if (body(turn)) {
         group->shutdown();
@@ -60,7 +60,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
       }
       regroup = true;
     } catch (const std::exception& error) {
-      // Another error is the body's own. It is tolerated only if the generation has already ended.
+      // After any other error, training goes on only if the generation has already ended.
       const Duration patience = is_end(error) ? kElasticReasonPatience : std::chrono::seconds(0);
       const bool ended =
           collectives::await_end(*membership, generation.number, patience).has_value();

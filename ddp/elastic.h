@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elastic training, which continues when members are lost or new ones join: the process group is
-// aborted, the remaining and the new members form the next generation, and all of them get the
-// state of the member with the highest step. Standard library only.
+// Runs a training that continues when members are lost or new members join. The process group is
+// aborted, the remaining and the new members form the next generation, and all members get the
+// state of the member with the highest step. Uses only the standard library.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace c10dd::ddp {
 
-/// The state of the training, equal on all members: everything that a training step changes.
+/// The state of the training: everything that a training step changes. All members have this state.
 struct ElasticState {
-  /// Broadcast at the start of each generation. Equal number, sizes and types on all members.
+  /// Broadcast in each generation. Number, sizes and types must be the same on all members.
   std::vector<Tensor> tensors;
   /// Number of steps that `tensors` contains. The body increments it after each complete step.
   std::uint64_t step = 0;
 };
 
-/// What the body needs in one generation of the training. Valid until the body returns.
+/// The arguments of the body for one generation of the training. Valid until the body returns.
 struct ElasticTurn {
   ProcessGroup& group;
   Generation generation;
@@ -36,8 +36,8 @@ struct ElasticTurn {
 
 struct ElasticOptions {
   GroupOptions group = {};
-  /// run_elastic() gives up, and rethrows the last failure, after this many generations in a row
-  /// that ended by a failure before this member had completed a step.
+  /// A generation is fruitless if it fails before this member has completed a step in it. After
+  /// this many fruitless generations in a row, run_elastic() rethrows the last failure.
   std::uint32_t fruitless_max = 3;
 };
 
@@ -45,13 +45,13 @@ struct ElasticOptions {
 std::uint32_t state_source(const std::vector<Member>& members);
 
 /// Runs `body` once per generation, on the calling thread, until the training is done. Before each
-/// call opens the group of the generation and broadcasts `state` from rank state_source().
-/// - If the body returns true, the training is done: calls Membership::finish() and returns.
+/// run, opens the group of the generation and broadcasts `state` from rank state_source().
+/// - If the body returns true, run_elastic() calls Membership::finish() and returns.
 /// - If the body returns false, throws after its generation has ended, or throws Aborted,
-///   Unavailable or TimedOut, calls Membership::next() with the state's step, and then the body
-///   again.
-/// - If the body throws anything else, or a failure reaches `fruitless_max`, calls
-///   Membership::fail() with the text, and rethrows the exception.
+///   Unavailable or TimedOut, run_elastic() calls Membership::next() with the state's step, and
+///   then runs the body again.
+/// - If the body throws anything else, or if `fruitless_max` is reached, run_elastic() calls
+///   Membership::fail() with the text of the exception, and rethrows the exception.
 ///
 /// Treats a failure to open the group or to broadcast like an exception of the body. Also throws
 /// the exceptions of Membership::next(). The body must not keep anything that refers to the group,

@@ -54,7 +54,7 @@ struct Reducer::State {
   struct Slot {
     Tensor memory;
     std::size_t waiting = 0;  // number of parameters that are not ready yet
-    WorkPtr work;             // its all-reduce; null until it is issued
+    WorkPtr work;             // the bucket's collective; null until it is issued
   };
 
   ProcessGroup& group;
@@ -63,7 +63,7 @@ struct Reducer::State {
   std::vector<Tensor> views;           // the place of each parameter in its bucket
   std::vector<std::size_t> bucket_of;  // index of each parameter's bucket
 
-  mutable std::mutex mutex;  // guards the members below, but not the memory of the slots
+  mutable std::mutex mutex;  // guards all members that follow, but not the memory of the slots
   std::vector<bool> marked;
   std::vector<Slot> slots;   // one for each bucket of `plan`, in the same order
   std::size_t launched = 0;  // number of slots that were issued in this step
@@ -82,7 +82,7 @@ struct Reducer::State {
       const Tensor& value = parameters[i].value;
       if (gradient.data == nullptr) continue;
       if (gradient.count != value.count || gradient.dtype != value.dtype) {
-        throw InvalidArgument(format("gradient of parameter {} has {} x {}, its value has {} x {}",
+        throw InvalidArgument(format("parameter {}: gradient has {} x {}, but value has {} x {}",
                                      named(i), gradient.count, name_of(gradient.dtype), value.count,
                                      name_of(value.dtype)));
       }
@@ -101,7 +101,7 @@ struct Reducer::State {
     std::size_t elements = 1;
     for (const std::size_t extent : shape) {
       extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-      // On overflow, uses a number that no tensor has, so that the comparison after the loop fails.
+      // If the product overflows, sets a number that no tensor has. The check below then fails.
       if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
     }
     if (elements == value.count) return;
@@ -143,7 +143,7 @@ struct Reducer::State {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!source) copy(parameters[i].value, views[i]);
     }
-    // From now on the buckets contain gradients, which must begin as zeros.
+    // The buckets will contain gradients, which must begin as zeros.
     for (Slot& slot : slots) {
       std::memset(slot.memory.data, 0, slot.memory.bytes());
       slot.work.reset();
@@ -220,7 +220,7 @@ Reducer::~Reducer() {
   try {
     state_->wait_for_all();
   } catch (const std::exception&) {
-    // Ignored: finish() reports failures to the trainer, but a destructor cannot.
+    // A destructor cannot report a failure. finish() reports failures to the trainer.
   }
 }
 
@@ -246,7 +246,7 @@ void Reducer::mark_ready(std::size_t parameter) {
     s.marked[parameter] = true;
   }
   // Copies without the lock: each parameter has its own part of the bucket, and the bucket cannot
-  // be issued before `waiting` is decreased below.
+  // be issued before `waiting` is decreased, which happens after the copy.
   copy(s.views[parameter], from);
   const std::lock_guard lock(s.mutex);
   --s.slots[s.bucket_of[parameter]].waiting;

@@ -24,26 +24,26 @@ namespace c10dd::ddp {
 /// One parameter of the model. The caller must keep the memory of `value` and `gradient` as long as
 /// the reducer exists.
 struct Parameter {
-  std::string name;  ///< for error texts; equal on all ranks
-  Tensor value;      ///< the weights, float32 or float64; only the constructor writes them
-  /// Length in each dimension. The product is the number of elements of `value`; it is 1 if the
-  /// shape is empty. Equal on all ranks.
+  std::string name;  ///< shown in error texts; must be the same on all ranks
+  Tensor value;      ///< the weights, float32 or float64; written only by Reducer's constructor
+  /// Length in each dimension. The product must be the number of elements of `value`. The product
+  /// of an empty shape is 1. All ranks must give the same shape.
   std::vector<std::size_t> shape = {};
-  /// Where backward writes the gradient. By default (null data) this is the parameter's place in
-  /// its bucket, Reducer::gradient(), which avoids two copies. Otherwise the tensor must have the
-  /// size and type of `value`; mark_ready() copies it into the bucket, and finish() copies the
-  /// average back.
+  /// The tensor into which backward writes the gradient. If `data` is null, backward must write
+  /// into Reducer::gradient(), a part of the bucket, which avoids two copies. Otherwise the tensor
+  /// must have the size and type of `value`; mark_ready() copies the tensor into the bucket, and
+  /// finish() copies the average back.
   Tensor gradient = {};
 };
 
-/// Sizes in MB of 2^20 bytes, above 0 and at most 1,000,000. Equal on all ranks.
+/// A size is in MB of 2^20 bytes, above 0 and at most 1,000,000. All ranks must use equal options.
 struct ReducerOptions {
   double first_bucket_cap_mb = 1;    ///< size of the first bucket of each dtype
   double bucket_cap_mb = 25;         ///< size of all other buckets
-  bool broadcast_parameters = true;  ///< if false, the caller must make them equal on all ranks
+  bool broadcast_parameters = true;  ///< if false, all ranks must already have the same values
 };
 
-/// Totals since construction, except fields that are per step. Times are those of this rank.
+/// Totals since construction, except fields marked "per step". Times are measured on this rank.
 struct ReducerStats {
   std::size_t buckets = 0;           ///< per step
   std::size_t bytes = 0;             ///< of gradients, per step
@@ -69,19 +69,19 @@ class Reducer {
   /// Throws InvalidArgument on this rank if an option is out of range, a value is neither float32
   /// nor float64, or a shape or gradient does not fit its value. Throws InvalidArgument on every
   /// rank if the parameters differ between ranks; the text names the ranks and the difference.
-  /// Throws the failure of a collective, if one fails.
+  /// If a collective fails, throws its failure.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
 
-  /// Blocks until all collectives that were issued have ended.
+  /// Blocks until all issued collectives have ended.
   ~Reducer();
 
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Returns where the gradient is: a view into the bucket, or Parameter::gradient if the caller
-  /// has set it. The caller must not access the gradient between mark_ready() and the end of
-  /// finish(). After finish() it contains the average over all ranks, until backward overwrites it.
-  /// Throws InvalidArgument if there is no such parameter.
+  /// Returns the gradient's tensor: Parameter::gradient if the caller has set that, otherwise a
+  /// part of the bucket. The caller must not access the tensor between mark_ready() and the end of
+  /// finish(). After finish() the tensor contains the average over all ranks, until backward
+  /// overwrites it. Throws InvalidArgument if there is no such parameter.
   Tensor gradient(std::size_t parameter) const;
 
   /// Reports that the gradient of this parameter is final in this step. Issues the all-reduce of
@@ -92,11 +92,11 @@ class Reducer {
   void mark_ready(std::size_t parameter);
 
   /// Ends the step: blocks until all gradients are averaged. If parameters were not marked, throws
-  /// InvalidArgument, which names them; mark them and call finish() again. If a collective has
-  /// failed, throws its failure; the group is unusable after that.
+  /// InvalidArgument with their names. The caller can then mark these and call finish() again. If a
+  /// collective has failed, throws its failure. The group is unusable after that.
   void finish();
 
-  /// Returns the buckets in the order in which they are issued; the same on all ranks.
+  /// Returns the buckets in the order in which they are issued. All ranks have the same order.
   const std::vector<Bucket>& buckets() const;
   ReducerStats stats() const;  ///< thread-safe
 

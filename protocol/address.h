@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses as people write them: host:port, and [::1]:port for IPv6.
+// Splits and writes addresses: host:port, or [host]:port if the host is an IPv6 address.
 #pragma once
 
 #include <cstdint>

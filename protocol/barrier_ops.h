@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of barriers, with and without data. Part of the operation table in ops.h.
+// Operations on barriers, with and without data. Part of the operation table in ops.h.
 #pragma once
 
 #include <boost/describe/class.hpp>

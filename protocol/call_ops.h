@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations about the collective calls that ranks wait in. Part of the operation table in ops.h.
+// Operations to publish and read collective calls of ranks. Part of the operation table in ops.h.
 //
 // A rank that has waited long in a collective call publishes the call, and publishes it again from
 // time to time while it waits. A rank whose collective call failed reads the calls of all ranks.
-// Calls are never durable: the daemon forgets a call limits::kPublishedCallLife after it was last
-// published.
+// The daemon keeps the calls in memory only. The daemon forgets a call that was last published more
+// than limits::kPublishedCallLife ago.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -19,7 +19,7 @@
 
 namespace c10dd {
 
-/// One collective call, as a rank has issued it. The client chooses the names in the text fields.
+/// One collective call that a rank has issued. The client chooses the names in the text fields.
 struct PublishedCall {
   std::uint64_t sequence = 0;  ///< index among the collectives of the process group, from 0
   std::string collective;      ///< all_reduce, broadcast, ...
@@ -32,7 +32,7 @@ struct PublishedCall {
 };
 BOOST_DESCRIBE_STRUCT(PublishedCall, (), (sequence, collective, dtype, count, reduce_op, root))
 
-/// A set of ranks: the number of ranks, and the first limits::kMissingNamed ranges of them.
+/// A set of `count` ranks. `ranges` has only the first limits::kMissingNamed ranges of the set.
 struct SomeRanks {
   std::uint64_t count = 0;
   std::vector<RankRange> ranges;
@@ -48,14 +48,14 @@ BOOST_DESCRIBE_STRUCT(SharedCall, (), (call, ranks))
 
 /// Reply to read_calls.
 struct PublishedCalls {
-  std::vector<SharedCall> calls;  ///< fewest ranks first; at most limits::kCallsRead calls
+  std::vector<SharedCall> calls;  ///< sorted: fewest ranks first; at most limits::kCallsRead calls
   std::uint32_t skipped = 0;      ///< number of further calls that are not in `calls`
   SomeRanks silent;               ///< ranks that have published no call
 };
 BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 
-/// Publishes the call that this rank of a process group waits in, and replaces the call that the
-/// rank published for the process group before. With `ended`, removes the published call instead.
+/// Publishes the call in which this rank of a process group waits. Replaces the call that the rank
+/// published before for the same process group. If `ended`, only removes the published call.
 struct PublishCall {
   static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
                              1,  Dedup::none,    Growth::none};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The codes of failed requests, and the table that describes them. Uses only the standard library,
 // so that public SDK headers may include this file. To add a code, append it to both lists. Add a
-// code only if some caller would act differently on it.
+// code only if some caller must handle it in another way than all other codes.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ enum class Code : std::uint8_t {
   not_found = 6,
   timed_out = 7,            ///< the detail names the keys or ranks that were missing
   quota_exceeded = 8,       ///< a limit of the job or the daemon is reached; see the detail
-  wrong_type = 9,           ///< an add to a value that is not a decimal integer
-  out_of_range = 10,        ///< an add would overflow; the value is unchanged
+  wrong_type = 9,           ///< add: the key's value is not a decimal integer
+  out_of_range = 10,        ///< add: the sum would overflow; the value is unchanged
   size_mismatch = 11,       ///< ranks disagree on a barrier's size or shape, or on a group's policy
   rank_taken = 12,          ///< another session already has this rank, at a barrier or in a group
   sequence_reused = 13,     ///< the session has used this sequence number for another request
   window_exceeded = 14,     ///< the session has more unacknowledged requests than its window allows
   session_unknown = 15,     ///< the request came on a channel that has no session
   session_superseded = 16,  ///< the session was opened again on another connection
-  state_rolled_back = 17,   ///< this client has seen a newer or a different state of the daemon
+  state_rolled_back = 17,   ///< the daemon's state is older than the client's, or unrelated to it
   stale_generation = 18,    ///< the group has a newer generation
-  outcome_unknown = 19,     ///< too old to know whether the request was applied; not applied now
+  outcome_unknown = 19,     ///< the request is too old to know if it was applied; not applied now
   not_owner = 20,           ///< another daemon owns the job; Failure::addresses has its address
   unavailable = 21,         ///< cannot serve now (starting, draining, engine lost); retry
   aborted = 22,             ///< the session or generation has ended, or the member was removed

@@ -33,18 +33,18 @@ struct MissingRank {
   std::string host;  ///< empty if never_connected
   std::uint64_t pid = 0;
   Duration silent_for{0};  ///< time since the rank's last sign of life
-  std::string doing = {};  ///< the other barrier, the phase and step, or how the rank ended
+  std::string doing = {};  ///< where the rank waits, its phase and step, or how it ended
 };
 BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for, doing))
 
-/// What went wrong. `detail` is one sentence: what failed, the value and its limit, and what to do.
+/// A failure. `detail` is one sentence: what failed, the value and its limit, and what to do.
 struct Failure {
   Code code = Code::internal;
   std::string detail;
   std::vector<MissingRank> missing;    ///< missing or lost ranks, at most limits::kMissingNamed
   std::vector<std::string> addresses;  ///< of not_owner: the owners
   Duration retry_after{0};             ///< if unavailable: how long to wait before a retry
-  bool recorded = false;  ///< stored as the outcome of a barrier: every rank gets this failure
+  bool recorded = false;  ///< true if stored as a barrier's outcome, which every rank gets
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 

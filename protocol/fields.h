@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary form of structs, derived from the field lists in BOOST_DESCRIBE_STRUCT. Grammar:
-// PROTOCOL.md.
+// Encodes and decodes structs, by the field lists in BOOST_DESCRIBE_STRUCT. PROTOCOL.md has the
+// grammar.
 // A struct is encoded as its fields in order; a nested struct has a length prefix. A reader ignores
-// extra bytes at the end, and leaves missing fields at the end at their defaults: peers and stored
-// rows of other versions can be read. A field that ends in its middle is malformed. A list has at
+// extra bytes at the end. Fields that are missing at the end keep their defaults. For this reason a
+// reader accepts structs of other versions. A field that is cut short is malformed. A list has at
 // most limits::kListElements elements, so that decoding cannot use much more memory than its input.
 #pragma once
 
@@ -86,8 +86,8 @@ class Writer {
   Bytes& out_;
 };
 
-/// Reads fields that a Writer has written. After a get() has failed, ok() is false, and offset() is
-/// the place of the failure.
+/// Reads fields that a Writer has written. After a get() has failed, ok() returns false, and
+/// offset() returns the position at which the get() failed.
 class Reader {
  public:
   explicit Reader(std::string_view in) : begin_(in.data()), in_(in) {}
@@ -134,7 +134,7 @@ class Reader {
   void get(std::vector<T>& values) {
     std::uint32_t count = take_count();
     values.clear();
-    // Reserves no more than the input can hold: a forged count cannot allocate much memory.
+    // Reserves no more than the input can hold, so that a forged count cannot use much memory.
     values.reserve(std::min<std::size_t>(count, in_.size() / kMinimumSize<T>));
     while (ok_ && count-- > 0) get(values.emplace_back());
   }
@@ -180,7 +180,7 @@ class Reader {
     in_.remove_prefix(length);
     return bytes;
   }
-  /// Reads the length of a list. Fails if it exceeds the limit, or the number of bytes that follow.
+  /// Reads the length of a list. Fails if the length exceeds the limit or the number of bytes left.
   std::uint32_t take_count() {
     std::uint32_t count = 0;
     get(count);
@@ -210,7 +210,7 @@ Result<void> decode_into(T& value, std::string_view in) {
   Reader reader(in);
   reader.get_fields(value);
   if (reader.too_many() != 0) {
-    return failure(Code::too_large, "list of {} elements, limit {}", reader.too_many(),
+    return failure(Code::too_large, "list is too long: {} elements, limit {}", reader.too_many(),
                    limits::kListElements);
   }
   if (!reader.ok()) {

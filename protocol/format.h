@@ -15,7 +15,7 @@ namespace detail {
 std::string format(fmt::string_view text, fmt::format_args values);
 }
 
-/// Returns the text with its values put in.
+/// Returns the text with the values in place of the braces.
 template <class... T>
 std::string format(fmt::format_string<T...> text, T&&... values) {
   return detail::format(text, fmt::make_format_args(values...));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups, whose members agree on a generation. Part of the operation table in ops.h.
+// Operations on groups, whose members agree on a generation. Part of the operation table in ops.h.
 //
 // The members of a group are the sessions that joined. A generation is a list of members by rank,
 // which is the same for every member; a group has at most one formed generation. A group is
@@ -27,7 +27,7 @@ namespace c10dd {
 
 /// Reply to join: a place in the newest generation.
 struct Joined {
-  std::uint64_t round = 0;       ///< number of this decision, for Join::round of the next join
+  std::uint64_t round = 0;       ///< number of this decision; the next Join::round is this number
   std::uint64_t generation = 0;  ///< number of the member list; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
@@ -45,7 +45,7 @@ struct MemberInfo {
   std::uint64_t pid = 0;
   std::int32_t local_rank = -1;
   std::string device;
-  std::string domain;  ///< topology: a rack, a switch, an NVLink domain
+  std::string domain;  ///< place in the network: a rack, a switch, an NVLink domain
   std::map<std::string, std::string> labels;
   std::uint64_t step = 0;           ///< training step that the member joined with
   std::int64_t previous_rank = -1;  ///< rank in the previous generation; -1: a new member
@@ -53,8 +53,8 @@ struct MemberInfo {
 BOOST_DESCRIBE_STRUCT(MemberInfo, (),
                       (rank, host, pid, local_rank, device, domain, labels, step, previous_rank))
 
-/// Reply to members: `count` members in order of rank, beginning with the rank `first`. `list` has
-/// the encoded MemberInfo of each of them, with its length before it.
+/// Reply to ReadMembers: `count` members by rank, from the rank `first` on. `list` has, for each
+/// member, the length of its encoded MemberInfo and then the encoded MemberInfo.
 struct MemberPage {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;    ///< of the generation
@@ -91,11 +91,11 @@ struct GroupStatus {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;
   GroupPhase phase = GroupPhase::forming;
-  std::string reason;               ///< why the group is not formed: the ranks, hosts and the cause
+  std::string reason;               ///< why the group is not formed: ranks, hosts and the cause
   std::vector<RankRange> lost;      ///< members of the generation that are lost
   std::vector<RankRange> finished;  ///< members whose work is done
   std::vector<RankRange> stalled;   ///< members that sent no report within their Progress::limit
-  std::vector<MissingRank> details;  ///< what is known about the first lost or stalled members
+  std::vector<MissingRank> details;  ///< facts about the first lost or stalled members
   std::uint32_t waiting = 0;         ///< newcomers that would get a place in a larger generation
   std::vector<Notice> notices;
 };
@@ -109,14 +109,14 @@ BOOST_DESCRIBE_STRUCT(GroupStatus, (),
 struct RendezvousPolicy {
   std::uint32_t min = 1;  ///< least number of members of a generation
   std::uint32_t max = 1;  ///< further members wait as spares
-  Duration last_call{0};  ///< how long to wait for more members after `min` have joined
+  Duration last_call{0};  ///< time to wait for more members after `min` have joined
   Duration ttl{0};        ///< a member without a sign of life for this long is lost; 0: the default
   Duration grace{0};      ///< a member without a connection for this long is lost; 0: the default
   /// Makes the group a quorum, by the rule of torchft: every join is a vote for one training step.
-  /// A round closes when all members of the last round have asked again. It also closes when at
-  /// least `min` members and more than half of the living members have asked, and the other living
-  /// members have asked too or have had `last_call` to ask. The generation changes only if the
-  /// member list changes, or if a join sets Join::failed.
+  /// A round of votes ends when all members of the last round have joined again. It also ends when
+  /// at least `min` members and more than half of the living members have joined, and each other
+  /// living member has joined, too, or has had the time `last_call` to join. The generation changes
+  /// only if the member list changes, or if a join sets Join::failed.
   bool quorum = false;
 
   bool operator==(const RendezvousPolicy&) const = default;
@@ -138,7 +138,7 @@ struct Join {
   /// Requested rank; -1: any rank. If a member requests a rank, all members must request one, and
   /// `policy.min` must equal `policy.max`.
   std::int64_t rank = -1;
-  bool spare = false;  ///< takes a place only if too few other members ask for one
+  bool spare = false;  ///< gets a place only if too few other members ask for a place
   std::int32_t local_rank = -1;
   std::string device;
   std::string domain;
@@ -152,7 +152,7 @@ BOOST_DESCRIBE_STRUCT(Join, (),
                        failed, timeout))
 
 /// Returns a page of the member list of the newest generation. Fails with stale_generation if
-/// `generation` names another one.
+/// `generation` names another generation.
 struct ReadMembers {
   static constexpr OpInfo op{51, "members",   OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -164,21 +164,21 @@ struct ReadMembers {
 };
 BOOST_DESCRIBE_STRUCT(ReadMembers, (), (group, generation, first))
 
-/// Removes the caller from a group. The kinds `leave` and `fail` break its generation; the kind
-/// `finish` does not. If a generation ends for several causes, the first cause stays recorded.
+/// Removes the caller from a group. The kinds `leave` and `fail` break the group's generation; the
+/// kind `finish` does not. If a generation ends for several causes, only the first is recorded.
 /// Succeeds without an effect if the caller is not a member.
 struct Leave {
   static constexpr OpInfo op{52, "leave",      OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::none};
   using Body = Done;
   enum class Kind : std::uint8_t {
-    leave,   ///< the others go on without this member
+    leave,   ///< the other members go on without this member
     finish,  ///< the work of this member is done
     fail,    ///< this member cannot go on; the generation has failed
   };
 
   std::string group;
-  std::uint64_t generation = 0;  ///< must be the group's generation, else stale_generation; 0: any
+  std::uint64_t generation = 0;  ///< fails with stale_generation if not the group's; 0: no check
   Kind kind = Kind::leave;
   std::string detail;  ///< what happened, for the other members to read
 };
@@ -225,8 +225,8 @@ struct Acknowledge {
 };
 BOOST_DESCRIBE_STRUCT(Acknowledge, (), (group, notice))
 
-/// Reports what the caller is doing. With `limit`, the caller promises its next report within that
-/// time. If it breaks the promise, it is `stalled`, and all members are notified.
+/// Reports what the caller is doing. If `limit` is set, the caller promises its next report within
+/// that time. A caller that breaks the promise is `stalled`, and all members are notified.
 struct Progress {
   static constexpr OpInfo op{56, "progress",  OpKind::event, Access::join,
                              1,  Dedup::none, Growth::none};

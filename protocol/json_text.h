@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes JSON as text, with numbers as people write them: 4.98, not 4.98E0.
+// Writes JSON as text. Numbers are written in the usual form: 4.98, not 4.98E0.
 #pragma once
 
 #include <string>

@@ -192,7 +192,7 @@ BOOST_DESCRIBE_ENUM(Action::Kind, set, remove, add, append, push)
 BOOST_DESCRIBE_STRUCT(Action, (), (kind, key, value, delta, ttl, ephemeral))
 
 /// If all conditions hold, applies all actions in order, as one change; otherwise applies none.
-/// Fails without an effect if an action cannot be applied (it exceeds a limit, or adds to a text).
+/// Fails without an effect if an action cannot be applied, for example if it exceeds a limit.
 struct Transact {
   static constexpr OpInfo op{29, "transact",   OpKind::write, Access::use,
                              1,  Dedup::reply, Growth::much};
@@ -203,11 +203,11 @@ struct Transact {
 };
 BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 
-/// Returns every change of a key, or of all keys with a prefix, since the revision `from`: in
-/// order, each exactly once. If there are changes, returns at once; otherwise waits for the first
-/// change. After the time-out, returns an empty list. Fails with compacted if the daemon no longer
-/// has all of these changes; the detail names the oldest revision from which a watch can start.
-/// After that failure, list the keys again, and watch from KeyPage::revision + 1.
+/// Returns every change of a key, or of all keys with a prefix, since the revision `from`. Returns
+/// each change exactly once, in order. If there are no changes, waits for the first change. After
+/// the time-out, returns an empty list. Fails with compacted if the daemon no longer has all of
+/// these changes; the detail names the oldest revision from which a watch can start. After that
+/// failure, list the keys again, and watch from KeyPage::revision + 1.
 struct Watch {
   static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -216,7 +216,7 @@ struct Watch {
   Bytes key;
   bool prefix = false;     ///< `key` is a prefix; the empty prefix means every key
   Revision from = 0;       ///< 0: from now on
-  std::uint32_t skip = 0;  ///< number of changes of `from` that the client has (Changes::skip)
+  std::uint32_t skip = 0;  ///< how many changes of the revision `from` to leave out (Changes::skip)
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))

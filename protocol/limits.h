@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every limit of the service, in one place. A request that exceeds a limit fails with a text that
-// has the value and the limit. A comment names the unit or scope of a limit if its name does not.
+// All limits of the service. A request that exceeds a limit fails with a text that has the value
+// and the limit. Where the name of a limit does not tell its unit or scope, a comment does.
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,7 @@ inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
 inline constexpr std::size_t kConditions = 1'024;                // per transaction
 inline constexpr std::size_t kActions = 1'024;                   // per transaction
 inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values of one transaction
-inline constexpr std::size_t kSums = 16;  // adds per transaction; their sums fit in a stored reply
+inline constexpr std::size_t kSums = 16;  // adds per transaction; a stored reply holds their sums
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
 inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes with stored changes
@@ -76,7 +76,7 @@ inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseco
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 
 inline constexpr std::chrono::seconds kAbsence{
-    2};  // a session without a connection is gone after this
+    2};  // a session without a connection counts as gone after this time
 
 inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
 inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // distinct calls
@@ -85,10 +85,10 @@ inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one repl
 inline constexpr std::size_t kCallNameBytes = 63;  // name of a collective, a type or a reduction
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics call the rest "other"
-inline constexpr std::size_t kCollectiveNames = 32;    // per job; metrics call the rest "other"
-inline constexpr std::size_t kBackendNames = 8;        // per job; metrics call the rest "other"
-inline constexpr std::size_t kJobsInMetrics = 200;     // metrics call the rest "other"
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; more are "other" in metrics
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; more are "other" in metrics
+inline constexpr std::size_t kBackendNames = 8;        // per job; more are "other" in metrics
+inline constexpr std::size_t kJobsInMetrics = 200;     // more are "other" in metrics
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
@@ -102,10 +102,10 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is erased after this time
 
-inline constexpr std::chrono::seconds kIdleTimeout{60};  // longest silence of a native connection
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // native connections may be silent so long
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that connections may not use
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
-// Default reserve of free disk space: this, or 5 % of the disk if that is more.
+// Default reserve of free disk space: 512 MiB, or 5 % of the disk if that is more.
 inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskMinimum = 128ull * 1024 * 1024;
 inline constexpr std::uint64_t kDiskBallast = 64ull * 1024 * 1024;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native protocol: frames of protocol/native_wire.h, and one coroutine per connection that
-// reads, decodes and submits requests.
+// Serves connections that speak the native protocol of protocol/native_wire.h. One coroutine per
+// connection reads and decodes the requests, and submits them to a shard.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,16 @@
 
 namespace c10dd::daemon {
 
-/// Returns the native protocol's entry in the list of protocols. `context` must outlive it.
+/// Returns the native protocol's entry in the list of protocols. `context` must outlive the entry.
 WireProtocol native_protocol(const SessionContext& context);
 
-/// Moves a connection to the loop of the shard that serves the job of its first frame, and serves
-/// it there. The stream's head begins with the magic bytes. Called on the stream's loop, which is
-/// the loop of context.first.
+/// Moves a connection to the loop of the shard that serves the first frame's job, and serves the
+/// connection there. The stream's head must begin with the magic bytes. Must be called on the
+/// stream's loop, which must be the loop of context.first.
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context);
 
-/// Serves a connection on the loop of `shard`. The stream's head begins with the magic bytes.
-/// Called on the stream's loop, which is the loop of `shard`.
+/// Serves a connection on the loop of `shard`. The stream's head must begin with the magic bytes.
+/// Must be called on the stream's loop, which must be the loop of `shard`.
 void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard);
 
 }  // namespace c10dd::daemon

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The outbound side of one connection: a bounded queue of bytes, written one write at a time. Small
-// frames are gathered in one buffer; shared buffers are written without a copy.
-// Called on the stream's loop.
+// Holds the bytes that wait to be written to one connection, up to a limit. Small frames are
+// gathered in one buffer. Shared buffers are written without a copy.
+// All functions must be called on the stream's loop.
 #pragma once
 
 #include <chrono>
@@ -17,20 +17,20 @@ namespace c10dd::daemon {
 class Outbox : public std::enable_shared_from_this<Outbox> {
  public:
   struct Callbacks {
-    /// Called when the queue has fallen below the soft or the small limit.
+    /// Called each time the queue falls below the soft limit or below the small limit.
     std::function<void()> on_drained;
     /// Called once, when a write has failed or the peer reads too slowly. `reason` is a metric
     /// label.
     std::function<void(const char* reason)> on_dead;
-    /// Called with the queue's size when it changes above the small limit, or falls below it.
+    /// Called after each change of the queue's size, unless the queue stays below the small limit.
     std::function<void(std::size_t bytes)> on_size;
   };
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
   /// Queues a frame. If more than limits::kOutboxHardBytes are queued and the peer has taken
-  /// nothing for kOutboxFullTime, the outbox ends and calls on_dead. If more than kOutboxMostBytes
-  /// are queued, it ends in any case. After its end the outbox ignores all frames, because part of
-  /// the last frame may have been sent.
+  /// nothing for kOutboxFullTime, the outbox ends and calls on_dead. The outbox also ends if more
+  /// than kOutboxMostBytes are queued. After its end, the outbox ignores all frames, because part
+  /// of the last frame may have been sent.
   void add(native::EncodedReply frame);
 
   /// Writes as much as the kernel takes; the rest is written when the kernel has room again.
@@ -41,7 +41,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   bool over_small_limit() const;  ///< above limits::kSmallFrameBytes
   bool empty() const { return bytes_ == 0; }
 
-  /// Drops the queue; from now on writes nothing and calls no callback.
+  /// Drops the queue. After that, the outbox writes nothing and calls no callback.
   void abandon();
 
  private:
@@ -58,11 +58,11 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::shared_ptr<Stream> stream_;
   Callbacks callbacks_;
   std::deque<Segment> segments_;
-  std::size_t offset_ = 0;  // bytes of the first segment already written
+  std::size_t offset_ = 0;  // number of written bytes of the first segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
-  std::chrono::steady_clock::time_point full_since_;  // when the kernel last took nothing
-  bool size_reported_ = false;                        // a size above the small limit was reported
+  std::chrono::steady_clock::time_point full_since_;  // last time that a write had no room
+  bool size_reported_ = false;                        // the last reported size was above small
   bool dead_ = false;
 };
 

@@ -72,7 +72,7 @@ bool PlainStream::is_local() const {
   ErrorCode failed;
   const auto address = socket_.remote_endpoint(failed).address();
   if (failed) return false;
-  // A dual-stack listener sees IPv4 peers at mapped addresses.
+  // If a listener serves both IPv6 and IPv4, an IPv4 peer has a mapped IPv6 address.
   const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
   return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback()
                 : address.is_loopback();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of wire protocols: how each is recognised by the first bytes of a connection, how it is
-// served, and how its clients get a refusal. The names are in daemon/config/protocol_names.h. The
-// file of a protocol's session makes the protocol's entry. Server makes the list, and is the only
-// class that includes all these files.
-// Called on the loop that accepts connections.
+// The list of wire protocols. A protocol's entry has functions that recognise the protocol by the
+// first bytes of a connection, serve a connection, and encode a refusal. Each entry is made in the
+// file of the protocol's sessions. Only Server includes all these files, to make the list. The
+// names of the protocols are in daemon/config/protocol_names.h.
+// All functions are called on the loop that accepts connections.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace c10dd::daemon {
 
-/// Whether the first bytes of a connection belong to a protocol. `maybe` means that more bytes are
-/// needed to decide.
+/// Tells whether the first bytes of a connection belong to a protocol. `maybe` means that more
+/// bytes are needed to decide.
 enum class Match : std::uint8_t { no, maybe, yes };
 
 /// An entry of the list.
@@ -33,9 +33,9 @@ struct WireProtocol {
   /// if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
-  /// Takes the connection over. The stream's head holds the bytes that were already read. Spawns a
-  /// new coroutine and returns, so that the memory of the recognising coroutine is freed. Called on
-  /// the connection's loop.
+  /// Begins to serve a connection in a new coroutine and returns, so that the memory of the
+  /// coroutine that recognised the protocol is freed. The stream's head holds the bytes that were
+  /// already read. Called on the connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};
 
   /// Encodes a refusal for a client of this protocol.
@@ -50,7 +50,7 @@ class Protocols {
  public:
   using List = std::array<WireProtocol, kProtocolCount>;
 
-  /// `list` must have an entry for each of kProtocols, in the same order.
+  /// `list` must have one entry for each element of kProtocols, in the same order.
   explicit Protocols(List list);
 
   struct Found {
@@ -58,7 +58,7 @@ class Protocols {
     const WireProtocol* protocol = nullptr;  ///< set if `match` is yes
   };
 
-  /// Finds the protocol to which these first bytes belong. Searches all protocols, enabled or not.
+  /// Finds the protocol of a connection that begins with `head`. Searches disabled protocols, too.
   Found recognise(std::string_view head) const;
 
   /// Returns the protocol whose encoding is used to refuse clients of unknown protocols; null if

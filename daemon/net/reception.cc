@@ -18,7 +18,7 @@
 namespace c10dd::daemon {
 namespace {
 
-// The first byte of PyTorch's TCPStore protocol is an operation, a number from 0 to this one.
+// The highest operation number. A connection of PyTorch's TCPStore begins with such a number.
 constexpr unsigned char kLastOfTcpStore = 0x0B;
 
 Failure unknown_protocol(unsigned char first, const Options& options) {
@@ -53,7 +53,7 @@ bool Reception::wants_more(std::string_view head, bool admitted) const {
 }
 
 asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
-  // Shared with the deadline's handler, which may still run if its cancellation comes too late.
+  // The deadline's handler shares this object, because it may run after this function has ended.
   struct Watch {
     bool over = false;
     bool late = false;
@@ -98,7 +98,7 @@ asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Resul
   }
 }
 
-/// If `encoding` is not null, sends the reason in that encoding. Closes the connection.
+/// Sends the reason in `encoding`, unless `encoding` is null. Then closes the connection.
 asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream,
                                         const WireProtocol* encoding, Failure reason) {
   const Protocol protocol = encoding ? encoding->protocol : Protocol::unknown;

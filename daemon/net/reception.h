@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads the first bytes of a new connection, within a deadline. Then passes the connection to the
-// protocol to which the bytes belong, or refuses the connection with the reason.
-// Called on the loop that accepts connections.
+// protocol to which the bytes belong, or refuses the connection and sends the reason.
+// All functions are called on the loop that accepts connections.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the daemon that connections use. They outlive all connections.
+// The parts of the daemon that connections use. These parts outlive all connections.
 // Thread-safe, except `first` and `shard_of`.
 #pragma once
 
@@ -23,11 +23,11 @@ struct SessionContext {
   SharedBudget& budget;
   const std::atomic<bool>& draining;
   Shard& first;  ///< the shard of the loop that accepts connections
-  /// Returns the shard that serves a run of a job. The function is null if the first shard serves
+  /// Returns the shard that serves a run of a job. `shard_of` is null if the first shard serves
   /// all jobs.
   /// Called on the loop that accepts connections.
   std::function<Result<Shard*>(const std::string& job, const std::string& run)> shard_of;
-  Duration hello_deadline = limits::kHelloDeadline;  ///< for a client to send its first request
+  Duration hello_deadline = limits::kHelloDeadline;  ///< time limit for a client's first request
 };
 
 }  // namespace c10dd::daemon

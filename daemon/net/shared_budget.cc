@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a pause of the process, the timer fires late, but calls ConnectionBudget::look() only once,
-// so that a pause closes no connection.
+// If the process was paused, the timer fires late, but calls ConnectionBudget::look() only once.
+// For this reason a pause closes no connection.
 #include "daemon/net/shared_budget.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void SharedBudget::carry_out(const Decisions& decisions) {
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
     if (!sink) return;
     const auto executor = sink->budget_executor();
-    // `sink` is moved, because its destruction here would take the lock, which is already held.
+    // Moves `sink`: if the connection were destroyed here, it would lock mutex_ a second time.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
   for (const Connection connection : decisions.read_on) {

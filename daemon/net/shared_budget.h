@@ -18,8 +18,8 @@
 
 namespace c10dd::daemon {
 
-/// A connection as the budget sees it.
-/// Called on the connection's loop.
+/// The interface through which the budget passes its decisions to a connection.
+/// read_on() and close_for_room() are called on the connection's loop.
 class BudgetSink {
  public:
   virtual ~BudgetSink() = default;
@@ -39,7 +39,7 @@ class SharedBudget {
   /// scarce.
   SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look = limits::kBudgetLook);
 
-  /// Returns true while connections wait for memory or hold too much. Reads should then be small.
+  /// Returns true if connections wait for memory or hold too much. Callers should then read little.
   bool scarce() const { return scarce_.load(std::memory_order_relaxed); }
   /// Returns how many bytes the connections hold.
   std::uint64_t held() const;
@@ -62,11 +62,11 @@ class SharedBudget {
   Loop& loop_;
   const Duration look_;
   boost::asio::steady_timer timer_;  ///< used on loop_ only
-  bool looking_ = false;             ///< the timer is set, or will be
+  bool looking_ = false;             ///< the timer runs, or a call to start it is posted
 };
 
-/// One connection's share of the budget.
-/// Called on the connection's loop.
+/// Asks the budget for memory for one connection, and gives the memory back.
+/// All functions are called on the connection's loop.
 class BudgetShare {
  public:
   explicit BudgetShare(SharedBudget& of) : budget_(of) {}
@@ -105,8 +105,8 @@ class BudgetShare {
   SharedBudget& budget_;
   std::weak_ptr<BudgetSink> sink_;
   SharedBudget::Connection number_ = 0;  ///< 0 while the connection is not counted
-  bool frame_ = false;                   ///< a large frame is counted, or waits
-  std::size_t replies_ = 0;              ///< as last reported to the budget
+  bool frame_ = false;                   ///< true while a large frame is counted or waits
+  std::size_t replies_ = 0;              ///< size of the replies, last reported to the budget
 };
 
 }  // namespace c10dd::daemon

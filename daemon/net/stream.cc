@@ -42,7 +42,7 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
-  // Shared with the deadline's handler, which may still run if its cancellation comes too late.
+  // The deadline's handler shares this object, because it may run after this function has ended.
   struct End {
     bool over = false;
     bool late = false;
@@ -50,7 +50,7 @@ asio::awaitable<void> Stream::finish() {
   const auto end = std::make_shared<End>();
   deadline.async_wait([this, end](const ErrorCode& cancelled) {
     if (cancelled || end->over) return;
-    end->late = true;  // if the read has just ended, cancel() does nothing; the loop checks `late`
+    end->late = true;  // ends the loop even if cancel() finds no pending read
     cancel();
   });
   std::string discard(64 * 1024, '\0');

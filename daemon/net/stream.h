@@ -21,17 +21,17 @@ namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
 /// A connection. Reads into the caller's buffer and writes from the caller's buffer, so that a
-/// stream that waits holds no buffer. Called on one loop, which is the loop of executor().
+/// stream that waits holds no buffer. All functions are called on the loop of executor().
 class Stream {
  public:
-  /// The ticket counts the connection until the stream is destroyed or has moved.
+  /// `ticket` keeps the connection counted. move_to() passes the ticket to the new stream.
   explicit Stream(Ticket ticket) : ticket_(std::move(ticket)) {}
   virtual ~Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   /// Waits for bytes, then reads them. At the end of the connection returns 0 and sets `failed`.
-  /// Does not read the head. Waiting and reading in one call saves a system call.
+  /// Does not return bytes of the head. Waiting and reading in one call saves a system call.
   virtual asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) = 0;
 
   /// Reads the bytes that have arrived, without waiting. Returns 0 with would_block if there are
@@ -77,8 +77,8 @@ class Stream {
   /// peer still sends, so that a reset does not destroy the last reply. Then closes the connection.
   asio::awaitable<void> finish();
 
-  /// Sends the end of the stream to the peer, waits a second without reading, then closes. For a
-  /// peer that sends more than can be read in that time.
+  /// Sends the end of the stream to the peer, waits a second without reading, then closes the
+  /// connection. Meant for a peer that sends more than can be read in that time.
   asio::awaitable<void> finish_unread();
 
   /// Returns the bytes that were read to recognise the protocol.

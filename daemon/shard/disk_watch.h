@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the free space on the disk of the state twice a second, or more often while the space is
-// short, and reports the result to the growth gate. Keeps a ballast file on the disk. Removes the
-// file when the disk is full in spite of the gate, so that the engine can erase rows. Called on the
-// first loop.
+// short. Reports the result to core::GrowthGate, which refuses growth while the space is short.
+// Keeps a ballast file on the disk, and removes this file if the disk becomes full nevertheless, so
+// that the engine can erase rows. All functions are called on the first loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// When the engine fails, no request fails for good: all shards drop their jobs, the engine is
-// closed and opened again, and clients repeat the requests whose outcome is unknown.
+// After a failure of the engine, all shards drop their jobs, and the engine is closed and opened
+// again. Clients then repeat the requests whose outcome is unknown.
 #include "daemon/shard/engine_host.h"
 
 #include <spdlog/spdlog.h>
@@ -120,8 +120,8 @@ Duration EngineHost::commit_age() const {
   return engine_.commit ? engine_.commit->oldest() : Duration{0};
 }
 
-/// Checks once per second whether a commit is stuck, and logs each change. Only for the log:
-/// not_ready() does not need this check.
+/// Logs when a commit becomes stuck and when commits go on. Checks once per second.
+/// not_ready() does not depend on this check.
 void EngineHost::watch_commits() {
   const std::string why = lost_.empty() ? not_ready() : "";
   const bool stuck = !why.empty();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds what all shards share: the engine behind one group commit, and the directory that gives
-// jobs their numbers. Implements the shell around core::DirectoryHost. After a commit with an
-// unknown outcome, closes the engine and opens it again on a separate thread, while the loops keep
-// serving connections.
+// Owns two objects that all shards use: the group commit with its engine, and the directory that
+// gives jobs their numbers. Carries out the decisions of core::DirectoryHost. After a commit with
+// an unknown outcome, closes the engine and opens it again on a separate thread, while the loops
+// keep serving connections.
 //
 // Threads: every call is made on the first loop, except those marked "Thread-safe."
 #pragma once
@@ -62,16 +62,16 @@ class EngineHost final : private core::DirectoryHost::Shell {
     directory_.remove(job, std::move(then));
   }
 
-  /// Ends a turn, after the ready sockets were served: retires the runs whose grace is over.
+  /// Retires the runs whose grace time is over. Called at the end of each turn of the first loop.
   void end_turn();
 
-  /// Handles a report that the engine of this generation no longer works. Ignored if that engine is
-  /// already closed. Thread-safe.
+  /// Handles a report that an engine no longer works. `generation` tells which engine. Ignores the
+  /// report if that engine is already closed. Thread-safe.
   void report_lost(std::uint64_t generation, const std::string& why);
 
-  /// Asks the engine to free the space of removed rows. Calls `then` on the first loop with true if
-  /// the engine had room to do so when it last tried. If the engine is not open, never calls
-  /// `then`.
+  /// Asks the engine to free the space of removed rows. Then calls `then` on the first loop, with
+  /// true if the engine's last attempt found enough room on the disk. Does not call `then` if the
+  /// engine is not open.
   void relieve(std::function<void(bool)> then);
 
   /// Returns how many free bytes on the disk the engine needs to free the space of removed rows.
@@ -86,13 +86,13 @@ class EngineHost final : private core::DirectoryHost::Shell {
   /// Blocks. Called after the loops have ended and the shards have dropped the engine.
   void close();
 
-  /// Returns the reason why the engine is not open or does not commit; empty if it works.
+  /// Returns why the engine is not open or does not commit, or an empty text if the engine works.
   std::string not_ready() const override;
 
-  /// Returns the age of the oldest commit in flight; 0 if there is none.
+  /// Returns the age of the oldest commit that has not ended, or 0 if all commits have ended.
   Duration commit_age() const;
 
-  /// Describes the known damage of the state, although the engine is open; empty if there is none.
+  /// Returns a description of the damage found in the state, or an empty text if none was found.
   const std::string& damage() const { return damage_; }
 
   /// Handles a report that the rows of a job are damaged.
@@ -138,12 +138,12 @@ class EngineHost final : private core::DirectoryHost::Shell {
   asio::steady_timer grace_timer_;
   bool grace_timer_set_ = false;
   asio::steady_timer watch_timer_;
-  bool stuck_ = false;  ///< at the last check, the engine was open but not_ready()
+  bool stuck_ = false;  ///< true if a commit was stuck at the last check
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
   std::shared_ptr<const store::HighWaterMark>
-      acknowledged_;             ///< by the lost engine, before it was lost; used on opener_ only
-  asio::thread_pool opener_{1};  ///< closes and opens engines; last, because it uses the above
+      acknowledged_;             ///< high-water mark of the lost engine; used on opener_ only
+  asio::thread_pool opener_{1};  ///< closes and opens engines; the last member, so destroyed first
 };
 
 }  // namespace c10dd::daemon

@@ -12,24 +12,24 @@
 
 namespace c10dd::daemon {
 
-/// Limits the log lines that clients can cause at will to kLines per second.
+/// Allows at most kLines log lines per second, for lines that clients can cause as they like.
 class LogPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr unsigned kLines = 20;  ///< per second
 
-  /// If the next line may be written, returns how many lines were skipped before it. If the line
-  /// must be skipped, too, returns nothing.
+  /// Returns nothing if the next line must be skipped. Otherwise returns how many lines were
+  /// skipped since the last line that was written.
   std::optional<std::uint64_t> next(Time now);
 
  private:
   std::optional<Time> begin_;  ///< of the current second
   unsigned lines_ = 0;         ///< written in the current second
-  std::uint64_t skipped_ = 0;  ///< since the last line that was written
+  std::uint64_t skipped_ = 0;  ///< lines skipped since the last written line
 };
 
-/// The log of one shard's jobs.
-/// Called on the shard's loop.
+/// Writes the log of one shard's jobs.
+/// All functions are called on the shard's loop.
 class EventLog {
  public:
   void write(const std::string& job, const core::Event& event);

@@ -12,8 +12,8 @@
 namespace c10dd::daemon {
 namespace {
 
-/// The number of rows that are read and restored at once. They take a few milliseconds on the
-/// engine's thread and a few on the loop's thread.
+/// The number of rows that are read and restored at once. To read them takes the engine's thread a
+/// few milliseconds, and to restore them takes the loop's thread a few milliseconds.
 constexpr std::size_t kPieceRows = 4'096;
 
 std::int64_t steady_ns() {
@@ -140,7 +140,7 @@ void Shard::arm_timer() {
   timer_set_ = true;
   timer_.expires_at(*next);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) timer_set_ = false;  // the wake-up itself starts the turn
+    if (!cancelled) timer_set_ = false;  // the loop has woken up, and that starts a turn
   });
 }
 

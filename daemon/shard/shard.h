@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One event loop with its jobs: the shell around core::JobHost, which makes the decisions. The
-// shard adds the loop's timer, passes work to the engine's thread, and writes metrics and the log.
+// Serves the jobs of one event loop. core::JobHost makes the decisions. The shard sets the loop's
+// timer, passes work to the engine's thread, and writes metrics and the log.
 //
 // Threads: every call is made on the loop's thread. A connection calls only the shard of its own
 // loop.
@@ -35,7 +35,7 @@ class Shard final : private core::JobHost::Shell {
   Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context);
 
   Loop& loop() { return loop_; }  ///< Thread-safe.
-  /// Thread-safe. The functions of the returned host are not thread-safe.
+  /// Thread-safe, but the functions of the returned host are not.
   core::JobHost& host() { return host_; }
 
   // ---- for the connections of this loop: see core::JobHost
@@ -53,18 +53,18 @@ class Shard final : private core::JobHost::Shell {
   bool spent(const core::JobRef& job) const { return host_.spent(job); }
   bool draining() const { return host_.draining(); }
 
-  /// Returns the counters of this loop's requests.
+  /// Returns the counters of the requests on this loop.
   RequestTally& tally() { return tally_; }
 
   /// Returns the number of the current turn, for connections that read only once per turn.
   std::uint64_t turn() const { return turn_; }
-  /// Calls `wake` after this turn. Connections that took no bytes in this turn (`had_some` is
-  /// false) are called first.
+  /// Calls `wake` after this turn. `had_some` tells whether the connection has processed frames in
+  /// this turn. Connections that have processed none are called first.
   void rest(std::function<void()> wake, bool had_some);
 
   // ---- for the daemon
 
-  /// Takes an engine that was opened.
+  /// Makes the shard use an engine that was opened.
   void engine_opened(const OpenEngine& engine);
   /// Drops all jobs and the reference to the engine.
   void engine_lost(const std::string& why);
@@ -109,8 +109,8 @@ class Shard final : private core::JobHost::Shell {
   bool timer_set_ = false;
   std::uint64_t turn_ = 1;
   std::int64_t turn_ended_ns_ = 0;
-  std::vector<std::function<void()>> starved_;  ///< connections that took nothing in this turn
-  std::vector<std::function<void()>> served_;   ///< connections that took something
+  std::vector<std::function<void()>> starved_;  ///< connections that processed nothing this turn
+  std::vector<std::function<void()>> served_;   ///< connections that processed frames
 };
 
 }  // namespace c10dd::daemon

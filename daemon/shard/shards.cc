@@ -8,7 +8,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr int kTurnHandlers = 256;  // limit per turn, so that replies are sent under constant load
+constexpr int kTurnHandlers = 256;  // limit for one turn, because replies are sent at its end
 
 }  // namespace
 

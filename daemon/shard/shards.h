@@ -29,11 +29,11 @@ class Shards {
   std::size_t size() const { return 1 + others_.size(); }  ///< Thread-safe.
   Shard& first() { return first_; }                        ///< Thread-safe.
 
-  /// Returns the shard that serves the job of this number.
+  /// Returns the shard that serves the job with this number.
   /// Thread-safe.
   Shard& of(JobNumber number);
 
-  /// Posts to the loop of each shard a call of f with that shard.
+  /// Posts a call of f(shard) to the loop of each shard.
   /// Thread-safe.
   void each(const std::function<void(Shard&)>& f);
 

@@ -230,7 +230,7 @@ TEST(NativeWire, RefusesAListThatCannotFit) {
   const Result<Request> many = decode_request(Wait::op.code, empty_keys);
   ASSERT_FALSE(many);
   EXPECT_EQ(many.error().code, Code::too_large);
-  EXPECT_EQ(many.error().detail, "wait: list of 1048577 elements, limit 1048576");
+  EXPECT_EQ(many.error().detail, "wait: list is too long: 1048577 elements, limit 1048576");
 }
 
 TEST(NativeWire, ReadsAnyBitPatternOfABoolean) {
