@@ -30,7 +30,7 @@ class Server {
   explicit Server(Options options);
   ~Server();
 
-  /// Serves until SIGTERM or SIGINT arrives, then drains. Returns an exit code of deploy/README.md.
+  /// Serves until SIGTERM or SIGINT arrives, then drains. Returns an exit code, see exit_codes.h.
   int run();
 
  private:

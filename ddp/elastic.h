@@ -15,7 +15,7 @@
 
 namespace c10dd::ddp {
 
-/// The state of the training: everything that a training step changes. All members have this state.
+/// The state of the training: everything that a step changes. All members have the same state.
 struct ElasticState {
   /// Broadcast in each generation. Number, sizes and types must be the same on all members.
   std::vector<Tensor> tensors;

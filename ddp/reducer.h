@@ -36,7 +36,7 @@ struct Parameter {
   Tensor gradient = {};
 };
 
-/// A size is in MB of 2^20 bytes, above 0 and at most 1,000,000. All ranks must use equal options.
+/// Each size is in MB (2^20 bytes), above 0 and at most 1,000,000. All ranks need the same options.
 struct ReducerOptions {
   double first_bucket_cap_mb = 1;    ///< size of the first bucket of each dtype
   double bucket_cap_mb = 25;         ///< size of all other buckets

@@ -27,7 +27,7 @@ namespace c10dd {
 
 /// Reply to join: a place in the newest generation.
 struct Joined {
-  std::uint64_t round = 0;       ///< number of this decision; the next Join::round is this number
+  std::uint64_t round = 0;       ///< number of this decision; to be sent in the next Join::round
   std::uint64_t generation = 0;  ///< number of the member list; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
@@ -91,7 +91,7 @@ struct GroupStatus {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;
   GroupPhase phase = GroupPhase::forming;
-  std::string reason;               ///< why the group is not formed: ranks, hosts and the cause
+  std::string reason;               ///< why the group is not formed; has the ranks, hosts and cause
   std::vector<RankRange> lost;      ///< members of the generation that are lost
   std::vector<RankRange> finished;  ///< members whose work is done
   std::vector<RankRange> stalled;   ///< members that sent no report within their Progress::limit

@@ -85,10 +85,10 @@ inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one repl
 inline constexpr std::size_t kCallNameBytes = 63;  // name of a collective, a type or a reduction
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; more are "other" in metrics
-inline constexpr std::size_t kCollectiveNames = 32;    // per job; more are "other" in metrics
-inline constexpr std::size_t kBackendNames = 8;        // per job; more are "other" in metrics
-inline constexpr std::size_t kJobsInMetrics = 200;     // more are "other" in metrics
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; extra ones are "other" in metrics
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; extra ones are "other" in metrics
+inline constexpr std::size_t kBackendNames = 8;        // per job; extra ones are "other" in metrics
+inline constexpr std::size_t kJobsInMetrics = 200;     // extra ones are "other" in metrics
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
@@ -102,7 +102,7 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is erased after this time
 
-inline constexpr std::chrono::seconds kIdleTimeout{60};  // native connections may be silent so long
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // allowed silence of a native connection
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that connections may not use
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
 // Default reserve of free disk space: 512 MiB, or 5 % of the disk if that is more.

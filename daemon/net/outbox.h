@@ -61,8 +61,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::size_t offset_ = 0;  // number of written bytes of the first segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
-  std::chrono::steady_clock::time_point full_since_;  // last time that a write had no room
-  bool size_reported_ = false;                        // the last reported size was above small
+  std::chrono::steady_clock::time_point full_since_;  // last time that the kernel had no room
+  bool size_reported_ = false;                        // last reported size: above the small limit
   bool dead_ = false;
 };
 

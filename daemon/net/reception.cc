@@ -18,7 +18,7 @@
 namespace c10dd::daemon {
 namespace {
 
-// The highest operation number. A connection of PyTorch's TCPStore begins with such a number.
+// The highest operation number of PyTorch's TCPStore. Its connections begin with such a number.
 constexpr unsigned char kLastOfTcpStore = 0x0B;
 
 Failure unknown_protocol(unsigned char first, const Options& options) {
@@ -53,7 +53,7 @@ bool Reception::wants_more(std::string_view head, bool admitted) const {
 }
 
 asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
-  // The deadline's handler shares this object, because it may run after this function has ended.
+  // The deadline's handler shares this object, because the handler may run after this function.
   struct Watch {
     bool over = false;
     bool late = false;

@@ -42,7 +42,7 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
-  // The deadline's handler shares this object, because it may run after this function has ended.
+  // The deadline's handler shares this object, because the handler may run after this function.
   struct End {
     bool over = false;
     bool late = false;

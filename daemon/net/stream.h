@@ -24,7 +24,7 @@ using ErrorCode = boost::system::error_code;
 /// stream that waits holds no buffer. All functions are called on the loop of executor().
 class Stream {
  public:
-  /// `ticket` keeps the connection counted. move_to() passes the ticket to the new stream.
+  /// While `ticket` exists, the connection is counted. move_to() gives `ticket` to the new stream.
   explicit Stream(Ticket ticket) : ticket_(std::move(ticket)) {}
   virtual ~Stream() = default;
   Stream(const Stream&) = delete;

@@ -57,7 +57,7 @@ void Shard::load(const core::JobRef& slot) {
   const auto load = std::make_shared<store::JobLoad>(slot->number);
   engine_.commit->post_steps([this, slot, load, intact = engine_.intact,
                               generation = engine_.state.generation](store::Engine& engine) {
-    store::JobPiece piece{core::unavailable("the job's number is not durable"), {}, true};
+    store::JobPiece piece{core::unavailable("the job's number was not committed"), {}, true};
     if (*intact) piece = load->next(engine, kPieceRows);
     const bool more = !piece.last;
     asio::post(loop_, [this, slot, generation, piece = std::move(piece)]() mutable {

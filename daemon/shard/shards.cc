@@ -8,7 +8,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr int kTurnHandlers = 256;  // limit for one turn, because replies are sent at its end
+constexpr int kTurnHandlers = 256;  // limit of one turn; replies are sent at the end of a turn
 
 }  // namespace
 
