@@ -31,8 +31,8 @@ struct Barrier {
   std::uint32_t world_size = 0;
   Duration timeout{0};
   std::string group = {};  ///< name of the group that binds the barrier; empty: no group
-  /// The participants, as ascending ranks in `group`. Each participant sends the same list. If the
-  /// list is empty, all ranks of the group participate.
+  /// The participants' ranks in `group`, in ascending order. Each participant sends the same list.
+  /// If the list is empty, all ranks of the group participate.
   std::vector<Rank> participants = {};
 };
 BOOST_DESCRIBE_STRUCT(Barrier, (),

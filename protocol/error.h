@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expected failures: Failure says what went wrong, Result<T> is a value or a Failure. Bugs end the
-// process through C10DD_ASSERT, which stays on in release builds.
+// Defines how functions report expected failures: Result<T> holds a value or a Failure. Bugs end
+// the process through C10DD_ASSERT, which stays on in release builds.
 #pragma once
 
 #include <boost/describe/class.hpp>

@@ -123,8 +123,8 @@ struct RendezvousPolicy {
 };
 BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, quorum))
 
-/// Asks for a place in a decision newer than `round`. Blocks until a decision includes this
-/// session; a session without a place waits as a spare. A repeated join continues the same wait. In
+/// Asks for a place in a decision with a number above `round`. Blocks until a decision includes
+/// this session; a session without a place waits as a spare. A repeated join continues the wait. In
 /// a formed group, a join by a member of the generation breaks that generation, except in a quorum.
 /// A join by a newcomer waits until the members join again.
 struct Join {

@@ -255,7 +255,7 @@ Result<EngineHost::Opened> EngineHost::open_again(
   Result<std::unique_ptr<store::Engine>> engine = store::open_engine(options.engine, how);
   if (!engine) return engine.error();
   return with_directory(std::move(*engine), options, now);
-} catch (const std::exception& failed) {  // no memory or no thread: the next attempt may succeed
+} catch (const std::exception& failed) {  // out of memory or threads; another try may succeed
   return core::unavailable(failed.what());
 }
 
