@@ -142,8 +142,8 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kOpenFds,
                                     kMaxFds};
 
-/// Upper bounds of the duration buckets of collectives, in seconds, without the last bound, +Inf.
-/// CollectiveTotals has a count per bucket, so the client and the daemon share this table.
+/// Upper bounds in seconds of the histogram of collective durations. The last bound, +Inf, is left
+/// out. The client and the daemon share this table: CollectiveTotals has one count per bucket.
 inline constexpr std::array kCollectiveBounds = {
     1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
     5e-2, 1e-1,   2.5e-1, 5e-1, 1.0,    2.5,  5.0,  10.0,   25.0, 50.0, 100.0};

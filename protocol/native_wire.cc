@@ -12,7 +12,7 @@
 namespace c10dd::native {
 namespace {
 
-constexpr std::size_t kSmallBody = 32;  // bytes of a body; enough for most replies without a value
+constexpr std::size_t kSmallBody = 32;  // enough bytes for the body of most replies without a value
 
 template <class Header>
 Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
@@ -136,7 +136,7 @@ EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
-    // The same encoding as put(SharedBytes), but without a copy: `tail` refers to the shared bytes.
+    // Writes what put(SharedBytes) would write, but copies no bytes: `tail` refers to the bytes.
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {

@@ -24,7 +24,7 @@ struct RequestHeader {
   std::uint8_t op = 0;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t acked_below = 0;  ///< the client repeats no write with a sequence below this number
+  std::uint64_t acked_below = 0;  ///< the client will not repeat writes with lower sequence numbers
 };
 
 struct ReplyHeader {
@@ -43,7 +43,7 @@ template <class Header>
 struct Frame {
   Header header;
   std::string_view body;  ///< points into the input
-  std::size_t size = 0;   ///< number of bytes of the input that the frame takes
+  std::size_t size = 0;   ///< size of header and body in bytes
 };
 
 /// Returns the first frame of `in`, or nothing if the frame is still incomplete. Fails with
@@ -58,8 +58,8 @@ std::size_t request_size(std::string_view in);
 /// Appends one request frame to `out`. Fills in header.length and header.op.
 void encode_request(Bytes& out, RequestHeader header, const Request& request);
 
-/// Decodes the body of a request frame. Fails with unknown_op if the op code is not in the table,
-/// with malformed or too_large if the body is not valid.
+/// Decodes the body of a request frame. Fails with unknown_op if the op code is not in the table.
+/// Fails with malformed or too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
 
 /// A reply frame in two parts. `tail` follows `head`, may be empty, and is shared, not copied.

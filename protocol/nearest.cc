@@ -11,7 +11,7 @@ namespace {
 
 /// Returns the edit distance: how many letters have to be changed, inserted or deleted.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // distances of a prefix of a to all prefixes of b
+  std::vector<std::size_t> row(b.size() + 1);  // distance of `a`'s prefix to each prefix of `b`
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);
@@ -31,7 +31,7 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
       std::min_element(known.begin(), known.end(), [&](const auto& one, const auto& other) {
         return distance(word, one) < distance(word, other);
       });
-  // A misspelt word differs by at most one letter, and one more per five letters of the known word.
+  // Allows one wrong letter, and one more for every five letters of the known word.
   if (best == known.end() || distance(word, *best) > 1 + best->size() / 5) return {};
   return *best;
 }

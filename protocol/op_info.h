@@ -17,18 +17,18 @@ enum class OpKind : std::uint8_t {
 /// The right that a principal needs for an operation.
 enum class Access : std::uint8_t { observe, use, join, admin };
 
-/// How a repeated request is recognised.
+/// Selects how the daemon recognises a repeated request.
 enum class Dedup : std::uint8_t {
   none,      ///< a repeat is harmless
-  reply,     ///< the reply is stored together with the effect, by session and sequence
-  delivery,  ///< as `reply`, but the stored row names the queue item, which is the reply
-  arrival,   ///< the arrival is stored; a repeated request continues the same wait
+  reply,     ///< the daemon stores the reply together with the effect of the request
+  delivery,  ///< the daemon stores which request has got which queue item
+  arrival,   ///< the daemon stores the arrival; a repeated request continues the same wait
 };
 
-/// How much an operation lets the state grow: decides what is refused if memory or disk is short.
+/// Ranks operations by how much they add to the state. Decides which ones fail if room is short.
 enum class Growth : std::uint8_t {
-  none,    ///< reads; removals and pops, which make room; the end of a session
-  needed,  ///< clients need it so that they can make room: a session, a barrier, a member
+  none,    ///< reads, the end of a session, and removals and pops, which make room
+  needed,  ///< a session, a barrier or a member, without which clients cannot make room
   little,  ///< rows of a few bytes that other clients wait for
   much,    ///< values of any size
 };

@@ -32,7 +32,7 @@ using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, C
                                Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
                                Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
 
-/// The reply to a request: the Body that its operation names, or a failure.
+/// The reply to a request of operation Op: either a value of type Op::Body, or a failure.
 using Reply = Result<ReplyBody>;
 
 inline constexpr std::uint8_t kProtocolVersion = 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads numbers that people and other programs write.
+// Reads a number from a text that a person or another program has written.
 #pragma once
 
 #include <charconv>
@@ -9,8 +9,8 @@
 
 namespace c10dd {
 
-/// Reads the whole text as one number. Returns nothing if the text is empty, has any other
-/// character (also a leading space or '+'), or is out of Number's range.
+/// Reads the whole text as one number. Returns nothing if the text is empty, is out of
+/// Number's range, or has any other character, even a space or '+' before the number.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

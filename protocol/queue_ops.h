@@ -22,10 +22,10 @@ struct QueuePush {
 BOOST_DESCRIBE_STRUCT(QueuePush, (), (key, value))
 
 /// Pops the oldest item. Waits up to `timeout` for an item. With timeout 0, fails with not_found if
-/// the queue is empty. Waiting pops are served in order of arrival. The item is delivered to
-/// (session, sequence), so a repeated request gets the same item. The item is removed when the
-/// client acknowledges the reply. If the session ends or cancels the pop before that, the item
-/// returns to its place in the queue.
+/// the queue is empty. Waiting pops are served in order of arrival. A repeated request, with the
+/// same session and sequence, gets the same item. The daemon removes the item when the client
+/// acknowledges the reply. If the session ends or cancels the pop before the acknowledgement, the
+/// item returns to its old place in the queue.
 struct QueuePop {
   static constexpr OpInfo op{33, "queue_pop",     OpKind::wait, Access::use,
                              1,  Dedup::delivery, Growth::none};
@@ -36,7 +36,7 @@ struct QueuePop {
 };
 BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
-/// Returns the number of items in a queue. Items that are delivered to a session do not count.
+/// Returns the number of items in a queue. A popped item does not count, acknowledged or not.
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};

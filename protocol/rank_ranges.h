@@ -26,7 +26,7 @@ std::vector<RankRange> ranges_of(std::span<const Rank> ranks);
 /// Returns the ranks in the ranges, but at most limits::kWorldSize ranks.
 std::vector<Rank> ranks_of(std::span<const RankRange> ranges);
 
-/// A set of ranks, kept as ranges. Insert and erase take logarithmic time in the number of ranges.
+/// A set of ranks, stored as ranges. Insert and erase take logarithmic time in the count of ranges.
 class RankSet {
  public:
   /// Adds a rank, which must not be in the set.
@@ -40,7 +40,7 @@ class RankSet {
 
   /// Returns the lowest `limit` ranges.
   std::vector<RankRange> ranges(std::size_t limit) const;
-  /// Returns the ranks below `end` that are not in the set, as ranges: the lowest `limit` ranges.
+  /// Returns the lowest `limit` ranges of ranks that are below `end` and not in the set.
   std::vector<RankRange> gaps(Rank end, std::size_t limit) const;
   /// Returns the number of ranks below `end` that are in the set.
   std::size_t size_below(Rank end) const;

@@ -59,8 +59,8 @@ struct Counter {
 };
 BOOST_DESCRIBE_STRUCT(Counter, (), (value))
 
-/// Reply to compare_set. `current` is the value of the key. It is empty if `swapped`, because the
-/// caller knows the value.
+/// Reply to compare_set. `current` is the value of the key. If `swapped` is true, `current` is
+/// empty, because the client knows the value.
 struct Compared {
   bool swapped = false;
   bool exists = false;
@@ -95,11 +95,11 @@ struct Popped {
 };
 BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 
-/// Reply to transact. The reply is stored, so it is small and has no values: read them separately.
+/// Reply to transact. Has no values of keys, because the daemon stores this reply to repeat it.
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
-  Revision revision = 0;           ///< revision of the change; if not applied, the job's revision
+  Revision revision = 0;           ///< the change's revision; if not applied, the job's revision
   std::vector<std::int64_t> sums;  ///< results of the adds, in order
 };
 BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
@@ -113,12 +113,12 @@ struct Change {
 };
 BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 
-/// Reply to watch: every change of the watched keys from the position (from, skip) of the request
-/// to the position (next, skip) of this reply, in the order of the changes.
+/// Reply to watch: every change of the watched keys, in order. The changes begin at the request's
+/// position (from, skip), and end before this reply's position (next, skip).
 struct Changes {
   std::vector<Change> changes;
   Revision next = 0;       ///< `from` of the next watch
-  std::uint32_t skip = 0;  ///< `skip` of the next watch: how many changes of `next` the client has
+  std::uint32_t skip = 0;  ///< `skip` of the next watch: how many changes at `next` to leave out
 };
 BOOST_DESCRIBE_STRUCT(Changes, (), (changes, next, skip))
 

@@ -20,7 +20,7 @@ struct CollectiveTotals {
   std::uint64_t count = 0;     ///< completed calls
   std::uint64_t failures = 0;  ///< failed calls
   std::uint64_t payload_bytes = 0;
-  std::uint64_t bus_bytes = 0;  ///< payload times the bus factor of nccl-tests
+  std::uint64_t bus_bytes = 0;  ///< payload_bytes times the bus factor that nccl-tests defines
   std::uint64_t duration_ns = 0;
   std::vector<std::uint64_t> buckets;  ///< calls per bucket of kCollectiveBounds, not cumulative
 };
@@ -29,7 +29,7 @@ BOOST_DESCRIBE_STRUCT(CollectiveTotals, (),
                        bus_bytes, duration_ns, buckets))
 
 /// Reports totals since the start of the session. The daemon counts only the difference from the
-/// newest report of the session, so a lost or repeated report does no harm.
+/// session's previous report, so a lost or repeated report does no harm.
 struct Report {
   static constexpr OpInfo op{64, "report",    OpKind::event, Access::use,
                              1,  Dedup::none, Growth::none};

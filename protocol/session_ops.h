@@ -23,7 +23,7 @@ struct Hello {
   std::uint64_t features = 0;
   SessionId session;
   std::string job;
-  std::string run;  ///< empty: the job's permanent name space
+  std::string run;  ///< if empty, the session uses the job's permanent name space
   Bytes credential;
   std::string host;
   std::uint64_t pid = 0;
@@ -33,14 +33,14 @@ struct Hello {
   /// How long the session lives without a connection; 0: the daemon's default. The daemon clamps
   /// the value to limits::kSessionExpiryMin .. kSessionExpiryMax.
   Duration expiry{0};
-  JobNumber number = 0;  ///< Welcome::job of an earlier hello; 0: the client has none yet
-  Revision opened = 0;   ///< Welcome::opened of this session's first hello; 0: the session is new
+  JobNumber number = 0;  ///< Welcome::job from an earlier reply to hello; 0: no earlier reply
+  Revision opened = 0;   ///< Welcome::opened from the session's first reply; 0: a new session
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
                        rank, labels, seen, expiry, number, opened))
 
-/// Heartbeat of a connection: a sign of life of every session that has a channel on it.
+/// Heartbeat of a connection. Shows that all sessions with a channel on the connection are alive.
 struct Ping {
   static constexpr OpInfo op{2, "ping",      OpKind::event, Access::observe,
                              1, Dedup::none, Growth::none};

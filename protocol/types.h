@@ -14,13 +14,13 @@
 
 namespace c10dd {
 
-/// Arbitrary bytes. Keys and values are binary safe.
+/// Arbitrary bytes. Keys and values may contain any byte.
 using Bytes = std::string;
 
 using Duration = std::chrono::nanoseconds;
 
-/// Clock of the code that gets the time as an argument. The clock has no now(), so that this code
-/// cannot read the time itself.
+/// A clock without now(). Code that uses this clock gets the time as an argument, and cannot read
+/// the time itself.
 struct JobClock {
   using duration = Duration;
   using rep = duration::rep;
@@ -33,13 +33,13 @@ using TimePoint = JobClock::time_point;
 /// Position of a member in its group, 0 .. world size - 1.
 using Rank = std::uint32_t;
 
-/// Number of a committed change of one job; 0 means before the first change. Never reused.
+/// Number of a committed change of one job; never reused. 0 is the state before the first change.
 using Revision = std::uint64_t;
 
 /// Number of a job in one engine; 0 is the daemon's directory of jobs. Never reused.
 using JobNumber = std::uint64_t;
 
-/// Number of a job's ownership: each claim and release raises it. Commits of older epochs fail.
+/// Counts the claims and releases of a job. A commit fails if its epoch is not the job's newest.
 using Epoch = std::uint64_t;
 
 /// Identity of one client, which the client chooses at random. It survives reconnects.
@@ -58,8 +58,8 @@ struct SessionIdHash {
   }
 };
 
-/// Names the state from which a reply was read; every reply has a stamp in its frame header. If a
-/// client presents a stamp newer than the daemon's own state, the state was rolled back.
+/// Identifies the state that a reply shows. Each reply has a stamp in its frame header. If a client
+/// sends a stamp that is newer than the daemon's state, the state was rolled back.
 struct Stamp {
   std::uint64_t incarnation = 0;  ///< changes only after state was lost or restored
   Epoch epoch = 0;

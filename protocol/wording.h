@@ -12,7 +12,7 @@
 
 namespace c10dd {
 
-/// Returns a duration as people write it: "0.5 s", "30 s", "10 min".
+/// Formats a duration for people: "0.5 s", "30 s", "10 min".
 std::string human(Duration duration);
 
 /// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
@@ -22,13 +22,13 @@ std::string quoted(std::string_view text);
 /// all ranges after the first limits::kMissingNamed.
 std::string fold(std::span<const Rank> ranks);
 
-/// Returns the timed_out failure of a wait for `asked` keys. It names the first missing keys.
+/// Returns a timed_out failure that names the first missing keys. `asked` is the number of keys.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 
-/// Returns the not_found failure of a request for `asked` keys that does not wait.
+/// Returns a not_found failure that names the first missing keys. `asked` is the number of keys.
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
 
-/// Returns the wrong_type failure of an add to a key whose value is not a decimal integer.
+/// Returns a wrong_type failure, for an add to a key whose value is not a decimal integer.
 Failure not_a_counter(std::string_view key, std::size_t value_bytes);
 
 }  // namespace c10dd

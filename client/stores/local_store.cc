@@ -239,10 +239,13 @@ std::vector<std::string> LocalStore::multi_get(const std::vector<std::string>& k
 
 void LocalStore::multi_set(const std::vector<std::string>& keys,
                            const std::vector<std::string>& values) {
-  if (keys.size() != values.size() || keys.size() > limits::kKeysPerRequest) {
-    throw_failure(failure(Code::invalid_argument,
-                          "multi_set: got {} keys and {} values; needs equal numbers, at most {}",
-                          keys.size(), values.size(), limits::kKeysPerRequest));
+  if (keys.size() != values.size()) {
+    throw_failure(failure(Code::invalid_argument, "multi_set: got {} keys, but {} values",
+                          keys.size(), values.size()));
+  }
+  if (keys.size() > limits::kKeysPerRequest) {
+    throw_failure(failure(Code::invalid_argument, "multi_set: too many keys: {}, limit {}",
+                          keys.size(), limits::kKeysPerRequest));
   }
   std::size_t bytes = 8;  // size that a request to a daemon would have
   for (std::size_t i = 0; i < keys.size(); ++i) {

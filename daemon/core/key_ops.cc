@@ -70,10 +70,13 @@ Maybe KeyOps::on(Step& step, const Set& set) {
 }
 
 Maybe KeyOps::on(Step& step, const MultiSet& set) {
-  if (set.keys.size() != set.values.size() || set.keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::invalid_argument,
-                  format("multi_set: numbers unequal or too high: {} keys and {} values, limit {}",
-                         set.keys.size(), set.values.size(), limits::kKeysPerRequest));
+  if (set.keys.size() != set.values.size()) {
+    return refuse(Code::invalid_argument, format("multi_set: got {} keys, but {} values",
+                                                 set.keys.size(), set.values.size()));
+  }
+  if (set.keys.size() > limits::kKeysPerRequest) {
+    return refuse(Code::invalid_argument, format("multi_set: too many keys: {}, limit {}",
+                                                 set.keys.size(), limits::kKeysPerRequest));
   }
   KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < set.keys.size(); ++i) {
