@@ -9,7 +9,7 @@
 
 namespace c10dd::store {
 
-/// Changes to make durable and claims to confirm. Each caller numbers its batches upwards.
+/// Changes to make durable, and claims to confirm. A later batch of a caller has a higher number.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;
@@ -19,7 +19,7 @@ struct CommitBatch {
 struct CommitResult {
   std::uint64_t number = 0;   ///< CommitBatch::number
   std::vector<Outcome> jobs;  ///< one for each of CommitBatch::jobs
-  /// One outcome for each of CommitBatch::confirms, checked after submit() was called.
+  /// One outcome for each of CommitBatch::confirms. Each check began after the call of submit().
   std::vector<Outcome> confirms;
   Duration took{0};  ///< duration of the engine calls for this batch
 };

@@ -42,7 +42,7 @@ struct JobBatch {
 /// Result of a commit or a confirmation.
 enum class Outcome : std::uint8_t {
   durable,  ///< done; the caller still owned the job under this epoch
-  fenced,   ///< not done: another owner has claimed the job, or the revisions do not follow
+  fenced,   ///< not done: another owner has claimed the job, or from_rev does not fit
   unknown,  ///< may or may not be done: open the engine again and repeat the call
 };
 
@@ -58,7 +58,7 @@ struct Ownership {
   Epoch epoch = 0;
 };
 
-/// What a change survives after it was reported durable.
+/// Says what a change survives after the engine has reported the change durable.
 enum class Durability : std::uint8_t {
   fsync,  ///< survives power loss
   os,     ///< survives only the death of the process
@@ -69,10 +69,10 @@ struct HighWaterMark;
 
 struct OpenOptions {
   Durability durability = Durability::fsync;
-  /// Whether to open a state that has lost acknowledged changes, and go on with what is left.
+  /// If true, opens a state that has lost acknowledged changes, and goes on with what is left.
   bool accept_rollback = false;
-  /// What an earlier engine of this process has acknowledged for the same state. Opening fails if
-  /// the state has less. Null if there was no earlier engine.
+  /// High-water mark of the previous engine that this process opened on the same state. Null if
+  /// there was no previous engine. Opening fails if the state has fewer changes than the mark.
   std::shared_ptr<const HighWaterMark> acknowledged = nullptr;
   /// Receives the warnings of the engine's library, one line per call. May be called on any thread.
   std::function<void(std::string_view line)> warn = {};
@@ -83,9 +83,9 @@ class RowReader {
  public:
   virtual ~RowReader() = default;
 
-  /// Appends the next piece to `rows`: at most `most` rows, or about a megabyte. A piece may be
-  /// empty even if more pieces follow. Returns false if this was the last piece. Fails if a row is
-  /// damaged; never skips a row.
+  /// Appends the next piece to `rows`: at most `most` rows, and at most about a megabyte. A piece
+  /// may be empty even if more pieces follow. Returns false if this was the last piece. Fails if a
+  /// row is damaged; never skips a row.
   virtual Result<bool> next(std::vector<Row>& rows, std::size_t most) = 0;
 
  protected:
@@ -114,7 +114,7 @@ class Engine {
   /// Makes the caller the owner of a job, which may be new. The claim is durable on return.
   virtual Result<Claim> claim(JobNumber job) = 0;
 
-  /// Checks a claim, and extends it if claims expire. Fails with not_owner if the claim is fenced.
+  /// Checks a claim; extends it if it has a time limit. Fails with not_owner if it is fenced.
   virtual Result<void> renew(const Ownership& owner) = 0;
 
   /// Releases a job, so that the next owner need not wait. The epoch becomes fenced and is never
@@ -132,31 +132,31 @@ class Engine {
   /// Commits batches; several of one job are allowed. Returns one outcome per batch, in order.
   virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
 
-  /// Checks whether each job is still owned under its epoch; the check is made after the call
-  /// began. Returns one outcome per owner, in order.
+  /// Checks, after the call has begun, whether each job is still owned under its epoch. Returns one
+  /// outcome per owner, in order.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
-  /// Begins to return the space of removed rows to the disk, without waiting. Call it while the
-  /// disk is short of space. Returns false if the last attempt failed or had no space to begin.
+  /// Starts to free the disk space of removed rows, and does not wait. Call it while disk space is
+  /// short. Returns false if the last attempt failed, or could not start for lack of space.
   virtual bool relieve() { return true; }
 
-  /// Returns how many bytes must stay free on the disk so that the space of removed rows can be
-  /// returned. Thread-safe.
+  /// Returns how many bytes must stay free on the disk so that relieve() can free the space of
+  /// removed rows. Thread-safe.
   virtual std::uint64_t room_to_tidy() const { return 0; }
 
-  /// Returns what this engine has acknowledged, for OpenOptions::acknowledged of the next engine.
-  /// Null if the engine notices a loss in another way. Thread-safe.
+  /// Returns the high-water mark of this engine, for OpenOptions::acknowledged of the next engine.
+  /// Returns null if this engine has no high-water mark. Thread-safe.
   virtual std::shared_ptr<const HighWaterMark> acknowledged() const { return nullptr; }
 
-  /// Returns, for the log, why the state may be older than clients have seen, or an empty text. If
-  /// there is a reason, the caller makes a new incarnation of the state durable and calls
-  /// renewed().
+  /// Returns a text for the log that says why the state may lack changes that clients have seen.
+  /// Returns an empty text if there is no reason. If there is a reason, the caller must make a new
+  /// incarnation of the state durable, and must then call renewed().
   virtual std::string_view rolled_back() const { return {}; }
-  /// Records that the state has got its new incarnation.
+  /// Records that the new incarnation of the state is durable.
   virtual void renewed() {}
 
-  /// Returns, for the log and /readyz, the damaged parts of a state that was opened although it is
-  /// damaged; empty if no damage is known. Rows in these parts fail to load.
+  /// Returns a text for the log and /readyz that names the damaged parts of the open state. Returns
+  /// an empty text if no damage is known. Rows in the damaged parts fail to load.
   virtual std::string_view damage() const { return {}; }
 
   /// Writes a copy of the current state to `path`, an absolute path that does not exist yet. The

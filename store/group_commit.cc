@@ -16,7 +16,7 @@
 namespace c10dd::store {
 namespace {
 
-// A commit takes batches until it exceeds one of these limits; a single batch may be larger.
+// A commit takes no further batch after it has exceeded one of these limits.
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
@@ -30,7 +30,7 @@ struct Item {
   Clock::time_point submitted = Clock::now();
 };
 
-/// Consecutive batches, as the engine gets them: all job batches in order, and each owner once.
+/// Collects batches for one commit() and one confirm(). Lists an owner once, even if it repeats.
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
@@ -52,7 +52,7 @@ class Gathered {
     }
   }
 
-  /// Returns the index in owners() for the n-th confirmation, counted over all added batches.
+  /// Returns the index in owners() for the n-th of all confirmations in the added batches.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:
@@ -113,7 +113,7 @@ class GroupCommit::Impl {
                       "checkpoint {}: another checkpoint is being written; retry", path));
       return;
     }
-    // The previous checkpoint is written, but its thread may still run its on_done: join it first.
+    // The previous checkpoint is complete, but its thread may still run on_done. Join that thread.
     auto copy = [this, path = std::move(path), on_done = std::move(on_done),
                  before = std::move(checkpoint_)]() mutable {
       if (before.joinable()) before.join();
@@ -167,7 +167,7 @@ class GroupCommit::Impl {
   }
 
   void commit(std::deque<Item>& items) {
-    std::vector<std::size_t> sizes;  // number of jobs of each batch, before the jobs are moved out
+    std::vector<std::size_t> sizes;  // number of jobs in each batch; add() moves the jobs out
     Gathered gathered;
     while (gathered.batches() < items.size() && !gathered.full()) {
       Item& item = items[gathered.batches()];
@@ -196,8 +196,8 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Calls the engine if `all` is not empty. After an unknown outcome, returns only unknown
-  /// outcomes.
+  /// Passes `all` to the engine, if `all` is not empty. If an earlier outcome was unknown, does not
+  /// call the engine, and returns only unknown outcomes.
   template <class T, class Call>
   std::vector<Outcome> ask(std::span<const T> all, Call call) {
     if (all.empty()) return {};

@@ -32,13 +32,13 @@ class GroupCommit {
   /// Thread-safe.
   void submit(CommitBatch batch, OnDone on_done);
 
-  /// Queues f(engine), for claims and loads, behind the batches submitted before. Returns at once;
-  /// f itself must report its end. f runs on the commit thread. Thread-safe.
+  /// Queues f(engine), such as a claim or a load, behind the batches that are already submitted.
+  /// Does not wait for f: f must report its own end. f runs on the commit thread. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
-  /// Queues f(engine) as post() does. Each time f returns true, queues it again, behind the batches
-  /// submitted until then. f runs on the commit thread, and is destroyed there before the engine
-  /// is. Thread-safe.
+  /// Does the same as post(), but each time f returns true, queues f again, behind the batches that
+  /// were submitted in the meantime. f runs on the commit thread, and is destroyed on that thread
+  /// before the engine is destroyed. Thread-safe.
   void post_steps(std::function<bool(Engine&)> f);
 
   /// Runs Engine::checkpoint(path) on a new thread, while commits go on. If another checkpoint is

@@ -14,7 +14,7 @@ namespace c10dd::store {
 /// the rows that daemon/core stores in it.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
-/// What an engine keeps of a job besides its rows.
+/// The data that an engine stores for a job besides the rows of the job.
 struct JobHead {
   Epoch epoch = 0;
   Revision revision = 0;
@@ -26,7 +26,7 @@ struct JobHead {
 };
 BOOST_DESCRIBE_STRUCT(JobHead, (), (epoch, revision, repeat_from))
 
-/// Returns whether to_rev is above from_rev. In a batch without rows, both may be equal.
+/// Returns whether to_rev is above from_rev. Also accepts equal revisions if there are no rows.
 inline bool well_formed(const JobBatch& batch) {
   return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
 }
@@ -65,7 +65,7 @@ class HeadCheck {
   }
 
  private:
-  /// Notes at which revision this commit() began; repeated batches count, too.
+  /// Notes the revision at which this commit() began: from_rev of its first batch not refused.
   void accept(const JobBatch& batch) {
     if (!accepted_) first_ = batch.from_rev;
     accepted_ = true;

@@ -22,8 +22,8 @@ class JobLoad {
   explicit JobLoad(JobNumber number) : number_(number) {}
 
   /// Returns the next piece, with at most `most` rows. The first call claims the job. After the
-  /// last piece, checks that the claim still holds; without the claim, the rows might be of
-  /// different moments.
+  /// last piece, checks that the claim still holds: if the job has a new owner, some rows may be
+  /// newer than others.
   JobPiece next(Engine& engine, std::size_t most) {
     JobPiece piece;
     if (!reader_) {
@@ -37,7 +37,7 @@ class JobLoad {
     if (more && *more) return piece;
     reader_.reset();
     const Result<void> held = engine.renew({number_, claim_.epoch});
-    // If the claim is lost, report the lost claim: a failed read may be its consequence.
+    // Report a lost claim before a failed read, because the lost claim may be the cause.
     if (!held) return {.claim = held.error(), .rows = {}, .last = true};
     if (!more) return {.claim = more.error(), .rows = {}, .last = true};
     piece.last = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scripts, and the encoding of commands in RESP 2, the binary-safe protocol of Redis.
+// Has the Lua scripts, and encodes commands in RESP 2, the binary-safe protocol of Redis.
 #include "store/redis/commands.h"
 
 #include <algorithm>
@@ -37,8 +37,8 @@ class Command {
   Bytes body_;
 };
 
-/// Returns the end of the run of rows that starts at `begin`; the rows of a run have the same kind.
-/// A run is encoded as a letter for the kind, the number of rows, and the arguments of the rows.
+/// Returns the end of the sequence of rows of one kind that starts at `begin`. Such a sequence is
+/// encoded as a letter for the kind, the number of rows, and the arguments of the rows.
 std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
   std::size_t end = begin;
   while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;
@@ -72,7 +72,7 @@ void append_rows(Command& command, const std::vector<Row>& rows) {
   }
 }
 
-/// Returns whether a prefix has only letters, digits and - _ . : (braces would name a hash slot).
+/// Returns whether a prefix has only letters, digits and - _ . : (braces would change the slot).
 bool plain(std::string_view prefix) {
   for (const char c : prefix) {
     const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -215,7 +215,7 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
     return refused("the part before the @ is not [user]:password, with / @ : % written as %XX");
   }
   const Result<AddressParts> parts = split_address(authority);
-  // The detail of split_address() would quote the text, which may hold a password.
+  // The error text of split_address() quotes the address, which may contain a password.
   if (!parts) return refused("the part after // is not host:port, or [host]:port for IPv6");
   address.host = parts->host;
   if (parts->port) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The address, keys, scripts and commands that c10dd uses with Redis. Pure: opens no connection.
+// The address, keys, scripts and commands that c10dd uses with Redis. Opens no connection.
 #pragma once
 
 #include <cstdint>
@@ -25,28 +25,28 @@ struct RedisAddress {
 /// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
-/// Returns the key of the hash {epoch, rev, from}, which is the JobHead of a job.
+/// Returns the key of the Redis hash that stores a job's JobHead as {epoch, rev, from}.
 std::string redis_head_key(std::string_view prefix, JobNumber job);
 /// Returns the key of the hash that has a job's rows, in the same cluster slot as the job's head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-// Lua scripts. KEYS has the head, and for a commit also the rows. Revisions and epochs stay decimal
-// strings in the scripts, because a Lua number is a double.
+// Lua scripts. KEYS has the key of the head, and for a commit also the key of the rows. Revisions
+// and epochs stay decimal strings in the scripts, because a Lua number is a double.
 extern const std::string_view kRedisClaimScript;    ///< returns {epoch, rev}
 extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch}; returns 1, or 0 if fenced
-extern const std::string_view kRedisCommitScript;   ///< for each batch d (durable) or f (fenced)
+extern const std::string_view kRedisCommitScript;   ///< returns d (durable) or f (fenced) per batch
 
 /// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);
 
-/// Appends a call of kRedisCommitScript with batches of one job. If `verb` is "EVALSHA", `script`
-/// is the digest of the script; if "EVAL", its text. A call must stay below the limits of Redis: a
-/// million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
+/// Appends a call of kRedisCommitScript with batches of one job. `script` is the script's digest if
+/// `verb` is "EVALSHA", and the script's text if it is "EVAL". A call must stay below the limits of
+/// Redis: a million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
                          std::string_view prefix, const std::vector<const JobBatch*>& batches);
 
-/// Returns what an acknowledged change survives under these settings, as Engine::durability() does:
-/// "fsync", "os" or "none". A setting that the server does not return must be passed as empty.
+/// Returns the durability under these settings (see Engine::durability()): "fsync", "os" or "none".
+/// If the server does not return a setting, pass an empty text for the setting.
 std::string_view redis_durability(std::string_view appendonly, std::string_view appendfsync,
                                   std::string_view no_appendfsync_on_rewrite,
                                   std::string_view maxmemory_policy);

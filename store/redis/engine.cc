@@ -203,7 +203,7 @@ class RedisEngine final : public Engine {
       return {};
     }
 
-    /// Checks that as many rows were read as the server has.
+    /// Checks that the number of rows that were read equals the number of rows on the server.
     Result<void> finish() {
       complete_ = true;
       Result<RedisReply> size = engine_.call({"HLEN", key_});
@@ -233,7 +233,7 @@ class RedisEngine final : public Engine {
     return failure(Code::unavailable,
                    where() + cause_ + "; check the server and open the engine again");
   }
-  /// Closes the connection: commands without a reply have an unknown outcome. Returns the failure.
+  /// Closes the connection and returns the failure. Commands without a reply may have been applied.
   Failure drop(const std::string& cause) {
     cause_ = cause;
     link_.reset();
@@ -264,8 +264,8 @@ class RedisEngine final : public Engine {
                    where() + reply->text);
   }
 
-  /// Logs in if the address has a password. From an error reply, shows only the text before the
-  /// first comma, because Redis may quote the arguments after it.
+  /// Logs in if the address has a password. If Redis replies with an error, the failure has only
+  /// the text before the first comma, because Redis may quote the arguments after that comma.
   Result<void> log_in() {
     if (address_.password.empty()) return {};
     Bytes out;
@@ -301,8 +301,8 @@ class RedisEngine final : public Engine {
     if (found->text == kFormat) return {};
     return failure(
         Code::version_unsupported,
-        "{}{} is {}, this daemon knows format {}; start the daemon that wrote it, or choose "
-        "another prefix",
+        "{}the format in {} is {}, this daemon knows format {}; start the daemon that wrote it, or "
+        "choose another prefix",
         where(), key, found->text.substr(0, 20), kFormat);
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection. hiredis connects and parses replies. This file sends, with MSG_NOSIGNAL, so that
-// sending to a closed connection is an error and not a signal.
+// hiredis connects and parses replies. This file itself sends the commands, with MSG_NOSIGNAL, so
+// that sending to a closed connection returns an error and raises no signal.
 #include "store/redis/link.h"
 
 #include <hiredis/hiredis.h>
@@ -23,8 +23,8 @@ struct Free {
   void operator()(redisContext* context) const { redisFree(context); }
 };
 
-/// Returns the functions with which hiredis makes replies, but with a createArray() that refuses an
-/// array longer than kReplyElements before it allocates memory.
+/// Returns a copy of `standard`, the functions with which hiredis makes replies. In the copy,
+/// createArray() refuses an array longer than kReplyElements before it allocates memory.
 redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
   static const auto create = standard.createArray;
   static redisReplyObjectFunctions functions = [&standard] {

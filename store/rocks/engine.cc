@@ -186,7 +186,7 @@ class RocksEngine final : public Engine {
 
   void renewed() override {
     renewal_ = HighWaterMark::Renewal::none;
-    writer_->note(mark());  // if it fails, the next start makes one more incarnation: no harm
+    writer_->note(mark());  // if this fails, the next start only makes one more incarnation
   }
 
   Result<void> checkpoint(const std::string& path) const override {
@@ -194,7 +194,7 @@ class RocksEngine final : public Engine {
   }
 
  private:
-  /// Reads the rows as they were when the first piece was requested.
+  /// Reads the rows in the state that they had at the first call of next().
   class Reader final : public RowReader {
    public:
     Reader(RocksEngine& engine, JobNumber job)
@@ -294,8 +294,8 @@ class RocksEngine final : public Engine {
     return out;
   }
 
-  /// Passes the mark of a commit to the mark writer. Returns false if marks cannot be written; the
-  /// engine has then stopped, because later commits would not be protected.
+  /// Passes the mark of a commit to the mark writer. If marks cannot be written, stops the engine,
+  /// because no mark would protect later commits, and returns false.
   bool noted() {
     if (durability_ == Durability::none) return true;  // only a clean close makes changes durable
     const Result<void> written = writer_->note(mark());
@@ -306,7 +306,7 @@ class RocksEngine final : public Engine {
     return !lost_;
   }
 
-  /// If the state is behind the high-water mark, fails, or records the rollback if it is accepted.
+  /// If the state is behind the high-water mark, calls rollback_.found() and returns its result.
   Result<void> check_mark(const HighWaterMark& least) {
     const HighWaterMark now = mark();
     const auto compare = [this](const char* what, std::uint64_t found, std::uint64_t wanted) {
@@ -321,8 +321,8 @@ class RocksEngine final : public Engine {
     return good;
   }
 
-  /// If a job has rows but no head, fails; if the loss is accepted, removes these rows instead,
-  /// because they would appear in the next job with this number.
+  /// Calls rollback_.found() if a job has rows but no head. If found() succeeds, removes the rows,
+  /// because they would appear in the next job with the same number.
   Result<void> check_rows_without_head() {
     rocksdb::WriteBatch purge;
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator({}));

@@ -15,19 +15,19 @@
 
 namespace c10dd::store {
 
-/// How far a state has come. In an intact state these numbers only grow, so a smaller number shows
-/// a loss.
+/// Numbers that measure how far a state has come. In an intact state they only grow, so a smaller
+/// number shows a loss.
 struct HighWaterMark {
-  /// How long the mark stays valid if its process ends without closing the engine.
+  /// Says how long the mark stays valid if its process ends without closing the engine.
   enum class Holds : std::uint8_t {
     always,     ///< always: the rows were on disk before the mark
     this_boot,  ///< until the machine restarts: the rows were in the kernel's cache
     never,      ///< never: the rows were only in memory; a clean close makes the mark valid
   };
-  /// Why the state needs a new incarnation: clients may have seen more than the state has.
+  /// Says why the state needs a new incarnation: it may lack changes that clients have seen.
   enum class Renewal : std::uint8_t { none, restored, rolled_back };
 
-  std::uint64_t sequence = 0;    ///< newest change; 0: no change was ever acknowledged
+  std::uint64_t sequence = 0;    ///< number of the newest change; 0: no change was acknowledged
   std::uint64_t log_number = 0;  ///< logs with lower numbers are no longer needed
   std::uint64_t jobs = 0;
   std::uint64_t revisions = 0;  ///< sum over the jobs
@@ -56,7 +56,7 @@ Bytes encode_high_water_slot(const HighWaterSlot& slot);
 /// format.
 Result<HighWaterSlot> decode_high_water_slot(std::string_view bytes);
 
-/// The open file. The user of this class must hold the lock of the state directory.
+/// An open high-water file. The user of this class must hold the lock of the state directory.
 class HighWaterFile {
  public:
   enum class Found : std::uint8_t { nothing, mark, damage };
@@ -65,7 +65,7 @@ class HighWaterFile {
   static std::string path_in(const std::string& directory) { return directory + "/highwater"; }
 
   /// Reads the file of a directory and changes nothing. Fails if the file cannot be read or has a
-  /// newer format. found() is `nothing` if there is no file, `mark` if a slot is intact, and
+  /// newer format. found() returns `nothing` if there is no file, `mark` if a slot is intact, and
   /// `damage` otherwise.
   static Result<HighWaterFile> open(const std::string& directory);
 

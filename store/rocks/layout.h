@@ -29,7 +29,7 @@ inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   return out.append(key);
 }
 
-/// Returns the job of a key that consists of only a tag and a job.
+/// Returns the job number in a key that consists of only a tag and a job number.
 inline JobNumber job_of(std::string_view head_key) {
   JobNumber job = 0;
   for (const char byte : head_key.substr(1)) job = job << 8 | static_cast<unsigned char>(byte);
@@ -37,7 +37,7 @@ inline JobNumber job_of(std::string_view head_key) {
 }
 
 /// Returns the first key after all keys that start with `prefix`. The first byte of `prefix` must
-/// be below 0xff, as tags are.
+/// be below 0xff, which is true for every tag.
 inline Bytes after(Bytes prefix) {
   while (prefix.back() == '\xff') prefix.pop_back();
   ++prefix.back();

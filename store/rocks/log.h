@@ -4,8 +4,8 @@
 // cannot be read, but a later record is intact, the change was on disk and was lost. The pages of
 // an unsynced record may have reached the disk in any order; they do not look like an intact
 // record. This file does not use RocksDB.
-// Not promised: the search may take a copy of a record, inside a value of a torn record, for a
-// record.
+// Not promised: if a value of a torn record contains a copy of a record, the search may mistake the
+// copy for a record.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace c10dd::store {
 
-/// Finds the first intact record whose first change has a number above `missing`, by at most
+/// Finds the first intact record whose first change has a number from `missing` + 1 to `missing` +
 /// `window`. Returns the number of that change. RocksDB must have read all changes below `missing`
 /// without an error.
 std::optional<std::uint64_t> record_behind(std::string_view log, std::uint64_t missing,

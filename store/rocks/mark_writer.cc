@@ -78,7 +78,7 @@ class MarkWriter::Impl {
   HighWaterMark noted_;
   bool changed_ = false;
   bool stopping_ = false;
-  Result<void> written_;  // the first failure of a write is kept: no mark is written after it
+  Result<void> written_;  // result of the last write; no mark is written after a failure
   std::thread thread_;    // last member, because the thread uses the other members
 };
 

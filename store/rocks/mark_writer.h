@@ -14,8 +14,8 @@ namespace c10dd::store {
 /// Owns a high-water file and the thread that writes it.
 class MarkWriter {
  public:
-  /// `complete` sets the fields of a mark that are too expensive to get at each commit. The
-  /// writer's thread calls it before it writes a mark; close() calls it, too.
+  /// `complete` sets the fields of a mark that are too expensive to get at each commit. The thread
+  /// and close() call `complete` before they write a mark.
   MarkWriter(HighWaterFile file, std::function<void(HighWaterMark&)> complete);
 
   /// Stops the thread without writing the newest mark. The older mark on disk remains valid.

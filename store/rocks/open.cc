@@ -44,8 +44,8 @@ constexpr std::size_t kMiB = 1024 * 1024;
 constexpr std::uint64_t kVerifyAtOpen = 256 * kMiB;  // load() verifies a larger state
 constexpr std::size_t kTableMax = 32 * kMiB;
 
-/// Returns the size of a table in bytes. RocksDB allocates a log of the same size in advance, and
-/// later writes its rows to a table: a small disk must have room for several logs and tables.
+/// Returns the size of a table in bytes, which is also the size of the logs that RocksDB allocates.
+/// The size depends on the disk: even a small disk must have room for several logs and tables.
 std::size_t table_bytes(const std::string& directory) {
   std::error_code failed;
   const std::uintmax_t disk = std::filesystem::space(directory, failed).capacity;
@@ -53,7 +53,7 @@ std::size_t table_bytes(const std::string& directory) {
   return static_cast<std::size_t>(std::clamp<std::uintmax_t>(disk / 32, kMiB, kTableMax));
 }
 
-/// Returns options for one writer and few rows in memory.
+/// Returns options of RocksDB for one writer and few rows in memory.
 rocksdb::Options rows_options(const std::string& directory) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(4 * kMiB, 0);
@@ -93,15 +93,15 @@ rocksdb::Options rows_options(const std::string& directory) {
   return out;
 }
 
-/// A logger that writes nothing: the probe must not add files to a directory that may be evidence.
+/// A logger that writes nothing, because the probe must not change a directory with lost changes.
 class NoLog final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
 };
 
-/// Passes on RocksDB's warnings. RocksDB's own logger is not used: it writes to a disk that may be
-/// full, and a line that it cannot finish ends the process if assertions are compiled in.
+/// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used: it writes to the disk, and
+/// an unfinished line on a full disk ends the process if assertions are compiled in.
 class Warnings final : public rocksdb::Logger {
  public:
   explicit Warnings(std::function<void(std::string_view)> warn)
@@ -118,8 +118,8 @@ class Warnings final : public rocksdb::Logger {
   std::function<void(std::string_view)> warn_;
 };
 
-/// Checks that the numbers of the changes in the logs are consecutive. After replay(), lets RocksDB
-/// apply the changes up to a limit.
+/// Checks that the numbers of the changes in the logs are consecutive. After a call of replay(),
+/// lets RocksDB apply the changes up to a limit.
 class LogOrder final : public rocksdb::WalFilter {
  public:
   const char* Name() const override { return "c10dd.order"; }
@@ -216,9 +216,9 @@ std::string oldest_log(const std::string& path) {
   return oldest;
 }
 
-/// The change after `reach` cannot be read. Looks for proof that it was on disk: with fsync, an
-/// intact record of a later change. Returns the proof as a text for people; empty if there is no
-/// proof.
+/// Looks for proof that the change after `reach` was on disk, although it cannot be read. With
+/// fsync, an intact record of a later change is the proof. Returns a text for people that describes
+/// the proof, or an empty text if there is no proof.
 std::string written_after(const std::string& path, std::uint64_t first_log, std::uint64_t reach) {
   std::map<std::uint64_t, Bytes> logs;
   std::uint64_t bytes = 0;
@@ -338,7 +338,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
   const bool empty = !has_files(path);
   Result<void> good;
   if (empty && high_water.found() == Found::nothing) {
-    // Written before the rows exist: rows without a mark must never look like a first start.
+    // Write a mark before the rows exist, because rows without a mark mean that the mark was lost.
     good = high_water.write(HighWaterMark{});
   } else if (high_water.found() != Found::mark) {
     const bool damaged = high_water.found() == Found::damage;

@@ -28,11 +28,11 @@ class Rollback {
   /// (HighWaterMark::holds).
   Result<void> found(const std::string& what);
 
-  /// Records which tables are damaged. Must be called only if accepted().
+  /// Records which tables are damaged. Must be called only if accepted() is true.
   void found_damage(std::string tables) { damage_ = std::move(tables); }
 
   bool accepted() const { return accepted_; }
-  /// Returns why the state may be older than clients have seen; empty if it is not.
+  /// Returns why the state may lack changes that clients have seen; empty if it lacks none.
   const std::string& why() const { return why_; }
   /// Returns the damaged tables; empty if no damage is known.
   const std::string& damage() const { return damage_; }
@@ -46,7 +46,7 @@ class Rollback {
   std::string damage_;
 };
 
-/// The open rows, and how much free room on the disk their compactions need.
+/// The open database of rows, and the need of its compactions for free disk room.
 struct OpenRows {
   std::shared_ptr<rocksdb::DB> db;
   std::shared_ptr<const RoomNeed> need;
@@ -54,8 +54,8 @@ struct OpenRows {
 
 /// Opens the rows, or creates them if no row was ever acknowledged. On success, all changes up to
 /// the mark are there, or rollback.why() says why some are missing. Fails with state_rolled_back or
-/// malformed if a person must look at the files, with unavailable if another try may help. Calls
-/// `warn` with the warnings of RocksDB, on any thread.
+/// malformed if a person must look at the files. Fails with unavailable if another try may help.
+/// Passes the warnings of RocksDB to `warn`, on any thread.
 Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_water,
                            Rollback& rollback, std::function<void(std::string_view)> warn);
 

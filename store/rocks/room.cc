@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
-// A compaction of fewer erased rows than kWorthCompacting starts only after a pause:
-// this many times the duration of the last compaction.
+// If fewer than kWorthCompacting rows were erased, a compaction starts only after a pause
+// of kShareOfTime times the duration of the last compaction.
 constexpr int kShareOfTime = 4;
 
 class Listener final : public rocksdb::EventListener {
@@ -110,7 +110,7 @@ void RoomKeeper::tidy() {
   if (done) {
     rocksdb::CompactRangeOptions how;
     how.exclusive_manual_compaction = false;
-    how.allow_write_stall = true;  // otherwise it may wait for other compactions
+    how.allow_write_stall = true;  // otherwise CompactRange() may wait for other compactions
     how.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
     done = db_.CompactRange(how, nullptr, nullptr).ok();
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Returns the space of removed rows to the disk, by compactions. RocksDB may block in a compaction
-// as long as the disk has no room, so compactions run on their own thread. Only the destructor of
-// the engine waits for this thread, after it has stopped the running compaction.
+// Frees the disk space of removed rows by compactions. A compaction may block while the disk has no
+// room, so a separate thread runs all compactions of this file. Only the destructor of the engine
+// waits for this thread, after the destructor has stopped the running compaction.
 #pragma once
 
 #include <atomic>
@@ -20,14 +20,14 @@ class EventListener;
 
 namespace c10dd::store {
 
-/// How many bytes must stay free on the disk so that compactions can give room back.
+/// Computes how many bytes must stay free on the disk so that compactions can run.
 class RoomNeed {
  public:
   /// `unit` is the size of a table in bytes. `compaction` is the largest input, in bytes, of a
   /// compaction below the two upper levels.
   RoomNeed(std::uint64_t unit, std::uint64_t compaction) : unit_(unit), compaction_(compaction) {}
 
-  /// Computes the need again from the tables of `db`. Also called on RocksDB's own threads.
+  /// Computes the need again from the tables of `db`. RocksDB's own threads also call it.
   void look(rocksdb::DB& db);
   /// Returns the need in bytes. Thread-safe.
   std::uint64_t bytes() const { return bytes_; }
@@ -77,7 +77,7 @@ class RoomKeeper {
   // Used by the thread only.
   Clock::time_point ended_{};  ///< end of the last compaction
   Clock::duration took_{};     ///< its duration
-  Clock::duration pause_{};    ///< time before the next attempt after a failed one
+  Clock::duration pause_{};    ///< time from a failed attempt to the next attempt
   bool follow_up_ = false;     ///< one more compaction is due if room stays short
   std::uint64_t free_when_stuck_ = 0;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Locks a directory by flock() on its file c10dd.lock, which contains the holder's pid for people.
-// The file is never removed, because two daemons could then lock two files of the same name.
+// The file is never removed: otherwise, two daemons could lock two files of the same name.
 #include "store/rocks/state_directory.h"
 
 #include <fcntl.h>
@@ -81,7 +81,7 @@ Result<void> create(const std::string& path) {
   return {};
 }
 
-/// Returns a text that names the process that holds the lock, by the pid in the lock file.
+/// Reads the pid in the lock file, and returns a text that names the holder of the lock.
 std::string holder(int lock) {
   std::array<char, 32> text{};
   const ssize_t length = ::pread(lock, text.data(), text.size(), 0);
