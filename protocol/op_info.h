@@ -25,7 +25,7 @@ enum class Dedup : std::uint8_t {
   arrival,   ///< the daemon stores the arrival; a repeated request continues the same wait
 };
 
-/// Ranks operations by how much they add to the state. Decides which ones fail if room is short.
+/// Ranks operations by how much they add to the state. Decides which fail if room is short.
 enum class Growth : std::uint8_t {
   none,    ///< reads, the end of a session, and removals and pops, which make room
   needed,  ///< a session, a barrier or a member, without which clients cannot make room

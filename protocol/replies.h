@@ -95,7 +95,7 @@ struct Popped {
 };
 BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 
-/// Reply to transact. Has no values of keys, because the daemon stores this reply to repeat it.
+/// Reply to transact. Has no values, because the daemon stores the reply for repeated requests.
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
@@ -118,7 +118,7 @@ BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 struct Changes {
   std::vector<Change> changes;
   Revision next = 0;       ///< `from` of the next watch
-  std::uint32_t skip = 0;  ///< `skip` of the next watch: how many changes at `next` to leave out
+  std::uint32_t skip = 0;  ///< `skip` of the next watch: number of changes at `next` to leave out
 };
 BOOST_DESCRIBE_STRUCT(Changes, (), (changes, next, skip))
 

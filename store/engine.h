@@ -42,7 +42,7 @@ struct JobBatch {
 /// Result of a commit or a confirmation.
 enum class Outcome : std::uint8_t {
   durable,  ///< done; the caller still owned the job under this epoch
-  fenced,   ///< not done: another owner has claimed the job, or from_rev does not fit
+  fenced,   ///< not done: the job has another owner, or from_rev and to_rev do not fit the job
   unknown,  ///< may or may not be done: open the engine again and repeat the call
 };
 
@@ -105,7 +105,7 @@ class Engine {
   /// clean close.
   virtual std::string_view durability() const = 0;
 
-  /// Returns whether other processes may own jobs of this engine, so that reads need confirm().
+  /// Returns whether other processes may own jobs of this engine. If so, reads need confirm().
   virtual bool shared() const = 0;
 
   /// Returns the jobs that have been claimed at least once.
@@ -155,7 +155,7 @@ class Engine {
   /// Records that the new incarnation of the state is durable.
   virtual void renewed() {}
 
-  /// Returns a text for the log and /readyz that names the damaged parts of the open state. Returns
+  /// Returns a text for the log and /readyz that names the damaged parts of the state. Returns
   /// an empty text if no damage is known. Rows in the damaged parts fail to load.
   virtual std::string_view damage() const { return {}; }
 

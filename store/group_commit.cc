@@ -30,7 +30,7 @@ struct Item {
   Clock::time_point submitted = Clock::now();
 };
 
-/// Collects batches for one commit() and one confirm(). Lists an owner once, even if it repeats.
+/// Collects batches for one commit() and one confirm(). Lists each job and epoch once in owners().
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }

@@ -10,7 +10,7 @@
 
 namespace c10dd::store {
 
-/// Format of the stored data. Raise it if an older daemon would misread the data of an engine, or
+/// Format number of stored data. Raise it if an older daemon would misread the data of an engine, or
 /// the rows that daemon/core stores in it.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
@@ -65,7 +65,7 @@ class HeadCheck {
   }
 
  private:
-  /// Notes the revision at which this commit() began: from_rev of its first batch not refused.
+  /// Notes the revision at which this commit() began: from_rev of the first accepted batch.
   void accept(const JobBatch& batch) {
     if (!accepted_) first_ = batch.from_rev;
     accepted_ = true;

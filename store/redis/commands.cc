@@ -72,7 +72,7 @@ void append_rows(Command& command, const std::vector<Row>& rows) {
   }
 }
 
-/// Returns whether a prefix has only letters, digits and - _ . : (braces would change the slot).
+/// Returns whether a prefix has only letters, digits and - _ . : (braces would set the hash slot).
 bool plain(std::string_view prefix) {
   for (const char c : prefix) {
     const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -212,8 +212,8 @@ class RedisEngine final : public Engine {
       if (size->integer == static_cast<std::int64_t>(rows_.size())) return {};
       return failure(
           Code::unavailable,
-          "{}{} changed while it was loaded: {} rows read, {} there now; check for another "
-          "writer",
+          "{}{} changed while it was loaded: read {} rows, the server now has {}; check for "
+          "another writer",
           engine_.where(), key_, rows_.size(), size->integer);
     }
 

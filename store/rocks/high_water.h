@@ -18,7 +18,7 @@ namespace c10dd::store {
 /// Numbers that measure how far a state has come. In an intact state they only grow, so a smaller
 /// number shows a loss.
 struct HighWaterMark {
-  /// Says how long the mark stays valid if its process ends without closing the engine.
+  /// Says how long the mark stays valid if the process ends without closing the engine.
   enum class Holds : std::uint8_t {
     always,     ///< always: the rows were on disk before the mark
     this_boot,  ///< until the machine restarts: the rows were in the kernel's cache

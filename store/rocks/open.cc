@@ -93,14 +93,14 @@ rocksdb::Options rows_options(const std::string& directory) {
   return out;
 }
 
-/// A logger that writes nothing, because the probe must not change a directory with lost changes.
+/// A logger that writes nothing, because the probe must leave a damaged directory as it is.
 class NoLog final : public rocksdb::Logger {
  public:
   using rocksdb::Logger::Logv;
   void Logv(const char*, va_list) override {}
 };
 
-/// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used: it writes to the disk, and
+/// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used: it writes to disk, and
 /// an unfinished line on a full disk ends the process if assertions are compiled in.
 class Warnings final : public rocksdb::Logger {
  public:
@@ -151,8 +151,8 @@ class LogOrder final : public rocksdb::WalFilter {
     return WalProcessingOption::kIgnoreCurrentRecord;
   }
 
-  /// Returns the newest change up to which no change is missing. The tables must have all changes
-  /// up to `base`.
+  /// Returns the number of the last change before the first missing change. The tables must have
+  /// all changes up to `base`.
   std::uint64_t reach(std::uint64_t base) const {
     return next_ != 0 && begin_ <= base + 1 ? std::max(base, next_ - 1) : base;
   }

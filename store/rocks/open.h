@@ -32,7 +32,7 @@ class Rollback {
   void found_damage(std::string tables) { damage_ = std::move(tables); }
 
   bool accepted() const { return accepted_; }
-  /// Returns why the state may lack changes that clients have seen; empty if it lacks none.
+  /// Returns why the state may lack changes that clients have seen; empty if there is no reason.
   const std::string& why() const { return why_; }
   /// Returns the damaged tables; empty if no damage is known.
   const std::string& damage() const { return damage_; }
@@ -46,7 +46,7 @@ class Rollback {
   std::string damage_;
 };
 
-/// The open database of rows, and the need of its compactions for free disk room.
+/// The opened RocksDB database, and the free disk space that its compactions need.
 struct OpenRows {
   std::shared_ptr<rocksdb::DB> db;
   std::shared_ptr<const RoomNeed> need;

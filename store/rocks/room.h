@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees the disk space of removed rows by compactions. A compaction may block while the disk has no
-// room, so a separate thread runs all compactions of this file. Only the destructor of the engine
-// waits for this thread, after the destructor has stopped the running compaction.
+// room, so a separate thread runs these compactions. Only the destructor of the engine waits for
+// this thread, after the destructor has stopped the running compaction.
 #pragma once
 
 #include <atomic>
@@ -27,7 +27,7 @@ class RoomNeed {
   /// compaction below the two upper levels.
   RoomNeed(std::uint64_t unit, std::uint64_t compaction) : unit_(unit), compaction_(compaction) {}
 
-  /// Computes the need again from the tables of `db`. RocksDB's own threads also call it.
+  /// Computes the need again from the tables of `db`. RocksDB's threads also call look().
   void look(rocksdb::DB& db);
   /// Returns the need in bytes. Thread-safe.
   std::uint64_t bytes() const { return bytes_; }

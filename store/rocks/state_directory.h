@@ -19,8 +19,8 @@ class StateDirectory {
  public:
   /// Locks a directory. Creates it if it does not exist (mode 0700; an existing mode stays), and
   /// syncs its name to disk. Fails with permission_denied if `path` is not a directory or not
-  /// writable. Fails with unavailable if another daemon has locked the directory; the text
-  /// has the daemon's pid.
+  /// writable. If another daemon has locked the directory, fails with unavailable and a
+  /// text that has the daemon's pid.
   static Result<StateDirectory> open(std::string path);
 
   ~StateDirectory();
