@@ -10,8 +10,8 @@
 
 namespace c10dd::store {
 
-/// Format number of stored data. Raise it if an older daemon would misread the data of an engine, or
-/// the rows that daemon/core stores in it.
+/// Format of the stored data. Raise the number if an older daemon would misread the data of an
+/// engine, or the rows that daemon/core stores in it.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
 /// The data that an engine stores for a job besides the rows of the job.
