@@ -55,7 +55,7 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
     return misfit(state, format("status of revision {}, but the job is at revision {}",
                                 facts.status, newest));
   }
-  // There are at least as many rounds as generations, and as many generations as failures.
+  // A round starts at most one generation, and a generation fails at most once.
   if (facts.generation > facts.round || facts.failures > facts.generation) {
     return misfit(state, format("impossible numbers: round {}, generation {}, failures {}",
                                 facts.round, facts.generation, facts.failures));
