@@ -18,7 +18,7 @@ struct ExchangeOptions {
   /// `world_size` and `generation`.
   std::uint32_t rank = 0;
   std::uint32_t world_size = 0;
-  /// Ranks exchange with each other only if they give the same name and generation.
+  /// Ranks exchange data only if they give the same name and generation.
   std::uint64_t generation = 0;
   ExchangeShape shape = ExchangeShape::all;
   std::uint32_t root = 0;  ///< rank of the root, for to_root and from_root

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process groups over the daemon: the members exchange their addresses through the daemon. They
-// report their collectives to the daemon for its metrics, and publish those that take long.
+// Process groups whose members exchange their addresses through the daemon. The members report
+// the totals of their collectives to the daemon, and publish each collective that takes long.
 #include <unistd.h>
 
 #include <boost/describe/class.hpp>

@@ -144,7 +144,7 @@ class Group final : public collectives::AbortableGroup {
     call->info.bytes = tensor.bytes();
     call->info.timeout = timeout.value_or(options_.timeout);
     if (call->info.timeout <= Duration{0}) {
-      refuse(format("time-out of {} is {} ns: it must be positive", name_of(collective),
+      refuse(format("the time-out for {} must be positive, got {} ns", name_of(collective),
                     call->info.timeout.count()));
     }
     return call;

@@ -49,8 +49,8 @@ std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
   for (OpenBucket& one : open) {
     if (!one.bucket.parameters.empty()) close(one);
   }
-  // Sorts by the lowest index of each bucket, because backward completes the bucket at that index.
-  // This index is the last in `parameters`.
+  // The backward pass goes from high to low indices, so it completes a bucket at the lowest index.
+  // `parameters` is in descending order: the lowest index is its last element.
   std::sort(plan.begin(), plan.end(), [](const Bucket& a, const Bucket& b) {
     return a.parameters.back() > b.parameters.back();
   });

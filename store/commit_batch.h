@@ -9,7 +9,7 @@
 
 namespace c10dd::store {
 
-/// Changes to make durable, and claims to confirm. A later batch of a caller has a higher number.
+/// Holds changes to commit and claims to confirm. Each batch of a caller has a higher number.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;

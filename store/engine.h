@@ -132,8 +132,8 @@ class Engine {
   /// Commits batches; several of one job are allowed. Returns one outcome per batch, in order.
   virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
 
-  /// Checks, after the call has begun, whether each job is still owned under its epoch. Returns one
-  /// outcome per owner, in order.
+  /// Returns for each job whether it is still owned under its epoch: one outcome per owner, in
+  /// order. No outcome is older than the start of the call.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
   /// Starts to free the disk space of removed rows, and does not wait. Call it while disk space is

@@ -52,7 +52,7 @@ class Gathered {
     }
   }
 
-  /// Returns the index in owners() for the n-th of all confirmations in the added batches.
+  /// Returns where owners() has the owner of confirmation `n`, counted over all added batches.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:

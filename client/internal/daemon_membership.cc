@@ -375,8 +375,8 @@ void DaemonMembership::watch_status() {
 void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // Read `since` while the mutex is locked. Otherwise next() could clear the fence after the
-    // read, and this thread would fence the process again because of the silence before next().
+    // The mutex is locked while `since` is computed. Otherwise next() could clear the fence just
+    // after that, and this thread would set the fence again because of an outdated `since`.
     const Duration since = connection_->since_confirmed();
     // If a session is in several groups, the daemon uses the shortest ttl for all of them.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);

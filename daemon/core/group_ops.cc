@@ -31,7 +31,7 @@ Result<void> check_join(const Join& join) {
   std::size_t bytes = join.device.size() + join.domain.size();
   for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
   if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {
-    return failure(Code::too_large, "join: labels over a limit: {}, limit {}; {} bytes, limit {}",
+    return failure(Code::too_large, "join: {} labels (limit {}) of {} bytes in all (limit {})",
                    join.labels.size(), limits::kLabels, bytes, limits::kLabelBytes);
   }
   if (join.rank >= 0 && (join.policy.min != join.policy.max || join.rank >= join.policy.max ||

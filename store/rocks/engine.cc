@@ -48,8 +48,8 @@ class RocksEngine final : public Engine {
         durability_(durability),
         rollback_(std::move(rollback)) {}
 
-  /// Checks the format, reads the heads, and compares their sums with the high-water mark. Must be
-  /// called first.
+  /// Checks the format and reads the head row of each job. Compares the totals over all heads with
+  /// the high-water mark. Must be called first.
   Result<void> start(HighWaterFile high_water) {
     if (Result<void> known = check_format(); !known) return known;
     const Bytes begin(1, kHeadTag);

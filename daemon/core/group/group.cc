@@ -66,7 +66,7 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   if (others && !(request.policy == facts.policy)) {
     return failure(
         Code::size_mismatch,
-        "{}this member requests {}, but the group has {}; all members must request the same",
+        "{}this member requests {}, but the group has {}; all members must request the same value",
         prefix, text_of(request.policy), text_of(facts.policy));
   }
   if (Result<void> good = check_requested_rank(group, id, request, prefix); !good) return good;

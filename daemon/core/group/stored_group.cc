@@ -207,11 +207,11 @@ Result<void> StoredGroup::take(const SessionId& id, GroupMember member) {
 Result<void> StoredGroup::take(MemberList list) {
   const std::size_t size = list.sessions.size();
   if (size != list.offsets.size() || size > limits::kWorldSize || !readable(list)) {
-    return misfit(name_, "its list cannot be read");
+    return misfit(name_, "the list of its members cannot be read");
   }
   if (!distinct(list.sessions)) return misfit(name_, "a member has two ranks");
   if (list.digest != digest_of(list.sessions))
-    return misfit(name_, "its list does not match its digest");
+    return misfit(name_, "the list of its members does not match the digest");
   list_ = std::move(list);
   return {};
 }

@@ -52,7 +52,7 @@ class CommitPace {
     return true;
   }
 
-  /// Returns the end of the wait, when ready() must be called again; empty if there is no wait.
+  /// Returns the time at which to call ready() again; empty if there is nothing to wait for.
   std::optional<Time> until() const { return pause_ ? std::optional(pause_->until) : std::nullopt; }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements the turn: applies requests, commits rows with at most one batch in flight, and sends a
-// reply only when the rows that the reply shows are durable.
+// Implements a turn of the loop: applies requests, and commits rows with at most one batch in
+// flight. Holds each reply back until all rows that it depends on are durable.
 #include "daemon/core/host/job_host.h"
 
 #include <algorithm>

@@ -84,7 +84,7 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< key: `attachments` after counting the refusal
+  std::map<std::uint64_t, Refused> refused;  ///< by the value of `attachments` after the refusal
   std::uint64_t attachments = 0;             ///< number of attachments and refused hellos so far
 
   // Loading.

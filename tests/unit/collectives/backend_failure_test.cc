@@ -165,7 +165,7 @@ TEST_P(BackendFailure, TimeOutNamesTheRankThatIsMissing) {
   EXPECT_GE(Clock::now() - begin, 120ms);
   EXPECT_TRUE(contains(work->error(), "all_reduce 0")) << work->error();
   EXPECT_TRUE(contains(work->error(), "0.12 s")) << work->error();
-  EXPECT_TRUE(contains(work->error(), gloo() ? "rank 1" : "missing [1]")) << work->error();
+  EXPECT_TRUE(contains(work->error(), gloo() ? "rank 1" : "missing: [1]")) << work->error();
   // Dead for good: the context is never used again.
   EXPECT_EQ(groups[0]->barrier()->status(), Work::Status::abandoned);
 }

@@ -225,16 +225,17 @@ TEST(GroupRowsTest, ItsList) {
     expect_refused(story.list(edit), why);
   };
   expect_refused(formed().drop('l'), "0 members do not fit round 1");
-  refused([](MemberList& l) { l.sessions.pop_back(); }, "its list cannot be read");
-  refused([](MemberList& l) { l.offsets[0] = 1; }, "its list cannot be read");
-  refused([](MemberList& l) { l.offsets[1] = 0; }, "its list cannot be read");
-  refused([](MemberList& l) { l.offsets[1] += 1; }, "its list cannot be read");
-  refused([](MemberList& l) { l.offsets[1] = 1'000'000; }, "its list cannot be read");
-  refused([](MemberList& l) { l.encoded.pop_back(); }, "its list cannot be read");
-  refused([](MemberList& l) { l.encoded[4] = 1; }, "its list cannot be read");
+  refused([](MemberList& l) { l.sessions.pop_back(); }, "the list of its members cannot be read");
+  refused([](MemberList& l) { l.offsets[0] = 1; }, "the list of its members cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 0; }, "the list of its members cannot be read");
+  refused([](MemberList& l) { l.offsets[1] += 1; }, "the list of its members cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 1'000'000; },
+          "the list of its members cannot be read");
+  refused([](MemberList& l) { l.encoded.pop_back(); }, "the list of its members cannot be read");
+  refused([](MemberList& l) { l.encoded[4] = 1; }, "the list of its members cannot be read");
   refused([](MemberList& l) { l.sessions[1] = l.sessions[0]; }, "a member has two ranks");
   refused([](MemberList& l) { std::swap(l.sessions[0], l.sessions[1]); },
-          "its list does not match its digest");
+          "the list of its members does not match the digest");
   const auto stranger = [](MemberList& l) {
     l.sessions[1] = Story::id(9);
     l.digest = digest_of(l.sessions);
@@ -243,7 +244,7 @@ TEST(GroupRowsTest, ItsList) {
   Story early = forming();
   expect_refused(
       early.add(group_key('l', "dp/0"), wire::encode(MemberList{{Story::id(1)}, {0}, 0, ""})),
-      "its list cannot be read");
+      "the list of its members cannot be read");
 }
 
 TEST(GroupRowsTest, ItsNotices) {
