@@ -82,7 +82,7 @@ struct Generation {
 /// A request to members to leave the group in good order.
 struct DrainNotice {
   std::uint64_t number = 0;  ///< set by the daemon
-  bool preempt = false;      ///< the kind of notice, for the members: preempt if true, else drain
+  bool preempt = false;      ///< true for a preempt notice, false for a drain notice
   std::vector<std::uint32_t> ranks;
   std::chrono::nanoseconds left{0};  ///< time left when the notice was received; 0 for no deadline
   std::string reason;
@@ -98,10 +98,10 @@ struct GroupState {
   Phase phase = Phase::formed;
   std::uint64_t round = 0;              ///< number of the newest decision
   std::uint64_t generation = 0;         ///< number of the newest generation
-  std::string reason;                   ///< the cause if phase is not formed, with ranks and hosts
+  std::string reason;                   ///< why the phase is not formed, with ranks and hosts
   std::vector<std::uint32_t> lost;      ///< lost ranks of the generation, ascending
   std::vector<std::uint32_t> finished;  ///< ranks whose work is done
-  std::vector<std::uint32_t> stalled;   ///< ranks whose limit given to progress() has passed
+  std::vector<std::uint32_t> stalled;   ///< ranks that missed the limit they gave to progress()
   std::vector<Missing> missing;         ///< details of the first 64 lost or stalled ranks
   std::uint32_t waiting = 0;  ///< newcomers, which get a place when the members call next()
   std::vector<DrainNotice> notices;
@@ -116,9 +116,9 @@ struct GroupState {
   }
 };
 
-/// This process as a member of one group. Calls that need the daemon block, at most 5 min unless
-/// they have a time-out of their own, and throw c10dd::Error or a subclass. In a process that was
-/// forked from the member's process, these calls throw Forked. Thread-safe.
+/// The membership of this process in one group. Calls that need the daemon block, at most 5 min
+/// unless they have a time-out of their own, and throw c10dd::Error or a subclass. In a process
+/// that was forked from the member's process, these calls throw Forked. Thread-safe.
 class Membership {
  public:
   /// Returns the generation of the last successful next(), or of the rendezvous if there was no
@@ -141,8 +141,8 @@ class Membership {
   /// thread.
   virtual std::shared_ptr<void> on_change(std::function<void(const GroupState&)> listener) = 0;
 
-  /// Ends the present generation and blocks until the group has decided again and this process has
-  /// a place, at most RendezvousOptions::timeout. With RendezvousOptions::quorum, the generation
+  /// Ends the present generation. Blocks, for at most RendezvousOptions::timeout, until the group
+  /// has decided again and this process has a place. With RendezvousOptions::quorum, the generation
   /// ends only if the list of members changes. The other members can read `step`. Throws TimedOut
   /// naming the missing members. If two threads call next(), the second one waits for the first.
   virtual Generation next(std::uint64_t step = 0) = 0;
@@ -168,8 +168,8 @@ class Membership {
   /// taken out. All members are notified. Returns the number of the notice. Throws NotFound if the
   /// notice names no member, and QuotaExceeded if the group has 64 notices.
   virtual std::uint64_t notify(const DrainNotice& notice, const std::string& host = {}) = 0;
-  /// Reports that this process has seen the notice with this number. Throws NotFound if no such
-  /// notice names this process.
+  /// Reports that this process has seen the notice with this number. Throws NotFound if there is no
+  /// such notice, or if it does not name this process.
   virtual void acknowledge(std::uint64_t notice) = 0;
 
   /// barrier() and exchange() work as in Client, but only within the generation. Both throw Aborted

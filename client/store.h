@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store that a trainer sees, shaped like PyTorch's c10d Store. Implementations: in the daemon
+// Store: the interface of all stores, similar to PyTorch's Store. Implementations: in the daemon
 // (job_store.h), in a file (for the processes of one machine), in memory (for one process), and a
 // view of another store that puts a prefix before each key. Standard library only.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace c10dd {
 
-/// Keys with values, and queues. Keys and values are bytes: a key has 1 to 8,192 bytes, a value up
-/// to 8 MiB, a call up to 131,072 keys and 16 MiB. A call beyond a limit changes nothing and throws
+/// Holds keys with values, and queues of items. A key has 1 to 8,192 bytes, a value up to 8 MiB,
+/// and a call up to 131,072 keys and 16 MiB. A call that exceeds a limit changes nothing and throws
 /// InvalidArgument, or Error with Code::too_large; the error text says the size and the limit.
 ///
 /// All methods may block and throw c10dd::Error or a subclass. With a daemon, a call without a
@@ -28,7 +28,7 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// Stores a value. The value has the store's full durability when set() returns.
+  /// Stores a value. Returns only when the value has the durability that the store promises.
   virtual void set(const std::string& key, std::string_view value) = 0;
 
   /// Returns the value of a key. Waits for the key up to `timeout`, then throws TimedOut. With a
@@ -65,8 +65,8 @@ class Store {
   /// Queues are not removed.
   virtual std::uint64_t remove_prefix(const std::string& prefix) = 0;
 
-  /// Returns the values of many keys, all read at the same moment. Waits for missing keys, and
-  /// throws, as get() does.
+  /// Returns the values of many keys, all read at the same moment. Waits for missing keys as get()
+  /// does, and throws the same errors.
   virtual std::vector<std::string> multi_get(const std::vector<std::string>& keys,
                                              Timeout timeout) = 0;
 
@@ -131,8 +131,8 @@ std::shared_ptr<Store> make_hash_store();
 /// DiskFull and is not made.
 std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size = 0);
 
-/// Opens the store that a URL names: c10dd://host:port/job (with a client of its own, which is
-/// closed with the store), file:///path, or hash: (a new store). Blocks and throws as
+/// Opens the store that a URL names: c10dd://host:port/job (opens a client, and closes it with the
+/// store), file:///path, or hash: (creates a store in memory). Blocks and throws as
 /// Client::connect() and make_file_store() do; throws InvalidArgument for any other URL.
 std::shared_ptr<Store> open_store(const std::string& url);
 

@@ -21,10 +21,10 @@ class AbortableGroup : public ProcessGroup {
   virtual void abort(Failure reason) = 0;
 };
 
-/// Gives a group more facts about a failed collective than its backend knows.
+/// Lets a group explain a failed collective with facts that its backend does not have.
 struct FailureSources {
-  /// If a collective loses a peer, it waits this long for abort() to be called with the reason. If
-  /// abort() is not called, the collective fails with code aborted, and its text ends with "not
+  /// After a collective has lost a peer, it waits this long for a call of abort() with the reason.
+  /// Without that call, the collective fails with code aborted and a text that ends with "not
   /// confirmed yet". If 0, the collective does not wait and fails with the failure of the backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may

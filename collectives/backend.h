@@ -21,7 +21,7 @@ namespace c10dd::collectives {
 /// The number and the time limit of one collective.
 struct CallContext {
   std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
-  Duration timeout{0};         ///< as the caller gave it; for error texts only
+  Duration timeout{0};         ///< time limit that the caller gave; only for error texts
   std::chrono::steady_clock::time_point deadline;
 };
 
@@ -86,7 +86,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 /// that module and loader share. A module and its loader must come from the same build.
 inline constexpr std::uint32_t kBackendAbi = 2;
 
-/// Describes a module. Each module exports the function c10dd_backend_module, which returns this.
+/// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {
   std::uint32_t abi = kBackendAbi;
   std::uint32_t setup_bytes = sizeof(BackendSetup);

@@ -38,8 +38,8 @@ class Bootstrap {
   /// transpose(). Throws TimedOut, which names the missing ranks, after `timeout`.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
-  /// Returns the host and process of each rank, by rank, or an empty list if they are not known.
-  /// Called after transpose() has returned.
+  /// Returns the host and process id of each rank, ordered by rank, or an empty list if they are
+  /// not known. Called after transpose() has returned.
   virtual std::vector<ProcessAddress> processes() const { return {}; }
 
   /// Returns the name or address of this machine under which the other members can reach it.

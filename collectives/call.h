@@ -21,7 +21,7 @@ class Call final : public Work {
   /// The new Call must be owned by the pointer that client::owned_by_this_process() returns.
   explicit Call(client::HomeProcess home) : home_(home) {}
 
-  CollectiveCall info;  ///< the issuing thread writes it until the Call is queued, then the worker
+  CollectiveCall info;  ///< written by the issuing thread; after queueing, by the worker thread
   Tensor output;        ///< the only tensor of in-place collectives
   Tensor input;         ///< only for all_gather
 

@@ -10,10 +10,10 @@ namespace {
 
 // How often a published call is published again, so that the daemon does not drop it.
 constexpr Duration kRepeat = Duration(limits::kPublishedCallLife) / 3;
-// How often the connection is checked while a call is published or has to be published.
+// How often the connection is checked while a call is published or waits for a connection.
 constexpr Duration kConnectionCheck = std::chrono::milliseconds(250);
 constexpr Duration kReplyTimeout = std::chrono::milliseconds(250);
-// If the daemon has been silent for longer (three heartbeats), explain() sends no request.
+// explain() sends no request if the daemon has not replied for longer than this (3 heartbeats).
 constexpr Duration kSilenceMax = std::chrono::milliseconds(1500);
 constexpr Duration kPublishTimeout = std::chrono::seconds(5);
 
@@ -57,8 +57,8 @@ void CallWatch::after(const CollectiveCall& call) noexcept {
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
   if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
-  // After a time-out, publishes this call, too. After a lost rank, publishes it only if other ranks
-  // have published calls: usually no rank has waited long enough to publish.
+  // After a time-out, publishes this rank's call. After the loss of a rank, does so only if other
+  // ranks have published calls. Usually none has, because no rank has waited long enough.
   bool published = failure.code == Code::timed_out;
   for (;;) {
     if (published) {

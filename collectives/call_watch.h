@@ -25,15 +25,15 @@ class CallWatch final : public Hook {
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
   ~CallWatch() override;
 
-  /// Sets the random number that identifies this process group on all its ranks, and where the
-  /// ranks run (by rank, or empty if not known). Called once, before the first collective.
+  /// Sets the random number that identifies this process group on all its ranks. `processes` has
+  /// the host and process id of each rank, or is empty. Called once, before the first collective.
   void identify(std::uint64_t process_group, std::vector<ProcessAddress> processes);
 
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
 
   /// Adds to `failure` which collectives the ranks are in, if the daemon replies in time. Makes at
-  /// most two requests, and blocks for at most 0.25 s in each. Makes no request if the daemon has
+  /// most two requests, and waits at most 0.25 s for each reply. Makes no request if the daemon has
   /// not replied to heartbeats in the last 1.5 s.
   void explain(const CollectiveCall& call, Failure& failure);
 
@@ -57,7 +57,7 @@ class CallWatch final : public Hook {
   Clock::time_point due_;                               ///< when to publish the running call
   Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
   bool published_ = false;                              ///< true if the running call is published
-  std::uint64_t published_in_ = 0;  ///< number of the client's connection that published it
+  std::uint64_t published_in_ = 0;  ///< the client's count of connects at the last publication
   std::thread thread_;
 };
 

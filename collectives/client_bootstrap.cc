@@ -50,7 +50,7 @@ std::string address_towards(const std::string& daemon) {
 }
 
 /// A Bootstrap in which each rank also sends its host and process id, so that error texts can name
-/// them.
+/// the host and the process.
 class IntroducingBootstrap : public Bootstrap {
  public:
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) final {

@@ -13,11 +13,11 @@
 
 namespace c10dd::run {
 
-inline constexpr std::size_t kCauseBytes = 1'900;  // 2 KiB, less room for text of the daemon
+inline constexpr std::size_t kCauseBytes = 1'900;  // 2 KiB minus room for the daemon's own text
 
 struct FailureReport {
   int exit_code = 1;
-  /// "node 0 (host-a, agent pid 99)"; empty if the report was not read from a group's reason.
+  /// The sender, such as "node 0 (host-a, agent pid 99)"; empty unless a group's reason names it.
   std::string reporter;
   std::string head;  ///< "rank 3 on host-b (pid 123) exited with code 1: ValueError: nan"
   std::vector<std::string> last;  ///< the last output lines of the worker

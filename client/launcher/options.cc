@@ -212,8 +212,8 @@ void check_words(const Words& w, const client::Environment& environment, Options
     refuse(format("{} is {}: too long: {} bytes, limit {}", option, in_quotes(text), text.size(),
                   limits::kNameBytes));
   }
-  // Uses only the job and the run id from the variables of an outer launcher. If one of those
-  // variables is invalid, ignores all of them.
+  // Uses the job and the run id of an outer launcher, but no other value. If any variable of that
+  // launcher is invalid, ignores both.
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;

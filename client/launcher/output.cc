@@ -44,8 +44,8 @@ void Lines::feed(std::string_view bytes) {
     const std::size_t taken = std::min(room, bytes.size());
     partial_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // Keeps a piece of kLineBytes until the next byte is known. If the next byte is a line end, the
-    // line has exactly kLineBytes and is not cut.
+    // Does not finish a piece of kLineBytes while the next byte is unknown: if that byte is a line
+    // end, the line has exactly kLineBytes and is not cut.
     if (partial_.size() == kLineBytes && !bytes.empty()) finish();
   }
 }

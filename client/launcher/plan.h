@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives the ranks of this node's workers, and their environment, from the nodes of a generation.
+// Derives from the nodes of a generation the ranks and the environment of this node's workers.
 // Pure.
 #pragma once
 
@@ -29,8 +29,8 @@ struct Plan {
 };
 
 /// Returns the plan without master_port, nonce, restarts and launch, which the caller sets.
-/// `members` are in the order of their ranks and have the labels of member_labels(). Throws Fatal
-/// if a node did not report its number of workers, or if there are too many workers.
+/// `members` are ordered by rank and have the labels that member_labels() returned on their nodes.
+/// Throws Fatal if a node did not report its number of workers, or if there are too many workers.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 
 /// Returns the labels of this node in the group: the user's labels, "nproc" and "address".

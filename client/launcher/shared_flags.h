@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options that must be the same on all nodes of a job. A running agent keeps its values in the
-// job's store. If the group refuses an agent, that agent finds there which option differs.
+// Compares the options that must be equal on all nodes of a job. Each agent puts its options into
+// the job's store. An agent that a group refuses finds in that store which option differs.
 #pragma once
 
 #include <map>
@@ -19,15 +19,15 @@ SharedFlags shared_flags(const Options& options);
 std::string encode(const SharedFlags& flags);
 SharedFlags decode_flags(const std::string& text);
 
-/// Returns "--nnodes is 3 here and 2 on host-b (pid 9)"; empty if the values agree. Ignores flags
-/// that only one side has: the other side may run another version.
+/// Returns a text such as "--nnodes is 3 here and 2 on host-b (pid 9)"; empty if the values agree.
+/// Ignores a flag that is missing on one side: the two agents may run different versions.
 std::string difference(const SharedFlags& here, const SharedFlags& there, const std::string& where);
 
-/// Stores the flags of this agent until its client is closed. Ignores errors, because the
-/// rendezvous that follows reports them.
+/// Puts the flags of this agent into the store until the agent's client is closed. Ignores errors,
+/// because the rendezvous that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
 
-/// Compares with each agent. Returns the first difference() that is not empty, or an empty text.
+/// Compares `flags` with those of each agent. Returns the first difference, or an empty text.
 std::string disagreement(JobStore& store, const SharedFlags& flags);
 
 }  // namespace c10dd::run

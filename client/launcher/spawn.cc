@@ -18,7 +18,7 @@ namespace {
 
 using client::Descriptor;
 
-rlimit former_file_limit{0, 0};  // 0 if the limit was not raised
+rlimit former_file_limit{0, 0};  // limit before raise_file_limit() raised it; 0 if it did not
 
 /// Calls the kernel directly: the wrapper of glibc 2.36 cannot be called from C++.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
@@ -69,7 +69,7 @@ void complain(const char* program, int error) {
   }
 }
 
-/// Turns the forked child into the program.
+/// Sets up the forked child, then executes the program in it.
 [[noreturn]] void become(const Prepared& child) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -152,7 +152,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
 }
 
 Exit reap(const Child& child) {
-  kill(-child.pid, SIGKILL);  // before waitpid(), because waitpid() frees this number for reuse
+  kill(-child.pid, SIGKILL);  // must precede waitpid(), which frees this number for reuse
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno("waitpid");

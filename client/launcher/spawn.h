@@ -25,7 +25,7 @@ struct Exit {
   int signal = 0;  ///< the signal that killed the process; 0 if no signal did
 
   bool well() const { return code == 0 && signal == 0; }
-  /// Returns the code or, if a signal has killed the process, 128 + signal, as a shell does.
+  /// Returns the exit code, or 128 + signal if a signal has killed the process, as a shell does.
   int shell_code() const { return signal == 0 ? code : 128 + signal; }
   /// Returns "exited with code 3" or "was killed by SIGSEGV".
   std::string text() const;
@@ -44,8 +44,8 @@ Exit reap(const Child& child);
 /// Returns "SIGTERM", or "signal 42" if the signal has no name.
 std::string signal_name(int number);
 
-/// Raises the limit of open files to `files`, or to the hard limit if that is lower. Children that
-/// spawn() starts get the limit from before this call.
+/// Raises the limit of open files to `files`, or to the hard limit if that is lower. A child that
+/// spawn() starts still gets the former limit.
 void raise_file_limit(std::size_t files);
 
 }  // namespace c10dd::run

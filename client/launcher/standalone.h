@@ -27,7 +27,7 @@ class Standalone {
 
   std::uint16_t port() const { return port_; }
   bool running() const { return process_->running(); }
-  /// Returns a text that says how the daemon ended, with its last lines.
+  /// Returns a text that says how the daemon ended, with the last lines of its output.
   std::string end() const;
 
  private:

@@ -21,8 +21,8 @@ void detach_from_terminal() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
 }
 
-/// Closes all descriptors but the standard ones and `pipe`: the reader of a pipe that the warden
-/// inherited must not wait for the warden's end. Returns the new number of `pipe`.
+/// Closes all descriptors but the standard ones and `pipe`. Otherwise the reader of an inherited
+/// pipe would wait until the warden ends. Returns the new number of `pipe`.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);

@@ -23,8 +23,8 @@ class Pump {
 
   /// Starts to copy. `owner` keeps this Pump alive until the stream has ended.
   void start(std::shared_ptr<void> owner);
-  /// Copies the bytes that are in the pipe now and the partial last line, then closes the pipe.
-  /// Does not wait for the end of the pipe: a process outside the worker's group may keep it open.
+  /// Copies the bytes left in the pipe, prints an unfinished last line, and closes the pipe. Does
+  /// not wait for the end of the pipe: a process outside the worker's group may keep it open.
   void finish();
   void close();
   const LastLines& last() const { return last_; }
@@ -53,11 +53,11 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  /// Starts to copy the output and to wait for the end of the process. Both functions are called
-  /// once, on the event loop: about_to_reap when the process has ended but still holds the number
-  /// of its group; ended when the process was reaped and all its output is copied.
+  /// Starts to copy the output and to wait for the end of the process. Calls each function once, on
+  /// the event loop. Calls about_to_reap after the process has ended, before its number can be
+  /// reused. Calls ended after the process was reaped and all its output was copied.
   void start(std::function<void()> about_to_reap, std::function<void()> ended);
-  /// Kills the process if it runs. Calls neither function of start() afterwards.
+  /// Kills the process if it runs. The functions given to start() are not called afterwards.
   void abandon();
   /// Sends a signal to the process group if the process runs.
   void signal(int number) const;

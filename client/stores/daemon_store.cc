@@ -116,8 +116,8 @@ class DaemonStore final : public JobStore {
   KeyList list_keys(const std::string& prefix) override {
     KeyPage page = ask(List{prefix, {}, 0});
     KeyList list{std::move(page.keys), page.revision};
-    // Each further request starts after the last key of the page before. The revision of the list
-    // is that of the first page.
+    // Each further request asks for the keys after the last key of the list. The list keeps the
+    // revision of the first page.
     while (page.more && !list.keys.empty()) {
       page = ask(List{prefix, list.keys.back(), 0});
       std::move(page.keys.begin(), page.keys.end(), std::back_inserter(list.keys));

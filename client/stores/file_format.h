@@ -32,7 +32,7 @@ Bytes encode_record(const std::vector<LocalChange>& changes, std::uint64_t offse
 
 struct Record {
   std::vector<LocalChange> changes;
-  std::size_t size = 0;  ///< size of header and body; larger than the input if the end is missing
+  std::size_t size = 0;  ///< bytes of header and body; exceeds bytes.size() if not whole
   bool whole = false;    ///< false if the end of the record is missing
 };
 /// Decodes the record at the start of `bytes`. `offset` is the position of `bytes` in the file.

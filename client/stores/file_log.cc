@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls of the file store. A record that could not be written is removed from the end of
-// the file at once; a record that a killed process left unfinished is removed by the next writer.
+// Makes the system calls of the file store. If a write of a record fails, its bytes are cut off at
+// once. The next writer cuts off a record that a killed process left unfinished.
 #include "client/stores/file_log.h"
 
 #include <fcntl.h>
@@ -253,7 +253,7 @@ Result<void> FileLog::append(const Turn& turn, const std::vector<LocalChange>& c
   return {};
 }
 
-/// Writes a whole file with this state. Sets `size` to its length in bytes.
+/// Writes the whole state, with a header, to an empty file. Sets `size` to the length of the file.
 Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t id,
                                 std::uint64_t& size) const {
   Bytes out = encode_header(id);
@@ -285,8 +285,8 @@ Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t
 }
 
 void FileLog::compact(const Turn& turn, const LocalState& state) {
-  // Compacts only if more than half of the file is garbage. After a failure, compacts again only
-  // when the file is twice as long.
+  // Compacts only if more than half of the file is garbage. After a failure, tries again only when
+  // the file has more than doubled.
   if (end_ <= std::max<std::uint64_t>({kCompactBytes, 2 * state.bytes(), compact_above_})) return;
   compact_above_ = 2 * end_;
   struct stat old {};

@@ -24,7 +24,7 @@ constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
 constexpr Duration kGrace =
-    std::chrono::seconds(1);  // how much longer than its time-out a call may wait for the lock
+    std::chrono::seconds(1);  // a call may wait for the lock for this time beyond its time-out
 
 /// Returns the value of a result, or throws its failure.
 template <class T>
@@ -76,7 +76,7 @@ class FileStore final : public client::LocalStore {
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
-    } catch (const Error&) {  // then the file is not removed, as if the process had been killed
+    } catch (const Error&) {  // in this case the file is not removed
     }
   }
 
@@ -134,10 +134,10 @@ class FileStore final : public client::LocalStore {
 
   std::mutex mutex_;
   std::condition_variable free_;
-  bool taken_ = false;  // whether a thread uses the fields below
+  bool taken_ = false;  // true while a thread uses log_, state_ and version_
   FileLog log_;
   client::LocalState state_;
-  std::uint64_t version_ = 1;  // raised at each change of state_; 0 means "no attempt yet" in run()
+  std::uint64_t version_ = 1;  // incremented at each change of state_; never 0
   const std::uint32_t world_size_;
   const pid_t owner_;
 };

@@ -28,7 +28,7 @@ class KeyWatch::State {
   const Duration limit_;
   const Watch watch_;
   std::atomic<std::uint64_t> from_;
-  std::uint32_t skip_ = 0;  // number of changes of revision from_ that next() has already returned
+  std::uint32_t skip_ = 0;  // next() has already returned this many changes of revision from_
   client::Recall recall_;
 };
 

@@ -168,7 +168,7 @@ std::uint64_t LocalStore::append(const std::string& key, std::string_view value)
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     bytes = value.size() + (it == state.keys().end() ? 0 : it->second.size());
-    check_value(bytes);  // may throw; then nothing is appended
+    check_value(bytes);  // if this throws, nothing is appended
     changes.push_back({Kind::append, key, Bytes(value)});
     return true;
   });
@@ -179,7 +179,7 @@ std::string LocalStore::compare_set(const std::string& key, const std::string& e
                                     const std::string& desired) {
   check_key(key);
   check_value(desired.size());
-  std::string after = desired;  // the result; overwritten if compare_set() stores nothing
+  std::string after = desired;  // the result if `desired` is stored; otherwise overwritten
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     const bool exists = it != state.keys().end();

@@ -18,8 +18,8 @@
 
 namespace c10dd::client {
 
-/// One change of the state. For remove_prefix, `key` is the prefix; a change of kind leave has no
-/// key.
+/// One change of the state. In a change of kind remove_prefix, `key` is the prefix. In a change of
+/// kind leave, `key` is empty.
 struct LocalChange {
   enum class Kind : std::uint8_t { set, append, remove, remove_prefix, push, pop, leave };
 
@@ -40,7 +40,7 @@ class LocalState {
 
   const Keys& keys() const { return keys_; }
   const Queues& queues() const { return queues_; }
-  /// Returns whether there is a key, or a queue with an item, of this name.
+  /// Returns whether a key, or a queue that is not empty, has this name.
   bool exists(const std::string& key) const { return keys_.contains(key) || queues_.contains(key); }
   /// Returns how many stores have recorded that they were closed.
   std::uint32_t leaves() const { return leaves_; }
@@ -80,9 +80,9 @@ class LocalStore : public Store {
  protected:
   using Changes = std::vector<LocalChange>;
   /// Tries an operation on the state. Returns true if the operation is done, false if it must wait.
-  /// If true, the operation's changes were appended to the list.
+  /// Appends the operation's changes to the list before it returns true.
   using Attempt = std::function<bool(const LocalState&, Changes&)>;
-  enum class Access { look, change };  ///< look: the attempt never makes changes
+  enum class Access { look, change };  ///< `look`: the attempt only reads
 
   /// Runs `attempt` on the newest state, and again after each change of the state, until `attempt`
   /// returns true or `timeout` has passed. Returns the last result of `attempt`. Makes the changes

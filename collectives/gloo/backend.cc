@@ -33,9 +33,9 @@ class MeshContext final : public ::gloo::Context {
 };
 
 /// Returns the tag by which Gloo matches messages: the low bits of the sequence, and a hash of the
-/// arguments. Different collectives almost surely have different tags. Ranks that issue different
-/// collectives then wait for each other until the time-out, whose failure names them. If the tags
-/// were equal, Gloo would end the process because of a message of the wrong size.
+/// arguments. Different collectives almost surely have different tags. So ranks that issue
+/// different collectives wait until the time-out, and the failure names the awaited ranks. With
+/// equal tags, Gloo would end the process because of a message of the wrong size.
 std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
                      std::uint32_t detail) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -122,7 +122,7 @@ class GlooBackend final : public Backend {
   }
 
  private:
-  /// Runs `body`, which calls Gloo. If the transport is stopped meanwhile, returns the reason.
+  /// Runs `body`, which calls Gloo. If the transport is stopped, returns the reason for the stop.
   template <class Body>
   Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
                    std::uint32_t detail, Body body) {

@@ -14,7 +14,7 @@
 namespace c10dd::collectives {
 namespace {
 
-// Gloo's collectives use the prefixes 1 to 8 in the top byte of a slot.
+// These slots (message tags) differ from those of Gloo's collectives, whose top byte is 1 to 8.
 constexpr std::uint64_t kMessageSlot = std::uint64_t{0x7e} << 56;
 constexpr std::uint64_t kOpenSlot = std::uint64_t{0x7f} << 56;
 
@@ -67,7 +67,7 @@ Failure ExitMessages::decode(Message& message) {
   return reason;
 }
 
-// The connection must have ended: then the message is there, or waitRecv() throws at once.
+// Must be called after the connection has ended. Then waitRecv() returns or throws at once.
 std::optional<Failure> ExitMessages::received_message(Peer& peer) {
   try {
     peer.arrival->waitRecv(nullptr, kWaitLimit);
@@ -84,7 +84,7 @@ std::vector<ExitMessages::Ended> ExitMessages::ended() {
     Peer& peer = peers_[rank];
     if (peer.open) {
       try {
-        // With this abort, waitRecv() returns at once, and throws only if the receive has failed.
+        // After abortWaitRecv(), waitRecv() returns at once, or throws if the receive has failed.
         peer.open->abortWaitRecv();
         peer.open->waitRecv(nullptr, kWaitLimit);
       } catch (const std::exception&) {

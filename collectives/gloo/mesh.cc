@@ -129,7 +129,7 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
 }  // namespace
 
 Result<Mesh> connect_mesh(const BackendSetup& setup) {
-  const NoSigpipe no_sigpipe;  // precedes open_device(), whose thread inherits the signal mask
+  const NoSigpipe no_sigpipe;  // open_device() starts a thread that inherits the blocked signal
   auto device = open_device(setup);
   if (!device) return device.error();
   const int rank = static_cast<int>(setup.world.rank);

@@ -95,8 +95,8 @@ std::optional<Failure> Transport::stopped() const {
 }
 
 void Transport::stop_for_lost_peer(const std::string& message) {
-  // Gloo fails the buffers of a broken connection one after the other, and the buffers of
-  // exit_messages_ may be the last. So this waits for them, up to about 100 ms.
+  // Gloo fails the buffers of a broken connection one after the other, and exit_messages_ may be
+  // the last to notice. So the loop waits up to about 100 ms until exit_messages_ reports the peer.
   Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -112,7 +112,7 @@ void Transport::stop_locked(Failure reason, Failure exit_message, Closing closin
   exit_message_ = std::move(exit_message);
   leave_now_ = closing == Closing::now;
   is_stopped_ = true;
-  // If no wait is running, an interrupt makes the next wait fail, so no wait is missed.
+  // Without a running wait, interrupt() makes the buffer's next wait fail, so no wait is missed.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
   changed_.notify_all();
 }
