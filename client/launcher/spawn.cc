@@ -18,7 +18,7 @@ namespace {
 
 using client::Descriptor;
 
-rlimit former_file_limit{0, 0};  // limit before raise_file_limit() raised it; 0 if it did not
+rlimit former_file_limit{0, 0};  // limit of open files before raise_file_limit(); 0 if not raised
 
 /// Calls the kernel directly: the wrapper of glibc 2.36 cannot be called from C++.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }

@@ -24,7 +24,7 @@ constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
 constexpr Duration kGrace =
-    std::chrono::seconds(1);  // a call may wait for the lock for this time beyond its time-out
+    std::chrono::seconds(1);  // a call may exceed its time-out by this while it waits for the lock
 
 /// Returns the value of a result, or throws its failure.
 template <class T>
