@@ -98,7 +98,7 @@ struct GroupState {
   Phase phase = Phase::formed;
   std::uint64_t round = 0;              ///< number of the newest decision
   std::uint64_t generation = 0;         ///< number of the newest generation
-  std::string reason;                   ///< cause of a phase other than formed, with ranks and hosts
+  std::string reason;                   ///< cause if phase is not formed; names ranks and hosts
   std::vector<std::uint32_t> lost;      ///< lost ranks of the generation, ascending
   std::vector<std::uint32_t> finished;  ///< ranks whose work is done
   std::vector<std::uint32_t> stalled;   ///< ranks that missed the limit they gave to progress()
