@@ -19,7 +19,7 @@ namespace c10dd::core {
 
 class History {
  public:
-  /// A key or prefix counts as watched until no watch has asked for it during this time.
+  /// A key or prefix stays watched for at least this time after a watch has asked for it.
   static constexpr Duration kForgottenAfter = std::chrono::minutes(10);
 
   /// Starts an empty history. It will contain all changes of the revisions after `loaded`.
@@ -33,7 +33,7 @@ class History {
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
   void watched(const Watch& watch, Revision revision, TimePoint now, std::vector<Row>& rows);
 
-  /// Returns the oldest revision from which on all changes that concern the watch are still kept.
+  /// Returns the oldest revision from which the watch can start without missing a change.
   Revision start(const Watch& watch) const;
 
   /// Appends to `out` the changes that concern the watch, beginning at position (from, skip), up to

@@ -15,8 +15,8 @@ namespace {
 // If a job has this many garbage rows, the next step erases them even if it writes no other rows.
 constexpr std::size_t kGarbageRows = 1'024;
 
-/// Adds an event for each refusal that an operator should see: a rank belongs to another session,
-/// or a join cannot succeed.
+/// Adds an event for each request that was refused because its rank belongs to another session, and
+/// for each join that cannot succeed. An operator should see these refusals.
 void report_refused_ranks(Effects& out) {
   for (const OutgoingReply& reply : out.replies) {
     if (reply.result) continue;
@@ -155,7 +155,7 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
 }
 
 /// Drops the replies that the client has received, and erases the items whose delivery the client
-/// has acknowledged. This step must erase the items: a crash before the erasure brings them back.
+/// has acknowledged. This step must erase the items' rows, or a crash could bring the items back.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
   for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
@@ -164,8 +164,8 @@ void Job::acknowledge(Step& step, Session& session) {
   }
 }
 
-/// Refuses a request whose sequence is too far ahead. If the request was applied before, returns
-/// its first reply. If the request is new, returns nothing.
+/// Refuses a request if its sequence is too far ahead. Otherwise, if the request was applied
+/// before, returns its first reply. If the request is new, returns nothing.
 Maybe Job::admit(Step& step, const OpInfo& op) {
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,

@@ -24,7 +24,7 @@ struct JobStats {
   std::size_t sessions = 0;         ///< connected
   std::size_t sessions_known = 0;   ///< connected, or may come back
   std::size_t members = 0;          ///< members that are still in their groups
-  std::size_t members_missing = 0;  ///< members of newest generations that have left or are lost
+  std::size_t members_missing = 0;  ///< each group's newest generation: how many left or are lost
 };
 
 class Job {
@@ -37,12 +37,12 @@ class Job {
   /// Restores one stored row. If the row is damaged, fails with malformed and names the kind of
   /// row.
   Result<void> restore(const Row& row);
-  /// Finishes a restore after its last row. Every time-out and grace starts in full at `now`. Fails
-  /// with malformed if the rows do not fit together.
+  /// Finishes the restore after the last row. Every time-out and every grace starts again at `now`.
+  /// Fails with malformed if the rows do not fit together.
   Result<void> resume(TimePoint now);
 
-  /// Applies a request. If the state must not grow, `no_room` is not null: then the job changes
-  /// nothing and replies with this failure. But a request that was applied before still gets its
+  /// Applies a request. If `no_room` is not null, the state must not grow: the job changes nothing
+  /// and replies with the failure `no_room`. But a request that was applied before still gets its
   /// first reply.
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
                 const Failure* no_room = nullptr);
@@ -56,8 +56,8 @@ class Job {
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
 
-  /// Completes a batch: appends to `rows` the rows of the replies that were stored since the last
-  /// call. `rows` must contain the rows of all steps since then, and must not be in the engine yet.
+  /// Completes `rows`, which must hold the rows of all steps since the last call and must not be in
+  /// the engine yet: appends the rows of the replies that were stored since the last call.
   void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 

@@ -78,7 +78,7 @@ class Groups {
 
   std::map<std::string, Group> groups_;
   std::map<std::string, StoredGroup> stored_;  // empty after resume()
-  std::map<std::string, Attendance> counted_;  // each group's part of the sum in attendance_
+  std::map<std::string, Attendance> counted_;  // how much each group has added to attendance_
   Attendance attendance_;
   std::set<std::string> touched_;
   Liveness liveness_;

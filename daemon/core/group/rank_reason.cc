@@ -44,7 +44,7 @@ class Reason {
   }
 
  private:
-  /// Ranks with the same old host and the same new host: one sentence of the text covers them.
+  /// Holds ranks with the same old host and the same new host. The text names them in one sentence.
   struct Reassignment {
     std::vector<Rank> ranks;
     std::vector<Rank> before;  // previous ranks of the new members

@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Chooses at most `places` of `who`. `settled` lists the candidates that already have a place.
+/// Chooses at most `places` candidates of `who`. The candidates in `settled` already have a place.
 Indices choose(const Candidates& candidates, const Indices& who, std::size_t places,
                const Indices& settled, Seating seating) {
   if (who.size() <= places) return who;
@@ -25,7 +25,7 @@ Indices choose(const Candidates& candidates, const Indices& who, std::size_t pla
   return seating.pick(std::move(groups), places);
 }
 
-/// The candidates by class, in descending priority.
+/// Sorts the candidates into three classes. The first class has the highest priority.
 struct Classes {
   explicit Classes(const Candidates& candidates) {
     for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -43,7 +43,7 @@ struct Classes {
   Indices spares;
 };
 
-/// Returns `size` pointers. The pointer at index r is to the Hole with rank r, or null.
+/// Returns `size` pointers. The pointer at index r points to the Hole with rank r, or is null.
 std::vector<const Hole*> by_rank(const std::vector<Hole>& holes, std::size_t size) {
   std::vector<const Hole*> found(size);
   for (const Hole& hole : holes) {

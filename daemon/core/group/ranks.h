@@ -17,12 +17,12 @@ struct Candidate {
   std::string host;
   std::string domain;                ///< topology domain; may be empty
   std::int32_t local_rank = -1;      ///< on its host
-  std::int64_t requested_rank = -1;  ///< rank that it must get; set for all candidates or for none
+  std::int64_t requested_rank = -1;  ///< required rank, or -1; set for all candidates or for none
   std::int64_t previous_rank = -1;   ///< rank in the previous generation, or -1
   bool spare = false;                ///< gets a place only if non-spares leave a place free
 };
 
-/// A free rank. Its member of the previous generation ran on `host`, which is in `domain`.
+/// A free rank. In the previous generation, its member ran on `host`, which is in `domain`.
 struct Hole {
   Rank rank = 0;
   std::string host;

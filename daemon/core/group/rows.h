@@ -11,7 +11,7 @@
 
 namespace c10dd::core {
 
-/// The revision and the time of a change, and the list to which the change appends its rows.
+/// Holds the revision and the time of a change, and the list for the rows that the change writes.
 struct Moment {
   Revision revision;
   TimePoint now;
@@ -44,8 +44,8 @@ struct GroupMember {
   bool asked = false;          ///< whether asked_in is set
   std::uint64_t asked_in = 0;  ///< the group's round when the member asked for a place
   State state = State::here;
-  std::string ending;                  ///< how it ended
-  std::vector<NoticeReceipt> notices;  ///< notices that name the member; empty after it has ended
+  std::string ending;                  ///< how the member ended
+  std::vector<NoticeReceipt> notices;  ///< notices that name the member; none for an ended member
 
   std::int64_t rank = -1;         ///< in the current generation
   std::int64_t former_rank = -1;  ///< rank that a finished member had before it asked again
@@ -98,8 +98,8 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
-/// Returns the digest of session ids that are in the order of their ranks. The digest does not
-/// cover the other fields of the list, because these fields change with each round of a quorum.
+/// Returns the digest of a member list: of its session ids only, in the order of ranks. The other
+/// fields of the list are not covered, because they change with each round of a quorum.
 std::uint64_t digest_of(const std::vector<SessionId>& sessions);
 
 /// Fails with invalid_argument if a size or time of the policy is not valid.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one group: its facts, its members, the list of its generation, and counts of its
-// members. Makes no decisions. put() and remove() write the row of a member, start() writes the row
-// of the list, and settle() writes the group's own row.
+// Holds the state of one group: its facts, its members, the member list of its generation, and
+// counts of its members. Makes no decisions. put() and remove() write the row of a member, start()
+// writes the row of the member list, and settle() writes the group's own row, which has the facts.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ struct Attendance {
   std::size_t missing = 0;  ///< lost or left
 };
 
-/// A generation that is to start.
+/// Describes a generation that is about to start.
 struct NextGeneration {
   std::uint64_t number = 0;
   std::string reason;
@@ -34,14 +34,14 @@ class GroupState {
   /// left or been lost. "In the list" means in the list of the current generation.
   struct Counts {
     std::size_t alive = 0;          ///< all alive members
-    std::size_t asking = 0;         ///< ask for a place
-    std::size_t asking_spares = 0;  ///< ask for a place as spares
-    std::size_t asking_away = 0;    ///< ask for a place, but have no connection
-    std::size_t asking_old = 0;     ///< ask for a place, and are in the list
-    std::size_t expected = 0;       ///< in the list, but do not ask for a place
-    std::size_t requests = 0;       ///< ask for a certain rank
-    std::size_t of_list = 0;        ///< in the list
-    std::size_t finished = 0;       ///< finished and in the list, even if asking for a place again
+    std::size_t asking = 0;         ///< members that ask for a place
+    std::size_t asking_spares = 0;  ///< members that ask for a place as spares
+    std::size_t asking_away = 0;    ///< members that ask for a place but have no connection
+    std::size_t asking_old = 0;     ///< members that ask for a place and are in the list
+    std::size_t expected = 0;       ///< members in the list that do not ask for a place
+    std::size_t requests = 0;       ///< members that ask for a certain rank
+    std::size_t of_list = 0;        ///< all alive members in the list
+    std::size_t finished = 0;       ///< finished members in the list, even if they ask again
   };
 
   explicit GroupState(std::string name) : name_(std::move(name)) {}
@@ -71,8 +71,8 @@ class GroupState {
   std::uint64_t version() const { return version_; }
 
   // ---- changes
-  /// Returns the facts so that the caller can change them. The next settle() writes the group's
-  /// row.
+  /// Returns the facts of the group for the caller to change. The next settle() then writes the
+  /// group's row.
   GroupFacts& edit_facts();
   /// Adds a member. Has no effect if the session is already a member.
   void add(const SessionId& id);

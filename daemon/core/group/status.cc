@@ -28,7 +28,7 @@ MissingRank unknown(Rank rank) {
   return about;
 }
 
-/// The ranks of the generation whose members are lost, finished or stalled.
+/// Lists each rank of the current generation whose member is lost, finished or stalled.
 struct NotAtWork {
   std::vector<Rank> lost;
   std::vector<Rank> finished;
@@ -57,9 +57,9 @@ NotAtWork not_at_work(const GroupState& group) {
   return ranks;
 }
 
-/// Returns the ranks whose members must still join: if members request ranks, the ranks that no
-/// member requests; otherwise the ranks of a broken generation whose members have not joined again.
-/// Returns at most limits::kMissingNamed ranks.
+/// Returns the ranks that still need a member, at most limits::kMissingNamed. If members request
+/// ranks, these are the ranks that no member requests. Otherwise, if the generation is broken,
+/// they are the ranks whose members have not joined again.
 std::vector<Rank> awaited(const GroupState& group) {
   const bool requested = group.counts().requests > 0;
   const bool broken = group.facts().phase == GroupPhase::broken;
@@ -217,7 +217,7 @@ Failure why_not_formed(const GroupState& group) {
     }
   }
   if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
-  // No member has a rank yet: adds an unknown rank for each further member that `min` requires.
+  // No particular rank is missing. Adds an unknown rank for each member that `min` still needs.
   for (std::size_t rank = usable(group);
        rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
     result.missing.push_back(unknown(static_cast<Rank>(rank)));

@@ -119,7 +119,7 @@ Result<void> check_list(const GroupState& state) {
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
     return misfit(state, "all members of the generation have ended");
   }
-  // In a quorum, the only member left may join again with another policy before the next round.
+  // In a quorum, the last alive member may join again with another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
     return misfit(state,

@@ -27,19 +27,19 @@ class CommitPace {
   static constexpr std::size_t kFirstRest = 8;
   static constexpr std::size_t kLongestRest = 256;
 
-  /// Records the end of a batch, which lasted `took` and answered `answered` requests. `waiting`
-  /// requests have arrived for the next batch.
+  /// Records the end of a batch, which lasted for `took`. `answered` is how many requests the batch
+  /// has answered; `waiting` is how many requests have arrived for the next batch.
   void ended(Time now, Duration took, std::size_t answered, std::size_t waiting) {
     pause_.reset();
     if (resting_ > 0) {
       --resting_;
-    } else if (answered > 0 && waiting > 0) {  // a wait gains nothing if one of the numbers is 0
+    } else if (answered > 0 && waiting > 0) {  // if either number is 0, a wait gains nothing
       pause_ = Pause{now + std::min(took / 2, kLongestWait), answered, waiting};
     }
   }
 
-  /// If a batch may start now, ends the wait and returns true. `waiting` requests have arrived for
-  /// the batch.
+  /// If a batch may start at `now`, ends the wait and returns true. `waiting` is how many requests
+  /// have arrived for the batch.
   bool ready(Time now, std::size_t waiting) {
     if (!pause_) return true;
     const std::size_t back = waiting - std::min(waiting, pause_->before);

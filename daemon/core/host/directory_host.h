@@ -88,8 +88,8 @@ class DirectoryHost {
   /// Ends a turn of the loop, after the ready sockets were served: advances job time, and retires
   /// the runs whose grace is over.
   void end_turn();
-  /// Returns the latest time at which the next turn must end; empty if no run waits for the end of
-  /// its grace.
+  /// Returns the time by which end_turn() must be called again; empty if no run waits for the end
+  /// of its grace.
   std::optional<SteadyTime> next_wake() const;
 
   TimePoint job_time() const { return time_.now(loop_.now()); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when a draining daemon may end: when two consecutive checks of all hosts have found no
-// unfinished work. One check is not enough: a loop may have read a request before it was told to
-// drain, and the request may still be on its way to the host of another loop. If that host is
-// checked before the request arrives, the check finds no work. The request was posted before the
-// first check ended, so it arrives before the second check.
+// Lets a draining daemon end when two consecutive checks of all hosts have found no unfinished
+// work. One check is not enough: a loop may have read a request before the loop was told to drain,
+// and the request may still be on its way to the host of another loop. If that host is checked
+// before the request arrives, the check finds no work. The request was posted before the first
+// check ended, so the request arrives before the second check.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides how much a single request can let the state grow, which may be less than the maximum of
-// its operation. Also makes the texts of the refusals.
+// Computes how much the state can grow by a single request. This may be less than the maximum of
+// the request's operation. Also makes the texts of the refusals.
 #include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>

@@ -14,12 +14,12 @@
 
 namespace c10dd::core {
 
-/// Returns how much a request can let the state grow. OpInfo::growth is the maximum over all
+/// Returns how much the state can grow by a request. OpInfo::growth is the maximum over all
 /// requests of an operation; a single request may need less.
 Growth growth_of(const Request& request);
 
-/// Says for which requests the disk of the state has room. `enough`: for all requests. `little`:
-/// for all except those of Growth::much. `none`: only for those of Growth::none.
+/// Tells which requests the free disk space allows. `enough`: all requests. `little`: all requests
+/// except those of Growth::much. `none`: only requests of Growth::none.
 enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {

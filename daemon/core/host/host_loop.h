@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface of an event loop of one thread, for the hosts of jobs. The daemon implements it
-// with Asio; the simulator implements it with messages that it delays.
+// Defines the interface of the event loop on which a host of jobs runs. Each loop has one thread.
+// The daemon implements the interface with Asio, the simulator with messages that it delays.
 #pragma once
 
 #include <chrono>

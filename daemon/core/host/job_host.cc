@@ -11,7 +11,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns how many bytes of keys and values of the job a reply holds.
+/// Returns how many bytes the keys and values in a reply have.
 std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
   if (!reply) return bytes;
@@ -47,9 +47,9 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     return;
   }
   if (slot->dropped) return;  // dropping the job ended its sessions; the client repeats the request
-  // A request from another loop may arrive after its session has opened a newer connection. A reply
-  // would go to the newer connection, and the client would mistake it for the reply to the request
-  // that the client has repeated there.
+  // A request from another loop may arrive after its session has opened a newer connection. There
+  // the client repeats the request. A reply to the late request would go to the newer connection,
+  // and the client would mistake this reply for the reply to the repeated request.
   const auto it = slot->attached.find(from.session);
   const bool late = it != slot->attached.end() && it->second.connection != from.connection;
   if (late) return;
@@ -232,7 +232,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
   pace_.ended(loop_.now(), result.took, to_answer_, waiting());
 }
 
-/// Sends the replies that the commit gate has released, each on the attachment of its request.
+/// Sends the replies that the commit gate has released, except to attachments that have ended.
 void JobHost::release(const JobRef& slot) {
   for (OutgoingReply& reply : slot->gate->take_released()) {
     shell_.answered(reply);

@@ -45,8 +45,8 @@ Failure unavailable(std::string detail);
 struct EngineState {
   std::uint64_t generation = 0;   ///< how often an engine was opened
   std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< engine of several daemons: reads wait for confirmed ownership
-  bool is_volatile = false;       ///< rows would not outlive the process: the engine gets no rows
+  bool shared = false;            ///< used by several daemons: reads wait for confirmed ownership
+  bool is_volatile = false;       ///< gets no rows, because rows would not outlive the process
 };
 
 /// A hello that is on its way to its job.
@@ -113,8 +113,8 @@ class JobHost {
     /// request caused the step, for example for a deadline.
     virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
                            std::uint64_t sequence) = 0;
-    /// Reports a reply that the commit gate has released. The reply is sent only if its session is
-    /// still attached.
+    /// Reports a reply that the commit gate has released. If the session is no longer
+    /// attached, the reply is not sent.
     virtual void answered(const OutgoingReply& reply) = 0;
     /// Reports an event; `slot` is null if the event concerns a batch.
     virtual void report(const JobSlot* slot, const HostEvent& event) = 0;
@@ -160,9 +160,9 @@ class JobHost {
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
-  /// Drops all jobs: their sessions are ended with unavailable. Held replies are discarded, because
-  /// the outcome of their commits is unknown; clients repeat the requests after they have
-  /// reconnected.
+  /// Drops all jobs, and ends their sessions with the code unavailable. Discards the held replies,
+  /// because the outcome of their commits is unknown. The clients repeat the requests after they
+  /// have reconnected.
   void engine_lost(const std::string& why);
   /// Queues a piece of a job that was read from the engine. The host restores one piece of each job
   /// per turn. Has no effect if the engine of this generation is no longer open.
@@ -193,7 +193,7 @@ class JobHost {
   /// Ends a turn, after the ready sockets were served: advances job time, fires deadlines, starts a
   /// batch, and sends replies.
   void end_turn();
-  /// Returns the latest time at which the next turn must end; empty if the host waits for nothing.
+  /// Returns the time by which end_turn() must be called again; empty if nothing has to be done.
   std::optional<SteadyTime> next_wake() const;
 
   /// Prepares the end of the daemon: from now on the host refuses hellos, and job time stands
@@ -284,7 +284,7 @@ class JobHost {
 
   JobTime time_;
   bool draining_ = false;
-  TurnUse foreign_use_;  ///< how much of this turn all jobs of other hosts have used
+  TurnUse foreign_use_;  ///< requests and bytes in this turn for jobs of other hosts
 };
 
 }  // namespace c10dd::core

@@ -141,8 +141,8 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
                                      request.connection};
     request.on_open(slot);
   } else {
-    // The refusal shows the job's state: it may say that the client has seen a newer revision than
-    // the job has. On a shared engine, only the confirmed owner of the job may say this.
+    // The refusal shows the job's state: its text may say that the client has seen a newer revision
+    // than the job's. On a shared engine, only the confirmed owner of the job may say this.
     welcome.evidence = Evidence::state;
     welcome.attachment = ++slot->attachments;
     slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the data of a host for one job. Belongs to the thread of the host's loop: other threads may
-// only read the constant members, and keep a JobRef to pass it back to a host.
+// Holds a host's data about one job. Only the thread of the host's loop may use the data. But other
+// threads may read the constant members, and may keep a JobRef to pass it back to a host.
 #pragma once
 
 #include <cstdint>
@@ -84,7 +84,7 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< by the value of `attachments` after the refusal
+  std::map<std::uint64_t, Refused> refused;  ///< key: OutgoingReply::attachment of the refusal
   std::uint64_t attachments = 0;             ///< number of attachments and refused hellos so far
 
   // Loading.

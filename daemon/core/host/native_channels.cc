@@ -67,8 +67,8 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   return spent;
 }
 
-/// Passes a heartbeat that came on channel `one` to the jobs of the connection's other sessions,
-/// because one heartbeat counts for all sessions of a connection.
+/// Passes a heartbeat, received on channel `one`, to all jobs of the connection except the job of
+/// this channel. A heartbeat counts for all sessions of its connection.
 void NativeChannels::heartbeat_for_others(const Channel& one) {
   std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
@@ -100,8 +100,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
       {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
-/// Records that a job has opened the session. If the channel was closed or given to another session
-/// before that, detaches the session again.
+/// Records that a job has opened the session. If the channel no longer exists, or now belongs to
+/// another session, detaches this session instead.
 void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
   const auto it = channels_.find(channel);
   if (it == channels_.end() || it->second.from.session != session) {

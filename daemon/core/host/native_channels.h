@@ -32,7 +32,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
  protected:
   using Frame = native::Frame<native::RequestHeader>;
 
-  /// Takes a whole frame: a hello opens a session on its channel, every other request goes to the
+  /// Handles a whole frame. A hello opens a session on its channel; any other request goes to the
   /// job of the channel's session. `arrived_ns` is the time on the steady clock at which the frame
   /// was taken. Returns true if the connection must not take more frames before the next turn.
   bool take(const Frame& frame, std::int64_t arrived_ns);

@@ -34,7 +34,7 @@ class ReplySink {
 /// connection.
 class RemoteSink final : public ReplySink {
  public:
-  /// home: the connection, which is called on its own loop only. loop: the connection's loop.
+  /// `home` is the connection, and `loop` is its loop. The RemoteSink calls `home` only on `loop`.
   RemoteSink(std::shared_ptr<ReplySink> home, HostLoop& loop)
       : home_(std::move(home)), loop_(loop) {}
 
