@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Restores one group from its rows after a restart. Refuses rows that a group cannot have written,
-// because such rows would break a guarantee later: two members with one rank, a member that can
-// never leave, a revision newer than the job's. The failure has the code malformed and names the
-// group.
+// because such rows would break a guarantee later. Examples: two members with the same rank, a
+// member that can never leave, a revision newer than the job's. The failure has the code malformed
+// and names the group.
 #pragma once
 
 #include <map>

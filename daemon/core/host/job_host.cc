@@ -222,7 +222,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) {  // the engine may lack rows that the jobs in memory have: all jobs are reloaded
+  if (lost) {  // the engine may lack rows of the jobs in memory, so all jobs are reloaded
     const std::string why = "a commit has an unknown outcome";
     const std::uint64_t generation = engine_->generation;
     engine_lost(why);

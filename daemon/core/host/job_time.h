@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Job time of one loop. It advances only while the loop turns, and at most by kTurnMax in one turn,
-// so no session expires because the process was paused.
+// Keeps the job time of one loop. Job time advances only while the loop turns, and at most by
+// kTurnMax in one turn, so no session expires because the process was paused.
 // Pure: the caller passes the clock. Not thread-safe: belongs to one host.
 #pragma once
 
