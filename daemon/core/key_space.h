@@ -39,7 +39,7 @@ class KeySpace {
   /// Checks whether a key may get a value of this size. Fails with invalid_argument if the key is
   /// empty, with too_large if the key or the value is too long, and with quota_exceeded if this put
   /// and `planned_puts` together exceed the job's quota. Adds this put to `planned_puts`. If two
-  /// puts set the same new key, both count. A smaller value makes no room for other puts.
+  /// puts set the same new key, both count. Shrinking a value makes no room for other puts.
   Result<void> check_put(std::string_view key, std::size_t value_bytes,
                          PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;

@@ -28,7 +28,7 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// Returns the timed_out failure of a request that waited until `absent` would be back or gone.
+/// Returns the timed_out failure of a request that waited for `absent` to return or to be gone.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 

@@ -38,7 +38,7 @@ struct BarrierKey {
 struct Turnout {
   std::size_t present = 0;
   std::vector<Rank> ranks;          ///< the first limits::kMissingNamed ranks that are present
-  std::optional<SessionId> absent;  ///< may come back; among several: the last to count as gone
+  std::optional<SessionId> absent;  ///< among sessions that may return: the last to count as gone
   TimePoint gone_at;                ///< the time at which `absent` counts as gone
 };
 
@@ -63,7 +63,7 @@ class Participation {
  public:
   struct Participant {
     std::set<BarrierKey> waits;  ///< unfinished barriers where the session has arrived
-    /// The cohorts of the session, each with the number of ranks that the session has there.
+    /// The session's cohorts. The number tells how many ranks of the cohort the session has.
     std::vector<std::pair<CohortRef, std::size_t>> cohorts;
   };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocked requests (waiters) of one job: the only place that handles waiting, deadlines and
-// disconnects. A waiter waits for tokens (a key to be set, a barrier to be released, an item in a
-// queue, a change under a prefix). A waiter leaves for one of these reasons: its last token fires,
-// its deadline passes, it is cancelled, or its connection or session ends.
+// Keeps the blocked requests (waiters) of one job until their wait ends. A waiter waits for tokens
+// (a key to be set, a barrier to be released, an item in a queue, a change under a prefix). The
+// wait ends for one of these reasons: the last token of the waiter fires, its deadline passes, the
+// request is cancelled, or its connection or session ends.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;            ///< needed to compute the reply when the waiter leaves
+    Request request;            ///< needed to compute the reply when the wait ends
     std::vector<Bytes> tokens;  ///< the tokens that were missing when the waiter was added
     std::size_t missing = 0;    ///< number of tokens that have not fired
     std::size_t weight = 0;     ///< its part of weight()
@@ -41,8 +41,8 @@ class Pending {
   /// Adds a waiter, which must have a token. Replaces a waiter of the same session and sequence.
   void add(Waiter waiter);
 
-  /// Fires a token. Removes and returns the waiters that wait for no other token any more, in order
-  /// of their arrival.
+  /// Fires a token. Removes and returns the waiters for which this was the last missing token,
+  /// in order of their arrival.
   std::vector<Waiter> fire(const Bytes& token);
 
   /// Fires a token for its oldest waiter only, and removes and returns that waiter. That waiter
@@ -51,7 +51,7 @@ class Pending {
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
-  /// For each prefix of this key that has waiters, appends the token of the prefix to `out`.
+  /// Appends to `out` the token of each prefix of this key, if a waiter waits for that token.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
 
   /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.

@@ -16,7 +16,7 @@ enum class Planted {
   history_start_sinks,    ///< a watch gets only some of its changes and does not fail
   expiry_not_replaced,    ///< a key that is set again keeps its old expiry
   prefix_row_lost,        ///< keys that were removed by prefix come back after a restart
-  guests_forgotten,       ///< after a restart, a session named only by arrivals never expires
+  guests_forgotten,       ///< after a restart, a session known only from arrivals never expires
   below_min,              ///< a generation forms with too few members
   quorum_of_half,         ///< half of the living members are enough for a quorum
   generation_reused,      ///< a changed member list keeps its generation number
@@ -32,14 +32,14 @@ enum class Planted {
   replaced_goes_on,       ///< a session that was replaced can be opened again
   old_failure_repeated,   ///< a new launch fails with the time-out of the previous launch
 
-  // wrong sums, which only an audit detects
+  // faults that make totals of a job wrong: only an audit detects them
   arrival_bytes_kept,  ///< the bytes of a withdrawn arrival still count
   outcome_bytes_kept,  ///< the bytes of a dropped outcome still count
   change_bytes_kept,   ///< the bytes of a dropped change still count
   weight_kept,         ///< the weight of a blocked request still counts after its reply
   absence_kept,        ///< a barrier still waits for a session that has ended
   totals_kept,         ///< the totals of an ended session are still kept
-  call_kept,           ///< an ended call still counts as published
+  call_kept,           ///< after a call has ended, its rank still counts as having published
 
   // in the hosts
   ack_before_sync,          ///< replies are sent before the engine has synced
@@ -57,7 +57,7 @@ enum class Planted {
   room_before_replay,       ///< a repeated request is refused because there is no room
   removal_refused,          ///< a request that frees room is refused because there is no room
   attachment_reused,        ///< a new attachment gets the number of the previous attachment
-  claim_lost,               ///< a job is served without the epoch that its claim has
+  claim_lost,               ///< a job is served with epoch 0 instead of the epoch of its claim
   piece_lost,               ///< some rows of a job are not restored
   drain_drops,              ///< a drain ends while replies are still held
   drain_looks_once,         ///< a drain ends while a request is on its way to another event loop

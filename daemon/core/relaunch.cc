@@ -51,10 +51,10 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
 }
 
 /// Handles a barrier of an earlier launch in which the caller takes no part. If a session of that
-/// launch is present, fails with the failure in `good`; without a failure in `good`, lets the
-/// caller go on to the barrier and get its outcome. If a session is away, makes the caller wait for
-/// that session. If all are gone, ends these sessions and drops the barrier, because a session that
-/// came back would be counted with the next launch.
+/// launch is present, returns the error of `good` or, if `good` has no error, lets the caller go on
+/// to the barrier and get its outcome. If no session is present but one is away, makes the caller
+/// wait for that session. If all sessions are gone, ends them and drops the barrier, because a
+/// session that came back would be counted with the next launch.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of stored replies. The replies of one batch share a row (kind r, named by the revision
 // of the first reply), because a row per reply would double the cost of a small change. A row is
-// deleted when its last reply is released. A restart before that loads also the released replies of
-// the row. A released reply is then dropped at once if its session has no row, and otherwise when
-// its session next acknowledges replies.
+// deleted when its last reply is released. If the daemon restarts earlier, it also loads the row's
+// released replies. Then a released reply is dropped at once if its session has no row, and
+// otherwise when its session next acknowledges replies.
 #pragma once
 
 #include <map>
@@ -35,7 +35,7 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the open row and sets kept.reply.row. Each call needs a higher revision.
+  /// Adds a reply to the unfinished row and sets kept.reply.row. Each call needs a higher revision.
   void add(KeptReply& kept);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.

@@ -22,8 +22,8 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
     return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  // If the client saw an earlier epoch, compares with the revision at the start of this epoch:
-  // after a loss, other clients may have raised the current revision above what this client saw.
+  // If the client saw an earlier epoch, the client's revision must not exceed the revision at the
+  // start of this epoch. The current revision could hide a loss: other clients may have raised it.
   const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {

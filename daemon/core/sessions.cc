@@ -73,7 +73,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   detached_.erase({session.ends, hello.session});
   leave_rank(hello.session, session);
   session.connected = true;
-  // A client that knows this state may have opened its session before the daemon loaded the job.
+  // A client that knows this incarnation may have opened its session before the job was loaded.
   if (!session.seen) session.since = hello.seen.incarnation == 0 ? revision : hello.opened;
   session.seen = true;
   session.host = hello.host;

@@ -76,7 +76,7 @@ class Sessions {
   /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
   /// Opens or re-opens a session. `revision` is the job's revision. Returns how long the session
-  /// will outlive its connection. Appends its new row if its stored row has another expiry.
+  /// will outlive its connection. If the row of the session has another expiry, appends a new row.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
@@ -90,9 +90,9 @@ class Sessions {
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
-  /// Keeps a reply or delivery for retries. The rows must be written in the same batch as the
-  /// change to which the reply or delivery belongs. seal() appends the rows of the replies, which
-  /// must be written in that batch, too.
+  /// Keeps a reply or delivery for retries. The appended rows, and the rows that seal() appends for
+  /// replies, must be written in the same batch as the change to which the reply or delivery
+  /// belongs.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
@@ -134,11 +134,11 @@ class Sessions {
   /// Drops the stored replies of sessions that have ended. Call it after the last restore(), before
   /// expect(). Fails with malformed if a delivery has no session.
   Result<void> drop_ended();
-  /// Starts the full expiry of every session, because after a restart no session is connected. Call
-  /// it after drop_ended() and expect().
+  /// Gives every session its full expiry from `now` on, because after a restart no session is
+  /// connected. Call it after drop_ended() and expect().
   void resume(TimePoint now);
 
-  /// Adds a session that a row of another class names, for example as owner. Call before resume().
+  /// Adds a session that another class's row names, e.g. as a key's owner. Call before resume().
   void expect(const SessionId& id) { entry(id); }
 
   /// Adds the deletion of a row to the garbage, see take_garbage().

@@ -11,7 +11,7 @@ struct Transactions::Plan {
   struct Doing {
     Action::Kind kind;
     Bytes value;
-    std::optional<Expiry> expiry;  ///< used only by a set; nullopt: the expiry does not change
+    std::optional<Expiry> expiry;  ///< used only by Kind::set; nullopt: the expiry does not change
   };
 
   const SessionId& session;
@@ -20,7 +20,7 @@ struct Transactions::Plan {
   KeySpace::PlannedPuts planned_puts = {};
   std::size_t items = 0;
   std::size_t item_bytes = 0;
-  std::size_t value_bytes = 0;    ///< bytes of all puts; each put of a key counts
+  std::size_t value_bytes = 0;    ///< bytes of all puts; two puts of one key both count
   std::vector<Doing> doing = {};  ///< by action
   std::vector<std::int64_t> sums = {};
 };

@@ -88,7 +88,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   return reply(std::move(values));
 }
 
-/// `reads`: the request asks for values; then a queue with the same name as a key does not count.
+/// If the request asks for values (`reads`), a queue with the same name as a key does not count.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                               Look& look) const {
   for (const Bytes& key : keys) {

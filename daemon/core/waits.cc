@@ -10,7 +10,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the keys or parts that a request holds in memory while it is blocked.
+/// Returns the keys (or, for an exchange, the parts) that a blocked request holds in memory.
 struct NamedKeys {
   std::span<const Bytes> operator()(const Get& get) const { return {&get.key, 1}; }
   std::span<const Bytes> operator()(const Wait& wait) const { return wait.keys; }
@@ -23,8 +23,8 @@ struct NamedKeys {
 };
 
 /// Returns the weight of a blocked request, an estimate of the memory that it uses. The weight is
-/// the larger of two numbers: its missing tokens (each is an entry of an index), and a quarter of
-/// its units. Each key or part of the request counts 1 unit, and 1 more unit per 64 bytes.
+/// the larger of two numbers: the number of missing tokens (each is an entry of an index), and a
+/// quarter of the units. Each key or part counts as 1 unit, and 1 more unit per 64 bytes.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;
@@ -180,7 +180,7 @@ void Waits::recheck(Step& step, Waiter waiter) {
 
 void Waits::time_out(Step& step) {
   std::vector<Waiter> overdue = pending_.expire(step.now);
-  // Watches of groups come last, because other time-outs may change the status of their groups.
+  // Handles watches of groups last, because other time-outs may change the status of the groups.
   std::ranges::stable_partition(overdue, [](const Waiter& waiter) {
     return !std::holds_alternative<WatchGroup>(waiter.request);
   });

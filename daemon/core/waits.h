@@ -40,8 +40,8 @@ class Waits {
   /// Does the same as release(), but keeps the signals of group status for a later release().
   void release_all_but_status(Step& step);
 
-  /// Answers the waiters whose deadline has come. Breaks the barriers and withdraws the joins for
-  /// which they waited, see WaitRules::time_out().
+  /// Answers the waiters whose deadline has come. Breaks the barriers and withdraws the joins
+  /// for which these waiters wait, see WaitRules::time_out().
   void time_out(Step& step);
 
   /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.

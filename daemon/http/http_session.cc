@@ -177,7 +177,7 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
   } catch (const std::exception&) {
-    // Only this connection ends, with the reason "internal", for example if memory has run out.
+    // For example, memory has run out. Only this connection ends, with the reason "internal".
   }
   reach->stream = nullptr;
   stream->close();

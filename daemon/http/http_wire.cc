@@ -87,7 +87,7 @@ std::optional<std::string> host_of(std::string_view target) {
 
 struct HttpReader::Impl {
   Impl() {
-    parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() applies a lower limit before this
+    parser.header_limit(2 * limits::kHttpHeaderBytes);  // put() already enforces a lower limit
     parser.body_limit(limits::kHttpBodyBytes);
     parser.eager(false);  // stop after the header
   }
@@ -150,8 +150,8 @@ std::size_t HttpReader::put(std::string_view bytes) {
     } else if (!in.checked) {
       in.header_bytes += n;
     }
-    // If put() has cut `rest` and the parser has consumed a part of it, the loop continues and
-    // passes the next bytes to the parser.
+    // If `rest` was shortened to room() bytes and the parser has consumed bytes, the loop goes on
+    // with the bytes that follow.
     if (error == http::error::need_more && !(full && n > 0)) {
       if (full) in.refusal = header_too_large(in.checked);
       break;

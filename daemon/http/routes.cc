@@ -101,7 +101,7 @@ struct Route {
   HttpReply (*respond)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
   const char* methods = "GET, HEAD";
-  std::string_view rest = {};  ///< stands for the part of the path that varies; may be empty
+  std::string_view rest = {};  ///< placeholder for the part of the path that varies; may be empty
 };
 
 constexpr std::string_view kJobs = "/v1/jobs/";

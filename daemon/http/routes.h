@@ -42,7 +42,7 @@ Result<std::string> checkpoint_path(const HttpRequest& request);
 /// Returns the percent-decoded name of the job in the target of a DELETE request.
 Result<std::string> job_to_remove(const HttpRequest& request);
 
-/// Returns the reply to a request. `facts` must hold the result of what need_of() asked for.
+/// Returns the reply to a request. `facts` must hold the result that need_of() asks for.
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 
 }  // namespace c10dd::daemon

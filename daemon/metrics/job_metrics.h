@@ -21,14 +21,14 @@ class JobMetrics {
  public:
   explicit JobMetrics(prometheus::Registry& registry);
 
-  /// Counts a run of the job. The first run creates the job's series.
+  /// Notes that a run of the job was added. The first run creates the job's series.
   void add(const std::string& train_job);
   /// Sets the gauges of a job. Ignored if the job has no series.
   void stats(const std::string& train_job, const core::JobStats& stats);
   /// Counts released barriers, generations and collectives of a job. Ignored if the job has no
   /// series: an idle job, whose series were removed, may still lose members.
   void event(const std::string& train_job, const core::Event& event);
-  /// Subtracts a run of the job. If no run is left, removes the job's series.
+  /// Notes that a run of the job was removed. If no run is left, removes the job's series.
   void remove(const std::string& train_job);
 
  private:
@@ -52,7 +52,7 @@ class JobMetrics {
     Gauge* missing;
     Counter* formed;
     Counter* ended;
-    Histogram* spread = nullptr;  ///< created by the first released barrier: most jobs have none
+    Histogram* spread = nullptr;  ///< null until a barrier is released; stays null in most jobs
     std::map<std::tuple<std::string, std::string, std::string>, Collective> collectives;
   };
   struct Job {

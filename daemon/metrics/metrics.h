@@ -44,7 +44,7 @@ class Metrics {
   void protocol_error(Protocol protocol, Code code);
 
   void requests(Protocol protocol, const OpInfo& op, std::uint64_t count);
-  /// Adds replies that were sent: their number by duration, and the sum of their durations.
+  /// Counts replies that were sent, by duration. `seconds` is the sum of their durations.
   void took(const OpInfo& op, const RequestBuckets& buckets, double seconds);
   void failed(const OpInfo& op, Code code);
 

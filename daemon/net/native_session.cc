@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::size_t kReadBytes = 256 * 1024;
 constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that waits for bytes
-constexpr unsigned kSilentChecks = 4;     // an idle connection survives this many silent checks
+constexpr unsigned kSilentChecks = 4;     // a connection survives this many checks without a frame
 constexpr const char* kNoRoom = "quota_exceeded";
 
 /// Returns a number that identifies a connection in its jobs. Returns each number only once.
@@ -86,7 +86,7 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   const SessionContext& context_;
   Shard& shard_;
   asio::steady_timer wakeup_;    // run() waits on this timer; cancel() wakes run()
-  asio::steady_timer deadline_;  // ends the wait for the hello; afterwards calls check_silence()
+  asio::steady_timer deadline_;  // first limits the wait for the hello, then starts check_silence()
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
@@ -170,8 +170,8 @@ void NativeSession::check_silence() {
   });
 }
 
-/// Returns true if the connection must not take bytes before the next turn: it has already taken
-/// bytes in this turn, or its job has used its share of the turn.
+/// Returns true if the connection must take no bytes before the next turn of the loop: it has
+/// already taken bytes in this turn, or its job has used its share of the turn.
 bool NativeSession::must_wait_for_turn() const {
   return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
@@ -191,7 +191,7 @@ bool NativeSession::read() {
   std::string_view bytes(first_.data(), first_bytes_);
   if (first_bytes_ == first_.size()) {
     bytes.copy(scratch.data(), bytes.size());
-    ErrorCode failed;  // ignored: the next read fails, too
+    ErrorCode failed;  // ignored: if this read fails, the next read fails, too
     const bool small = share_.budget().scarce() && !share_.has_frame();
     const std::size_t most = small ? limits::kSmallFrameBytes : kReadBytes;
     const std::size_t more =
@@ -238,7 +238,7 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  // If the outbox is not empty, part of a frame may have been sent, and no reply may follow it.
+  // If the outbox is not empty, a frame may have been sent in part. A reply must not follow it.
   if (outbox_->empty()) reply(header, reason);
   end(kNoRoom);
 }
