@@ -39,7 +39,7 @@ enum class Planted {
   weight_kept,         ///< the weight of a blocked request still counts after its reply
   absence_kept,        ///< a barrier still waits for a session that has ended
   totals_kept,         ///< the totals of an ended session are still kept
-  call_kept,           ///< after a call has ended, its rank still counts as having published
+  call_kept,           ///< after a call is dropped, its rank still counts as having published
 
   // in the hosts
   ack_before_sync,          ///< replies are sent before the engine has synced

@@ -35,7 +35,7 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the unfinished row and sets kept.reply.row. Each call needs a higher revision.
+  /// Adds a reply to the open row and sets kept.reply.row. Each call needs a higher revision.
   void add(KeptReply& kept);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
