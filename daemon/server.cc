@@ -27,7 +27,7 @@ namespace {
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
-/// The part that could not start: the listener, an engine with files, or an engine on a server.
+/// A part of the daemon that may fail to start: listener, engine with files, engine on a server.
 enum class Part : std::uint8_t { address, directory, server };
 
 int code_to_exit_with(Code code, Part part) {

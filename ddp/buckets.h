@@ -29,15 +29,15 @@ struct BucketLimits {
 struct Bucket {
   DType dtype = DType::float32;
   std::size_t count = 0;                ///< elements of all gradients
-  std::vector<std::size_t> parameters;  ///< indices, descending, in the order of backward
+  std::vector<std::size_t> parameters;  ///< indices in descending order
   std::vector<std::size_t> offsets;     ///< where each parameter begins in the bucket, in elements
 };
 
-/// Returns the buckets, in the order in which backward fills them. Every parameter is in exactly
-/// one bucket. Walks the parameters from last to first, as backward does, and keeps one open bucket
-/// per dtype. The limit of a bucket is `first_bytes` if the bucket is the first of its dtype,
-/// otherwise `bytes`. A bucket exceeds its limit only if it contains just one parameter. Throws
-/// InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
+/// Returns the buckets, in the order in which the backward pass fills them. Every parameter is in
+/// exactly one bucket. Walks the parameters from last to first, as the backward pass does, and
+/// keeps one bucket per dtype open. The limit of a bucket is `first_bytes` if the bucket is the
+/// first of its dtype, otherwise `bytes`. A bucket exceeds its limit only if it contains just one
+/// parameter. Throws InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
 std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
                                  const BucketLimits& limits = {});
 

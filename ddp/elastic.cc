@@ -52,7 +52,7 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
-      before = state.step;  // progress counts from here, after the broadcast of the state
+      before = state.step;  // the body's steps are counted from the broadcast state
       ElasticTurn turn{*group, generation, *membership};
       if (body(turn)) {
         group->shutdown();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a training that continues when members are lost or new members join. The process group is
-// aborted, the remaining and the new members form the next generation, and all members get the
+// Keeps a training going when members are lost or new members join. In both cases the process group
+// is aborted, the remaining and the new members form the next generation, and all members get the
 // state of the member with the highest step. Uses only the standard library.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace c10dd::ddp {
 
 /// The state of the training: everything that a step changes. All members have the same state.
 struct ElasticState {
-  /// Broadcast in each generation. Number, sizes and types must be the same on all members.
+  /// Broadcast in each generation. All members must have the same number, sizes and types.
   std::vector<Tensor> tensors;
   /// Number of steps that `tensors` contains. The body increments it after each complete step.
   std::uint64_t step = 0;

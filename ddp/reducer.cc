@@ -101,7 +101,7 @@ struct Reducer::State {
     std::size_t elements = 1;
     for (const std::size_t extent : shape) {
       extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-      // If the product overflows, sets a number that no tensor has. The check below then fails.
+      // If the product overflows, uses a number that no tensor has, so that the check below fails.
       if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
     }
     if (elements == value.count) return;
@@ -172,7 +172,7 @@ struct Reducer::State {
     }
   }
 
-  // If `averaged`, copies the averages to the parameters' own gradients. Then begins the next step.
+  // If `averaged`, copies the averages to Parameter::gradient where set. Then begins the next step.
   void end_step(std::chrono::duration<double> blocked, bool averaged) {
     for (std::size_t i = 0; averaged && i < parameters.size(); ++i) {
       const Tensor& own = parameters[i].gradient;

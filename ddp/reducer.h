@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reducer: averages gradients over the ranks of a process group while backward is still running.
-// Standard library only.
+// Reducer: averages gradients over the ranks of a process group while the backward pass is still
+// running. Standard library only.
 //
 // Source of the algorithm: DistributedDataParallel of PyTorch (Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020). Gradients are grouped into
@@ -29,10 +29,10 @@ struct Parameter {
   /// Length in each dimension. The product must be the number of elements of `value`. The product
   /// of an empty shape is 1. All ranks must give the same shape.
   std::vector<std::size_t> shape = {};
-  /// The tensor into which backward writes the gradient. If `data` is null, backward must write
-  /// into Reducer::gradient(), a part of the bucket, which avoids two copies. Otherwise the tensor
-  /// must have the size and type of `value`; mark_ready() copies the tensor into the bucket, and
-  /// finish() copies the average back.
+  /// The tensor into which the backward pass writes the gradient. If `data` is null, the backward
+  /// pass must write into Reducer::gradient(), a part of the bucket; this avoids two copies.
+  /// Otherwise the tensor must have the size and type of `value`; mark_ready() copies the tensor
+  /// into the bucket, and finish() copies the average back.
   Tensor gradient = {};
 };
 
@@ -51,7 +51,7 @@ struct ReducerStats {
   double communication_seconds = 0;  ///< time in the backend, summed over the buckets
   double exposed_seconds = 0;        ///< time for which finish() blocked the trainer
 
-  /// Returns the part of the communication time that overlapped with backward: 1 is all, 0 is none.
+  /// Returns the share of the communication time that overlapped with the backward pass, 0 to 1.
   double overlap() const;
 };
 
@@ -78,10 +78,10 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Returns the gradient's tensor: Parameter::gradient if the caller has set that, otherwise a
-  /// part of the bucket. The caller must not access the tensor between mark_ready() and the end of
-  /// finish(). After finish() the tensor contains the average over all ranks, until backward
-  /// overwrites it. Throws InvalidArgument if there is no such parameter.
+  /// Returns the gradient's tensor: Parameter::gradient if its `data` is not null, otherwise a part
+  /// of the bucket. The caller must not access the tensor between mark_ready() and the end of
+  /// finish(). After finish() the tensor contains the average over all ranks, until the backward
+  /// pass overwrites it. Throws InvalidArgument if there is no such parameter.
   Tensor gradient(std::size_t parameter) const;
 
   /// Reports that the gradient of this parameter is final in this step. Issues the all-reduce of
@@ -92,8 +92,8 @@ class Reducer {
   void mark_ready(std::size_t parameter);
 
   /// Ends the step: blocks until all gradients are averaged. If parameters were not marked, throws
-  /// InvalidArgument with their names. The caller can then mark these and call finish() again. If a
-  /// collective has failed, throws its failure. The group is unusable after that.
+  /// InvalidArgument with their names. The caller can then mark these parameters and call finish()
+  /// again. If a collective has failed, throws its failure. After that, the group is unusable.
   void finish();
 
   /// Returns the buckets in the order in which they are issued. All ranks have the same order.

@@ -44,7 +44,7 @@ struct Failure {
   std::vector<MissingRank> missing;    ///< missing or lost ranks, at most limits::kMissingNamed
   std::vector<std::string> addresses;  ///< of not_owner: the owners
   Duration retry_after{0};             ///< if unavailable: how long to wait before a retry
-  bool recorded = false;  ///< true if stored as a barrier's outcome, which every rank gets
+  bool recorded = false;  ///< true: this is a barrier's stored outcome, which every rank gets
 };
 BOOST_DESCRIBE_STRUCT(Failure, (), (code, detail, missing, addresses, retry_after, recorded))
 

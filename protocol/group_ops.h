@@ -27,7 +27,7 @@ namespace c10dd {
 
 /// Reply to join: a place in the newest generation.
 struct Joined {
-  std::uint64_t round = 0;       ///< number of this decision; to be sent in the next Join::round
+  std::uint64_t round = 0;       ///< number of the decision; the next join sends it as Join::round
   std::uint64_t generation = 0;  ///< number of the member list; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
@@ -123,10 +123,10 @@ struct RendezvousPolicy {
 };
 BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, quorum))
 
-/// Asks for a place in a decision with a number above `round`. Blocks until a decision includes
-/// this session; a session without a place waits as a spare. A repeated join continues the wait. In
-/// a formed group, a join by a member of the generation breaks that generation, except in a quorum.
-/// A join by a newcomer waits until the members join again.
+/// Asks for a place in a generation. Blocks until a decision with a number above `round` gives this
+/// session a place. A session that gets no place waits as a spare. A repeated join continues the
+/// wait. In a formed group, a join by a member of the generation breaks that generation, except in
+/// a quorum. A join by a newcomer waits until the members join again.
 struct Join {
   static constexpr OpInfo op{50, "join",         OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
@@ -178,7 +178,7 @@ struct Leave {
   };
 
   std::string group;
-  std::uint64_t generation = 0;  ///< fails with stale_generation if not the group's; 0: no check
+  std::uint64_t generation = 0;  ///< must be the group's (else stale_generation); 0: not checked
   Kind kind = Kind::leave;
   std::string detail;  ///< what happened, for the other members to read
 };

@@ -14,7 +14,7 @@ inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // the bound of PyT
 inline constexpr std::size_t kKeysPerRequest = 131'072;      // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kListElements = 1'048'576;      // elements of any list in a message
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
-inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // frame size before a session opens
+inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // size of frames before a session opens
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names
 inline constexpr std::size_t kLabels = 64;      // labels of one session
@@ -35,7 +35,7 @@ inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
 inline constexpr std::size_t kConditions = 1'024;                // per transaction
 inline constexpr std::size_t kActions = 1'024;                   // per transaction
 inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values of one transaction
-inline constexpr std::size_t kSums = 16;  // adds per transaction; a stored reply holds their sums
+inline constexpr std::size_t kSums = 16;  // adds per transaction; its stored reply holds the sums
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
 inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes with stored changes
@@ -85,10 +85,10 @@ inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one repl
 inline constexpr std::size_t kCallNameBytes = 63;  // name of a collective, a type or a reduction
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; extra ones are "other" in metrics
-inline constexpr std::size_t kCollectiveNames = 32;    // per job; extra ones are "other" in metrics
-inline constexpr std::size_t kBackendNames = 8;        // per job; extra ones are "other" in metrics
-inline constexpr std::size_t kJobsInMetrics = 200;     // extra ones are "other" in metrics
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics show the rest as "other"
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; metrics show the rest as "other"
+inline constexpr std::size_t kBackendNames = 8;        // per job; metrics show the rest as "other"
+inline constexpr std::size_t kJobsInMetrics = 200;     // metrics show the rest as "other"
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};

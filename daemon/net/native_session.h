@@ -15,8 +15,8 @@ namespace c10dd::daemon {
 /// Returns the native protocol's entry in the list of protocols. `context` must outlive the entry.
 WireProtocol native_protocol(const SessionContext& context);
 
-/// Moves a connection to the loop of the shard that serves the first frame's job, and serves the
-/// connection there. The stream's head must begin with the magic bytes. Must be called on the
+/// Moves a connection to the loop of the shard that serves the job named in the first frame. Serves
+/// the connection there. The stream's head must begin with the magic bytes. Must be called on the
 /// stream's loop, which must be the loop of context.first.
 void receive_native(std::shared_ptr<Stream> stream, const SessionContext& context);
 

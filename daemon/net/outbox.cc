@@ -31,8 +31,8 @@ void Outbox::add(native::EncodedReply frame) {
   report_size();
 }
 
-/// Ends the outbox if the peer does not read. While the peer reads, many large replies may be
-/// queued at once, up to limits::kOutboxMostBytes.
+/// Ends the outbox if the peer has stopped reading, or if more than limits::kOutboxMostBytes are
+/// queued. Below that limit, a peer that still reads may have many large replies in the queue.
 void Outbox::enforce_hard_limit() {
   flush();
   if (bytes_ <= limits::kOutboxHardBytes) return;

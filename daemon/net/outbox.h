@@ -33,8 +33,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   /// of the last frame may have been sent.
   void add(native::EncodedReply frame);
 
-  /// Writes as much as the kernel takes; the rest is written when the kernel has room again.
-  /// Called at the end of a turn.
+  /// Writes as many bytes as the kernel accepts. Writes the rest when the kernel has room again.
+  /// Called at the end of a turn of the loop.
   void flush();
 
   bool over_soft_limit() const;   ///< above limits::kOutboxSoftBytes
@@ -61,8 +61,8 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::size_t offset_ = 0;  // number of written bytes of the first segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
-  std::chrono::steady_clock::time_point full_since_;  // last time that the kernel had no room
-  bool size_reported_ = false;                        // last reported size: above the small limit
+  std::chrono::steady_clock::time_point full_since_;  // when a write last found no room
+  bool size_reported_ = false;                        // last reported size exceeds the small limit
   bool dead_ = false;
 };
 

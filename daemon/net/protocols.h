@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The list of wire protocols. A protocol's entry has functions that recognise the protocol by the
-// first bytes of a connection, serve a connection, and encode a refusal. Each entry is made in the
-// file of the protocol's sessions. Only Server includes all these files, to make the list. The
-// names of the protocols are in daemon/config/protocol_names.h.
+// first bytes of a connection, serve a connection, and encode a refusal. The file that implements a
+// protocol's sessions also defines its entry. Only Server includes all these files, to make the
+// list. The names of the protocols are in daemon/config/protocol_names.h.
 // All functions are called on the loop that accepts connections.
 #pragma once
 
@@ -29,8 +29,8 @@ struct WireProtocol {
   /// Returns whether the connection speaks this protocol. `head` has at least one byte.
   Match (*recognise)(std::string_view head) = nullptr;
 
-  /// Returns true if a recognised connection needs more bytes in its head before it is served. Null
-  /// if connections of this protocol never need more bytes.
+  /// Returns true if a recognised connection needs more bytes in its head before it is served. This
+  /// function is null if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
   /// Begins to serve a connection in a new coroutine and returns, so that the memory of the

@@ -53,7 +53,7 @@ bool Reception::wants_more(std::string_view head, bool admitted) const {
 }
 
 asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
-  // The deadline's handler shares this object, because the handler may run after this function.
+  // Shared with the deadline's handler, which may run after this coroutine has ended.
   struct Watch {
     bool over = false;
     bool late = false;

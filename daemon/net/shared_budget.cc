@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If the process was paused, the timer fires late, but calls ConnectionBudget::look() only once.
-// For this reason a pause closes no connection.
+// After a pause of the process, the late timer calls ConnectionBudget::look() only once.
+// Connections are closed only after many calls, so a pause alone closes no connection.
 #include "daemon/net/shared_budget.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void SharedBudget::carry_out(const Decisions& decisions) {
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
     if (!sink) return;
     const auto executor = sink->budget_executor();
-    // Moves `sink`: if the connection were destroyed here, it would lock mutex_ a second time.
+    // Moves `sink`, because a connection that is destroyed here would lock mutex_ a second time.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
   for (const Connection connection : decisions.read_on) {

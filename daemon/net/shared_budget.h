@@ -105,7 +105,7 @@ class BudgetShare {
   SharedBudget& budget_;
   std::weak_ptr<BudgetSink> sink_;
   SharedBudget::Connection number_ = 0;  ///< 0 while the connection is not counted
-  bool frame_ = false;                   ///< true while a large frame is counted or waits
+  bool frame_ = false;                   ///< a large frame is counted, or waits for memory
   std::size_t replies_ = 0;              ///< size of the replies, last reported to the budget
 };
 

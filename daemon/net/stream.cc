@@ -42,7 +42,7 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
-  // The deadline's handler shares this object, because the handler may run after this function.
+  // Shared with the deadline's handler, which may run after this coroutine has ended.
   struct End {
     bool over = false;
     bool late = false;
@@ -50,7 +50,7 @@ asio::awaitable<void> Stream::finish() {
   const auto end = std::make_shared<End>();
   deadline.async_wait([this, end](const ErrorCode& cancelled) {
     if (cancelled || end->over) return;
-    end->late = true;  // ends the loop even if cancel() finds no pending read
+    end->late = true;  // ends the loop below even if cancel() finds no pending read
     cancel();
   });
   std::string discard(64 * 1024, '\0');

@@ -34,8 +34,8 @@ class Stream {
   /// Does not return bytes of the head. Waiting and reading in one call saves a system call.
   virtual asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) = 0;
 
-  /// Reads the bytes that have arrived, without waiting. Returns 0 with would_block if there are
-  /// none.
+  /// Reads the bytes that have arrived, without waiting. Returns 0 and sets `failed` to would_block
+  /// if no bytes have arrived.
   virtual std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) = 0;
 
   /// Waits for room, then writes as much as fits. Returns 0 with an error if the connection is
@@ -57,8 +57,8 @@ class Stream {
   /// Closes both directions. Pending calls end with an error.
   virtual void close() = 0;
 
-  /// Moves the connection to another loop: calls `then` there with a new stream, which replaces
-  /// this one. If the connection has failed, drops it and does not call `then`.
+  /// Moves the connection to `loop`. Calls `then` on that loop with a new stream, which replaces
+  /// this stream. If the connection has failed, drops the connection and does not call `then`.
   virtual void move_to(asio::io_context& loop,
                        std::function<void(std::shared_ptr<Stream>)> then) = 0;
 

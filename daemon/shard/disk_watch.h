@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Measures the free space on the disk of the state twice a second, or more often while the space is
 // short. Reports the result to core::GrowthGate, which refuses growth while the space is short.
-// Keeps a ballast file on the disk, and removes this file if the disk becomes full nevertheless, so
+// Keeps a ballast file on the disk. If the disk becomes full all the same, removes this file, so
 // that the engine can erase rows. All functions are called on the first loop.
 #pragma once
 
@@ -49,14 +49,14 @@ class DiskWatch {
   core::GrowthGate& gate_;
   Metrics& metrics_;
   Engine engine_;
-  std::string path_;  ///< the directory of the state; empty when there is none
+  std::string path_;  ///< the directory of the state; empty if the engine has no directory
   std::string ballast_;
   std::uint64_t ballast_bytes_;
   std::optional<std::uint64_t> wanted_reserve_;
   std::uint64_t reserve_ = 0;
   std::uint64_t minimum_;
   core::DiskRoom room_ = core::DiskRoom::enough;  ///< at the last measurement
-  unsigned short_for_ = 0;                        ///< measurements in a row without enough room
+  unsigned short_for_ = 0;                        ///< consecutive measurements of too little room
   bool stuck_ = false;  ///< the engine had no room to free the space of removed rows
 };
 

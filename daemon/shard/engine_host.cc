@@ -223,8 +223,8 @@ void EngineHost::lose(const std::string& why) {
     return true;
   };
   shards_->ask<bool>(drop_jobs, [this](const std::vector<bool>&) {
-    // No shard refers to the engine any more. The engine is closed on the thread opener_, because
-    // closing waits for the end of a checkpoint under way.
+    // No shard refers to the engine any more. Closes the engine on the thread opener_, because
+    // closing blocks until a checkpoint that is being written has ended.
     asio::post(opener_, [this, commit = std::move(engine_.commit)]() mutable {
       acknowledged_ = commit->engine().acknowledged();
       commit.reset();

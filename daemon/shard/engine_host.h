@@ -131,7 +131,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
   Shards* shards_ = nullptr;
   std::string engine_name_;
   std::string durability_name_;
-  std::string lost_;  ///< why the engine is not open; empty while it is
+  std::string lost_;  ///< why the engine is not open; empty while the engine is open
   std::string damage_;
   OpenEngine engine_;
   core::DirectoryHost directory_;

@@ -12,14 +12,14 @@
 
 namespace c10dd::daemon {
 
-/// Allows at most kLines log lines per second, for lines that clients can cause as they like.
+/// Allows at most kLines log lines per second, of the kinds that clients can cause without limit.
 class LogPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr unsigned kLines = 20;  ///< per second
 
-  /// Returns nothing if the next line must be skipped. Otherwise returns how many lines were
-  /// skipped since the last line that was written.
+  /// Returns std::nullopt if the next line must be skipped. Otherwise returns the number of lines
+  /// that were skipped since the last written line.
   std::optional<std::uint64_t> next(Time now);
 
  private:

@@ -20,9 +20,9 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
   void dispatch(std::function<void()> f) override { boost::asio::dispatch(*this, std::move(f)); }
   core::SteadyTime now() const override { return std::chrono::steady_clock::now(); }
 
-  /// Destroys all handlers that wait in the loop. Loops may hold each other's connections, so all
-  /// loops must be emptied before the first loop is destroyed. Called when no thread runs the loop
-  /// any more.
+  /// Destroys all handlers that wait in the loop. A handler may hold a connection of another loop.
+  /// For this reason all loops must be emptied before any loop is destroyed. Called when no thread
+  /// runs the loop any more.
   void empty() { shutdown(); }
 };
 

@@ -12,8 +12,8 @@
 namespace c10dd::daemon {
 namespace {
 
-/// The number of rows that are read and restored at once. To read them takes the engine's thread a
-/// few milliseconds, and to restore them takes the loop's thread a few milliseconds.
+/// The number of rows that are read and restored at once. Reading them occupies the engine's thread
+/// for a few milliseconds; restoring them occupies the loop's thread for a few milliseconds.
 constexpr std::size_t kPieceRows = 4'096;
 
 std::int64_t steady_ns() {
@@ -132,15 +132,15 @@ void Shard::end_turn() {
   arm_timer();
 }
 
-/// Sets the timer for the next turn. A timer that fires early enough is left alone, because setting
-/// it again wakes the loop.
+/// Sets the timer for the next turn. Does nothing if the timer already fires early enough, because
+/// setting the timer again wakes the loop.
 void Shard::arm_timer() {
   const auto next = host_.next_wake();
   if (!next || (timer_set_ && timer_.expiry() <= *next)) return;
   timer_set_ = true;
   timer_.expires_at(*next);
   timer_.async_wait([this](const boost::system::error_code& cancelled) {
-    if (!cancelled) timer_set_ = false;  // the loop has woken up, and that starts a turn
+    if (!cancelled) timer_set_ = false;  // end_turn() follows and calls arm_timer()
   });
 }
 

@@ -35,7 +35,7 @@ class Shard final : private core::JobHost::Shell {
   Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context);
 
   Loop& loop() { return loop_; }  ///< Thread-safe.
-  /// Thread-safe, but the functions of the returned host are not.
+  /// This function is thread-safe, but the functions of the returned object are not.
   core::JobHost& host() { return host_; }
 
   // ---- for the connections of this loop: see core::JobHost

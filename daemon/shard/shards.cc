@@ -8,7 +8,7 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr int kTurnHandlers = 256;  // limit of one turn; replies are sent at the end of a turn
+constexpr int kTurnHandlers = 256;  // maximum per turn; replies are sent at the end of a turn
 
 }  // namespace
 
