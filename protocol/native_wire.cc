@@ -136,7 +136,7 @@ EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
-    // Writes what put(SharedBytes) would write, but copies no bytes: `tail` refers to the bytes.
+    // Encode the chunk without a copy: `head` gets its length, and `tail` shares its bytes.
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {

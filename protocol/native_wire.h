@@ -62,7 +62,7 @@ void encode_request(Bytes& out, RequestHeader header, const Request& request);
 /// Fails with malformed or too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
 
-/// A reply frame in two parts. `tail` follows `head`, may be empty, and is shared, not copied.
+/// An encoded reply frame: the bytes of `head`, then those of `tail`. Replies may share a `tail`.
 struct EncodedReply {
   Bytes head;
   SharedBytes tail;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry of the table of operations (ops.h) and its enumerations.
+// Defines an entry of the table of operations (ops.h), and the types of its fields.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ enum class Access : std::uint8_t { observe, use, join, admin };
 enum class Dedup : std::uint8_t {
   none,      ///< a repeat is harmless
   reply,     ///< the daemon stores the reply together with the effect of the request
-  delivery,  ///< the daemon stores which request has got which queue item
+  delivery,  ///< the daemon stores which queue item it gave to which request
   arrival,   ///< the daemon stores the arrival; a repeated request continues the same wait
 };
 
-/// Ranks operations by how much they add to the state. Decides which fail if room is short.
+/// Says how much an operation adds to the state. If disk space is short, large growth fails first.
 enum class Growth : std::uint8_t {
-  none,    ///< reads, the end of a session, and removals and pops, which make room
-  needed,  ///< a session, a barrier or a member, without which clients cannot make room
+  none,    ///< adds nothing (as a read) or frees space (as a removal, a pop, a session's end)
+  needed,  ///< adds a session, a barrier or a member: clients need them to free space
   little,  ///< rows of a few bytes that other clients wait for
   much,    ///< values of any size
 };
@@ -40,7 +40,7 @@ struct OpInfo {
   Access access;
   std::uint8_t since;  ///< first protocol version that has the operation
   Dedup dedup;
-  Growth growth;  ///< upper bound; growth_of() returns less for some requests
+  Growth growth;  ///< maximum over all requests; growth_of() returns the growth of one
 };
 
 }  // namespace c10dd

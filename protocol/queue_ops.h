@@ -36,7 +36,7 @@ struct QueuePop {
 };
 BOOST_DESCRIBE_STRUCT(QueuePop, (), (key, timeout))
 
-/// Returns the number of items in a queue. A popped item does not count, acknowledged or not.
+/// Returns the number of items in a queue. Popped items do not count, even if unacknowledged.
 struct QueueLength {
   static constexpr OpInfo op{34, "queue_length", OpKind::read, Access::observe,
                              1,  Dedup::none,    Growth::none};

@@ -40,7 +40,7 @@ class RankSet {
 
   /// Returns the lowest `limit` ranges.
   std::vector<RankRange> ranges(std::size_t limit) const;
-  /// Returns the lowest `limit` ranges of ranks that are below `end` and not in the set.
+  /// Returns the ranks below `end` that are not in the set, but only the first `limit` ranges.
   std::vector<RankRange> gaps(Rank end, std::size_t limit) const;
   /// Returns the number of ranks below `end` that are in the set.
   std::size_t size_below(Rank end) const;

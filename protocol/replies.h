@@ -99,7 +99,7 @@ BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
-  Revision revision = 0;           ///< the change's revision; if not applied, the job's revision
+  Revision revision = 0;           ///< revision of the change, or of the job if nothing was applied
   std::vector<std::int64_t> sums;  ///< results of the adds, in order
 };
 BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))

@@ -48,8 +48,8 @@ struct Ping {
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
-/// Ends the session. Removes its stored replies and ephemeral keys, puts the popped items that it
-/// has not acknowledged back into their queues, and fails its blocked requests.
+/// Ends the session: removes its stored replies and ephemeral keys, and fails its blocked requests.
+/// Puts its popped items back into their queues, except those that it has acknowledged.
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
                              1, Dedup::none, Growth::none};

@@ -22,10 +22,10 @@ std::string quoted(std::string_view text);
 /// all ranges after the first limits::kMissingNamed.
 std::string fold(std::span<const Rank> ranks);
 
-/// Returns a timed_out failure that names the first missing keys. `asked` is the number of keys.
+/// Returns a timed_out failure that names the first missing keys. The request had `asked` keys.
 Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Duration timeout);
 
-/// Returns a not_found failure that names the first missing keys. `asked` is the number of keys.
+/// Returns a not_found failure that names the first missing keys. The request had `asked` keys.
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
 
 /// Returns a wrong_type failure, for an add to a key whose value is not a decimal integer.

@@ -9,7 +9,7 @@
 
 namespace c10dd::store {
 
-/// Holds changes to commit and claims to confirm. Each batch of a caller has a higher number.
+/// Holds changes to commit and claims to confirm. The batches of a caller have ascending numbers.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;

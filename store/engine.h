@@ -58,10 +58,10 @@ struct Ownership {
   Epoch epoch = 0;
 };
 
-/// Says what a change survives after the engine has reported the change durable.
+/// Names the worst event that a change survives after the engine has reported it durable.
 enum class Durability : std::uint8_t {
   fsync,  ///< survives power loss
-  os,     ///< survives only the death of the process
+  os,     ///< survives the death of the process, but not power loss
   none,   ///< survives a clean close only
 };
 
@@ -100,12 +100,12 @@ class Engine {
   /// Returns "memory", "rocksdb" or "redis", for metrics and /readyz.
   virtual std::string_view name() const = 0;
 
-  /// Returns what "durable" means in this engine, which may differ from OpenOptions::durability:
-  /// "fsync" survives power loss, "os" survives the death of processes, "none" survives at most a
-  /// clean close.
+  /// Returns the actual durability, which may differ from OpenOptions::durability. With "fsync",
+  /// changes survive power loss. With "os", they survive the death of processes. With "none", they
+  /// survive at most a clean close.
   virtual std::string_view durability() const = 0;
 
-  /// Returns whether other processes may own jobs of this engine. If so, reads need confirm().
+  /// Returns whether other processes may own jobs. If so, replies to reads must wait for confirm().
   virtual bool shared() const = 0;
 
   /// Returns the jobs that have been claimed at least once.
@@ -114,7 +114,7 @@ class Engine {
   /// Makes the caller the owner of a job, which may be new. The claim is durable on return.
   virtual Result<Claim> claim(JobNumber job) = 0;
 
-  /// Checks a claim; extends it if it has a time limit. Fails with not_owner if it is fenced.
+  /// Fails with not_owner if the claim is fenced. Otherwise extends a claim that has a time limit.
   virtual Result<void> renew(const Ownership& owner) = 0;
 
   /// Releases a job, so that the next owner need not wait. The epoch becomes fenced and is never
@@ -132,8 +132,8 @@ class Engine {
   /// Commits batches; several of one job are allowed. Returns one outcome per batch, in order.
   virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
 
-  /// Returns for each job whether it is still owned under its epoch: one outcome per owner, in
-  /// order. No outcome is older than the start of the call.
+  /// Checks for each owner that the job still has the owner's epoch. Returns one outcome per owner,
+  /// in order. No outcome is older than the start of the call.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
   /// Starts to free the disk space of removed rows, and does not wait. Call it while disk space is

@@ -52,7 +52,7 @@ class Gathered {
     }
   }
 
-  /// Returns where owners() has the owner of confirmation `n`, counted over all added batches.
+  /// Returns the index in owners() of a confirmation. `n` counts the confirmations of all batches.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:

@@ -50,7 +50,7 @@ class GroupCommit {
   /// none. Thread-safe.
   Duration oldest() const;
 
-  /// Returns the engine, for its const functions.
+  /// Gives access to the const functions of the engine.
   const Engine& engine() const;
 
  private:

@@ -42,7 +42,7 @@ enum class BatchCheck : std::uint8_t {
   fenced,    ///< refuse the batch: it has another epoch, or does not follow the head
 };
 
-/// Checks the batches of one commit() for one job, in order, and advances the head.
+/// Checks, in order, the batches of one job in one commit(). Advances the head of the job.
 class HeadCheck {
  public:
   explicit HeadCheck(JobHead& head) : head_(head) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of engines, with their URL schemes, the forms of their URLs and their functions.
+// Lists the engines. Each has a URL scheme, a form of its URL, and a function that opens it.
 #include <string>
 
 #include "store/engines.h"

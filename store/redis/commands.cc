@@ -37,8 +37,8 @@ class Command {
   Bytes body_;
 };
 
-/// Returns the end of the sequence of rows of one kind that starts at `begin`. Such a sequence is
-/// encoded as a letter for the kind, the number of rows, and the arguments of the rows.
+/// Returns the end of the consecutive rows that start at `begin` and have the same kind. Such rows
+/// are encoded as a letter for the kind, the number of rows, and the arguments of the rows.
 std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
   std::size_t end = begin;
   while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;

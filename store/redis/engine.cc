@@ -306,7 +306,7 @@ class RedisEngine final : public Engine {
         where(), key, found->text.substr(0, 20), kFormat);
   }
 
-  /// Receives the outcomes of the batches of one job; `first` is the first batch of the commit().
+  /// Receives the outcomes of the batches in `group`. outcomes[0] belongs to the batch `first`.
   /// Returns false if the server does not know the script and therefore has applied nothing.
   bool read_outcomes(const std::vector<const JobBatch*>& group, const JobBatch* first,
                      std::vector<Outcome>& outcomes) {

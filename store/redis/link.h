@@ -18,7 +18,7 @@ struct RedisReply {
   enum class Kind : std::uint8_t { status, error, integer, bytes, nil, array };
 
   Kind kind = Kind::nil;
-  Bytes text;  ///< text of a status or an error, or the bytes
+  Bytes text;  ///< the bytes of a string reply, or the text of a status or an error
   std::int64_t integer = 0;
   std::vector<RedisReply> items;
 

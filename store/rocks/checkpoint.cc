@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes checkpoints. A checkpoint is a state directory with rows/ and a high-water file. The
-// tables in rows/ are hard links if the file system is the same; otherwise they are copies.
+// tables are hard links if the checkpoint is on the file system of the state, otherwise copies.
 #include <rocksdb/db.h>
 #include <rocksdb/utilities/checkpoint.h>
 #include <sys/stat.h>

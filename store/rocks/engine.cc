@@ -64,7 +64,7 @@ class RocksEngine final : public Engine {
           epochs_ += head->epoch;
           return {};
         });
-    if (read) read = check_mark(high_water.mark());  // needs the sums over all heads
+    if (read) read = check_mark(high_water.mark());  // uses the totals over all heads
     if (read) read = check_rows_without_head();
     if (!read) return read;
     renewal_ = rollback_.why().empty() ? HighWaterMark::Renewal::none
@@ -86,7 +86,7 @@ class RocksEngine final : public Engine {
       now.allow_write_stall = true;  // otherwise the flush may wait for a compaction
       status = db_->Flush(now);
     }
-    if (!status.ok()) return;  // the older mark remains; its `holds` says what may be lost
+    if (!status.ok()) return;  // the older mark remains; its `holds` says how long it is valid
     HighWaterMark last = mark();
     last.holds = HighWaterMark::Holds::always;
     writer_->close(last);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of a slot: magic, format, length of the body, turn, body (protocol/fields.h), CRC-32 of
-// everything before it, zeros.
+// Layout of a slot: magic, format, length of the body, turn (number of the write), body
+// (protocol/fields.h), CRC-32 of all bytes before the CRC-32, zeros.
 #include "store/rocks/high_water.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file "highwater" of a state directory. It records how far the rows in the directory had come
-// when the file was last written. A log that lost its end looks like a shorter log; only a mark
-// outside the log shows the loss.
+// The file "highwater" of a state directory. It holds a mark: the number of the newest change in
+// the rows, and totals over the jobs, as of the last write of the file. A log that lost its end
+// looks like a shorter log; only a mark outside the log shows the loss.
 // The file has two slots with checksums, which are written alternately, so that a torn write leaves
 // the older mark intact.
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace c10dd::store {
 
-/// Numbers that measure how far a state has come. In an intact state they only grow, so a smaller
-/// number shows a loss.
+/// Describes how far a state has come, in numbers that only grow. A state with a smaller number
+/// than its mark has lost changes.
 struct HighWaterMark {
   /// Says how long the mark stays valid if the process ends without closing the engine.
   enum class Holds : std::uint8_t {
@@ -24,7 +24,7 @@ struct HighWaterMark {
     this_boot,  ///< until the machine restarts: the rows were in the kernel's cache
     never,      ///< never: the rows were only in memory; a clean close makes the mark valid
   };
-  /// Says why the state needs a new incarnation: it may lack changes that clients have seen.
+  /// Names the reason for a new incarnation: the state may lack changes that clients have seen.
   enum class Renewal : std::uint8_t { none, restored, rolled_back };
 
   std::uint64_t sequence = 0;    ///< number of the newest change; 0: no change was acknowledged
@@ -41,7 +41,7 @@ struct HighWaterMark {
 BOOST_DESCRIBE_STRUCT(HighWaterMark, (),
                       (sequence, log_number, jobs, revisions, epochs, holds, boot, renewal))
 
-/// A slot of the file. The newer of the two slots has the higher turn.
+/// A slot of the file. Each write uses a higher `turn`, so the newer slot has the higher `turn`.
 struct HighWaterSlot {
   std::uint64_t turn = 0;
   HighWaterMark mark;
@@ -78,7 +78,7 @@ class HighWaterFile {
   const HighWaterMark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
-  /// Raises mark() to at least `acknowledged`, even if the file has less.
+  /// Raises sequence, jobs, revisions and epochs of mark() to at least those of `acknowledged`.
   void expect(const HighWaterMark& acknowledged);
 
   /// Writes a mark and syncs it to disk. Also fails if the open file was replaced or removed. If

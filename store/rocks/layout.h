@@ -21,7 +21,7 @@ inline constexpr char kRowTag = 'r';
 inline constexpr std::size_t kTagBytes = 1 + sizeof(JobNumber);
 inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // of an encoded JobHead
 
-/// Returns the key of a head or a row, or the prefix of all rows of a job.
+/// Returns the key of a head or a row. With kRowTag and no `key`: the prefix of all rows of `job`.
 inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   Bytes out(1, tag);
   out.reserve(kTagBytes + key.size());

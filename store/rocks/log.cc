@@ -75,9 +75,9 @@ bool whole(std::string_view log, std::size_t at) {
   }
 }
 
-/// Returns the offset of the first record that RocksDB did not read: its number is at least
-/// `missing`, or is not above the number of the previous record. If there is no such record,
-/// returns the offset of the last record.
+/// Returns the offset of the first record that RocksDB did not read. The number of such a record is
+/// at least `missing`, or is not above the number of the record before it. If there is no
+/// such record, returns the offset of the last record.
 std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
   std::size_t at = 0;
   std::size_t begin = 0;

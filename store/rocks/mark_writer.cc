@@ -70,7 +70,7 @@ class MarkWriter::Impl {
     }
   }
 
-  HighWaterFile file_;  // used only by the thread while the thread runs
+  HighWaterFile file_;  // while the thread runs, only the thread uses the file
   const std::function<void(HighWaterMark&)> complete_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;

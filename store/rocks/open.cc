@@ -182,12 +182,12 @@ class LogOrder final : public rocksdb::WalFilter {
   std::uint64_t next_ = 0;   ///< expected number of the next change; 0: no record yet
   std::uint64_t limit_ = 0;  ///< 0: only follows
   std::string first_;        ///< for people: name and first change of the first log
-  std::string file_;         ///< name of the last log that continues the changes
+  std::string file_;         ///< name of the log that has the last change before any gap
   std::string gap_;          ///< for people: the record after a gap; empty: no gap
 };
 
 /// Returns the failure to open the rows. RocksDB has no codes for most system errors, so the
-/// function searches the text of the status for them.
+/// function looks for the texts of some system errors in the text of the status.
 Failure refused(const std::string& directory, const rocksdb::Status& status) {
   const std::string text = status.ToString();
   const auto says = [&](int error) { return text.find(std::strerror(error)) != std::string::npos; };
@@ -262,8 +262,8 @@ std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   return all;
 }
 
-/// Returns the newest change up to which the state is intact, and changes no file. Fails if this
-/// change is before the mark, unless the loss is accepted.
+/// Returns the number of the last change before any gap or damage. Changes no file. Fails if a
+/// change up to the mark is missing, unless the loss is accepted.
 Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& mark,
                             Rollback& rollback, rocksdb::Options how, LogOrder& order) {
   const std::string path = directory + "/rows";

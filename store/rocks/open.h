@@ -20,10 +20,10 @@ class RoomNeed;
 /// Decides whether a state that is older than its high-water mark may be opened.
 class Rollback {
  public:
-  /// If `accepted`, the operator has agreed to go on with what is left.
+  /// If `accepted` is true, the operator has agreed to open a state that lacks changes.
   Rollback(const HighWaterFile& high_water, std::string directory, bool accepted);
 
-  /// Records that something is missing; `what` says what was found and what was expected. Fails
+  /// Records a loss. `what` is a text that says what was found and what was expected. Fails
   /// with state_rolled_back, unless the loss is accepted or the mark is no longer valid
   /// (HighWaterMark::holds).
   Result<void> found(const std::string& what);
@@ -34,7 +34,7 @@ class Rollback {
   bool accepted() const { return accepted_; }
   /// Returns why the state may lack changes that clients have seen; empty if there is no reason.
   const std::string& why() const { return why_; }
-  /// Returns the damaged tables; empty if no damage is known.
+  /// Returns a text that names the damaged tables; empty if no damage is known.
   const std::string& damage() const { return damage_; }
 
  private:
