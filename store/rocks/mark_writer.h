@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the high-water marks of commits to the file, on its own thread: a commit only stores its
-// mark in memory. The file may be about 200 ms behind, because at least 200 ms pass between two
+// Writes the marks of commits to the high-water file, on a separate thread. A commit only stores
+// its mark in memory. The file may be about 200 ms behind, because at least 200 ms pass between two
 // writes.
 #pragma once
 

@@ -116,7 +116,7 @@ void RoomKeeper::tidy() {
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;
-  // One more compaction is due, because this one left out tables that others were compacting.
+  // Another compaction is due: this one may have skipped tables that RocksDB was compacting.
   follow_up_ = done && erased > 0;
   if (done) {
     pause_ = {};
