@@ -42,8 +42,8 @@ struct CollectiveCall {
 
 /// Observes the collectives of one group: derive from Hook and pass the hook in
 /// GroupOptions::hooks. Both methods are called on the group's worker thread, in the order of the
-/// collectives. They delay the next collective while they run. They must not throw and must not
-/// issue collectives on the same group. Neither is called for abandoned work.
+/// collectives. A method delays the next collective while it runs. It must not throw and must not
+/// issue collectives on the same group. No method is called for abandoned work.
 class Hook {
  public:
   virtual ~Hook() = default;

@@ -29,7 +29,7 @@ struct Arrival {
   Tensor output = {};
   Tensor input = {};
 
-  /// Returns, as text for an error, the arguments that must be equal on all ranks.
+  /// Returns a text for errors that lists the arguments that must be equal on all ranks.
   std::string signature() const {
     const Tensor& shape = collective == Collective::all_gather ? input : output;
     return text_of(published({.sequence = sequence,
@@ -68,7 +68,7 @@ void compute(const std::vector<Arrival>& ranks) {
       for (const Arrival& to : ranks) {
         std::byte* out = static_cast<std::byte*>(to.output.data);
         for (const Arrival& from : ranks) {
-          // memmove, because an input may already be at its place in the output.
+          // Uses memmove, because an input may already be at its place in the output.
           std::memmove(out, from.input.data, from.input.bytes());
           out += from.input.bytes();
         }
@@ -98,7 +98,7 @@ class LoopbackGroup {
       die(time_out(rank, context));
     }
     if (round_ != round) return {};
-    arrivals_[rank].reset();  // the tensors must not be kept after the return
+    arrivals_[rank].reset();  // the group must not keep the tensors after run() returns
     return *dead_;
   }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A hook that measures every collective and gives the recorder one sample of each. It counts bytes
-// as nccl-tests does, so that dashboards can be compared with the tables of nccl-tests: for
-// all_gather, it counts the output. It measures the time in the backend. Standard library only.
+// as nccl-tests does (for all_gather, the bytes of the output), so that dashboards can be compared
+// with the tables of nccl-tests. It measures how long the backend takes. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ class CollectiveRecorder {
   virtual void record(const CollectiveSample& sample) noexcept = 0;
 };
 
-/// Returns the bytes that each link carries, rounded to whole bytes. With n ranks, this is the
+/// Returns how many bytes each link carries, rounded to whole bytes. With n ranks, this is the
 /// payload times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast and 0 for
 /// barrier. Source of the factors: nccl-tests, doc/PERFORMANCE.md.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// Returns a hook that samples one group and labels each sample with this kind, backend and size.
+/// Returns a hook for one group. The hook labels samples with the group's kind, backend and size.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
                                    std::string group_kind, std::string backend, Rank size);
 

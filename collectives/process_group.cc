@@ -207,7 +207,7 @@ class Group final : public collectives::AbortableGroup {
   }
 
   /// Marks the group as dead because of the failure `seen`, and returns why the group is dead. If a
-  /// peer was lost, first waits, at most `reason_patience`, until abort() brings the reason.
+  /// peer was lost, first waits for abort() to set the reason, but at most `reason_patience`.
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
@@ -220,7 +220,7 @@ class Group final : public collectives::AbortableGroup {
     return *dead_;
   }
 
-  /// Returns the failure `seen`, with a text that says that the daemon has not confirmed it.
+  /// Returns `seen` with code aborted, and with "not confirmed yet" at the end of its text.
   static Failure unconfirmed(const CollectiveCall& call, Failure seen) {
     seen.code = Code::aborted;
     if (!seen.missing.empty()) {
@@ -292,9 +292,9 @@ class Group final : public collectives::AbortableGroup {
   std::optional<Failure> dead_;    ///< if set, no collective can run any more; never reset
   bool aborted_by_owner_ = false;  ///< true if the public abort() has stopped the group
   bool closed_ = false;            ///< no further collective is accepted
-  bool running_ = false;           ///< the worker thread handles a collective, without the lock
+  bool running_ = false;           ///< true while the worker thread handles a collective
 
-  std::mutex join_mutex_;  ///< prevents that two threads join worker_ at the same time
+  std::mutex join_mutex_;  ///< ensures that only one thread at a time joins worker_
   std::thread worker_;
 };
 

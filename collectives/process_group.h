@@ -24,7 +24,7 @@ class Membership;
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
   Duration timeout = std::chrono::minutes(10);  ///< limit for each collective; must be above 0
-  /// Time limit of the address exchange, and again of connecting to the ranks. Must be above 0.
+  /// Must be above 0. Limits the exchange of addresses and, separately, connecting to the ranks.
   Duration open_timeout = std::chrono::minutes(5);
   /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
   std::string interface = {};
@@ -39,9 +39,9 @@ struct GroupOptions {
 /// same arguments, in the same order. One worker thread per group runs the collectives in the order
 /// in which they were issued.
 ///
-/// all_reduce(), broadcast(), all_gather_single() and barrier() return at once, with a Work that
-/// all_reduce(), broadcast(), all_gather_single() and barrier() return at once. The returned Work
-/// gets the outcome when the collective ends. `timeout` replaces GroupOptions::timeout. The
+/// all_reduce(), broadcast(), all_gather_single() and barrier() issue a collective and return at
+/// once. Each function returns a Work, which gets the outcome when the collective ends. The
+/// parameter `timeout` of these functions replaces GroupOptions::timeout for this collective. The
 /// functions throw InvalidArgument if the time-out is not positive, if a tensor with elements has
 /// null data, or if a tensor is not in cpu memory. A collective without elements (count 0) succeeds
 /// without waiting for the other ranks.
@@ -117,7 +117,7 @@ class ProcessGroup {
   /// Ends the group: the running collective fails and queued work is abandoned, with code aborted
   /// and `reason` in the text. Does not wait for the running collective, whose tensors are still
   /// accessed until its Work has ended. The other ranks' collectives fail shortly afterwards. Their
-  /// error texts have `reason` if it reaches those ranks before the connections are closed.
+  /// error texts contain `reason` if it reaches those ranks before the connections are closed.
   virtual void abort(const std::string& reason) = 0;
 
   /// Blocks until all work that was issued has ended. Work that is issued after this call is

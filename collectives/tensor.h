@@ -129,7 +129,7 @@ Tensor tensor_of(std::vector<T>& values) {
   }
 }
 
-/// Makes the compiler reject a const or temporary vector, with one sentence that says why.
+/// Makes the compiler reject a const or temporary vector, with an error that says why.
 template <class T>
 Tensor tensor_of(const std::vector<T>&) {
   static_assert(

@@ -34,8 +34,8 @@ std::string subject(const SomeRanks& ranks, const std::vector<ProcessAddress>& p
   return text + (ranks.count == 1 ? " is" : " are");
 }
 
-/// Different calls with the same sequence. The daemon has sorted the calls by their number of
-/// ranks, and the call with the fewest ranks is the first.
+/// Lists different calls with the same sequence. The order is that of the daemon: the call with the
+/// fewest ranks comes first.
 using Mismatch = std::vector<const SharedCall*>;
 
 /// Returns the mismatch with the lowest sequence; empty if there is none.
@@ -48,7 +48,7 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
   return {};
 }
 
-/// Returns the ranks whose call differs from the call of most ranks (in a tie: of this rank).
+/// Returns the ranks that are not in the most frequent call or, in a tie, not in this rank's call.
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
                                    const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();
@@ -134,7 +134,7 @@ void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& 
     return;
   }
   if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
-  // A rank that waited for less than the time-out was notified by another rank that timed out.
+  // If this rank waited for less than the time-out, it has failed because another rank timed out.
   const Duration waited = own.finished - own.started;
   if (waited < own.timeout) {
     failure.detail += format("; this rank started its call only {} ago", human(waited));

@@ -32,15 +32,15 @@ class Work {
 
   /// Blocks until the collective has ended. A collective that was started ends within its own
   /// time-out. If the status is failed or abandoned, throws TimedOut, Aborted, Unavailable (a peer
-  /// was lost) or Error with code().
+  /// was lost) or, for any other code(), Error.
   virtual void wait() = 0;
 
   /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without a list of
   /// missing ranks. The collective continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
 
-  virtual Code code() const = 0;          ///< why the collective failed; ok if pending or done
-  virtual std::string error() const = 0;  ///< one sentence; empty if pending or done
+  virtual Code code() const = 0;          ///< code of the failure; ok if pending or done
+  virtual std::string error() const = 0;  ///< the failure in one sentence; empty if pending or done
 
   /// Returns how long the backend ran the collective; 0 if the collective is pending or abandoned.
   virtual Duration duration() const = 0;

@@ -42,7 +42,7 @@ class Transport final : public ::gloo::transport::Context {
 
   explicit Transport(std::shared_ptr<::gloo::transport::Context> inner);
 
-  /// Closes all connections, after sending the exit message if it was not sent yet. No collective
+  /// Sends the exit message if it was not sent yet, and then closes all connections. No collective
   /// may be running.
   ~Transport() override;
 
@@ -61,8 +61,8 @@ class Transport final : public ::gloo::transport::Context {
   void end();
 
   /// Stops the transport and wakes every waiter. Does nothing if the transport is already stopped.
-  /// Afterwards the guard thread (`now`) or the destructor (`at_destruction`) sends `exit_message`
-  /// to the peers and closes the connections. stop() does not wait for that. Thread-safe.
+  /// `closing` selects who sends `exit_message` to the peers and then closes the connections: the
+  /// guard thread (`now`) or the destructor (`at_destruction`). Never waits for this. Thread-safe.
   enum class Closing { now, at_destruction };
   void stop(Failure reason, Failure exit_message, Closing closing);
 

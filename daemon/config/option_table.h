@@ -14,7 +14,7 @@
 namespace c10dd::daemon {
 
 struct Option {
-  std::string_view name;      ///< such as log_level, for --log-level and C10DD_LOG_LEVEL
+  std::string_view name;      ///< the TOML key, such as log_level for the flag --log-level
   std::string_view value;     ///< placeholder of the value in the help; empty for a switch
   ConfigEntry::Form form;     ///< type of the value in the TOML file
   std::string_view sentence;  ///< help text; lines end with \n

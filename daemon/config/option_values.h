@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the text of an option and stores its value, one function per form of value. A failure says
-// what is wrong with the text and what is allowed; options.cc adds where the text came from.
+// Each set_*() reads the text of an option and stores its value. A failure says what is wrong with
+// the text and what is allowed. options.cc adds to the failure where the text came from.
 #pragma once
 
 #include <string>

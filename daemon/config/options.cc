@@ -114,7 +114,7 @@ struct CommandLine {
   CLI::Option* checkpoint = nullptr;
 
   CommandLine() {
-    app.allow_extras();  // unknown() reports the extras, with the nearest known name
+    app.allow_extras();  // unknown() reports extra words, with a hint for unknown options
     app.set_help_flag("-h,--help", "print this help and exit");
     app.set_version_flag("--version", std::string("c10dd ") + kVersion,
                          "print the version and exit");

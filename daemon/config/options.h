@@ -24,8 +24,8 @@ struct Options {
   std::string http_hosts;  ///< more Host names to serve on loopback, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
-  /// Allows a start on state that has lost acknowledged changes. Only a flag can set this option,
-  /// because a file or a variable would also accept the next loss.
+  /// Allows a start after acknowledged changes were lost. Only a flag can set this option, because
+  /// a file or a variable would stay in force and also allow a start after the next loss.
   bool accept_rollback = false;
   std::size_t shards = 0;  ///< number of event loops, which share the jobs; 0: one per core
   std::string log_level = "info";
@@ -58,7 +58,7 @@ struct ParsedOptions {
   bool exit = false;  ///< main() must exit: help, version, options or an error was printed
   int exit_code = 0;  ///< 0, or 64 for a bad option, variable or file
   Options options;
-  std::string checkpoint;  ///< folder to which the running daemon must write a copy; empty: serve
+  std::string checkpoint;  ///< if set: do not serve, but ask for a copy in this folder
 };
 
 /// Reads flags, C10DD_* variables and the file named by --config. Prints help and errors itself.

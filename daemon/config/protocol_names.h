@@ -20,7 +20,7 @@ enum class Protocol : std::uint8_t { native, http, unknown };
 struct ProtocolName {
   Protocol protocol;
   std::string_view name;
-  bool carries_ops;  ///< its requests are those of protocol/ops.h; metrics count by op
+  bool carries_ops;  ///< true if requests are ops of protocol/ops.h; metrics then count each op
 };
 
 inline constexpr ProtocolName kProtocols[] = {

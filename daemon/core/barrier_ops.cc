@@ -146,8 +146,8 @@ void BarrierOps::fail(Step& step, const BarrierKey& key, Failure reason) {
 
 // ---- sessions that come back or are gone -------------------------------------------------------
 
-/// Blocks a request until the session `absent` is back or gone. Until then, the barrier does not
-/// record the arrival.
+/// Blocks a request until the session `absent` is connected again or counts as gone. Until then,
+/// the barrier does not record the arrival.
 template <class Op>
 Maybe BarrierOps::wait_for_absent(Step& step, const Op& op, const SessionId& absent) {
   Maybe refused = waits_.block(step, op, op.timeout, absent);
@@ -213,7 +213,7 @@ void BarrierOps::break_bound(Step& step, const Group& group) {
   }
 }
 
-/// Returns a failure if a bound barrier can not complete because missing participants have
+/// Returns a failure if a barrier of a group can not complete because missing participants have
 /// finished, have left or are lost. Otherwise returns nullopt.
 std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
                                                     const BarrierState& barrier,

@@ -34,13 +34,13 @@ class BarrierOps {
   void break_bound(Step& step, const Group& group);
 
   // ---- parts of Job::settle(), for the sessions in Step::presence
-  /// Releases the barriers that waited only until a session was connected again.
+  /// Releases the barriers whose last absent session is connected again.
   void release_returned(Step& step);
-  /// Handles again the requests that waited until a session in Step::presence was back, was gone or
-  /// had ended. Empties Step::presence.
+  /// Handles once more each request that waited for a session in Step::presence to be connected
+  /// again, to count as gone or to end. Empties Step::presence.
   void recheck_absent(Step& step);
 
-  /// Adds to Step::presence each absent session that requests wait for and that now counts as gone.
+  /// Adds to Step::presence the sessions that requests wait for, if they now count as gone.
   void tick(Step& step);
   std::optional<TimePoint> next_deadline() const { return absences_.next(); }
   const Deadlines<SessionId>& absences() const { return absences_; }

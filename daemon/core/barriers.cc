@@ -266,8 +266,8 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   completed_bytes_ += barrier.bytes();
 }
 
-/// Guesses which cohort has the same sessions as this barrier. Returns the cohort of the previous
-/// barrier of the series, else that of the newest outcome, else nullptr.
+/// Guesses which cohort has the same sessions as this barrier: the cohort of the previous barrier
+/// of the series or, without one, of the newest outcome. Returns nullptr if there is no outcome.
 CohortRef Barriers::like(const BarrierKey& key) const {
   const auto at = barriers_.find(key);
   if (at != barriers_.begin()) {
@@ -471,7 +471,7 @@ Result<void> Barriers::resume(TimePoint now) {
     }
     if (all) waiting_.insert(key);
   }
-  // Goes in key order, so that like() finds the cohort of the previous barrier of a series.
+  // Iterates in key order, so that like() finds the cohort of the previous barrier of a series.
   for (auto& [key, barrier] : barriers_) {
     if (!barrier.complete) continue;
     if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);

@@ -49,7 +49,7 @@ struct Arrival {
 BOOST_DESCRIBE_STRUCT(Arrival, (), (session, world_size, shape, root, parts, group, participants))
 
 struct BarrierOutcome {
-  std::vector<SessionId> sessions;  ///< one for each rank; zero if the rank had not arrived
+  std::vector<SessionId> sessions;  ///< the session of each rank; zero if the rank had not arrived
   Shape shape = Shape::all;
   Rank root = 0;
   Revision revision = 0;                                         ///< revision of this outcome
@@ -63,7 +63,7 @@ struct BarrierState {
   Rank root = 0;
   std::string group;
   std::vector<Rank> participants;
-  std::map<Rank, Arrival> arrivals;  ///< empty when complete; `result` has the parts of an exchange
+  std::map<Rank, Arrival> arrivals;  ///< by rank; emptied when the barrier is complete
   TimePoint first_arrival;
   bool complete = false;  ///< true if the barrier was released or is broken
   std::optional<Failure> broken;
@@ -72,7 +72,7 @@ struct BarrierState {
   std::shared_ptr<const Bytes> result;
   /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
-  std::set<SessionId> absent;  ///< arrived but not connected; filled when all ranks have arrived
+  std::set<SessionId> absent;  ///< sessions without a connection; set when all ranks have arrived
 
   /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
@@ -104,11 +104,11 @@ class Barriers {
 
   const BarrierState* find(const BarrierKey& key) const;
   const Participation& participation() const { return participation_; }
-  /// Returns a number that grows with each returned(), disconnected() and leave() of a participant.
+  /// Returns a number that grows when a participant is connected again, is disconnected or ends.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
   /// Fails with size_mismatch if an arrival differs from the first arrival of its barrier in world
-  /// size, shape or root. Until the barrier is complete, group and participants must be equal, too.
+  /// size, shape or root or, until the barrier is complete, in group or participants.
   Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const;
 
   /// Breaks a barrier that is not complete. `reason` becomes the outcome for all its ranks, also
@@ -125,8 +125,8 @@ class Barriers {
   /// Returns the highest sequence in the series of `key`; 0 if the series has no barrier.
   std::uint64_t newest_sequence(const BarrierKey& key) const;
 
-  /// Returns a barrier other than `here` at which the session has arrived and waits. Returns
-  /// nullptr if there is none.
+  /// Returns an unfinished barrier, other than `here`, at which the session has arrived. Returns
+  /// nullptr if there is no such barrier.
   const BarrierKey* elsewhere(const SessionId& session, const BarrierKey& here) const;
 
   /// Withdraws an ended session from the barriers that are not complete. Drops the outcomes whose

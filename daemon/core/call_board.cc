@@ -68,7 +68,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
-      forget(publish.process_group, publish.rank);  // does not erase `group`: it has the new call
+      forget(publish.process_group, publish.rank);  // keeps `group`, which has the new call
     }
     group.published.insert(publish.rank);
     group.current.emplace(publish.rank, call);

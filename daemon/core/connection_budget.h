@@ -28,8 +28,8 @@ class ConnectionBudget {
     Connection connection;
     Failure reason;  ///< quota_exceeded; the text names the held bytes and the limit
   };
-  /// Lists the connections that the caller must let read on, and those that it must close. Both may
-  /// include the connection of the call itself. A connection in `close` is no longer counted.
+  /// Lists which connections the caller must let read on and which it must close. Each list may
+  /// include the connection passed to the call. Connections in `close` are no longer counted.
   struct Decisions {
     std::vector<Connection> read_on;
     std::vector<Closing> close;

@@ -118,7 +118,7 @@ Directory::NamedRun Directory::entry(JobNumber number) const {
   return {name.first, name.second, number};
 }
 
-/// Removes a job. Appends its entry, and the deletion of its row, to `out`.
+/// Removes a job. Adds the job to out.entries, and the erasure of its row to out.effects.
 void Directory::strike(JobNumber number, Retired& out) {
   mark_in_use(number);
   out.entries.push_back(entry(number));

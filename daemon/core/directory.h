@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of all jobs: keeps the number of each job, which runs are in use, and the
-// incarnation of the state. Does no I/O. The rows of the directory are stored as rows of job 0,
+// The directory of all jobs. Keeps the number of each job and the incarnation of the state, and
+// notes which runs are in use. Does no I/O. The rows of the directory are stored as rows of job 0,
 // with the same effects and commit gate as the rows of other jobs. A run is retired
 // Limits::run_grace after its last session has ended. A job without a run is retired only if it is
 // empty; otherwise it is kept as idle. A job number is never used again.

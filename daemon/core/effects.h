@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of the core, which does no I/O, and its effects. The effects tell the shell (the code
+// The inputs and the effects of the core, which does no I/O. The effects tell the shell (the code
 // that does the I/O) what to do.
 #pragma once
 
@@ -105,8 +105,8 @@ struct MembersStalled {
   std::string ranks;
   std::string detail;
 };
-/// A request was refused because its rank belongs to another session, or because it is a join that
-/// can not succeed.
+/// A request was refused, because its rank belongs to another session or because the request is a
+/// join that can not succeed.
 struct RankRefused {
   std::uint8_t op;
   Code code;

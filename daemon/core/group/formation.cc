@@ -18,8 +18,8 @@ std::uint32_t wanted(const GroupState& group) {
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns true if at least max members ask, not counting spares. These members are a launch of
-/// their own. Fewer members that have waited until a generation finished would only repeat the work
+/// Returns true if at least max members ask, not counting spares. This many members are a launch of
+/// their own. After a generation has finished, a group of fewer members would only repeat the work
 /// of that generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
@@ -38,7 +38,7 @@ std::vector<Hole> holes_of(const GroupState& group) {
   return holes;
 }
 
-/// Returns whether a quorum of the `chosen` members keeps the number of the last generation.
+/// Returns whether the `chosen` members continue as the last quorum, with its generation number.
 bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   const bool failed = std::ranges::any_of(
       chosen, [&](const SessionId& id) { return group.members().at(id).failed; });

@@ -110,7 +110,7 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const bool here = own != nullptr && own->is_here();
   const bool at_work = here && own->rank >= 0;
   if (here && state_.asks(*own)) return {};                 // a repeated join waits again
-  if (at_work && request.round < facts().round) return {};  // an old join that was answered
+  if (at_work && request.round < facts().round) return {};  // this join was answered before
   if (Result<void> good = check_join(state_, id, request); !good) return good;
   const bool finished = facts().phase == GroupPhase::finished;
   if (!(facts().policy == request.policy) || facts().round == 0 || finished) {
