@@ -73,8 +73,8 @@ class Client::Impl {
         connection(std::make_shared<client::Connection>(
             core_options(url, options),
             [counts = recorder](bool again) -> std::optional<Request> {
-              // After a reconnect the daemon may not have the earlier totals, so they are reported
-              // again.
+              // After a reconnect, report the totals even if they are unchanged, because the daemon
+              // may have lost them.
               if (!counts->changed() && !(again && !counts->counts().empty())) return std::nullopt;
               return counts->report();
             },
@@ -91,8 +91,8 @@ class Client::Impl {
     return *known;
   }
 
-  /// If the options have no world size, fills in the client's rank and world size. Throws
-  /// InvalidArgument if these are not known, or if the options have a rank but no world size.
+  /// If the options have no world size, sets their rank and world size to those of the client.
+  /// Throws InvalidArgument if the client does not know these, or if the options have only a rank.
   template <class Options>
   void seat_in(const char* what, const std::string& name, Options& options) const {
     const Result<client::SeatInBarrier> found = client::seat_in_barrier(

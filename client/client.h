@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connection of a trainer to its job: one session on one multiplexed connection. The client
-// reconnects by itself and sends pending calls again, so no call fails because the daemon
-// restarted. Standard library only.
+// reconnects by itself and sends pending calls again, so a restart of the daemon does not make a
+// call fail. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -128,10 +128,10 @@ class Client : public std::enable_shared_from_this<Client> {
   /// group. The returned membership keeps the client alive.
   std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
 
-  /// Blocks until all ranks have arrived: the n-th calls of all ranks with one name and generation
-  /// are one barrier. All ranks get the same outcome: if one rank times out, the barrier fails for
-  /// all. Throws TimedOut, whose missing() has the ranks that did not arrive, InvalidArgument if
-  /// the rank or world size is not known, and Error if the ranks give different world sizes.
+  /// Blocks until all ranks have arrived. For one name and generation, the n-th call of each rank
+  /// joins the n-th barrier. All ranks get the same outcome: if one rank times out, the barrier
+  /// fails for all. Throws TimedOut (missing() has the ranks that did not arrive), InvalidArgument
+  /// if the rank or world size is not known, and Error if the ranks give different world sizes.
   void barrier(const std::string& name, const BarrierOptions& options = {});
 
   /// Exchanges data at a barrier. The shape decides which parts a rank gives and gets:
@@ -156,7 +156,7 @@ class Client : public std::enable_shared_from_this<Client> {
   void flush_report();
 
   const std::string& job() const;
-  /// Returns the incarnation of the job; empty if this is the permanent name space.
+  /// Returns the incarnation of the job; empty for the permanent name space.
   const std::string& run() const;
   /// Return the rank and the world size that the launcher or ClientOptions gave this process. Throw
   /// InvalidArgument if either is not known.

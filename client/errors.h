@@ -90,7 +90,7 @@ class SessionReplaced : public Error {
 };
 
 /// The daemon no longer keeps the changes that a watch asked for; what() has the oldest revision
-/// that the daemon keeps. List the keys again, then watch from the revision of the new list + 1.
+/// that the daemon keeps. List the keys again, then watch from 1 + the revision of the new list.
 class Compacted : public Error {
  public:
   explicit Compacted(const std::string& detail) : Error(Code::compacted, detail) {}
@@ -110,9 +110,9 @@ class QuotaExceeded : public Error {
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// A peer cannot be reached. Either a process group without a membership has lost a rank, which
-/// missing() has, or no network address of this machine leads to the daemon. Calls to an
-/// unreachable daemon do not throw Unavailable: they wait for the daemon, then throw TimedOut.
+/// A peer cannot be reached. Either a process group without a membership has lost a rank (see
+/// missing()), or no network address of this machine leads to the daemon. Calls to an unreachable
+/// daemon do not throw Unavailable: they wait for the daemon, then throw TimedOut.
 class Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& detail, std::vector<Missing> missing = {})
@@ -147,8 +147,8 @@ class Forked : public Error {
   explicit Forked(const std::string& detail) : Error(Code::closed, detail) {}
 };
 
-/// The operation is bound to a generation of the group, but the group has a newer generation. Call
-/// Membership::next() to continue, as after every Aborted of a membership.
+/// The operation is bound to a generation of the group, but the group has a newer generation. To
+/// continue, call Membership::next().
 class StaleGeneration : public Aborted {
  public:
   explicit StaleGeneration(const std::string& detail) : Aborted(Code::stale_generation, detail) {}

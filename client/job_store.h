@@ -91,8 +91,8 @@ struct KeyChange {
 struct WatchBatch {
   std::vector<KeyChange> changes;  ///< in order of revision; empty if the time-out has passed
   /// Revision from which a new KeyWatch can continue. If one change of many keys is split over
-  /// several batches, a KeyWatch that starts here returns this batch's part of the change again.
-  /// The KeyWatch that returned this batch repeats nothing.
+  /// several batches, the new KeyWatch returns this batch's part of the change again. The old
+  /// KeyWatch, which has returned this batch, repeats nothing.
   std::uint64_t next = 0;
 };
 
@@ -103,9 +103,9 @@ class KeyWatch {
  public:
   using Timeout = Store::Timeout;
 
-  /// Returns the changes since the last call. Blocks up to `timeout` for the first change; the
-  /// batch is empty if none was made. Throws Compacted if this reader was so slow that the daemon
-  /// no longer keeps some of the changes, TimedOut if the daemon is unreachable (call next()
+  /// Returns the changes since the last call. Blocks up to `timeout` until there is a change; if
+  /// there is none, returns an empty batch. Throws Compacted if this reader was so slow that the
+  /// daemon no longer keeps some of the changes, TimedOut if the daemon is unreachable (call next()
   /// again), and Aborted after cancel(). Not thread-safe: one caller at a time.
   WatchBatch next(Timeout timeout);
 
@@ -137,8 +137,8 @@ class JobStore : public Store {
   /// Returns the value of a key with the revision that wrote it. Waits and throws as get() does.
   virtual Entry entry(const std::string& key, Timeout timeout) = 0;
 
-  /// Returns all keys with a prefix, and the revision of the list, after which a watch can
-  /// continue.
+  /// Returns all keys with a prefix, and the revision of the list. A watch from that revision + 1
+  /// misses no change.
   virtual KeyList list_keys(const std::string& prefix) = 0;
 
   /// If all conditions hold, applies all actions in order, as one change; otherwise applies no

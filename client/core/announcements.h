@@ -27,7 +27,7 @@ class Announcements {
   explicit Announcements(TimePoint now) : since_(now), due_(now + kFirst) {}
 
   /// Returns the announcement that is due, if any. Must be called after every event of the
-  /// connection, and when the time that due() returns has come.
+  /// connection, and at the time given by due().
   std::optional<Announcement> next(bool connected, TimePoint now) {
     if (connected != std::exchange(connected_, connected)) {
       if (connected) return Announcement{true, std::exchange(printed_, false), now - since_};
@@ -43,7 +43,7 @@ class Announcements {
 
   bool connected() const { return connected_; }
 
-  /// Returns when the next announcement is due if no change comes first; empty while connected.
+  /// Returns the time of the next announcement if no change comes first; empty while connected.
   std::optional<TimePoint> due() const { return connected_ ? std::nullopt : std::optional(due_); }
 
  private:

@@ -21,7 +21,7 @@ Duration* timeout_of(Request& request) {
 
 bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
-// The place in the queue of a call that has no sequence: behind all calls that have a sequence.
+// Place in the queue for calls without a sequence: behind all calls that have a sequence.
 constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};
 
 }  // namespace
@@ -116,8 +116,8 @@ bool Calls::cancelled(std::uint64_t sequence) {
 }
 
 void Calls::connection_lost() {
-  // The daemon has ended the waits of the lost connection, so they need no Cancel. But an item that
-  // was delivered to a pop stays delivered, so the Cancel of that pop is sent again.
+  // The daemon has ended the waits of the lost connection, so these waits need no Cancel. But an
+  // item that was delivered to a pop stays delivered, so the Cancel of that pop is sent again.
   std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
   for (auto& [sequence, on_wire] : cancels_) on_wire = false;
   for (const auto& [sequence, id] : by_sequence_) {

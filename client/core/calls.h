@@ -83,7 +83,7 @@ class Calls {
 
   std::uint64_t next_id_ = 1;
   std::uint64_t next_ = 1;   // the next sequence
-  std::uint64_t order_ = 0;  // counts the queued calls that have no sequence
+  std::uint64_t order_ = 0;  // next place of a queued call without a sequence
   std::map<std::uint64_t, Call> calls_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> queued_;  // id by place
   std::map<std::uint64_t, std::uint64_t> by_sequence_;                       // id by sequence

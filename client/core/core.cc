@@ -16,7 +16,7 @@
 namespace c10dd::client {
 namespace {
 
-constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // above this size no more calls are added
+constexpr std::size_t kOutputSoftBytes = 1024 * 1024;  // no call is added to a longer output
 constexpr std::size_t kInputKeptBytes = 1024 * 1024;   // a larger input buffer is not reused
 constexpr Duration kHeartbeatMin = std::chrono::milliseconds(10);  // whatever the daemon asks for
 constexpr Duration kHeartbeatMax = std::chrono::hours(1);
@@ -174,7 +174,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
     on_reply(**cut, now);
   }
   if (state_ == State::away || state_ == State::closed) return;
-  // Keeps the incomplete frame in `input_`. Reuses the memory of `buffer` if the frame is there.
+  // Moves the incomplete frame to `input_`. Reuses the memory of `buffer` where this is possible.
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -315,7 +315,7 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // a daemon that serves again gives each client a full ttl
+      last_confirmed_ = now;  // when the daemon can serve, it gives each client a full ttl
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -410,7 +410,7 @@ void Core::send(TimePoint now) {
     if (call == nullptr) return;
     const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
-      // Remove the frame and fail the call, because the daemon would close the connection.
+      // Remove the frame and fail the call: for such a frame the daemon closes the connection.
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
       const Call refused = calls_.take(call->id);
       complete(refused.id, failure(Code::too_large, "{}: request too large: {} bytes, limit {}",

@@ -97,9 +97,9 @@ class Core {
   std::optional<TimePoint> next_deadline() const;
 
   bool open() const { return state_ == State::open; }
-  /// Returns the time from which, at the earliest, the daemon counts this client's time to live.
-  /// This is when the newest heartbeat or hello with a reply was sent, when a connection was
-  /// refused, or when the daemon replied that it is unavailable.
+  /// Returns the earliest time from which the daemon can count this client's time to live. This is
+  /// the send time of the newest heartbeat or hello with a reply, or a later time at which a
+  /// connection was refused or the daemon replied that it is unavailable.
   TimePoint last_confirmed() const { return last_confirmed_; }
   /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }

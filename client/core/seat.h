@@ -26,9 +26,9 @@ struct SeatInBarrier {
 /// The error text starts with `what`, for example "barrier \"start\"".
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);
 
-/// Returns the caller's rank and world size for a barrier or, if the caller gives size 0, the
-/// launcher's rank and world size. Fails with invalid_argument if the caller gives a rank without a
-/// size, or if the launcher's values are needed and not known.
+/// Returns the rank and world size for a barrier: `asked` and `asked_size` if the caller gives a
+/// size, otherwise the launcher's values. Fails with invalid_argument if the caller gives a rank
+/// without a size, or if the launcher's values are needed and not known.
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size);
 

@@ -99,7 +99,7 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
   passed(series,
-         sequence);  // done last: after a failure above, the next call repeats this exchange
+         sequence);  // last, because after a failure above the next call must repeat this exchange
   return std::move(*list);
 }
 

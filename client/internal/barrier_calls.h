@@ -32,8 +32,8 @@ class BarrierCalls {
   explicit BarrierCalls(std::shared_ptr<Connection> connection)
       : connection_(std::move(connection)) {}
 
-  /// Block until the barrier has an outcome, which is success or failure, for at most the time-out
-  /// of the options. Throw if the outcome is a failure. After an outcome the next call enters the
+  /// Block until the barrier has an outcome (success or failure), but no longer than the time-out
+  /// in the options. Throw if the outcome is a failure. After an outcome the next call enters the
   /// next barrier. If a call ends without an outcome, because the daemon was unreachable, the next
   /// call enters the same barrier again.
   void barrier(const std::string& name, const BarrierOptions& options, Bound bound = {});

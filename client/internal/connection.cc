@@ -299,7 +299,7 @@ void Connection::close(std::vector<Request> last_calls, Duration patience) {
     s.stop = true;
     s.wake();
   }
-  s.thread.join();  // not under the mutex, which the thread locks before it ends
+  s.thread.join();  // not under the mutex: the thread must lock it to end
 }
 
 Result<void> Connection::wait_open(Duration patience) {

@@ -283,7 +283,7 @@ std::vector<Member> DaemonMembership::members() {
     const std::lock_guard lock(mutex_);
     if (members_of_ == now.round) return members_;
   }
-  // Reads the list in pages. If two threads do this at the same time, both get the same list.
+  // Reads the member list in pages. Two threads that do this at the same time get the same list.
   std::vector<Member> all;
   while (all.size() < now.size) {
     const ReadMembers read{group(), now.number, static_cast<Rank>(all.size())};
@@ -375,8 +375,8 @@ void DaemonMembership::watch_status() {
 void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // The mutex is locked while `since` is computed. Otherwise next() could clear the fence just
-    // after that, and this thread would set the fence again because of an outdated `since`.
+    // The mutex is locked, because otherwise next() could clear the fence after `since` is
+    // computed, and this thread would set the fence again because of the outdated `since`.
     const Duration since = connection_->since_confirmed();
     // If a session is in several groups, the daemon uses the shortest ttl for all of them.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);
@@ -399,8 +399,8 @@ void DaemonMembership::fence_when_silent() {
 std::shared_ptr<Membership> join_group(std::shared_ptr<Client> client,
                                        std::shared_ptr<Connection> connection,
                                        const RendezvousOptions& options) {
-  // A listener may drop the last reference while it runs on a thread of the membership. The
-  // destructor joins that thread, so the destructor must run on another thread.
+  // A listener that runs on a thread of the membership may drop the last reference to the
+  // membership. The destructor joins that thread, so the destructor must run on another thread.
   const auto end = [home = HomeProcess()](DaemonMembership* membership) {
     if (home.forked()) return;
     if (!membership->on_own_thread()) {

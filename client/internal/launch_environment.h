@@ -57,7 +57,7 @@ struct LaunchEnvironment {
   std::string run;
 
   std::vector<std::string> used;       ///< NAME=VALUE of the variables that were used
-  std::vector<std::string> overruled;  ///< NAME=VALUE of ignored variables with other values
+  std::vector<std::string> overruled;  ///< NAME=VALUE of ignored variables that contradict `used`
 
   /// Returns a text for a log: "rank 3 of 8 from torchrun (RANK=3, WORLD_SIZE=8); overruled:
   /// SLURM_PROCID=0".

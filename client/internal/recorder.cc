@@ -12,14 +12,14 @@ namespace c10dd::client {
 CollectiveTotals& Recorder::totals_of(const CollectiveSample& sample) {
   Kind kind(sample.process_group, sample.collective, sample.backend);
   if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
-  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // the kind "other" counts all the rest
+  if (totals_.size() + 1 >= limits::kSeriesPerReport) {  // all further kinds count as "other"
     kind = {"other", "other", "other"};
     if (const auto it = totals_.find(kind); it != totals_.end()) return *it->second;
   }
   auto totals = std::make_unique<CollectiveTotals>();
   std::tie(totals->process_group, totals->collective, totals->backend) = kind;
   totals->buckets.resize(metric::kCollectiveBuckets);
-  // The key refers to the strings of the totals, not to those of the sample.
+  // The key refers to strings of the totals, because the sample may be destroyed before the key.
   const Kind own(totals->process_group, totals->collective, totals->backend);
   return *totals_.emplace(own, std::move(totals)).first->second;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// If the heartbeats do not notice a dead peer, the kernel closes the connection: it sends keepalive
-// probes and limits the age of unacknowledged data.
+// Opens TCP connections. If the heartbeats do not notice a dead peer, the kernel does: it sends
+// keepalive probes and limits the age of unacknowledged data.
 #include "client/internal/socket.h"
 
 #include <netdb.h>

@@ -36,9 +36,9 @@ class Descriptor {
 /// Also blocks while it resolves the name.
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
-/// Sends `probe` to the server at the address on a connection of its own, and returns the first
-/// bytes of the reply, at most 512; empty if there is no reply. Blocks up to `patience` for the
-/// connection, then up to `patience` for the reply.
+/// Opens a separate connection to the address, sends `probe`, and returns the first bytes of the
+/// reply, at most 512; empty if there is no reply. Blocks up to `patience` for the connection, then
+/// up to `patience` for the reply.
 std::string first_words(const std::string& address, std::string_view probe, int interrupt,
                         Duration patience);
 

@@ -44,7 +44,7 @@ std::string name_launch() {
   return text + random_name();
 }
 
-/// Data that the agents exchange when a generation starts. All use the port and nonce of node 0.
+/// Data that the agents exchange when a generation starts. All agents use node 0's port and nonce.
 struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
@@ -211,8 +211,8 @@ bool Agent::prepare() {
     plan_.master_port = first.port;
     plan_.nonce = first.nonce;
     plan_.launch = first.launch;
-    // Agents that were in an earlier generation know the name and base of the launch. New agents
-    // adopt these values.
+    // Agents that were in an earlier generation know `launch` and `base` of LaunchFacts. New agents
+    // use the same values.
     for (const std::string& text : texts) {
       const LaunchFacts facts = LaunchFacts::decode(text);
       if (facts.base < 0) continue;

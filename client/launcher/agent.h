@@ -27,8 +27,8 @@ class Agent {
   /// `scratch` is a temporary folder, which the warden removes.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
-  /// Destroys these members before all other members, because daemon_'s destructor runs the event
-  /// loop, whose handlers use the other members. Destroys client_ before daemon_, because the
+  /// Destroys daemon_ while most members still exist, because the destructor of daemon_ runs the
+  /// event loop, whose handlers use these members. Destroys client_ before daemon_, because the
   /// client says goodbye to the daemon.
   ~Agent() {
     watching_.reset();
@@ -121,7 +121,7 @@ class Agent {
   GroupState state_;
   std::optional<std::uint32_t> base_;    ///< number of the group's failures before this launch
   std::optional<FailureReport> report_;  ///< newest failure report of any node
-  std::size_t others_stopped_ = 0;       ///< number of this node's workers stopped by a failure
+  std::size_t others_stopped_ = 0;       ///< number of workers stopped after another one failed
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 

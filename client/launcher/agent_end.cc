@@ -16,8 +16,8 @@ constexpr Duration kGoodbyeTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-/// Makes the last call to the daemon. This call tells the other nodes why this node ends; without
-/// it they would see only that the node's connection has ended. Waits for the reply at most
+/// Makes the last call to the daemon, which tells the other nodes why this node ends. Without this
+/// call they would see only that the connection of this node has ended. Waits for the reply at most
 /// kGoodbyeTimeout, or until a second signal.
 void Agent::say_goodbye(const std::function<void()>& last_call) {
   const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
@@ -69,8 +69,8 @@ int Agent::leave_by_request() {
       options_.grace = std::clamp<Duration>(left, Duration::zero(), options_.grace);
     }
   } else if (membership_ && generation_.size > 1) {
-    // With this notice, other nodes do not count it as a failure if their workers fail because the
-    // workers of this node are gone.
+    // The end of this node's workers may make workers of other nodes fail. After this notice, the
+    // other nodes do not count that as a failure.
     DrainNotice own;
     own.ranks = {generation_.rank};
     own.left = options_.grace + 2 * kGoodbyeTimeout;

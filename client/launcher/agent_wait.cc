@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles signals and the group's status, and waits. All functions run on the loop's thread.
+// Handles signals and the group's status. Waits for conditions. Runs on the loop's thread.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>

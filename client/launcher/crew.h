@@ -36,7 +36,7 @@ struct CrewHome {
   std::string program;
   std::map<std::string, std::string> inherited;  ///< environment of the launcher
   std::string scratch;                           ///< temporary folder, for error files
-  Console silence{false, false};                 ///< console of workers whose output is not printed
+  Console silence{false, false};                 ///< a console that prints nothing
 };
 
 class Worker;

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 512;
 
-// Fixed texts in the reason for which a generation has ended. The daemon writes the member and "has
-// failed". The agent of the failed worker writes the rest.
+// Fixed parts of the text that says why a generation has ended. The daemon names the member and
+// adds "has failed". The agent of the failed worker writes the rest.
 constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";
@@ -108,7 +108,7 @@ std::optional<FailureReport> read_failure_report(std::string_view reason) {
 }
 
 std::string of_nodes(std::string_view text) {
-  // The text from kFailedWith on names ranks of workers, not of nodes, so it stays unchanged.
+  // The text from kFailedWith to the end names ranks of workers, not nodes, so it stays unchanged.
   const std::size_t cause = std::min(text.find(kFailedWith), text.size());
   std::string out;
   for (std::string_view before, rest = text.substr(0, cause);;) {
