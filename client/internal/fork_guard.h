@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An object with threads and locks belongs to the process that made it. In a child that was forked
-// from this process the object does not work and cannot be destroyed: its threads do not exist, and
-// its locks may be held for ever. So in the child its calls throw Forked, and its destructor is not
-// run.
+// from that process, the threads do not exist and the locks may be held for ever, so the object
+// does not work and cannot be destroyed. There the calls of the object throw Forked, and the
+// destructor does not run.
 #pragma once
 
 #include <sys/types.h>

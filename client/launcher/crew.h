@@ -36,7 +36,7 @@ struct CrewHome {
   std::string program;
   std::map<std::string, std::string> inherited;  ///< environment of the launcher
   std::string scratch;                           ///< temporary folder, for error files
-  Console silence{false, false};                 ///< a console that prints nothing
+  Console silence{false, false};                 ///< a console that prints no worker's output
 };
 
 class Worker;
