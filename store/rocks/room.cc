@@ -4,6 +4,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/metadata.h>
+#include <rocksdb/table_properties.h>
 #include <sys/statvfs.h>
 
 #include <algorithm>
@@ -93,7 +94,9 @@ bool RoomKeeper::worth_it() const {
   if (stuck_) return since >= pause_ || free_bytes() >= free_when_stuck_ + unit_;
   const std::size_t erased = erased_;
   if (erased >= kWorthCompacting) return true;
-  if (erased == 0) return follow_up_ && since >= kPauseMax;
+  if (erased == 0) {
+    return follow_up_ && since >= std::max<Clock::duration>(kPauseMax, kShareOfTime * took_);
+  }
   return since >= std::max<Clock::duration>(kPauseMin, kShareOfTime * took_);
 }
 
@@ -116,8 +119,9 @@ void RoomKeeper::tidy() {
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;
-  // Another compaction is due: this one may have skipped tables that RocksDB was compacting.
-  follow_up_ = done && erased > 0;
+  // The compaction skips tables that RocksDB is compacting itself. Rows that were erased from them
+  // still take up room.
+  follow_up_ = done && has_deletions();
   if (done) {
     pause_ = {};
   } else {
@@ -126,6 +130,20 @@ void RoomKeeper::tidy() {
     pause_ = std::clamp<Clock::duration>(2 * pause_, kPauseMin, kPauseMax);
   }
   stuck_ = !done;
+}
+
+bool RoomKeeper::has_deletions() const {
+  using Properties = rocksdb::DB::Properties;
+  for (const auto& name :
+       {Properties::kNumDeletesActiveMemTable, Properties::kNumDeletesImmMemTables}) {
+    std::uint64_t count = 0;
+    if (db_.GetIntProperty(name, &count) && count > 0) return true;
+  }
+  rocksdb::TablePropertiesCollection tables;
+  if (!db_.GetPropertiesOfAllTables(&tables).ok()) return false;
+  return std::ranges::any_of(tables, [](const auto& table) {
+    return table.second->num_deletions + table.second->num_range_deletions > 0;
+  });
 }
 
 std::uint64_t RoomKeeper::free_bytes() const {

@@ -67,6 +67,9 @@ class RoomKeeper {
   void tidy();
   bool worth_it() const;
   std::uint64_t free_bytes() const;
+  /// Returns whether the engine still has records that erase older rows. After a compaction of all
+  /// tables there are none, unless rows were erased meanwhile.
+  bool has_deletions() const;
 
   rocksdb::DB& db_;
   const std::string path_;
@@ -78,7 +81,7 @@ class RoomKeeper {
   Clock::time_point ended_{};  ///< end of the last compaction
   Clock::duration took_{};     ///< its duration
   Clock::duration pause_{};    ///< time from a failed attempt to the next attempt
-  bool follow_up_ = false;     ///< one more compaction is due if room stays short
+  bool follow_up_ = false;     ///< another compaction is due if room stays short
   std::uint64_t free_when_stuck_ = 0;
 
   std::mutex mutex_;
