@@ -79,7 +79,7 @@ struct Generation {
   std::string reason;          ///< why the generation formed, and why the members have these ranks
 };
 
-/// A request to members to leave the group in good order.
+/// Asks members to leave the group on their own, within a deadline if there is one.
 struct DrainNotice {
   std::uint64_t number = 0;  ///< set by the daemon
   bool preempt = false;      ///< true for a preempt notice, false for a drain notice

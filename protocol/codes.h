@@ -32,7 +32,7 @@ enum class Code : std::uint8_t {
   session_superseded = 16,  ///< the session was opened again on another connection
   state_rolled_back = 17,   ///< the daemon's state is older than the client's, or unrelated to it
   stale_generation = 18,    ///< the group has a newer generation
-  outcome_unknown = 19,     ///< unknown if this old request was applied before; not applied now
+  outcome_unknown = 19,     ///< an old request: not applied now, but maybe it was applied before
   not_owner = 20,           ///< another daemon owns the job; Failure::addresses has its address
   unavailable = 21,         ///< cannot serve now (starting, draining, engine lost); retry
   aborted = 22,             ///< the session or generation has ended, or the member was removed

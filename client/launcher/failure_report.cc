@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 512;
 
-// Fixed parts of the text that says why a generation has ended. The daemon names the member and
-// adds "has failed". The agent of the failed worker writes the rest.
+// Fixed parts of the error text for a generation in which a worker failed. The daemon writes which
+// member "has failed". The agent of the failed worker writes the rest of the text.
 constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";

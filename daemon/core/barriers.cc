@@ -156,8 +156,8 @@ Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, A
   barrier.arrivals.emplace(rank, std::move(arrival));
   const bool early = planted(Planted::barrier_early) && key.kind == BarrierKey::Kind::barrier;
   if (barrier.arrivals.size() + (early ? 1 : 0) < barrier.world_size) return &barrier;
-  // Only a barrier without a group waits for connections. A barrier of a group needs no such check,
-  // because it is broken when a member is lost.
+  // Checks the connections of the participants only for a barrier without a group. The barrier of a
+  // group needs no check, because the loss of a member breaks it.
   for (const auto& [at, one] : barrier.arrivals) {
     if (!barrier.group.empty() || planted(Planted::dead_arrival_counts)) break;
     const Session* session = sessions.find(one.session);

@@ -72,10 +72,11 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
                      limits::kNameBytes);
     }
     if (!adds_up(now) || shrinks(before, now)) {
-      return failure(Code::invalid_argument,
-                     "report: invalid totals of {}; the totals of a session must never shrink, and "
-                     "their {} buckets must add up to their count",
-                     printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
+      return failure(
+          Code::invalid_argument,
+          "report: invalid totals of {}; the totals of a session must never decrease, and "
+          "their {} buckets must add up to their count",
+          printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
     }
     CollectiveTotals d = difference(before, now);
     before = now;

@@ -113,8 +113,8 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Computes the turnout again only if the presence of any session has changed since the last call,
-/// because every rank of a launch makes this call.
+/// Every rank of a launch makes this call. So the numbers are computed again only if any session
+/// has come, gone or lost its connection since the last call.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {

@@ -26,7 +26,7 @@ class RequestTally {
     if (outcome != Code::ok) metrics_.failed(op, outcome);
   }
 
-  /// Adds the counts since the last call to the metrics.
+  /// Adds to the metrics what was counted since the last call of flush().
   void flush() {
     for_each_op([this]<class Op>(std::type_identity<Op>) {
       Counts& counts = ops_[Op::op.code];

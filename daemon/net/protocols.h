@@ -41,7 +41,7 @@ struct WireProtocol {
   /// Encodes a refusal for a client of this protocol.
   std::string (*refusal)(const Failure& reason) = nullptr;
 
-  /// True if a client of an unknown protocol gets the refusal in this protocol's encoding. Used
+  /// True if a client of an unknown protocol is refused with the result of `refusal`. Has an effect
   /// only if no other protocol is enabled.
   bool refuses_unknown = false;
 };

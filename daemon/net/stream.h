@@ -20,8 +20,8 @@ namespace c10dd::daemon {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-/// A connection. Reads into the caller's buffer and writes from the caller's buffer, so that a
-/// stream that waits holds no buffer. All functions are called on the loop of executor().
+/// The byte stream of one connection. Reads into and writes from buffers of the caller: an idle
+/// stream holds no buffer. Its functions must be called on the loop of executor().
 class Stream {
  public:
   /// While `ticket` exists, the connection is counted. move_to() gives `ticket` to the new stream.

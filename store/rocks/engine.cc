@@ -218,7 +218,7 @@ class RocksEngine final : public Engine {
     /// Returns false if the job has no rows.
     bool start() {
       const auto known = engine_.heads_.find(job_);
-      // Creating an iterator sorts all rows in memory: avoid that for a job without rows.
+      // Creates no iterator for a job without rows, because an iterator first sorts the memtable.
       if (known == engine_.heads_.end() || known->second.revision == 0) return false;
       rocksdb::ReadOptions how;
       how.fill_cache = false;

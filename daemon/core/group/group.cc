@@ -77,8 +77,8 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   return {};
 }
 
-/// Copies the request and the session to the member, and notes that the member asks for the round
-/// after `round`.
+/// Copies the request and the session to the member. Notes that the member asks for a place in the
+/// next round; the newest round so far is `round`.
 void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
          Revision revision) {
   m.host = session.host;

@@ -71,8 +71,8 @@ class GroupState {
   std::uint64_t version() const { return version_; }
 
   // ---- changes
-  /// Returns the facts of the group for the caller to change. The next settle() then writes the
-  /// group's row.
+  /// Returns the group's facts, which the caller may change. The next settle() writes the facts to
+  /// the group's row.
   GroupFacts& edit_facts();
   /// Adds a member. Has no effect if the session is already a member.
   void add(const SessionId& id);

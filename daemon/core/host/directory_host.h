@@ -58,7 +58,7 @@ class DirectoryHost {
   /// Starts to use a directory that was read from a newly opened engine. `generation` counts how
   /// often an engine was opened.
   void opened(std::unique_ptr<Directory> directory, std::uint64_t generation);
-  /// Drops the directory, because the engine is lost.
+  /// Drops the directory after the engine has failed.
   void lost() { directory_.reset(); }
   bool is_open() const { return directory_ != nullptr; }
 

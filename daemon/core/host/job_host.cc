@@ -154,8 +154,8 @@ std::size_t JobHost::waiting() const {
   return all;
 }
 
-/// Hands all gathered rows to the engine as one batch, unless a batch is in flight or the pace says
-/// to wait for more requests.
+/// Hands all gathered rows to the engine as one batch. Does nothing while a batch is in flight, or
+/// while it is worth waiting for more requests (CommitPace).
 void JobHost::start_batch() {
   if (batch_in_flight_ || !engine_ || engine_->is_volatile) return;
   const std::size_t requests = waiting();
