@@ -85,7 +85,7 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
   std::size_t first = 0;
   while (first + 1 < hashes.size() && each[row + first] == each[first]) ++first;
   throw InvalidArgument(
-      format("parameters of {} differ from rank 0; the first is number {}, on this rank {}; "
+      format("parameters of {} differ from rank 0; the first that differs is {}, on this rank {}; "
              "build the same model on every rank",
              collectives::named(different), first, described(parameters[first])));
 }

@@ -94,7 +94,8 @@ def learn_executed():
         text = done.stdout if done.stdout[:1] == b"{" else gzip.decompress(done.stdout)
         for line in text.decode().splitlines():
             for file in json.loads(line)["files"]:
-                name = os.path.relpath(os.path.join(BUILD, file["file"]), TREE)
+                # -ffile-prefix-map makes the names relative to the tree
+                name = os.path.relpath(os.path.join(TREE, file["file"]), TREE)
                 lines = executed.setdefault(name, set())
                 lines.update(at["line_number"] for at in file["lines"] if at["count"] > 0)
     EXECUTED.write_text(json.dumps({name: sorted(lines) for name, lines in executed.items()}))

@@ -17,9 +17,6 @@ Duration bounded(Duration asked, Duration fallback) {
   return std::clamp<Duration>(asked, Duration(1), limits::kMemberTtlMax);
 }
 
-/// Returns how long a member has to reconnect after a restart of the daemon.
-Duration restart_grace(Duration ttl) { return std::max<Duration>(limits::kRestartGrace, ttl); }
-
 }  // namespace
 
 void Liveness::check_at(const SessionId& id, TimePoint when) { checks_.set(id, shared_tick(when)); }
@@ -60,7 +57,7 @@ void Liveness::disconnected(const SessionId& id, TimePoint now) {
 
 void Liveness::expect_back(const SessionId& id, TimePoint now) {
   MemberLiveness& member = members_.at(id);
-  member.back_by = now + restart_grace(member.ttl);
+  member.back_by = now + std::max<Duration>(limits::kRestartGrace, member.ttl);
   if (planted(Planted::no_restart_grace)) member.back_by = now + kTickGrid;
   check_at(id, *member.back_by);
 }
@@ -89,8 +86,7 @@ std::optional<Liveness::Lost> Liveness::check(const SessionId& id, const Session
   why += human(now - heard);
   if (member.back_by && !session->connected) {
     end = *member.back_by;
-    why =
-        "not heard of since the daemon started again " + human(restart_grace(member.ttl)) + " ago";
+    why = "not heard of since the daemon started again " + human(now - heard) + " ago";
   }
   const bool forgets = planted(Planted::silence_forgotten) && session->connected;
   if (end <= now && !forgets) return Lost{id, std::move(why)};

@@ -117,7 +117,7 @@ Result<void> check_list(const GroupState& state) {
     return misfit(state, "a generation without members");
   }
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
-    return misfit(state, "all members of the generation have ended");
+    return misfit(state, "a formed generation has no member that is alive");
   }
   // In a quorum, the last alive member may join again with another policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;

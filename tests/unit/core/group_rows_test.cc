@@ -198,7 +198,8 @@ TEST(GroupRowsTest, ItsMembers) {
   expect_refused(formed().drop('m'), "a session in its list is not a member");
   Story all = formed();
   all.facts([](GroupFacts& g) { g.notices.clear(); });
-  expect_refused(all.member(ended).member(ended, 1), "all members of the generation have ended");
+  expect_refused(all.member(ended).member(ended, 1),
+                 "a formed generation has no member that is alive");
   const Bytes nobody = RowKey('m').text("dp/0").number(0).number(0).take();
   expect_refused(formed().add(nobody, wire::encode(GroupMember{})), "malformed member row");
 }
