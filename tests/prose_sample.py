@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws fifty comment blocks and twenty error texts of the product for a reader who does not know the
 code: is each understood at the first reading? The hash of the last commit is the seed, so the writer
-of a commit cannot write for the sample.
+of a commit cannot write for the sample. A comment is shown with the line of code that it stands at.
 
     ./dev sample [--seed TEXT]
 """
@@ -29,18 +29,20 @@ def git(*words):
 
 
 def comment_blocks(path, text):
-    """(place, text) of each run of comment lines that has enough words."""
+    """(place, text, line of code) of each run of comment lines that has enough words."""
     block, start = [], 0
     for number, line in enumerate([*text.split("\n"), ""], 1):
         found = COMMENT.match(line)
         alone = line.lstrip().startswith("//")
-        if found and (alone or not block) and "SPDX" not in line and "----" not in line:
+        trailing = found and not alone and not block
+        if found and (alone or trailing) and "SPDX" not in line and "----" not in line:
             start = start if block else number
             block.append(found.group(2))
             if alone:
                 continue
         if sum(len(words.split()) for words in block) >= FEWEST_WORDS:
-            yield f"{path}:{start}", " ".join(block)
+            code = line[:found.start(1)] if trailing else line
+            yield f"{path}:{start}", " ".join(block), code.strip()
         block = []
 
 
@@ -69,8 +71,8 @@ def main():
         errors += error_texts(name, text)
     chance = random.Random(seed)
     print(f"seed {seed}: {COMMENT_BLOCKS} of {len(comments)} comment blocks")
-    for place, text in chance.sample(comments, COMMENT_BLOCKS):
-        print(f"\n{place}\n  {text}")
+    for place, text, code in chance.sample(comments, COMMENT_BLOCKS):
+        print(f"\n{place}" + (f"\n  {code}" if code else "") + f"\n  // {text}")
     print(f"\n{ERROR_TEXTS} of {len(errors)} error texts")
     for place, text in chance.sample(errors, ERROR_TEXTS):
         print(f"\n{place}\n  {text}")
