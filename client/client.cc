@@ -26,7 +26,7 @@ namespace {
 
 using client::expect;
 
-constexpr Duration kCloseLimit = std::chrono::seconds(1);  // time-out of each request of close()
+constexpr Duration kCloseLimit = std::chrono::seconds(1);  // time-out per request in close()
 
 std::uint64_t random_number() {
   static thread_local std::random_device device;
@@ -91,8 +91,9 @@ class Client::Impl {
     return *known;
   }
 
-  /// If the options have no world size, sets their rank and world size to those of the client.
-  /// Throws InvalidArgument if the client does not know these, or if the options have only a rank.
+  /// If `options` has no world size, copies the rank and world size of the client into `options`.
+  /// Throws InvalidArgument if the client has no rank or no world size, or if `options` has a rank
+  /// without a world size.
   template <class Options>
   void seat_in(const char* what, const std::string& name, Options& options) const {
     const Result<client::SeatInBarrier> found = client::seat_in_barrier(

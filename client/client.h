@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection of a trainer to its job: one session on one multiplexed connection. The client
-// reconnects by itself and sends pending calls again, so a restart of the daemon does not make a
-// call fail. Standard library only.
+// Client connects a training process to its job. All calls of a client share one session and one
+// connection. The client reconnects by itself and sends pending calls again, so a restart of the
+// daemon does not make a call fail. Includes the standard library only.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,10 @@ struct ConnectionChange {
 };
 
 struct ClientOptions {
-  std::string run = {};          ///< name of the job's incarnation; empty: the permanent name space
+  /// Name of this run of the job. Each run has its own keys, queues, barriers and groups, which the
+  /// daemon erases some time after the run has ended. If the name is empty, the client uses the
+  /// permanent keys, queues, barriers and groups of the job.
+  std::string run = {};
   std::int64_t rank = -1;        ///< rank of this process, reported to the daemon; -1 if not known
   std::int64_t world_size = -1;  ///< number of processes of the job; -1 if not known
   std::string host = {};         ///< host name to report; if empty, the machine's host name
@@ -42,15 +45,15 @@ struct ClientOptions {
   /// its own waits for an unreachable daemon. At most 30 days.
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
   /// How long the daemon keeps the session and its ephemeral keys while the client has no
-  /// connection. Within this time each change is made exactly once. 0 means the daemon's default. A
-  /// value outside 1 s to 24 h is raised or lowered to the nearest bound; a negative value is
-  /// refused.
+  /// connection. If the client reconnects within this time, the daemon makes each requested change
+  /// exactly once. 0 means the daemon's default. A negative value is refused. Any other value below
+  /// 1 s counts as 1 s, and a value above 24 h counts as 24 h.
   std::chrono::nanoseconds session_expiry{0};
-  /// The client calls this function when it connects and when it loses the connection. While it is
-  /// disconnected, it calls the function again after 2 s and then every 30 s. At these repeated
-  /// calls, and at the reconnect that follows them, the client also writes a line to stderr, unless
-  /// the environment has C10DD_LOG=off. The function runs on a thread of the client, so it must not
-  /// block, throw or call the client.
+  /// The client calls this function when it connects and when it loses the connection. If the
+  /// client is still disconnected after 2 s, it calls the function again and writes a line to
+  /// stderr. The call and the line are repeated every 30 s. A last line follows when the client has
+  /// reconnected. The environment variable C10DD_LOG=off turns the lines off. The function runs on
+  /// a thread of the client, so it must not block, throw or call the client.
   std::function<void(const ConnectionChange&)> on_connection = {};
 };
 
@@ -74,14 +77,14 @@ struct BarrierOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(300);
 };
 
-/// One finished or failed collective, for the daemon's metrics.
+/// One collective that has succeeded or failed, for the daemon's metrics.
 struct CollectiveSample {
   std::string_view process_group;  ///< kind: dp, tp, pp, ...
   std::string_view collective;     ///< all_reduce, ...
   std::string_view backend;        ///< gloo, ...
   std::chrono::nanoseconds duration{0};
   std::uint64_t payload_bytes = 0;  ///< bytes of the tensors
-  std::uint64_t bus_bytes = 0;      ///< payload times the bus factor of nccl-tests
+  std::uint64_t bus_bytes = 0;      ///< payload multiplied by the bus factor of nccl-tests
   bool succeeded = true;
 };
 
@@ -95,9 +98,10 @@ struct CollectiveCount {
   std::uint64_t payload_bytes = 0;
 };
 
-/// A session of one process in one job. Calls that need the daemon block, and throw c10dd::Error or
-/// a subclass. While the daemon is unreachable they wait until their time-out, then throw TimedOut.
-/// In a process that was forked from the client's process they throw Forked. Thread-safe.
+/// A session of one process in one job. A call that needs the daemon blocks until the daemon has
+/// replied. A failed call throws c10dd::Error or a subclass. It throws TimedOut if the daemon stays
+/// unreachable until the call's time-out, and Forked in a process that was forked from the client's
+/// process. Thread-safe.
 class Client : public std::enable_shared_from_this<Client> {
  public:
   /// Opens a session. `url` is c10dd://host:port/job. Blocks up to ClientOptions::timeout. Throws
@@ -105,11 +109,14 @@ class Client : public std::enable_shared_from_this<Client> {
   /// with the daemon's reason if the daemon refuses.
   static std::shared_ptr<Client> connect(const std::string& url, ClientOptions options = {});
 
-  /// Connects to the URL in C10DD_URL, or to the job C10DD_JOB at the address C10DD_ADDR. Reads the
-  /// run name from C10DD_RUN. Reads the rank and world size from C10DD_RANK and C10DD_WORLD_SIZE,
-  /// from RANK and WORLD_SIZE, or from the variables of Slurm, MPI or Kubernetes (see
-  /// client/internal/launch_environment.h). Throws as connect() does. Also throws InvalidArgument
-  /// naming a variable that is missing or invalid.
+  /// Connects as the environment says:
+  ///   URL                  C10DD_URL, or C10DD_ADDR and C10DD_JOB
+  ///   run name             C10DD_RUN
+  ///   rank and world size  C10DD_RANK and C10DD_WORLD_SIZE, RANK and WORLD_SIZE, or the variables
+  ///                        of Slurm, MPI or Kubernetes (client/internal/launch_environment.h)
+  /// If C10DD_ADDR is set without C10DD_JOB, the job name comes from the launcher, and so does the
+  /// run name unless C10DD_RUN is set. Throws as connect() does. Also throws InvalidArgument naming
+  /// a variable that is missing or invalid.
   static std::shared_ptr<Client> from_environment();
 
   /// Sends the last report and a request that ends the session, then closes the connection. Blocks
@@ -123,15 +130,15 @@ class Client : public std::enable_shared_from_this<Client> {
   std::shared_ptr<JobStore> store();
 
   /// Joins a group. Blocks up to RendezvousOptions::timeout until a generation forms that includes
-  /// this process. Throws TimedOut naming the members that are present and those that are missing,
-  /// InvalidArgument for invalid options, and Error if the members give different options for the
-  /// group. The returned membership keeps the client alive.
+  /// this process. Throws TimedOut, which names the present and the missing members. Throws
+  /// InvalidArgument for invalid options. Throws Error if the members give different options for
+  /// the group. The returned membership keeps the client alive.
   std::shared_ptr<Membership> rendezvous(const RendezvousOptions& options);
 
   /// Blocks until all ranks have arrived. For one name and generation, the n-th call of each rank
   /// joins the n-th barrier. All ranks get the same outcome: if one rank times out, the barrier
-  /// fails for all. Throws TimedOut (missing() has the ranks that did not arrive), InvalidArgument
-  /// if the rank or world size is not known, and Error if the ranks give different world sizes.
+  /// fails for all. Throws TimedOut, whose missing() has the ranks that did not arrive. Throws
+  /// InvalidArgument if the rank or world size is not known. Throws Error if world sizes differ.
   void barrier(const std::string& name, const BarrierOptions& options = {});
 
   /// Exchanges data at a barrier. The shape decides which parts a rank gives and gets:
@@ -139,8 +146,8 @@ class Client : public std::enable_shared_from_this<Client> {
   ///   to_root    each rank gives 1 part; the root gets the parts of all ranks, the others get none
   ///   from_root  the root gives 1 part for all ranks or 1 part per rank; each rank gets 1 part
   ///   transpose  each rank gives 1 part per rank, and gets 1 part from each rank
-  /// Blocks and throws as barrier() does; throws Error with Code::too_large if the parts of this
-  /// rank exceed 16 MiB together.
+  /// Blocks and throws as barrier() does. Also throws Error with Code::too_large if the parts of
+  /// this rank exceed 16 MiB together.
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options = {});
 
@@ -151,12 +158,12 @@ class Client : public std::enable_shared_from_this<Client> {
   /// Returns the totals that record() has counted so far.
   std::vector<CollectiveCount> recorded() const;
 
-  /// Reports the totals now. Blocks up to ClientOptions::timeout until the daemon has received
-  /// them.
+  /// Reports the totals now. Blocks until the daemon has received them, for at most
+  /// ClientOptions::timeout.
   void flush_report();
 
   const std::string& job() const;
-  /// Returns the incarnation of the job; empty for the permanent name space.
+  /// Returns the run name, see ClientOptions::run.
   const std::string& run() const;
   /// Return the rank and the world size that the launcher or ClientOptions gave this process. Throw
   /// InvalidArgument if either is not known.

@@ -20,14 +20,14 @@ struct Missing {
   std::string host;  ///< empty if the rank never connected
   /// Why the rank is missing. One of these texts:
   ///   never_connected  no process has connected as this rank
-  ///   not_arrived      is connected, but has not called this barrier or exchange
-  ///   disconnected     has no connection now
-  ///   elsewhere        waits at another barrier, or in another generation
-  ///   silent           is connected, but its heartbeats have stopped
-  ///   dead             its process has ended, or its group has lost it
-  ///   absent           has arrived, but has no connection now
+  ///   not_arrived      the rank is connected, but has not called this barrier or exchange
+  ///   disconnected     the rank has not arrived, and has no connection now
+  ///   elsewhere        the rank waits at a different barrier, or in a different generation
+  ///   silent           the rank is connected, but its heartbeats have stopped
+  ///   dead             the group has lost the rank, or the rank has left or was started again
+  ///   absent           the rank has arrived, but has no connection now
   std::string cause;
-  std::string doing;  ///< where the rank waits, its phase and step, or how it ended; may be empty
+  std::string doing;  ///< where the rank waits, its phase and step, or how the rank ended; or empty
   std::chrono::nanoseconds silent_for{0};  ///< time since the rank's last sign of life
   std::uint64_t pid = 0;                   ///< 0 if the rank never connected
 };
@@ -44,7 +44,7 @@ class Error : public std::runtime_error {
 };
 
 /// A time-out has passed. After a barrier, exchange, rendezvous or collective, missing() has the
-/// ranks that did not arrive, as far as they are known.
+/// ranks that are known not to have arrived.
 class TimedOut : public Error {
  public:
   TimedOut(const std::string& detail, std::vector<Missing> missing)
@@ -67,8 +67,8 @@ class InvalidArgument : public Error {
   explicit InvalidArgument(const std::string& detail) : Error(Code::invalid_argument, detail) {}
 };
 
-/// The daemon's state is older than the state that this client has seen, or is not a continuation
-/// of that state. This client cannot go on: start the job again with a new run name.
+/// The state that this client has seen is newer than the daemon's state, or belongs to a different
+/// history. This client cannot go on: start the job again with a new run name.
 class StateRolledBack : public Error {
  public:
   explicit StateRolledBack(const std::string& detail) : Error(Code::state_rolled_back, detail) {}
@@ -76,14 +76,14 @@ class StateRolledBack : public Error {
 
 /// The session ended before the reply arrived, because the daemon was unreachable for longer than
 /// ClientOptions::session_expiry. The change may or may not have been made: read the state before
-/// you repeat it. The client continues in a new session, unless its calls throw SessionReplaced.
+/// you repeat it. The client continues in a new session, unless replaced (SessionReplaced).
 class OutcomeUnknown : public Error {
  public:
   explicit OutcomeUnknown(const std::string& detail) : Error(Code::outcome_unknown, detail) {}
 };
 
-/// This process was without a connection for so long that a restarted process has taken its rank at
-/// a barrier or exchange. The client makes no more calls. End the process.
+/// A restarted process has taken the rank of this process at a barrier or exchange, because this
+/// process had no connection for too long. The client makes no more calls. End this process.
 class SessionReplaced : public Error {
  public:
   explicit SessionReplaced(const std::string& detail) : Error(Code::session_replaced, detail) {}
@@ -110,9 +110,13 @@ class QuotaExceeded : public Error {
   explicit QuotaExceeded(const std::string& detail) : Error(Code::quota_exceeded, detail) {}
 };
 
-/// A peer cannot be reached. Either a process group without a membership has lost a rank (see
-/// missing()), or no network address of this machine leads to the daemon. Calls to an unreachable
-/// daemon do not throw Unavailable: they wait for the daemon, then throw TimedOut.
+/// Something that the operation needs cannot be used:
+///   - A process group cannot be opened, or has lost a rank (see missing()).
+///     If the group belongs to a membership, the loss of a rank throws Aborted instead.
+///   - No network address of this machine leads to the daemon.
+///   - The file of a file store cannot be read or written.
+/// Calls to an unreachable daemon do not throw Unavailable: they wait for the daemon, then throw
+/// TimedOut.
 class Unavailable : public Error {
  public:
   explicit Unavailable(const std::string& detail, std::vector<Missing> missing = {})
@@ -123,9 +127,9 @@ class Unavailable : public Error {
   std::vector<Missing> missing_;
 };
 
-/// The operation was ended by abort() or cancel(), or because its group or generation has ended.
-/// missing() has the members of the generation that were lost, if any. If the operation belongs to
-/// a membership, call Membership::next() to continue.
+/// abort() or cancel() has ended the operation, or the group or generation has ended. missing() has
+/// the members of the generation that were lost, if any. If the operation belongs to a membership,
+/// call Membership::next() to continue.
 class Aborted : public Error {
  public:
   explicit Aborted(const std::string& detail, std::vector<Missing> missing = {})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The store of a job, kept by the daemon: a Store that also has keys with a time to live, ephemeral
 // keys, revisions, transactions and watches. Standard library only.
-// A revision is the number of a change of the job. Each change has a higher revision than all the
-// changes before it.
+// Each change of a job gets a number, the revision of the change. A later change always has a
+// higher revision than an earlier one.
 #pragma once
 
 #include <c10dd/store.h>
@@ -34,14 +34,15 @@ struct KeyList {
 /// A builder of conditions and actions for JobStore::transact(). If all conditions hold, all
 /// actions are applied as one change; otherwise no action is applied. Example:
 ///   Transaction().if_absent("leader").set("leader", name, {.ephemeral = true}).add("terms", 1)
-/// At most 1,024 conditions, 1,024 actions and 16 adds. Not thread-safe.
+/// At most 1,024 conditions and 1,024 actions, of which at most 16 are `add`. Not thread-safe.
 class Transaction {
  public:
   /// Conditions: the key exists, is absent, or has this value.
   Transaction& if_exists(std::string key);
   Transaction& if_absent(std::string key);
   Transaction& if_value(std::string key, std::string value);
-  /// Condition: the key was last written by this revision. Revision 0 means that the key is absent.
+  /// Condition: the last change of the key has this revision. Revision 0 means that the key is
+  /// absent.
   Transaction& if_revision(std::string key, std::uint64_t revision);
 
   /// Actions, applied in the order of these calls. Each works like the method of Store that has the
@@ -77,22 +78,23 @@ struct TransactionResult {
   bool applied = false;
   std::size_t failed = 0;      ///< if not applied: index of the first condition that does not hold
   std::uint64_t revision = 0;  ///< revision of the change; if not applied, the newest revision
-  std::vector<std::int64_t> sums;  ///< results of the adds, in their order
+  std::vector<std::int64_t> sums;  ///< results of the `add` actions, in their order
 };
 
 /// One change of one key.
 struct KeyChange {
   std::uint64_t revision = 0;
-  bool removed = false;  ///< the key was removed, by a call or by the end of its ttl or session
+  bool removed = false;  ///< true if a call removed the key, or the key's ttl or session has ended
   std::string key;
   std::string value;  ///< the new value; empty if removed
 };
 
 struct WatchBatch {
   std::vector<KeyChange> changes;  ///< in order of revision; empty if the time-out has passed
-  /// Revision from which a new KeyWatch can continue. If one change of many keys is split over
-  /// several batches, the new KeyWatch returns this batch's part of the change again. The old
-  /// KeyWatch, which has returned this batch, repeats nothing.
+  /// A new KeyWatch that starts from this revision misses no change. The new KeyWatch may repeat
+  /// the last changes of this batch: if a transaction of many keys is split over several batches,
+  /// `next` is the revision of the transaction. The KeyWatch that has returned this batch repeats
+  /// nothing.
   std::uint64_t next = 0;
 };
 
@@ -104,9 +106,11 @@ class KeyWatch {
   using Timeout = Store::Timeout;
 
   /// Returns the changes since the last call. Blocks up to `timeout` until there is a change; if
-  /// there is none, returns an empty batch. Throws Compacted if this reader was so slow that the
-  /// daemon no longer keeps some of the changes, TimedOut if the daemon is unreachable (call next()
-  /// again), and Aborted after cancel(). Not thread-safe: one caller at a time.
+  /// there is none, returns an empty batch. Not thread-safe: one caller at a time. Throws
+  ///   Compacted  if the daemon no longer keeps some of these changes, because the watch started
+  ///              from an old revision or next() was not called for too long
+  ///   TimedOut   if the daemon is unreachable; call next() again
+  ///   Aborted    after cancel()
   WatchBatch next(Timeout timeout);
 
   /// Makes a blocked call of next(), and all later calls of next(), throw Aborted. Thread-safe.
@@ -129,8 +133,9 @@ class JobStore : public Store {
  public:
   using Store::set;
 
-  /// Sets a key and returns the revision of the change. The options replace those that the key had:
-  /// with default options the key stays until it is removed.
+  /// Sets a key and returns the revision of the change. `options` replaces the ttl and the
+  /// ephemeral flag that the key had before: with default options the key stays until it is
+  /// removed.
   virtual std::uint64_t set(const std::string& key, std::string_view value,
                             const SetOptions& options) = 0;
 
@@ -146,9 +151,10 @@ class JobStore : public Store {
   /// a limit, or adds to a value that is not an integer), applies no action and throws.
   virtual TransactionResult transact(const Transaction& transaction) = 0;
 
-  /// Watches one key from the revision `from` on. If `from` is 0, blocks while it asks the daemon
-  /// for the present revision, and the watch sees every change that is made after watch() has
-  /// returned.
+  /// Watches one key from the revision `from` on. If `from` is 0, starts after the present
+  /// revision: the watch sees every change that is made after watch() has returned. In this case
+  /// watch() asks the daemon for the revision and blocks until the reply; otherwise it does not
+  /// block.
   virtual KeyWatch watch(const std::string& key, std::uint64_t from = 0) = 0;
   /// Watches all keys with a prefix, otherwise like watch(). The prefix "" means every key.
   virtual KeyWatch watch_prefix(const std::string& prefix, std::uint64_t from = 0) = 0;

@@ -21,17 +21,18 @@ namespace c10dd {
 class Client;
 
 /// The fields from `min` to `grace` are the rules of the group and must be equal in all its
-/// members. The fields from `rank` on describe this process.
+/// members. The field `rank` and all fields after it describe this process.
 struct RendezvousOptions {
   std::string group = "world";  ///< name of the group; a job may have many
   std::uint32_t min = 1;        ///< a generation never forms with fewer members
   std::uint32_t max = 1;        ///< members beyond this number wait as spares
   /// Time that a group waits for more members after `min` members have joined.
   std::chrono::nanoseconds last_call = std::chrono::seconds(3);
-  /// If true, each join is a vote for one step, as in torchft. The group decides when all members
-  /// of its last decision have joined again. It also decides when at least `min` and more than half
-  /// of the living members have joined, and the others have had the time `last_call` to do so. The
-  /// generation changes only if the list of members changes.
+  /// If true, each join is a vote for one step, as in torchft. A round of votes ends when all
+  /// members of the last list have joined again. If one of them does not join, at least `min`
+  /// members, and more than half of the living members, must join. The round then ends when all
+  /// living members have joined, or after the time `last_call`. A round starts no new generation if
+  /// the list of members is unchanged and the generation has not ended.
   bool quorum = false;
   /// A member that gives no sign of life for this time is lost. From 0.5 s to 10 min; 0 means the
   /// daemon's default, 2.5 s.
@@ -42,11 +43,11 @@ struct RendezvousOptions {
 
   /// Time-out of Client::rendezvous() and of each Membership::next().
   std::chrono::nanoseconds timeout = std::chrono::minutes(10);
-  /// Rank that this process must get. If one member gives a rank, all members must, and `min` must
-  /// equal `max`. -1 means the launcher's rank (Client::rank()) if `min` and `max` equal the
-  /// launcher's world size; otherwise the daemon assigns a rank.
+  /// Rank that this process must get. Either all members give a rank or none does. A rank requires
+  /// that `min` equals `max`. If both equal the launcher's world size, -1 means the launcher's rank
+  /// (Client::rank()). Otherwise -1 gives no rank, and the daemon assigns one.
   std::int64_t rank = -1;
-  bool spare = false;            ///< the process takes a place only when another member is lost
+  bool spare = false;            ///< gets a place only if too few other processes join
   std::int32_t local_rank = -1;  ///< rank of the process on its host; -1 if not known
   std::string device = {};
   std::string domain = {};                         ///< topology: a rack, a switch, an NVLink domain
@@ -71,7 +72,7 @@ struct Member {
 /// One agreed list of members, and the rank of this process in it.
 struct Generation {
   std::uint64_t round = 0;     ///< number of the decision
-  std::uint64_t number = 0;    ///< number of the list of members; never used for another list
+  std::uint64_t number = 0;    ///< identifies the list of members; no other list has this number
   std::uint32_t rank = 0;      ///< rank of this process in the list
   std::uint32_t size = 0;      ///< number of members
   std::uint64_t digest = 0;    ///< hash of the list; equal for all members
@@ -79,7 +80,8 @@ struct Generation {
   std::string reason;          ///< why the generation formed, and why the members have these ranks
 };
 
-/// Asks members to leave the group on their own, within a deadline if there is one.
+/// A request that some members leave the group. The request can have a deadline. The daemon
+/// declares each of these members lost that is still in the group after the deadline.
 struct DrainNotice {
   std::uint64_t number = 0;  ///< set by the daemon
   bool preempt = false;      ///< true for a preempt notice, false for a drain notice
@@ -96,18 +98,20 @@ struct GroupState {
   enum class Phase { forming, formed, broken, finished };
 
   Phase phase = Phase::formed;
-  std::uint64_t round = 0;              ///< number of the newest decision
-  std::uint64_t generation = 0;         ///< number of the newest generation
-  std::string reason;                   ///< cause if phase is not formed; names ranks and hosts
+  std::uint64_t round = 0;       ///< number of the newest decision
+  std::uint64_t generation = 0;  ///< number of the newest generation
+  /// Says why the generation formed or ended, or why this process is fenced. Names ranks and hosts.
+  std::string reason;
   std::vector<std::uint32_t> lost;      ///< lost ranks of the generation, ascending
   std::vector<std::uint32_t> finished;  ///< ranks whose work is done
   std::vector<std::uint32_t> stalled;   ///< ranks that missed the limit they gave to progress()
   std::vector<Missing> missing;         ///< details of the first 64 lost or stalled ranks
-  std::uint32_t waiting = 0;  ///< newcomers, which get a place when the members call next()
+  /// Number of newcomers that get a place when the members call next().
+  std::uint32_t waiting = 0;
   std::vector<DrainNotice> notices;
-  /// The daemon has not replied for so long that it may have declared this process lost. The
-  /// process must not act as a member any more (it must not write checkpoints, for example) until
-  /// next() has returned.
+  /// True if the daemon has not replied for so long that it may have declared this process lost.
+  /// This process must then not act as a member until next() has returned. For example, it must not
+  /// write checkpoints.
   bool fenced = false;
 
   /// Returns true if no more work is possible in the generation with this number.
@@ -116,9 +120,9 @@ struct GroupState {
   }
 };
 
-/// The membership of this process in one group. Calls that need the daemon block, at most 5 min
-/// unless they have a time-out of their own, and throw c10dd::Error or a subclass. In a process
-/// that was forked from the member's process, these calls throw Forked. Thread-safe.
+/// The membership of this process in one group. A call that needs the daemon blocks for at most 5
+/// min, unless it has a time-out of its own. Such a call may throw c10dd::Error or a subclass. In a
+/// process that was forked from the member's process, it throws Forked. Thread-safe.
 class Membership {
  public:
   /// Returns the generation of the last successful next(), or of the rendezvous if there was no
@@ -141,20 +145,23 @@ class Membership {
   /// thread.
   virtual std::shared_ptr<void> on_change(std::function<void(const GroupState&)> listener) = 0;
 
-  /// Ends the present generation. Blocks, for at most RendezvousOptions::timeout, until the group
-  /// has decided again and this process has a place. With RendezvousOptions::quorum, the generation
-  /// ends only if the list of members changes. The other members can read `step`. Throws TimedOut
-  /// naming the missing members. If two threads call next(), the second one waits for the first.
+  /// Joins the next generation and returns it. Blocks until this process has a place. If
+  /// RendezvousOptions::quorum is false, ends the present generation. If `quorum` is true, votes in
+  /// the next round; the present generation goes on if the list of members is unchanged. After
+  /// RendezvousOptions::timeout, throws TimedOut, which names the missing members. Other members
+  /// can read `step`. If two threads call next(), the second one waits for the first.
   virtual Generation next(std::uint64_t step = 0) = 0;
 
-  /// These calls take this process out of the group. leave() ends the generation, and the other
-  /// members continue in the next one. finish() says that this process has done its work, and the
-  /// generation goes on. fail() ends the generation with a failure. `detail` becomes the cause
-  /// unless there is a cause already. `generation` is the number of the failed generation; 0 means
-  /// the newest. If the group has a newer generation, fail() throws StaleGeneration, so that a late
-  /// report does not end the newer one.
+  /// Takes this process out of the group and ends the generation. The other members continue in the
+  /// next generation. `detail` becomes part of GroupState::reason, unless the generation had ended
+  /// before this call.
   virtual void leave(const std::string& detail) = 0;
+  /// Takes this process out of the group because it has done its work. The generation goes on.
   virtual void finish(const std::string& detail = {}) = 0;
+  /// Takes this process out of the group and ends the generation with a failure. Uses `detail` as
+  /// leave() does. `generation` is the number of the failed generation; 0 means the newest. If the
+  /// group has a newer generation, throws StaleGeneration, so that a late report does not end the
+  /// newer one.
   virtual void fail(const std::string& detail, std::uint64_t generation = 0) = 0;
 
   /// Reports what this process is doing. With a limit, this process promises to report again within
@@ -174,10 +181,11 @@ class Membership {
 
   /// barrier() and exchange() work as in Client, but only within the generation. Both throw Aborted
   /// at once if a participant is lost or the generation ends, and StaleGeneration if there is a
-  /// newer generation. `participants` lists the ranks that take part, in ascending order, and must
-  /// be the same in all of them; if empty, all ranks take part. Both throw InvalidArgument if this
-  /// process does not take part. exchange() sets rank, world_size and generation of the options;
-  /// `root` is an index into `participants`.
+  /// newer generation. `participants` lists the ranks that take part, in ascending order; if the
+  /// list is empty, all ranks take part. All participants must give the same list. A process that
+  /// is not in the list gets InvalidArgument. exchange() overwrites the fields `rank`, `world_size`
+  /// and `generation` of `options`. The field `root` is an index into `participants`, or a rank if
+  /// `participants` is empty.
   virtual void barrier(const std::string& name,
                        std::chrono::nanoseconds timeout = std::chrono::seconds(300),
                        std::vector<std::uint32_t> participants = {}) = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Store: the interface of all stores, similar to PyTorch's Store. Implementations: in the daemon
-// (job_store.h), in a file (for the processes of one machine), in memory (for one process), and a
-// view of another store that puts a prefix before each key. Standard library only.
+// Store: the interface of all stores, similar to PyTorch's Store. A store is kept in the daemon
+// (job_store.h), in a file (for the processes that open it) or in memory (for one process). A
+// prefix store is a view of another store: it puts a prefix before each key. Standard library only.
 #pragma once
 
 #include <chrono>
@@ -15,9 +15,9 @@
 
 namespace c10dd {
 
-/// Holds keys with values, and queues of items. A key has 1 to 8,192 bytes, a value up to 8 MiB,
-/// and a call up to 131,072 keys and 16 MiB. A call that exceeds a limit changes nothing and throws
-/// InvalidArgument, or Error with Code::too_large; the error text says the size and the limit.
+/// Holds keys with values, and queues of items. Limits: 1 to 8,192 bytes for a key, 8 MiB for a
+/// value; 131,072 keys and 16 MiB for one call. A call over a limit changes nothing. It throws
+/// InvalidArgument, or Error with Code::too_large. The error text says the size and the limit.
 ///
 /// All methods may block and throw c10dd::Error or a subclass. With a daemon, a call without a
 /// time-out waits up to ClientOptions::timeout while the daemon is unreachable, then throws
@@ -28,7 +28,8 @@ class Store {
 
   virtual ~Store() = default;
 
-  /// Stores a value. Returns only when the value has the durability that the store promises.
+  /// Returns after the value is stored. The daemon's option --durability says which failures a
+  /// value in the daemon survives; make_file_store() says which failures one in a file survives.
   virtual void set(const std::string& key, std::string_view value) = 0;
 
   /// Returns the value of a key. Waits for the key up to `timeout`, then throws TimedOut. With a
@@ -52,17 +53,17 @@ class Store {
   /// an empty value. The bytes are added exactly once, as in add().
   virtual std::uint64_t append(const std::string& key, std::string_view value) = 0;
 
-  /// Stores `desired` if the value equals `expected`; a missing key counts as "". Returns the value
-  /// after the call. If the key is missing and `expected` is not empty, returns `expected`, as c10d
-  /// does.
+  /// Stores `desired` if the value equals `expected`; a missing key counts as "". Returns `desired`
+  /// if it was stored. Otherwise returns the present value or, if the key is missing, `expected`,
+  /// as c10d does.
   virtual std::string compare_set(const std::string& key, const std::string& expected,
                                   const std::string& desired) = 0;
 
   /// Removes a key; returns whether it existed.
   virtual bool remove(const std::string& key) = 0;
 
-  /// Removes all keys with a prefix in one change and returns their number; "" means every key.
-  /// Queues are not removed.
+  /// Removes, in one change, all keys that begin with `prefix`. Returns how many keys were removed.
+  /// An empty prefix removes every key. Queues are not removed.
   virtual std::uint64_t remove_prefix(const std::string& prefix) = 0;
 
   /// Returns the values of many keys, all read at the same moment. Waits for missing keys as get()
@@ -81,23 +82,23 @@ class Store {
   /// Returns the number of keys with a prefix.
   virtual std::uint64_t count(const std::string& prefix) = 0;
 
-  /// Adds an item to the end of a queue and returns the length of the queue. Queues and keys have
-  /// separate names: a key may have the name of a queue, and list() and count() see keys only.
+  /// Adds an item to the end of a queue and returns the length of the queue. A key and a queue with
+  /// the same name are independent of each other. list() and count() see only keys.
   virtual std::uint64_t queue_push(const std::string& key, std::string_view value) = 0;
 
   /// Removes the oldest item of a queue and returns it. Waits for an item up to `timeout`, then
   /// throws TimedOut. With a time-out of 0, throws NotFound if the queue is empty. A call that
-  /// throws removes nothing. Each item is delivered to one caller, with one exception: a daemon
-  /// delivers an item again if the caller's connection was lost during the pop and stayed lost for
-  /// longer than ClientOptions::session_expiry. If a pop timed out while the daemon was
-  /// unreachable, its item may be delivered after later items.
+  /// throws removes nothing. Each item is delivered once, with one exception. A daemon delivers an
+  /// item again if the caller's connection was lost during the pop, and was not restored within
+  /// ClientOptions::session_expiry. If a pop times out while the daemon is unreachable, the item
+  /// chosen for this pop can lose its place in the queue, and be delivered after later items.
   virtual std::string queue_pop(const std::string& key, Timeout timeout) = 0;
 
   /// Returns the number of items in a queue.
   virtual std::uint64_t queue_length(const std::string& key) = 0;
 
-  /// The time-out of the functions below that have no time-out parameter: 300 s or, with a daemon,
-  /// ClientOptions::timeout. Must be set before other threads use the store.
+  /// Returns the time-out of the functions below that have no time-out parameter. Initially 300 s
+  /// or, with a daemon, ClientOptions::timeout. Set it before other threads use the store.
   Timeout default_timeout() const { return default_timeout_; }
   void set_default_timeout(Timeout timeout) { default_timeout_ = timeout; }
   std::string get(const std::string& key) { return get(key, default_timeout_); }
@@ -119,25 +120,25 @@ std::shared_ptr<Store> make_hash_store();
 /// call, but they do not survive a power loss. The file is compacted from time to time; each
 /// process keeps the whole store in memory.
 ///
-/// If `world_size` is not 0, the file is removed when that many stores on it have been closed. If
-/// it is 0, or after a process was killed, the file stays, and the next process that opens it finds
-/// the old content: use a separate path for each run. The folder must be writable. On NFS, flock
-/// must work between the machines (on Linux it does, unless mounted with nolock or local_lock).
-/// Waiting calls poll the file, so they are slower on NFS.
+/// If `world_size` is not 0, the file is removed when `world_size` stores that use it have been
+/// closed. The file stays if `world_size` is 0 or if a process was killed. The next process that
+/// opens the file then finds the old content: use a separate path for each run. The folder must be
+/// writable. On NFS, flock must work between the machines: on Linux, do not mount with nolock or
+/// local_lock. A waiting call polls the file, so it is slower on NFS.
 ///
 /// Blocks up to 30 s while another process holds the lock of the file, then throws TimedOut. Throws
-/// InvalidArgument if the path is not a file store, and Error if the file cannot be used (no
-/// permission, damage, written by a newer version). A change that does not fit on the disk throws
-/// DiskFull and is not made.
+/// InvalidArgument if the path is not a file store. Throws Error if the file cannot be used, for
+/// example because it is damaged or a newer version has written it. A change that does not fit on
+/// the disk throws DiskFull and is not made.
 std::shared_ptr<Store> make_file_store(const std::string& path, std::uint32_t world_size = 0);
 
-/// Opens the store that a URL names: c10dd://host:port/job (opens a client, and closes it with the
-/// store), file:///path, or hash: (creates a store in memory). Blocks and throws as
-/// Client::connect() and make_file_store() do; throws InvalidArgument for any other URL.
+/// Opens the store that a URL names: c10dd://host:port/job (opens a client, which is closed when
+/// the store is closed), file:///path, or hash: (creates a store in memory). Blocks and throws as
+/// Client::connect() and make_file_store() do. Throws InvalidArgument for any other URL.
 std::shared_ptr<Store> open_store(const std::string& url);
 
-/// Returns a view of another store that puts `prefix` and a slash before every key and queue name.
-/// The view keeps `store` alive and gets the default time-out that `store` has at this call.
+/// Returns a view of `store`. The view puts `prefix` and a slash before every key and queue name.
+/// It keeps `store` alive and gets the default time-out that `store` has at this call.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
 
 }  // namespace c10dd

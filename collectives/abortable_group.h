@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AbortableGroup: a ProcessGroup, opened by the members of a generation, that can be aborted with a
-// failure that names the lost ranks. After such a group has lost a peer, it waits a moment for the
-// daemon's reason before it fails.
+// AbortableGroup: a ProcessGroup that can be aborted with a given Failure, for example one that
+// names the lost ranks. After the loss of a peer, a group that was opened with a Membership does
+// not fail at once. It first waits a moment for a call of abort() with the daemon's reason.
 #pragma once
 
 #include <functional>
@@ -21,11 +21,13 @@ class AbortableGroup : public ProcessGroup {
   virtual void abort(Failure reason) = 0;
 };
 
-/// Lets a group explain a failed collective with facts that its backend does not have.
+/// Ways in which a group learns why a collective has failed, in addition to the failure that its
+/// backend returns.
 struct FailureSources {
-  /// After a collective has lost a peer, it waits this long for a call of abort() with the reason.
-  /// Without that call, the collective fails with code aborted and a text that ends with "not
-  /// confirmed yet". If 0, the collective does not wait and fails with the failure of the backend.
+  /// How long a collective that has lost a peer waits for a call of abort(), which gives the
+  /// reason. If nobody calls abort() in this time, the collective fails with `aborted` and a text
+  /// that says "not confirmed yet". If 0, the collective fails at once with the failure of the
+  /// backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
   /// block for a moment.

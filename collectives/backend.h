@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend: the interface of a collective library, and the interface of a module that contains one.
-// To add a backend: derive from Backend in collectives/<name>/, build it as a module
-// (CMakeLists.txt), and run tests/unit/collectives/backend_contract_test.cc over it.
+// Backend: the interface of a collective library. BackendModule: the interface of a module, which
+// is a shared library that contains a backend. To add a backend, derive from Backend in
+// collectives/<name>/ and build a module (CMakeLists.txt). Then add <name> to backends() in
+// tests/unit/collectives/thread_ranks.h. backend_contract_test.cc tests all backends in that list.
 #pragma once
 
 #include <chrono>
@@ -33,9 +34,9 @@ class Backend {
   virtual ~Backend() = default;
 
   /// Each collective blocks until it has ended, at most until the deadline. After a collective has
-  /// returned, the backend does not access the tensors any more. A failure names the ranks that
-  /// caused it, if they are known, in its text and in Failure::missing. Its code is timed_out if
-  /// the deadline has passed, and unavailable if a peer was lost.
+  /// returned, the backend does not access the tensors any more. If the ranks that caused a failure
+  /// are known, the failure's text and Failure::missing name them. The code is timed_out if the
+  /// deadline has passed, and unavailable if a peer was lost.
   virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op,
                                   const CallContext& context) = 0;
   virtual Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) = 0;
@@ -47,7 +48,8 @@ class Backend {
   virtual void abort(const std::string& reason) = 0;
 };
 
-/// The input of open_backend() and of a module's `open` function, which open a group's backend.
+/// Holds all that is needed to open the backend of a group. Passed to open_backend() and to
+/// BackendModule::open.
 struct BackendSetup {
   World world;
   GroupOptions options;
@@ -74,8 +76,8 @@ inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
   }
 }
 
-/// Opens the backend that the options name: a built-in one or, if there is none of that name, the
-/// module of that name. Blocks until all ranks have opened the backend.
+/// Opens the backend that the options name. Prefers a built-in backend to a module of the same
+/// name. Blocks until all ranks have opened the backend.
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup);
 
 /// Opens the built-in backend whose ranks are threads of one process. Blocks until all ranks have

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// World identifies a process group. Bootstrap lets the members of the group exchange their
-// addresses before the members can communicate with each other. Standard library only.
+// World identifies a process group. Bootstrap lets the members of the group learn each other's
+// addresses, so that they can connect to each other. Standard library only.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace c10dd {
 struct World {
   Rank rank = 0;                 ///< from 0 to size - 1
   Rank size = 1;                 ///< number of ranks
-  std::uint64_t generation = 0;  ///< raised when members change; must be equal in all ranks
+  std::uint64_t generation = 0;  ///< equal on all ranks; increases when the members change
   std::string name = "world";    ///< unique within the job
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
 };
@@ -32,10 +32,10 @@ class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
 
-  /// Exchanges one message between each pair of ranks: sends parts[i] to rank i, and returns in
-  /// element i the message from rank i. `parts` and the result have one element for each rank,
-  /// including this one. Called once per rank and generation. Blocks until every rank has called
-  /// transpose(). Throws TimedOut, which names the missing ranks, after `timeout`.
+  /// Sends parts[i] to each rank i. Returns the messages that the ranks have sent to this rank:
+  /// element i is from rank i. `parts` and the result have one element for each rank, including
+  /// this one. Called once per rank and generation. Blocks until every rank has called transpose().
+  /// After `timeout`, throws TimedOut, which names the missing ranks.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
   /// Returns the host and process id of each rank, ordered by rank, or an empty list if they are

@@ -56,7 +56,8 @@ Duration Call::duration() const {
 }
 
 void Call::end(Status status, const Failure& reason) {
-  // Releases the tensors before a wait() can return: the Work must not hold the memory any more.
+  // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does
+  // not keep their memory alive.
   output = {};
   input = {};
   {

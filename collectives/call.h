@@ -18,11 +18,12 @@ namespace c10dd::collectives {
 /// the Call, the group's worker thread ends it exactly once, and any thread may wait for it.
 class Call final : public Work {
  public:
-  /// The new Call must be owned by the pointer that client::owned_by_this_process() returns.
+  /// The caller must pass the new Call to client::owned_by_this_process(), so that a forked process
+  /// does not destroy the Call.
   explicit Call(client::HomeProcess home) : home_(home) {}
 
-  CollectiveCall info;  ///< written by the issuing thread; after queueing, by the worker thread
-  Tensor output;        ///< the only tensor of in-place collectives
+  CollectiveCall info;  ///< written only by the issuing thread, then only by the worker thread
+  Tensor output;        ///< an in-place collective has only this tensor
   Tensor input;         ///< only for all_gather
 
   Status status() const override;

@@ -8,9 +8,10 @@
 namespace c10dd::collectives {
 namespace {
 
-// How often a published call is published again, so that the daemon does not drop it.
+// Time between two publications of a call. The daemon drops a call that is not published again.
 constexpr Duration kRepeat = Duration(limits::kPublishedCallLife) / 3;
-// How often the connection is checked while a call is published or waits for a connection.
+// How often the thread checks the connection. It checks while a call is published, and while a call
+// cannot be published because there is no connection.
 constexpr Duration kConnectionCheck = std::chrono::milliseconds(250);
 constexpr Duration kReplyTimeout = std::chrono::milliseconds(250);
 // explain() sends no request if the daemon has not replied for longer than this (3 heartbeats).
@@ -43,7 +44,8 @@ void CallWatch::before(const CollectiveCall& call) noexcept {
   running_ = call;
   published_ = false;
   due_ = call.started + call.timeout / 2;
-  // Wakes the thread only if it would sleep past this deadline. Usually this saves a system call.
+  // Wakes the thread only if it would otherwise sleep past `due_`. Usually the thread wakes early
+  // enough, and no system call is needed.
   if (wakes_ > due_) changed_.notify_all();
 }
 
@@ -57,8 +59,9 @@ void CallWatch::after(const CollectiveCall& call) noexcept {
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
   if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
-  // After a time-out, publishes this rank's call. After the loss of a rank, does so only if other
-  // ranks have published calls. Usually none has, because no rank has waited long enough.
+  // After a time-out, publishes this rank's call and then reads the calls of all ranks. After the
+  // loss of a rank, reads first, and publishes only if any call is published. Usually none is,
+  // because no rank has waited long enough.
   bool published = failure.code == Code::timed_out;
   for (;;) {
     if (published) {
@@ -80,7 +83,7 @@ void CallWatch::run() {
     const auto now = Clock::now();
     wakes_ = running_ ? due_ : Clock::time_point::max();
     if (running_ && published_) {
-      // A new connection may lead to a restarted daemon, which keeps no published calls.
+      // Publishes again after a reconnect, because a restarted daemon has lost the published call.
       if (connection_->stats().connects != published_in_) due_ = now;
       wakes_ = std::min(due_, now + kConnectionCheck);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CallWatch: publishes to the daemon each collective in which this rank has waited for a long time.
-// When a collective fails, asks the daemon which collectives the other ranks are in.
+// CallWatch: publishes to the daemon each collective that takes long on this rank. When a
+// collective fails, CallWatch asks the daemon which collectives the other ranks are in.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +19,7 @@
 namespace c10dd::collectives {
 
 /// Watches the collectives of one process group. A thread publishes each collective that is still
-/// running after half of its time-out. The thread sleeps while no collective runs that long.
+/// running after half of its time-out. Until then the thread sleeps.
 class CallWatch final : public Hook {
  public:
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
@@ -32,9 +32,10 @@ class CallWatch final : public Hook {
   void before(const CollectiveCall& call) noexcept override;
   void after(const CollectiveCall& call) noexcept override;
 
-  /// Adds to `failure` which collectives the ranks are in, if the daemon replies in time. Makes at
-  /// most two requests, and waits at most 0.25 s for each reply. Makes no request if the daemon has
-  /// not replied to heartbeats in the last 1.5 s.
+  /// Asks the daemon which collectives the ranks are in, and adds the answer to `failure`. Leaves
+  /// `failure` unchanged if the daemon does not reply in time. Asks at most twice, and waits at
+  /// most 0.25 s for each reply. Does not ask if the daemon has not replied to heartbeats in the
+  /// last 1.5 s.
   void explain(const CollectiveCall& call, Failure& failure);
 
  private:
@@ -57,7 +58,7 @@ class CallWatch final : public Hook {
   Clock::time_point due_;                               ///< when to publish the running call
   Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
   bool published_ = false;                              ///< true if the running call is published
-  std::uint64_t published_in_ = 0;  ///< the client's count of connects at the last publication
+  std::uint64_t published_in_ = 0;  ///< value of stats().connects at the last publication
   std::thread thread_;
 };
 

@@ -34,7 +34,7 @@ struct Introduction {
 BOOST_DESCRIBE_STRUCT(Introduction, (), (part, host, pid, number))
 
 /// Returns the local address from which this process reaches `daemon` (host:port). Throws Error
-/// with unavailable if there is no route.
+/// with code `unavailable` if there is no route.
 std::string address_towards(const std::string& daemon) {
   const Result<AddressParts> parts = split_address(daemon);
   const std::string host(parts ? parts->host : daemon);
@@ -108,7 +108,8 @@ class ClientBootstrap final : public IntroducingBootstrap {
   const World world_;
 };
 
-/// Exchanges the addresses among the members of a generation. Fails as soon as a member is lost.
+/// Exchanges the addresses among the members of a generation. The exchange fails as soon as a
+/// member is lost.
 class MemberBootstrap final : public IntroducingBootstrap {
  public:
   explicit MemberBootstrap(std::shared_ptr<Membership> membership)
@@ -126,7 +127,8 @@ class MemberBootstrap final : public IntroducingBootstrap {
   const std::shared_ptr<Membership> membership_;
 };
 
-/// Aborts a group when its generation has ended. Derived from Hook only so that a group can own it.
+/// Aborts a group when the group's generation has ended. Does not observe collectives. Derives from
+/// Hook only because a group owns its hooks, and so keeps this object alive.
 class AbortAtEnd final : public Hook {
  public:
   void before(const CollectiveCall&) noexcept override {}
@@ -146,9 +148,9 @@ class AbortAtEnd final : public Hook {
 };
 
 /// Called when a group could not be opened because a rank was unreachable. Waits up to
-/// kReasonPatience for the daemon's reason. If the reason arrives, returns a failure with code
-/// aborted and the reason. If no reason arrives, returns a failure with code aborted and the ranks
-/// that `lost` names, or nothing if `lost` names no rank.
+/// kReasonPatience for the daemon to say why the generation has ended. Returns a failure with code
+/// `aborted` and the daemon's reason. If the daemon gives no reason, the failure has the text and
+/// the ranks of the exception `lost`. If `lost` names no rank either, returns nullopt.
 std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
                                  std::uint64_t generation) {
   const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
@@ -206,7 +208,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
                                                  GroupOptions options, std::string kind) {
   if (!client) throw InvalidArgument("process group: client is null");
-  // Throws InvalidArgument if the client has no rank or no world size.
+  // rank() and world_size() throw InvalidArgument if the client does not know them.
   const World world = {
       .rank = client->rank(), .size = client->world_size(), .kind = std::move(kind)};
   return open(std::move(client), world, std::move(options));

@@ -12,17 +12,18 @@
 
 namespace c10dd::collectives {
 
-/// Time that a process group waits for the daemon's reason. After that time the group fails without
-/// a reason. The time is longer than the default grace period (0.25 s) plus the period of the
-/// daemon's timer, and short compared with the cost of a failed step.
+/// How long a process group that has lost a peer waits for the daemon to say why the generation has
+/// ended. After that time the group fails without the daemon's reason. The time is longer than the
+/// default grace period (0.25 s) plus the period of the daemon's timer, and short compared with the
+/// cost of a failed step.
 inline constexpr Duration kReasonPatience = std::chrono::milliseconds(400);
 
-/// Blocks until the generation has ended, at most for `patience`. Returns the status of the group
-/// at the end of the generation, or nothing if the generation has not ended in time.
+/// Blocks until the generation has ended, but at most for `patience`. Returns the state that the
+/// rendezvous group had when the generation ended, or nullopt if `patience` ran out first.
 std::optional<GroupState> await_end(Membership& membership, std::uint64_t generation,
                                     Duration patience);
 
-/// Returns a failure with code aborted, the reason of the status, and the lost ranks.
+/// Returns a failure with code `aborted`, the text `state.reason`, and the ranks in `state.lost`.
 Failure failure_of(const GroupState& state);
 
 }  // namespace c10dd::collectives

@@ -42,13 +42,13 @@ struct CollectiveCall {
 
 /// Observes the collectives of one group: derive from Hook and pass the hook in
 /// GroupOptions::hooks. Both methods are called on the group's worker thread, in the order of the
-/// collectives. A method delays the next collective while it runs. It must not throw and must not
-/// issue collectives on the same group. No method is called for abandoned work.
+/// collectives. The group runs no collective while a method runs. A method must not throw and must
+/// not issue collectives on the same group. For abandoned work, neither method is called.
 class Hook {
  public:
   virtual ~Hook() = default;
 
-  /// Called before the backend runs the collective, when `finished` and `outcome` are not set yet.
+  /// Called before the backend runs the collective. `finished` and `outcome` are not set yet.
   virtual void before(const CollectiveCall& call) noexcept = 0;
 
   /// Called when the collective has ended, before any wait() for it returns.

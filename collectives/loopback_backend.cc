@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loopback backend: the ranks are threads of one process. All other backends are tested against
-// it. The last rank to arrive computes for all ranks, in rank order, so that results are equal on
-// every run. A collective fails if the ranks issue different collectives. After a time-out, the
-// failure names the missing ranks.
+// The loopback backend: the ranks are threads of one process. The last rank to arrive computes for
+// all ranks, in rank order, so that results are equal on every run. A collective fails if the ranks
+// issue different collectives. After a time-out, the failure names the missing ranks.
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -108,8 +107,8 @@ class LoopbackGroup {
   }
 
  private:
-  // Called with the lock held after all ranks have arrived. If the ranks' arguments differ, the
-  // group fails and round_ does not change.
+  // Computes the collective, increases round_ and wakes the ranks. If the ranks' arguments differ,
+  // computes nothing and makes the group fail. Called under the lock, after all ranks have arrived.
   void finish_round() {
     std::vector<Rank> different;
     const std::string expected = arrivals_.front()->signature();
@@ -153,7 +152,7 @@ class LoopbackGroup {
 
   std::mutex mutex_;
   std::condition_variable changed_;               ///< round_ or dead_ has changed
-  std::vector<std::optional<Arrival>> arrivals_;  ///< by rank; empty if that rank has not arrived
+  std::vector<std::optional<Arrival>> arrivals_;  ///< indexed by rank; nullopt: not arrived yet
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;      ///< number of collectives that were computed
   std::optional<Failure> dead_;  ///< if set, no collective can run any more; never reset

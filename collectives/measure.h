@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hook that measures every collective and gives the recorder one sample of each. It counts bytes
-// as nccl-tests does (for all_gather, the bytes of the output), so that dashboards can be compared
-// with the tables of nccl-tests. It measures how long the backend takes. Standard library only.
+// A hook that measures each collective and passes one sample to a CollectiveRecorder. A sample has
+// the time that the backend took, and the number of bytes. Bytes are counted as nccl-tests does
+// (for all_gather, the bytes of the output), so that dashboards can be compared with the tables of
+// nccl-tests. Standard library only.
 #pragma once
 
 #include <cstdint>

@@ -24,9 +24,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns the run-time search path of the program or library that contains this function: -rpath
-/// (the installed CMake targets set it to the folder of the modules), LD_LIBRARY_PATH, and the
-/// system's defaults. dlopen() itself searches there too, except if a sanitizer has wrapped it.
+/// Returns the run-time search path of the program or library that contains this function. The path
+/// consists of the -rpath, LD_LIBRARY_PATH and the system's defaults. The installed CMake targets
+/// set the -rpath to the folder of the modules. dlopen() searches this path by itself, unless a
+/// sanitizer has replaced dlopen().
 std::vector<fs::path> linked_folders() {
   Dl_info info = {};
   void* extra = nullptr;
@@ -51,8 +52,9 @@ std::vector<fs::path> linked_folders() {
   return folders;
 }
 
-/// Returns the folders to search, in this order: C10DD_BACKEND_PATH, ../lib from the program, the
-/// folder of this library, linked_folders(). After these, load() searches the folders of ldconfig.
+/// Returns the folders to search, in this order: C10DD_BACKEND_PATH, ../lib relative to the folder
+/// of the program, the folder of this library, linked_folders(). After these, load() searches the
+/// folders of ldconfig.
 std::vector<fs::path> search_folders() {
   std::vector<fs::path> folders;
   if (const char* path = std::getenv("C10DD_BACKEND_PATH")) {
@@ -79,7 +81,7 @@ std::vector<fs::path> search_folders() {
   return folders;
 }
 
-/// Returns the description of a module. Fails if the file has none, or if it is from another build.
+/// Returns the description of a module. Fails if `file` is not a module or is from another build.
 Result<const BackendModule*> check(void* handle, const std::string& name, const std::string& file) {
   using Entry = const BackendModule* (*)();
   const auto entry = reinterpret_cast<Entry>(dlsym(handle, kBackendModuleSymbol));
@@ -110,7 +112,8 @@ Result<const BackendModule*> load(const std::string& name) {
       searched += folder.string() + ", ";
       continue;
     }
-    // The search ends at the first file found. load() fails if that file cannot be loaded.
+    // Uses the first file that exists. If that file cannot be loaded, load() fails and does not
+    // search further.
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
       return failure(Code::unsupported, "backend \"{}\" cannot be loaded: {}", name, dlerror());

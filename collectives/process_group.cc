@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of a process group that is the same for all backends: checks arguments, runs the
 // collectives in the order of issue, calls the hooks, and keeps the first reason why the group
-// failed. A backend gets only barriers and valid collectives that have elements.
+// failed. Never passes invalid arguments or empty tensors to a backend.
 #include "collectives/process_group.h"
 
 #include <condition_variable>
@@ -75,9 +75,10 @@ class Group final : public collectives::AbortableGroup {
     check(output, "all_gather_single output");
     check(input, "all_gather_single input");
     if (output.dtype != input.dtype || output.count != input.count * size()) {
-      refuse(format("all_gather_single: output of {} {}, but expected {} times the input of {} {}",
-                    output.count, name_of(output.dtype), size(), input.count,
-                    name_of(input.dtype)));
+      refuse(
+          format("all_gather_single: the output has {} {} elements, but needs {} times the {} "
+                 "{} elements of the input",
+                 output.count, name_of(output.dtype), size(), input.count, name_of(input.dtype)));
     }
     auto call = prepare(Collective::all_gather, input, timeout);
     call->info.bytes = output.bytes();
@@ -206,8 +207,9 @@ class Group final : public collectives::AbortableGroup {
     call.end(result ? Work::Status::done : Work::Status::failed, why);
   }
 
-  /// Marks the group as dead because of the failure `seen`, and returns why the group is dead. If a
-  /// peer was lost, first waits for abort() to set the reason, but at most `reason_patience`.
+  /// Marks the group as dead after the backend has failed with `seen`. If a peer was lost, first
+  /// waits up to `reason_patience` for abort(), which may bring the daemon's reason. Returns the
+  /// reason of abort() if abort() came, unconfirmed() if the wait timed out, and otherwise `seen`.
   Failure die(const CollectiveCall& call, Failure seen) {
     std::unique_lock lock(mutex_);
     const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
@@ -231,8 +233,9 @@ class Group final : public collectives::AbortableGroup {
     return seen;
   }
 
-  /// Adds to the failure what the other ranks are doing, unless the group's owner has aborted the
-  /// group. Asks the daemon for this without the lock, because the call may block for a moment.
+  /// Adds to `why` what the other ranks are doing, stores the result in dead_ and returns it.
+  /// Changes nothing if the group's owner has aborted the group. Asks the daemon without holding
+  /// the lock, because the reply may take a moment.
   Failure explained(const CollectiveCall& call, Failure why) {
     {
       const std::lock_guard lock(mutex_);
@@ -249,7 +252,8 @@ class Group final : public collectives::AbortableGroup {
   }
 
   Result<void> execute(Call& call) {
-    // A collective without elements has nothing to do. The other ranks have no elements either.
+    // Does nothing for a collective without elements: the other ranks have no elements either. A
+    // barrier never has elements, but must run.
     if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
     const collectives::CallContext context{.sequence = call.info.sequence,
                                            .timeout = call.info.timeout,
@@ -267,7 +271,7 @@ class Group final : public collectives::AbortableGroup {
     return failure(Code::internal, "collective out of range");
   }
 
-  /// Lets the worker thread finish the queue and end, and waits until then. Thread-safe.
+  /// Closes the group. Waits until the worker thread has run the queue and ended. Thread-safe.
   void close() {
     {
       const std::lock_guard lock(mutex_);
@@ -290,7 +294,7 @@ class Group final : public collectives::AbortableGroup {
   std::deque<std::shared_ptr<Call>> queue_;
   std::uint64_t next_sequence_ = 0;
   std::optional<Failure> dead_;    ///< if set, no collective can run any more; never reset
-  bool aborted_by_owner_ = false;  ///< true if the public abort() has stopped the group
+  bool aborted_by_owner_ = false;  ///< true if ProcessGroup::abort() has stopped the group
   bool closed_ = false;            ///< no further collective is accepted
   bool running_ = false;           ///< true while the worker thread handles a collective
 

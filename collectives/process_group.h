@@ -24,13 +24,13 @@ class Membership;
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
   Duration timeout = std::chrono::minutes(10);  ///< limit for each collective; must be above 0
-  /// Must be above 0. Limits the exchange of addresses and, separately, connecting to the ranks.
+  /// Limit for each of two steps: exchanging addresses, and connecting. Must be above 0.
   Duration open_timeout = std::chrono::minutes(5);
   /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
   std::string interface = {};
-  /// Address of this rank, used if `interface` is empty. Only for gloo. If both are empty, the
-  /// variable C10DD_GLOO_INTERFACE names the interface. Without it, Bootstrap::local_address() is
-  /// used.
+  /// Host name or address of this rank. Only for gloo. Ignored if `interface` is set. If both are
+  /// empty, the interface comes from the variable C10DD_GLOO_INTERFACE. If that variable is not set
+  /// either, the address comes from Bootstrap::local_address().
   std::string hostname = {};
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
@@ -53,10 +53,11 @@ struct GroupOptions {
 class ProcessGroup {
  public:
   /// Opens a group whose members exchange their addresses through `bootstrap`. Blocks until all
-  /// members have opened the group. Throws any exception of the bootstrap; TimedOut; Unavailable if
-  /// a rank cannot be reached; InvalidArgument for an invalid argument or an unknown backend (the
-  /// text lists where its module was searched); Error with code unsupported if the module does not
-  /// fit this library.
+  /// members have opened the group. Passes on any exception of the bootstrap, such as TimedOut.
+  /// Throws Unavailable if a rank cannot be reached. Throws InvalidArgument for an invalid argument
+  /// or an unknown backend. For an unknown backend, the error text lists the folders that were
+  /// searched for the backend's module. Throws Error with code `unsupported` if the module cannot
+  /// be loaded or is from another build than this library.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                             GroupOptions options = {});
 
@@ -67,20 +68,20 @@ class ProcessGroup {
                                             GroupOptions options = {});
 
   /// Opens the group of all processes that the launcher has started. The client knows the rank and
-  /// the world size; `kind` becomes World::kind. Blocks and throws like the first open(). Throws
-  /// InvalidArgument if the client has no rank.
+  /// the world size; `kind` becomes World::kind. Blocks and throws like the first open(). Also
+  /// throws InvalidArgument if the client does not know its rank or the world size.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Client> client,
                                             GroupOptions options = {}, std::string kind = "dp");
 
   /// Opens the group of the members of a rendezvous, in its newest generation; `kind` becomes
-  /// World::kind. Blocks and throws like the first open(), and throws Aborted as soon as the
-  /// generation ends.
+  /// World::kind. Blocks and throws like the first open(). Also throws Aborted, without waiting for
+  /// a time-out, if the generation ends before the group is open.
   ///
   /// If the generation ends while the group is open (a member is lost, leaves or calls next(), or
   /// this process has lost the daemon for too long), the group is aborted without waiting for a
   /// time-out. The group's collectives then fail with Aborted, whose text names ranks and hosts.
   ///
-  /// The group does not own the membership. Keep the membership: its destructor leaves the
+  /// The group does not own the membership. Keep the membership, because its destructor leaves the
   /// rendezvous.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
                                             GroupOptions options = {}, std::string kind = "dp");
@@ -114,10 +115,11 @@ class ProcessGroup {
   Rank size() const { return world().size; }  ///< number of ranks
   const std::string& kind() const { return world().kind; }
 
-  /// Ends the group: the running collective fails and queued work is abandoned, with code aborted
-  /// and `reason` in the text. Does not wait for the running collective, whose tensors are still
-  /// accessed until its Work has ended. The other ranks' collectives fail shortly afterwards. Their
-  /// error texts contain `reason` if it reaches those ranks before the connections are closed.
+  /// Ends the group. The running collective fails, and queued work is abandoned. Both get the code
+  /// `aborted` and a text that contains `reason`. Does not wait for the running collective, so the
+  /// tensors can still be in use until the Work has ended. The other ranks' collectives fail
+  /// shortly afterwards. This rank sends `reason` to the other ranks before it closes the
+  /// connections. A rank that does not receive `reason` in time fails without it.
   virtual void abort(const std::string& reason) = 0;
 
   /// Blocks until all work that was issued has ended. Work that is issued after this call is

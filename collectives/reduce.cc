@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One function for each dtype and operation, written so that the compiler vectorises its loop. The
-// backend decides in which order the elements of the ranks are combined.
+// Implements one function for each dtype and operation, with a loop that the compiler vectorises.
+// The backend chooses the order in which these functions combine the ranks' arrays.
 #include "collectives/reduce.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace c10dd::collectives {
 namespace {
 
-// Computes with unsigned integers, which wrap on overflow. Signed overflow would be undefined.
+// `type` is the type in which sums and products of T are computed. For integers it is the unsigned
+// version of T, which wraps on overflow. Signed overflow would be undefined.
 template <class T>
 struct Wrapping {
   using type = T;

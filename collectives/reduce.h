@@ -9,12 +9,12 @@
 
 namespace c10dd::collectives {
 
-/// Stores a[i] op b[i] in out[i] for i < count. `out` may be `a` or `b`; otherwise the arrays must
-/// not overlap.
+/// A function that combines two arrays of `count` elements: out[i] = a[i] op b[i]. `out` may be the
+/// same array as `a` or `b`; otherwise the arrays must not overlap.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 
 /// Returns the function that applies `op` to arrays of `dtype`. For avg, returns the function for
-/// sum, and the caller must call divide() after the last sum.
+/// sum; the caller must call divide() after the last sum.
 ReduceFunction reduce_function(DType dtype, ReduceOp op);
 
 /// Divides each element by `divisor`. Integer results are truncated towards zero.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor: a view of the memory that a collective reads and writes. A Tensor also has the type of
-// the elements, the device and the owner. It never copies data. Standard library only.
+// Tensor: a view of the memory that a collective reads and writes, with the type of the elements,
+// the device and the owner of the memory. A Tensor never copies data. Standard library only.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +68,7 @@ struct Tensor {
   std::size_t count = 0;         ///< number of elements
   DType dtype = DType::float32;  ///< type of each element
   Device device = {};
-  void* stream = nullptr;            ///< the stream that orders accesses to a device's memory
+  void* stream = nullptr;            ///< device stream that orders the accesses to the memory
   std::shared_ptr<void> owner = {};  ///< keeps the memory alive; if null, the caller must do that
 
   /// Returns the size of all elements, in bytes.
@@ -105,8 +105,8 @@ constexpr DType dtype_of() {
   }
 }
 
-/// Returns a Tensor without an owner for the `count` elements that begin at `data` in cpu memory.
-/// The caller must keep the memory until the Work has ended.
+/// Returns a Tensor of the `count` elements that begin at `data` in cpu memory. It has no owner:
+/// the caller must keep the memory until the Work has ended.
 template <class T>
 Tensor tensor_of(T* data, std::size_t count) {
   if constexpr (std::is_const_v<T>) {
@@ -118,12 +118,12 @@ Tensor tensor_of(T* data, std::size_t count) {
   }
 }
 
-/// Returns a Tensor without an owner for all elements of `values`. The caller must keep the vector,
+/// Returns a Tensor of all elements of `values`. It has no owner: the caller must keep the vector,
 /// and must not resize it, until the Work has ended.
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {
   if constexpr (std::is_same_v<T, bool>) {
-    return Tensor{.dtype = dtype_of<T>()};  // does not compile; the error lists the types
+    return Tensor{.dtype = dtype_of<T>()};  // does not compile: there is no DType for bool
   } else {
     return tensor_of(values.data(), values.size());
   }

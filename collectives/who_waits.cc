@@ -12,7 +12,8 @@
 namespace c10dd::collectives {
 namespace {
 
-/// Returns one entry for each rank, with its host and process, and with `cause` and `doing`.
+/// Returns an entry for each rank in `ranks.ranges`. Copies `cause` and `doing` into each entry,
+/// and adds the rank's host and process id if they are known.
 std::vector<MissingRank> missing(const SomeRanks& ranks,
                                  const std::vector<ProcessAddress>& processes,
                                  MissingRank::Cause cause, const std::string& doing) {
@@ -34,7 +35,7 @@ std::string subject(const SomeRanks& ranks, const std::vector<ProcessAddress>& p
   return text + (ranks.count == 1 ? " is" : " are");
 }
 
-/// Lists different calls with the same sequence. The order is that of the daemon: the call with the
+/// The different calls that have the same sequence. The daemon has sorted them: the call with the
 /// fewest ranks comes first.
 using Mismatch = std::vector<const SharedCall*>;
 
@@ -48,7 +49,8 @@ Mismatch mismatch_in(const PublishedCalls& calls) {
   return {};
 }
 
-/// Returns the ranks that are not in the most frequent call or, in a tie, not in this rank's call.
+/// Returns the ranks whose call in `mismatch` is not the expected call. The expected call is the
+/// call with the most ranks. In a tie, the expected call is `own`, the call of this rank.
 std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall& own,
                                    const std::vector<ProcessAddress>& processes) {
   const SharedCall& last = *mismatch.back();
@@ -68,8 +70,8 @@ std::vector<MissingRank> odd_ranks(const Mismatch& mismatch, const PublishedCall
 constexpr const char* kNoCall =
     "in no call of this group, or in one for less than half its time-out";
 
-/// Returns the silent ranks (those without a published call) for which the backend was waiting. If
-/// the backend was waiting for no silent rank, returns all silent ranks.
+/// A rank is silent if it has not published a call. Returns the silent ranks in `awaited` (the
+/// ranks for which the backend was waiting) or, if there are none, all silent ranks.
 std::vector<MissingRank> late_ranks(const std::vector<MissingRank>& awaited,
                                     const PublishedCalls& calls,
                                     const std::vector<ProcessAddress>& processes) {
@@ -134,7 +136,7 @@ void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& 
     return;
   }
   if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
-  // If this rank waited for less than the time-out, it has failed because another rank timed out.
+  // If this rank waited for less than its time-out, a different rank timed out first.
   const Duration waited = own.finished - own.started;
   if (waited < own.timeout) {
     failure.detail += format("; this rank started its call only {} ago", human(waited));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Explains why a collective has failed: adds to the error text which ranks wait in which call. The
-// ranks have published these calls to the daemon.
+// Explains why a collective has failed. Ranks that wait publish their calls to the daemon.
+// explain() adds the published calls and their ranks to the error text.
 #pragma once
 
 #include <string>
@@ -20,16 +20,19 @@ PublishedCall published(const CollectiveCall& call);
 /// "broadcast 0 of 8 int64 from rank 1" or "barrier 7".
 std::string text_of(const PublishedCall& call);
 
-/// Adds to the failure of the collective `own` which ranks are in which call. `processes` lists the
-/// addresses of the ranks in rank order; the list may be empty.
+/// Adds to `failure` which ranks are in which call. `own` is the call that has failed. `processes`
+/// lists the addresses of the ranks in rank order; the list may be empty.
 ///
 /// Two different calls with the same sequence are a mismatch: the ranks have not issued the same
 /// collectives. Calls with different sequences are not a mismatch, because a rank may be ahead.
 /// - After a failure that is not a time-out, the text names the ranks of any mismatch.
-/// - After a time-out, the text names the ranks of every call. If there is a mismatch, `missing`
-///   becomes the ranks that are in another call than most ranks (in a tie, than this rank).
-///   Otherwise `missing` becomes the silent ranks, which have published no call: those that the
-///   backend was waiting for, or all silent ranks if the backend was waiting for none of them.
+/// - After a time-out, the text names the ranks of every call in `calls`. If `calls` has no call,
+///   Failure::missing keeps its value. Otherwise, the first of these rules that applies sets it:
+///   1. There is a mismatch: the ranks in its calls, except those in the call with the most ranks
+///      (in a tie, except those in `own`).
+///   2. The backend was waiting for silent ranks (without a published call): these silent ranks.
+///   3. Only other ranks are silent: all silent ranks.
+///   4. No rank is silent: the old value.
 void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& calls,
              const std::vector<ProcessAddress>& processes);
 

@@ -12,10 +12,10 @@
 
 namespace c10dd {
 
-/// One issued collective. Keeps its tensors and their owners until the collective has ended. The
-/// collective continues if a wait() times out or if the caller drops the Work. A Work may be used
-/// after its group was destroyed. Thread-safe. In a process that was forked after the Work was
-/// issued, all methods except sequence() throw Forked.
+/// One issued collective. A Work keeps the tensors of the collective, with their `owner` fields,
+/// until the collective has ended. The collective continues if a wait() times out or if the caller
+/// drops the Work. A Work can be used after its group was destroyed. Thread-safe. In a process that
+/// was forked after the Work was issued, all methods except sequence() throw Forked.
 class Work {
  public:
   enum class Status : std::uint8_t {
@@ -31,8 +31,8 @@ class Work {
   virtual Status status() const = 0;
 
   /// Blocks until the collective has ended. A collective that was started ends within its own
-  /// time-out. If the status is failed or abandoned, throws TimedOut, Aborted, Unavailable (a peer
-  /// was lost) or, for any other code(), Error.
+  /// time-out. If the status is then `failed` or `abandoned`, throws the exception that belongs to
+  /// code(): TimedOut, Aborted, Unavailable (a peer was lost), or Error for the other codes.
   virtual void wait() = 0;
 
   /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without a list of

@@ -32,7 +32,7 @@ void EndBy::wait(Time end) {
   std::unique_lock lock(mutex_);
   if (cancelled_now_.wait_until(lock, end, [this] { return cancelled_; })) return;
   std::signal(SIGALRM, SIG_DFL);
-  ::alarm(1);  // ends the process if the log line blocks because its reader hangs
+  ::alarm(1);  // ends the process if writing the log line blocks
   spdlog::critical(
       "event=stopped_unfinished reason=\"drain timeout exceeded before the engine was closed: a "
       "write hangs\"");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends the process at a given time, even if other threads are blocked, so that a disk that hangs
-// cannot keep a daemon from stopping. With durability fsync or os, no acknowledged change is lost
-// in this way, because the change is in the engine's log.
+// Ends the process at a given time, even if a hanging disk blocks other threads. Otherwise such a
+// disk could keep the daemon from stopping. If the durability is `fsync` or `os`, no acknowledged
+// change is lost, because each acknowledged change is in the engine's log.
 #pragma once
 
 #include <chrono>
@@ -11,7 +11,7 @@
 
 namespace c10dd::daemon {
 
-/// A deadline of the process, kept by a thread of its own.
+/// A deadline of the process. A thread that belongs to this object waits for the deadline.
 class EndBy {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -21,9 +21,10 @@ class EndBy {
   EndBy(const EndBy&) = delete;
   EndBy& operator=(const EndBy&) = delete;
 
-  /// Sets the deadline `end`, at which the process exits with kTryAgain (75). Called at most once.
+  /// Sets the deadline `end`, at which the process exits with kTryAgain (75). If no thread can be
+  /// started, SIGALRM ends the process instead, one to two seconds later. Called at most once.
   void set(Time end);
-  /// Cancels the deadline, because the process ends by itself. Joins the thread.
+  /// Cancels the deadline and joins the thread. Called when the process stops in time.
   void cancel();
 
  private:

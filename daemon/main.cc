@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// main() of c10dd: reads the options, sets up the log and serves, or sends a request to a running
-// daemon (--checkpoint).
+// main() of c10dd. Reads the options. With --checkpoint, sends a request to a running daemon.
+// Otherwise sets up the log and serves.
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -15,8 +15,8 @@
 
 namespace {
 
-/// Handles SIGTERM and SIGINT until the server installs its own handlers. Nothing has been
-/// acknowledged before that, so nothing is lost. The exit code is 0, because the process ends as
+/// Handles SIGTERM and SIGINT until the server installs its own handlers. Until then the daemon
+/// acknowledges no request, so nothing is lost. The exit code is 0, because the process ends as
 /// requested.
 void end_at_once(int) { ::_exit(0); }
 
@@ -25,9 +25,9 @@ void take_early_signals() {
   std::signal(SIGINT, end_at_once);
 }
 
-// Installs the handlers before the constructors of the libraries run, because these constructors
-// take milliseconds. With a sanitizer, installs the handlers in a constructor instead, because the
-// sanitizer must be initialised first.
+// The handlers are installed before the constructors of the libraries run, because these
+// constructors take milliseconds. A sanitizer must be initialised before any other code runs.
+// Therefore a build with a sanitizer installs the handlers later, in begin().
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 [[gnu::constructor]] void begin() { take_early_signals(); }
 #else

@@ -27,12 +27,13 @@ namespace {
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
-/// A part of the daemon that may fail to start: listener, engine with files, engine on a server.
+/// The part of the daemon that failed to start. `address`: the listener. `directory`: an engine
+/// that uses a directory. `server`: an engine that uses a server.
 enum class Part : std::uint8_t { address, directory, server };
 
 int code_to_exit_with(Code code, Part part) {
   switch (code) {
-    case Code::unavailable:  // the server is unreachable, or another process uses the resource
+    case Code::unavailable:  // server unreachable, port in use, or directory in use
       return part == Part::server ? exit_code::kUnreachable : exit_code::kTryAgain;
     case Code::permission_denied:
       return part == Part::directory ? exit_code::kCannotCreate : exit_code::kNoPermission;
@@ -64,7 +65,7 @@ std::uint64_t most_of_the_memory() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 4 * 3;
 }
 
-/// Reports a state to systemd as sd_notify() does: one datagram to $NOTIFY_SOCKET, if it is set.
+/// Sends `state` to systemd as sd_notify() does. Does nothing if $NOTIFY_SOCKET is not set.
 void notify(const char* state) {
   const char* path = std::getenv("NOTIFY_SOCKET");
   if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;

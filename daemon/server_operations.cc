@@ -21,8 +21,8 @@ namespace {
 
 const auto kProcessStarted = std::chrono::steady_clock::now();
 
-/// Adds all fields of `stats` to `sum`. Every field is a std::size_t, so the structs are added as
-/// arrays, and no new field can be forgotten.
+/// Adds each field of `stats` to the same field of `sum`. Every field is a std::size_t. Therefore
+/// this function treats both structs as arrays, and a new field needs no new code here.
 void add(core::JobStats& sum, const core::JobStats& stats) {
   using Counts = std::array<std::size_t, sizeof(core::JobStats) / sizeof(std::size_t)>;
   Counts total = std::bit_cast<Counts>(sum);
@@ -99,7 +99,7 @@ asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& jo
 
 asio::awaitable<std::string> ServerOperations::metrics_text() {
   const std::vector<core::JobReport> reports = co_await job_reports();
-  std::map<std::string, core::JobStats> by_name;  // the sum over all runs of a job
+  std::map<std::string, core::JobStats> by_name;  // job name -> sum over all runs of the job
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
   of_.metrics.jobs(reports.size());

@@ -79,13 +79,13 @@ void require_equal_parameters(ProcessGroup& group, const std::vector<Parameter>&
                collectives::named(fewer_or_more), all[fewer_or_more.front() * 2], all[0]));
   }
   if (different.empty()) return;
-  // Every rank has the hashes of all ranks, so every rank reaches this second collective.
+  // All ranks compare the same hashes, so either all ranks or none reach this second collective.
   const std::vector<std::int64_t> each = gather(group, hashes);
   const std::size_t row = different.front() * hashes.size();
   std::size_t first = 0;
   while (first + 1 < hashes.size() && each[row + first] == each[first]) ++first;
   throw InvalidArgument(
-      format("parameters of {} differ from rank 0; the first that differs is {}, on this rank {}; "
+      format("parameters of {} differ from rank 0; the first that differs is number {} ({} here); "
              "build the same model on every rank",
              collectives::named(different), first, described(parameters[first])));
 }

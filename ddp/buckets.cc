@@ -45,12 +45,13 @@ std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
     current.bucket.count += parameter.count;
     if (current.bytes() >= limit()) close(current);
   }
-  // The last bucket of each dtype may still be open because it has not reached its limit.
+  // Buckets that have not reached their limit are still open: at most one of each dtype.
   for (OpenBucket& one : open) {
     if (!one.bucket.parameters.empty()) close(one);
   }
-  // The backward pass goes from high to low indices, so it completes a bucket at the lowest index.
-  // `parameters` is in descending order: the lowest index is its last element.
+  // The backward pass goes from high to low indices, so a bucket is complete when the pass has
+  // reached the lowest index in that bucket. Bucket::parameters is in descending order, so back()
+  // is the lowest index.
   std::sort(plan.begin(), plan.end(), [](const Bucket& a, const Bucket& b) {
     return a.parameters.back() > b.parameters.back();
   });

@@ -12,7 +12,6 @@
 
 namespace c10dd::ddp {
 
-/// The size of one parameter's gradient.
 struct GradientSize {
   std::size_t count = 0;  ///< elements
   DType dtype = DType::float32;
@@ -36,8 +35,8 @@ struct Bucket {
 /// Returns the buckets, in the order in which the backward pass fills them. Every parameter is in
 /// exactly one bucket. Walks the parameters from last to first, as the backward pass does, and
 /// keeps one bucket per dtype open. The limit of a bucket is `first_bytes` if the bucket is the
-/// first of its dtype, otherwise `bytes`. A bucket exceeds its limit only if it contains just one
-/// parameter. Throws InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
+/// first of its dtype, otherwise `bytes`. Only a bucket with a single parameter can exceed its
+/// limit. Throws InvalidArgument if a limit is 0. reducer.h names the source of this algorithm.
 std::vector<Bucket> plan_buckets(std::span<const GradientSize> parameters,
                                  const BucketLimits& limits = {});
 

@@ -9,8 +9,9 @@
 namespace c10dd::ddp {
 namespace {
 
-/// The time that run_elastic() waits for the daemon's reason after a collective has failed. The
-/// collective fails when a peer's connection breaks, but the daemon finds the lost member later.
+/// After a collective has failed, run_elastic() gives the daemon this much time to report that the
+/// generation has ended. A collective fails as soon as a peer's connection breaks, but the daemon
+/// notices the lost member only later.
 constexpr std::chrono::seconds kElasticReasonPatience{5};
 
 /// Gives every member the state of the member with the highest step. A collective operation.
@@ -30,7 +31,7 @@ bool is_end(const std::exception& error) {
 
 }  // namespace
 
-bool ElasticTurn::should_regroup() const {
+bool ElasticContext::should_regroup() const {
   const GroupState state = membership.state();
   return state.waiting > 0 || state.ended(generation.number);
 }
@@ -42,7 +43,7 @@ std::uint32_t state_source(const std::vector<Member>& members) {
 }
 
 void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& state,
-                 const std::function<bool(ElasticTurn&)>& body, const ElasticOptions& options) {
+                 const std::function<bool(ElasticContext&)>& body, const ElasticOptions& options) {
   std::uint32_t fruitless = 0;
   for (bool first = true;; first = false) {
     if (!first) membership->next(state.step);
@@ -52,15 +53,16 @@ void run_elastic(const std::shared_ptr<Membership>& membership, ElasticState& st
     try {
       const auto group = ProcessGroup::open(membership, options.group);
       share(*group, state, membership->members());
-      before = state.step;  // the body's steps are counted from the broadcast state
-      ElasticTurn turn{*group, generation, *membership};
-      if (body(turn)) {
+      before = state.step;  // the broadcast may have changed the step
+      ElasticContext context{*group, generation, *membership};
+      if (body(context)) {
         group->shutdown();
         return membership->finish();
       }
       regroup = true;
     } catch (const std::exception& error) {
-      // After any other error, training goes on only if the generation has already ended.
+      // Waits for the end of the generation, but only if that end may have caused the error. After
+      // any other error, training goes on only if the generation has already ended.
       const Duration patience = is_end(error) ? kElasticReasonPatience : std::chrono::seconds(0);
       const bool ended =
           collectives::await_end(*membership, generation.number, patience).has_value();

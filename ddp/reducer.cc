@@ -66,7 +66,7 @@ struct Reducer::State {
   mutable std::mutex mutex;  // guards all members that follow, but not the memory of the slots
   std::vector<bool> marked;
   std::vector<Slot> slots;   // one for each bucket of `plan`, in the same order
-  std::size_t launched = 0;  // number of slots that were issued in this step
+  std::size_t launched = 0;  // number of slots whose collective was issued in this step
   ReducerStats stats;
 
   State(ProcessGroup& g, std::vector<Parameter> p) : group(g), parameters(std::move(p)) {}
@@ -92,16 +92,17 @@ struct Reducer::State {
   void check_value(std::size_t index) const {
     const auto& [name, value, shape, gradient] = parameters[index];
     if (value.dtype != DType::float32 && value.dtype != DType::float64) {
-      throw InvalidArgument(format(
-          "parameter {} is of {}: the average of integers would be truncated; use float32 or "
-          "float64",
-          named(index), name_of(value.dtype)));
+      throw InvalidArgument(
+          format("parameter {} has the type {}: the average of integers would be truncated; use "
+                 "float32 or "
+                 "float64",
+                 named(index), name_of(value.dtype)));
     }
     std::string extents;
     std::size_t elements = 1;
     for (const std::size_t extent : shape) {
       extents += (extents.empty() ? "" : ",") + std::to_string(extent);
-      // If the product overflows, uses a number that no tensor has, so that the check below fails.
+      // On overflow, uses an element count that no tensor can have. Then the check below fails.
       if (__builtin_mul_overflow(elements, extent, &elements)) elements = ~std::size_t{0};
     }
     if (elements == value.count) return;
@@ -143,14 +144,15 @@ struct Reducer::State {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!source) copy(parameters[i].value, views[i]);
     }
-    // The buckets will contain gradients, which must begin as zeros.
+    // From here on the buckets hold gradients, which start at zero.
     for (Slot& slot : slots) {
       std::memset(slot.memory.data, 0, slot.memory.bytes());
       slot.work.reset();
     }
   }
 
-  // Waits for every bucket even if one fails, so that no backend still accesses the memory later.
+  // Waits for every bucket, even after one has failed, and then throws the first failure. After
+  // this function has ended, no backend accesses the memory of the buckets.
   void wait_for_all() {
     std::exception_ptr first;
     for (Slot& slot : slots) {
@@ -172,7 +174,8 @@ struct Reducer::State {
     }
   }
 
-  // If `averaged`, copies the averages to Parameter::gradient where set. Then begins the next step.
+  // Ends the step and begins the next one. If `averaged` is true, first copies the averages from
+  // the buckets into the gradients that have memory of their own.
   void end_step(std::chrono::duration<double> blocked, bool averaged) {
     for (std::size_t i = 0; averaged && i < parameters.size(); ++i) {
       const Tensor& own = parameters[i].gradient;
@@ -245,8 +248,8 @@ void Reducer::mark_ready(std::size_t parameter) {
     }
     s.marked[parameter] = true;
   }
-  // Copies without the lock: each parameter has its own part of the bucket, and the bucket cannot
-  // be issued before `waiting` is decreased, which happens after the copy.
+  // The copy needs no lock, because each parameter has its own part of the bucket. The bucket is
+  // issued only after the copy, because `waiting` is decreased after the copy.
   copy(s.views[parameter], from);
   const std::lock_guard lock(s.mutex);
   --s.slots[s.bucket_of[parameter]].waiting;

@@ -5,7 +5,7 @@
 // Source of the algorithm: DistributedDataParallel of PyTorch (Li et al., "PyTorch Distributed:
 // Experiences on Accelerating Data Parallel Training", VLDB 2020). Gradients are grouped into
 // buckets in the reverse order of the parameters. A bucket is all-reduced as soon as all its
-// gradients are ready and all earlier buckets have been issued, so every rank issues the same
+// gradients are ready and all earlier buckets have been issued. So every rank issues the same
 // collectives in the same order.
 #pragma once
 
@@ -29,10 +29,10 @@ struct Parameter {
   /// Length in each dimension. The product must be the number of elements of `value`. The product
   /// of an empty shape is 1. All ranks must give the same shape.
   std::vector<std::size_t> shape = {};
-  /// The tensor into which the backward pass writes the gradient. If `data` is null, the backward
-  /// pass must write into Reducer::gradient(), a part of the bucket; this avoids two copies.
-  /// Otherwise the tensor must have the size and type of `value`; mark_ready() copies the tensor
-  /// into the bucket, and finish() copies the average back.
+  /// The tensor into which the backward pass writes the gradient. Must have the size and type of
+  /// `value`. mark_ready() copies the tensor into the bucket, and finish() copies the average back.
+  /// To avoid both copies, leave `gradient.data` null. The backward pass must then write into
+  /// Reducer::gradient(), which is a part of the bucket.
   Tensor gradient = {};
 };
 
@@ -62,14 +62,14 @@ class Reducer {
  public:
   /// Compares the parameters of all ranks. Then broadcasts the values of rank 0, unless
   /// `broadcast_parameters` is false. A collective operation: all ranks must construct their
-  /// reducers at the same time, and the constructor blocks until all have done so. The group must
-  /// outlive the reducer. Between two steps, but not during a step, other collectives may be issued
-  /// on the group, in the same order on all ranks.
+  /// reducers at the same time. The constructor blocks until all ranks take part. The group must
+  /// outlive the reducer. Between two steps, but not during a step, the caller may issue its own
+  /// collectives on the group, in the same order on all ranks.
   ///
   /// Throws InvalidArgument on this rank if an option is out of range, a value is neither float32
   /// nor float64, or a shape or gradient does not fit its value. Throws InvalidArgument on every
   /// rank if the parameters differ between ranks; the text names the ranks and the difference.
-  /// If a collective fails, throws its failure.
+  /// If a collective fails, throws the failure of the collective.
   Reducer(ProcessGroup& group, std::vector<Parameter> parameters, ReducerOptions options = {});
 
   /// Blocks until all issued collectives have ended.
@@ -84,16 +84,17 @@ class Reducer {
   /// pass overwrites it. Throws InvalidArgument if there is no such parameter.
   Tensor gradient(std::size_t parameter) const;
 
-  /// Reports that the gradient of this parameter is final in this step. Issues the all-reduce of
-  /// its bucket after all gradients of this bucket and of the earlier buckets are ready. Does not
-  /// wait for communication. Parameters may be marked in any order and from any thread. Throws
-  /// InvalidArgument if the parameter was already marked in this step, or if there is no such
-  /// parameter.
+  /// Reports that the gradient of this parameter is final in this step. Then issues the all-reduces
+  /// of complete buckets, in the order of the buckets, and stops before the first incomplete
+  /// bucket. Does not wait for communication. Parameters may be marked in any order and
+  /// from any thread. Throws InvalidArgument if the parameter was already marked in this step, or
+  /// if there is no such parameter.
   void mark_ready(std::size_t parameter);
 
-  /// Ends the step: blocks until all gradients are averaged. If parameters were not marked, throws
-  /// InvalidArgument with their names. The caller can then mark these parameters and call finish()
-  /// again. If a collective has failed, throws its failure. After that, the group is unusable.
+  /// Ends the step: blocks until all gradients are averaged. If any parameter was not marked,
+  /// throws InvalidArgument with the number of unmarked parameters and the names of the first few.
+  /// The caller can then mark these parameters and call finish() again. If a collective has failed,
+  /// throws the failure of the collective. The group is then unusable.
   void finish();
 
   /// Returns the buckets in the order in which they are issued. All ranks have the same order.

@@ -14,14 +14,14 @@ namespace c10dd {
 /// The parts of an address, as views of the text that was split.
 struct AddressParts {
   std::string_view host;                 ///< without brackets
-  std::optional<std::string_view> port;  ///< no value if no colon follows the host
+  std::optional<std::string_view> port;  ///< set if a colon follows the host; may be empty
   bool bracketed = false;
 };
 
 /// Splits an address into host and port. Does not check the characters of either part. Fails with
-/// invalid_argument if the host is empty, if a bracket is not closed, if anything except a port
-/// follows the closing bracket, or if an IPv6 host has no brackets. The caller adds the address to
-/// the failure's detail.
+/// invalid_argument if the host is empty, a bracket is not closed, an IPv6 host has no brackets, or
+/// something other than a port follows the closing bracket. A caller that reports the failure must
+/// name the address.
 Result<AddressParts> split_address(std::string_view text);
 
 /// Returns host:port, with brackets around an IPv6 host.

@@ -15,10 +15,13 @@ namespace c10dd {
 
 /// Waits until all ranks of the barrier (name, generation, sequence) have arrived. Either all ranks
 /// are released, or all ranks get the same failure (Failure::recorded). The first time-out breaks
-/// the barrier for all ranks, also for ranks that arrive later; the failure names the missing
-/// ranks. With timeout 0, the rank arrives and does not wait. `group` binds the barrier to a
-/// generation of that group: the request fails with stale_generation if the group has a newer
-/// generation, and the barrier breaks at once when a participant is lost.
+/// the barrier for all ranks, including ranks that arrive later. The failure names the missing
+/// ranks. With timeout 0, the rank arrives and does not wait.
+///
+/// If `group` is set, the barrier belongs to the generation `generation` of that group. The request
+/// fails with stale_generation if this is not the group's newest generation. The barrier breaks at
+/// once when the generation ends, for example because a member is lost. It also breaks at once if a
+/// participant has left or finished without arriving.
 struct Barrier {
   static constexpr OpInfo op{48, "barrier",      OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
@@ -30,7 +33,7 @@ struct Barrier {
   Rank rank = 0;
   std::uint32_t world_size = 0;
   Duration timeout{0};
-  std::string group = {};  ///< name of the group that binds the barrier; empty: no group
+  std::string group = {};  ///< name of the group to which the barrier belongs; empty: no group
   /// The participants' ranks in `group`, in ascending order. Each participant sends the same list.
   /// If the list is empty, all ranks of the group participate.
   std::vector<Rank> participants = {};
@@ -38,7 +41,7 @@ struct Barrier {
 BOOST_DESCRIBE_STRUCT(Barrier, (),
                       (name, generation, sequence, rank, world_size, timeout, group, participants))
 
-/// Tells which parts each of the N ranks of an exchange sends, and which parts each rank receives.
+/// The pattern of an exchange between N ranks: what each rank sends, and what each rank receives.
 enum class Shape : std::uint8_t {
   all,        ///< each rank sends 1 part and receives all N parts
   to_root,    ///< each rank sends 1 part; the root receives all N parts, the other ranks none
@@ -47,8 +50,8 @@ enum class Shape : std::uint8_t {
 };
 BOOST_DESCRIBE_ENUM(Shape, all, to_root, from_root, transpose)
 
-/// A barrier that carries data. A request with `offset` > 0 brings no parts: it fetches the next
-/// chunk of the reply, which begins at that offset.
+/// A barrier that carries data. A request with `offset` > 0 sends no parts. It fetches the chunk of
+/// the reply that begins at this offset.
 struct Exchange {
   static constexpr OpInfo op{49, "exchange",     OpKind::wait, Access::join,
                              1,  Dedup::arrival, Growth::much};

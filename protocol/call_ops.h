@@ -32,7 +32,7 @@ struct PublishedCall {
 };
 BOOST_DESCRIBE_STRUCT(PublishedCall, (), (sequence, collective, dtype, count, reduce_op, root))
 
-/// A set of `count` ranks. `ranges` has only the first limits::kMissingNamed ranges of the set.
+/// A set of `count` ranks. `ranges` holds the set's first ranges, at most limits::kMissingNamed.
 struct SomeRanks {
   std::uint64_t count = 0;
   std::vector<RankRange> ranges;
@@ -55,7 +55,7 @@ struct PublishedCalls {
 BOOST_DESCRIBE_STRUCT(PublishedCalls, (), (calls, skipped, silent))
 
 /// Publishes the call in which this rank of a process group waits. Replaces the call that the rank
-/// published before for the same process group. If `ended`, only removes the published call.
+/// published before for the same process group. If `ended`, removes that call and publishes none.
 struct PublishCall {
   static constexpr OpInfo op{65, "publish_call", OpKind::event, Access::use,
                              1,  Dedup::none,    Growth::none};
@@ -68,7 +68,7 @@ struct PublishCall {
 };
 BOOST_DESCRIBE_STRUCT(PublishCall, (), (process_group, rank, call, ended))
 
-/// Returns the published calls of a process group, and for each call the ranks that wait in it.
+/// Asks for the published calls of a process group, and for the ranks that wait in each call.
 struct ReadCalls {
   static constexpr OpInfo op{66, "read_calls", OpKind::read, Access::observe,
                              1,  Dedup::none,  Growth::none};

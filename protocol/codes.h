@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The codes of failed requests, and the table that describes them. Uses only the standard library,
-// so that public SDK headers may include this file. To add a code, append it to both lists. Add a
-// code only if some caller must handle it in another way than all other codes.
+// so that public SDK headers may include this file. To add a code, append it to Code and to kCodes.
+// Add a code only if some caller must handle it differently from all other codes.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace c10dd {
 enum class Code : std::uint8_t {
   ok = 0,
   malformed = 1,   ///< malformed bytes: not a message of this protocol
-  unknown_op = 2,  ///< a well-formed frame, but this daemon does not know the operation
+  unknown_op = 2,  ///< the frame is well-formed, but this daemon does not know its operation
   version_unsupported = 3,
   too_large = 4,  ///< the request itself exceeds a limit; the detail has the value and the limit
   invalid_argument = 5,
   not_found = 6,
   timed_out = 7,            ///< the detail names the keys or ranks that were missing
   quota_exceeded = 8,       ///< a limit of the job or the daemon is reached; see the detail
-  wrong_type = 9,           ///< add: the key's value is not a decimal integer
-  out_of_range = 10,        ///< add: the sum would overflow; the value is unchanged
+  wrong_type = 9,           ///< cannot add to a key whose value is not a decimal integer
+  out_of_range = 10,        ///< cannot add because the sum would overflow; the value is unchanged
   size_mismatch = 11,       ///< ranks disagree on a barrier's size or shape, or on a group's policy
   rank_taken = 12,          ///< another session already has this rank, at a barrier or in a group
-  sequence_reused = 13,     ///< the session has used this sequence number for another request
+  sequence_reused = 13,     ///< the session has used this sequence number for a different request
   window_exceeded = 14,     ///< the session has more unacknowledged requests than its window allows
-  session_unknown = 15,     ///< the request came on a channel that has no session
+  session_unknown = 15,     ///< the request's channel has no session
   session_superseded = 16,  ///< the session was opened again on another connection
   state_rolled_back = 17,   ///< the daemon's state is older than the client's, or unrelated to it
   stale_generation = 18,    ///< the group has a newer generation
-  outcome_unknown = 19,     ///< an old request: not applied now, but maybe it was applied before
+  outcome_unknown = 19,     ///< the request may have been applied, so it is not sent again
   not_owner = 20,           ///< another daemon owns the job; Failure::addresses has its address
   unavailable = 21,         ///< cannot serve now (starting, draining, engine lost); retry
-  aborted = 22,             ///< the session or generation has ended, or the member was removed
+  aborted = 22,             ///< the session ended, the generation ended, or the member was removed
   permission_denied = 23,
   unsupported = 24,
   closed = 25,  ///< the client object was closed while the call was pending
@@ -98,8 +98,8 @@ constexpr bool codes_are_in_order() {
 static_assert(codes_are_in_order(), "kCodes is indexed by value");
 }  // namespace detail
 
-/// Returns the table entry of a code. If only a newer peer knows the code, returns the entry of
-/// `internal`.
+/// Returns the table entry of a code. For a code that is not in the table, for example a code from
+/// a newer peer, returns the entry of `internal`.
 constexpr const CodeInfo& describe(Code code) {
   const auto index = static_cast<std::size_t>(code);
   return index < std::size(kCodes) ? kCodes[index]

@@ -16,15 +16,15 @@
 
 namespace c10dd {
 
-/// A rank that other ranks wait for, or that a group has lost, and what the daemon knows about it.
+/// What the daemon knows about a rank that other ranks wait for, or that a group has lost.
 struct MissingRank {
   enum class Cause : std::uint8_t {
     never_connected = 0,  ///< no session has ever had this rank
-    not_arrived = 1,      ///< its session is connected, but has not arrived at this barrier
+    not_arrived = 1,      ///< the rank has not arrived, but its session is connected
     disconnected = 2,     ///< the rank has not arrived, and its session has no connection
     elsewhere = 3,        ///< the rank waits at another barrier or in another generation
     silent = 4,           ///< connected, but its heartbeats stopped
-    dead = 5,             ///< the group has lost the rank, or the rank has left; `doing` says how
+    dead = 5,             ///< the group has lost the rank, or the rank has left; see `doing`
     absent = 6,           ///< the rank has arrived, but its session has no connection
   };
 
@@ -33,7 +33,7 @@ struct MissingRank {
   std::string host;  ///< empty if never_connected
   std::uint64_t pid = 0;
   Duration silent_for{0};  ///< time since the rank's last sign of life
-  std::string doing = {};  ///< where the rank waits, its phase and step, or how it ended
+  std::string doing = {};  ///< where the rank waits, its phase and step, or how the rank ended
 };
 BOOST_DESCRIBE_STRUCT(MissingRank, (), (rank, cause, host, pid, silent_for, doing))
 
@@ -59,8 +59,8 @@ inline Failure failure(Code code, std::string detail) {
 template <class T>
 using Result = boost::system::result<T, Failure>;
 
-/// Boost calls this function if value() is called on a failure, which is a bug. Prints the failure
-/// and ends the process.
+/// Boost calls this function if value() is called on a failure. Such a call is a bug. Prints the
+/// failure and ends the process.
 [[noreturn]] inline void throw_exception_from_error(const Failure& f,
                                                     const boost::source_location& where) {
   std::fprintf(stderr, "%s:%u: unchecked failure: %s: %s\n", where.file_name(),

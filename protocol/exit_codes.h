@@ -20,7 +20,7 @@ inline constexpr int kBadState = 78;  ///< the state is damaged, rolled back or 
 /// Exit codes of `c10dd`.
 inline constexpr std::array kDaemon{kDone,         kUsage,    kUnreachable,  kBug,
                                     kCannotCreate, kTryAgain, kNoPermission, kBadState};
-/// Exit codes of `c10drun` itself. It also exits with a worker's code, or 128 + a signal's number.
+/// The own exit codes of `c10drun`. Other codes come from a worker, or are 128 + a signal's number.
 inline constexpr std::array kLauncher{kDone, kUsage, kUnreachable, kBug, kCannotCreate, kTryAgain};
 
 }  // namespace c10dd::exit_code

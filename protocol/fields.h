@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encodes and decodes structs, by the field lists in BOOST_DESCRIBE_STRUCT. PROTOCOL.md has the
-// grammar.
-// A struct is encoded as its fields in order; a nested struct has a length prefix. A reader ignores
-// extra bytes at the end. Fields that are missing at the end keep their defaults. For this reason a
-// reader accepts structs of other versions. A field that is cut short is malformed. A list has at
-// most limits::kListElements elements, so that decoding cannot use much more memory than its input.
+// Encodes and decodes structs field by field. BOOST_DESCRIBE_STRUCT lists the fields of a struct.
+// PROTOCOL.md has the grammar.
+// A struct is encoded as its fields in order; a nested struct has a length prefix. A reader accepts
+// structs of other versions: it ignores extra bytes at the end, and fields that are missing at the
+// end keep their defaults. Decoding fails with Code::malformed if a field is cut short. A list has
+// at most limits::kListElements elements, so that decoding cannot use much more memory than its
+// input.
 #pragma once
 
 #include <bit>
@@ -31,7 +32,7 @@ concept Described = boost::describe::has_describe_members<T>::value;
 template <class T>
 concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Appends fields to a byte string. Lengths have 32 bits. The caller must check the limits first.
+/// Appends fields to a byte string. A length has 32 bits; the caller checks that this is enough.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}
@@ -185,7 +186,7 @@ class Reader {
     std::uint32_t count = 0;
     get(count);
     if (ok_ && count > limits::kListElements) too_many_ = count;
-    if (too_many_ != 0 || count > in_.size()) fail();  // each element has at least one byte
+    if (too_many_ != 0 || count > in_.size()) fail();  // because each element has a byte or more
     return ok_ ? count : 0;
   }
 
@@ -204,7 +205,8 @@ Bytes encode(const T& value) {
   return out;
 }
 
-/// Decodes `in` into `value`, which changes even on failure. Fails with malformed or too_large.
+/// Decodes a struct without a length prefix into `value`. Fails with Code::malformed or
+/// Code::too_large; `value` may then have changed.
 template <Described T>
 Result<void> decode_into(T& value, std::string_view in) {
   Reader reader(in);
@@ -220,7 +222,7 @@ Result<void> decode_into(T& value, std::string_view in) {
   return {};
 }
 
-/// Decodes a struct without a length prefix. Fails with malformed or too_large.
+/// Decodes and returns a struct without a length prefix. Fails as decode_into() does.
 template <Described T>
 Result<T> decode(std::string_view in) {
   T value;

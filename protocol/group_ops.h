@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on groups, whose members agree on a generation. Part of the operation table in ops.h.
 //
-// The members of a group are the sessions that joined. A generation is a list of members by rank,
-// which is the same for every member; a group has at most one formed generation. A group is
-// `forming` until enough sessions have joined; then it is `formed`. It becomes `broken` as soon as
-// a member of the generation is lost, leaves or asks for a new generation. After that the survivors
-// join again, and the next generation forms. The group becomes `finished` when all members of the
-// generation have finished. No member can close a group for the other members.
+// The members of a group are the sessions that joined. A generation is a list of members in the
+// order of their ranks. All members get the same list. A group has at most one formed generation. A
+// group is `forming` until enough sessions have joined; then it is `formed`. It becomes `broken` as
+// soon as a member of the generation is lost, leaves or asks for a new generation. After that the
+// survivors join again, and the next generation forms. The group becomes `finished` when all
+// members of the generation have finished. No member can close a group for the other members.
+//
+// In each round, the group gives places to members that have joined. A round starts a new
+// generation. In a quorum, a round may instead keep the old generation (RendezvousPolicy::quorum).
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -27,11 +30,11 @@ namespace c10dd {
 
 /// Reply to join: a place in the newest generation.
 struct Joined {
-  std::uint64_t round = 0;       ///< number of the decision; the next join sends it as Join::round
-  std::uint64_t generation = 0;  ///< number of the member list; never reused
+  std::uint64_t round = 0;       ///< number of the round, for Join::round of the next join
+  std::uint64_t generation = 0;  ///< number of the generation; never reused
   Rank rank = 0;
   std::uint32_t size = 0;
-  std::uint64_t digest = 0;    ///< hash of the member list by rank; equal for all members
+  std::uint64_t digest = 0;    ///< hash of the session ids in rank order; equal for all members
   std::uint32_t failures = 0;  ///< number of generations of this group that have ended by a failure
   std::string reason;          ///< why this generation formed, and how the ranks were assigned
   std::uint64_t status = 0;    ///< GroupStatus::number to watch from
@@ -53,8 +56,8 @@ struct MemberInfo {
 BOOST_DESCRIBE_STRUCT(MemberInfo, (),
                       (rank, host, pid, local_rank, device, domain, labels, step, previous_rank))
 
-/// Reply to ReadMembers: `count` members by rank, from the rank `first` on. `list` has, for each
-/// member, the length of its encoded MemberInfo and then the encoded MemberInfo.
+/// Reply to ReadMembers: `count` members in rank order, beginning with the rank `first`. For each
+/// member, `list` has the length of the encoded MemberInfo, then the encoded MemberInfo itself.
 struct MemberPage {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;    ///< of the generation
@@ -91,12 +94,12 @@ struct GroupStatus {
   std::uint64_t generation = 0;
   std::uint32_t size = 0;
   GroupPhase phase = GroupPhase::forming;
-  std::string reason;               ///< why the group is not formed; has the ranks, hosts and cause
-  std::vector<RankRange> lost;      ///< members of the generation that are lost
-  std::vector<RankRange> finished;  ///< members whose work is done
-  std::vector<RankRange> stalled;   ///< members that sent no report within their Progress::limit
-  std::vector<MissingRank> details;  ///< facts about the first lost or stalled members
-  std::uint32_t waiting = 0;         ///< newcomers that would get a place in a larger generation
+  std::string reason;                ///< why the group is not formed; names the ranks and hosts
+  std::vector<RankRange> lost;       ///< members of the generation that are lost
+  std::vector<RankRange> finished;   ///< members whose work is done
+  std::vector<RankRange> stalled;    ///< members that sent no report within their Progress::limit
+  std::vector<MissingRank> details;  ///< describes the first lost or stalled members
+  std::uint32_t waiting = 0;         ///< number of newcomers that would fit in a larger generation
   std::vector<Notice> notices;
 };
 BOOST_DESCRIBE_STRUCT(GroupStatus, (),
@@ -112,47 +115,48 @@ struct RendezvousPolicy {
   Duration last_call{0};  ///< time to wait for more members after `min` have joined
   Duration ttl{0};        ///< a member without a sign of life for this long is lost; 0: the default
   Duration grace{0};      ///< a member without a connection for this long is lost; 0: the default
-  /// Makes the group a quorum, by the rule of torchft: every join is a vote for one training step.
-  /// A round of votes ends when all members of the last round have joined again. It also ends when
-  /// at least `min` members and more than half of the living members have joined, and each other
-  /// living member has joined, too, or has had the time `last_call` to join. The generation changes
-  /// only if the member list changes, or if a join sets Join::failed.
+  /// Makes the group a quorum, as in torchft. Then each join is a vote for one training step. A
+  /// round ends as soon as all members of the last generation have joined again. If some of these
+  /// members do not join, the round needs at least `min` members and more than half of the living
+  /// members. Then the round waits for the other living members, but not longer than `last_call`. A
+  /// round starts a new generation only if the member list has changed, the last generation is
+  /// broken, or a join sets Join::failed.
   bool quorum = false;
 
   bool operator==(const RendezvousPolicy&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(RendezvousPolicy, (), (min, max, last_call, ttl, grace, quorum))
 
-/// Asks for a place in a generation. Blocks until a decision with a number above `round` gives this
-/// session a place. A session that gets no place waits as a spare. A repeated join continues the
-/// wait. In a formed group, a join by a member of the generation breaks that generation, except in
-/// a quorum. A join by a newcomer waits until the members join again.
+/// Asks for a place in a generation. Blocks until a round after `round` gives this session a place.
+/// A session that gets no place waits as a spare. A repeated join continues the wait. In a formed
+/// group, a join by a member of the generation breaks that generation, except in a quorum. A join
+/// by a newcomer waits until the members join again.
 struct Join {
   static constexpr OpInfo op{50, "join",         OpKind::wait,  Access::join,
                              1,  Dedup::arrival, Growth::needed};
   using Body = Joined;
 
   std::string group;
-  std::uint64_t round = 0;  ///< Joined::round of the last reply; 0: no reply to a join yet
+  std::uint64_t round = 0;  ///< Joined::round of the last reply; 0 before the first reply
   RendezvousPolicy policy;
   /// Requested rank; -1: any rank. If a member requests a rank, all members must request one, and
   /// `policy.min` must equal `policy.max`.
   std::int64_t rank = -1;
-  bool spare = false;  ///< gets a place only if too few other members ask for a place
+  bool spare = false;  ///< true: gets a place only after all sessions that are not spares
   std::int32_t local_rank = -1;
   std::string device;
   std::string domain;
   std::map<std::string, std::string> labels;
   std::uint64_t step = 0;  ///< training step, shown in the member list
-  bool failed = false;     ///< in a quorum: the last step did not commit, so the generation changes
+  bool failed = false;     ///< true: the last step did not commit, so a quorum changes generation
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Join, (),
                       (group, round, policy, rank, spare, local_rank, device, domain, labels, step,
                        failed, timeout))
 
-/// Returns a page of the member list of the newest generation. Fails with stale_generation if
-/// `generation` names another generation.
+/// Asks for a page of the member list of the newest generation. Fails with stale_generation if
+/// `generation` names a different generation.
 struct ReadMembers {
   static constexpr OpInfo op{51, "members",   OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -178,15 +182,15 @@ struct Leave {
   };
 
   std::string group;
-  std::uint64_t generation = 0;  ///< must be the group's (else stale_generation); 0: not checked
+  std::uint64_t generation = 0;  ///< must be the newest (else stale_generation); 0: not checked
   Kind kind = Kind::leave;
   std::string detail;  ///< what happened, for the other members to read
 };
 BOOST_DESCRIBE_ENUM(Leave::Kind, leave, finish, fail)
 BOOST_DESCRIBE_STRUCT(Leave, (), (group, generation, kind, detail))
 
-/// Waits until the group has a status newer than `seen`, and returns that status. After the
-/// time-out, returns the unchanged status.
+/// Waits until the group has a status newer than `seen`. The reply is that status. After the
+/// time-out, the reply is the unchanged status.
 struct WatchGroup {
   static constexpr OpInfo op{53, "watch_group", OpKind::wait, Access::observe,
                              1,  Dedup::none,   Growth::none};
@@ -199,7 +203,7 @@ struct WatchGroup {
 BOOST_DESCRIBE_STRUCT(WatchGroup, (), (group, seen, timeout))
 
 /// Asks ranks to leave the group within `deadline`. A rank that has not left by the deadline is
-/// lost. Notifies all members. Returns the number of the notice.
+/// lost. Notifies all members, not only these ranks. The reply is the number of the notice.
 struct Notify {
   static constexpr OpInfo op{54, "notify",     OpKind::write, Access::join,
                              1,  Dedup::reply, Growth::little};

@@ -12,8 +12,8 @@
 
 namespace c10dd {
 
-/// Stores a value. The operations set, multi_set and compare_set replace the time to live (ttl) and
-/// the ephemeral flag of the key; add and append keep both.
+/// Stores a value. The operations `set`, `multi_set` and `compare_set` replace the time to live
+/// (ttl) and the ephemeral flag of the key; `add` and `append` keep both.
 struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Written;
@@ -37,8 +37,8 @@ struct Get {
 };
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
-/// Waits until every key exists; a queue that has an item counts as an existing key. Fails with
-/// timed_out and the names of the missing keys.
+/// Waits until every key exists; a queue that has an item counts as an existing key. After the
+/// time-out, fails with timed_out and the names of the missing keys.
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -114,8 +114,8 @@ struct MultiSet {
 };
 BOOST_DESCRIBE_STRUCT(MultiSet, (), (keys, values))
 
-/// Returns at most `limit` keys with a prefix, in byte order. One reply has at most
-/// limits::kListPageKeys keys, with at most limits::kListPageBytes bytes.
+/// Returns the keys that begin with `prefix`, in byte order, but at most `limit` keys. One reply
+/// has at most limits::kListPageKeys keys and at most limits::kListPageBytes bytes.
 struct List {
   static constexpr OpInfo op{25, "list",      OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -127,7 +127,7 @@ struct List {
 };
 BOOST_DESCRIBE_STRUCT(List, (), (prefix, start_after, limit))
 
-/// Returns the number of keys with a prefix.
+/// Returns the number of keys that begin with `prefix`.
 struct Count {
   static constexpr OpInfo op{26, "count",     OpKind::read, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -148,8 +148,8 @@ struct Append {
 };
 BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
 
-/// Removes every key with a prefix in one change; the empty prefix means every key. Leaves queues
-/// as they are. Returns the number of keys removed.
+/// Removes, in one change, all keys that begin with `prefix`. An empty prefix means every key. Does
+/// not remove queues. Returns the number of removed keys.
 struct RemovePrefix {
   static constexpr OpInfo op{28, "remove_prefix", OpKind::write, Access::use,
                              1,  Dedup::reply,    Growth::none};
@@ -159,13 +159,13 @@ struct RemovePrefix {
 };
 BOOST_DESCRIBE_STRUCT(RemovePrefix, (), (prefix))
 
-/// A condition on one key; a transaction is applied only if all its conditions hold.
+/// One condition of a transaction, on one key. Transact applies nothing unless all conditions hold.
 struct Condition {
   enum class Kind : std::uint8_t {
     exists,       ///< the key exists
     absent,       ///< the key does not exist
     value_is,     ///< the key exists and has this value
-    revision_is,  ///< this revision wrote the key last; 0: the key does not exist
+    revision_is,  ///< the key was last written at this revision; 0: the key does not exist
   };
 
   Kind kind = Kind::exists;
@@ -176,8 +176,8 @@ struct Condition {
 BOOST_DESCRIBE_ENUM(Condition::Kind, exists, absent, value_is, revision_is)
 BOOST_DESCRIBE_STRUCT(Condition, (), (kind, key, value, revision))
 
-/// One change of a transaction. Each kind uses the fields of the operation with the same name;
-/// `push` is the operation queue_push.
+/// One change of a transaction. Uses the fields of the operation that `kind` names; the kind `push`
+/// names the operation queue_push.
 struct Action {
   enum class Kind : std::uint8_t { set, remove, add, append, push };
 
@@ -203,11 +203,11 @@ struct Transact {
 };
 BOOST_DESCRIBE_STRUCT(Transact, (), (conditions, actions))
 
-/// Returns every change of a key, or of all keys with a prefix, since the revision `from`. Returns
-/// each change exactly once, in order. If there are no changes, waits for the first change. After
-/// the time-out, returns an empty list. Fails with compacted if the daemon no longer has all of
-/// these changes; the detail names the oldest revision from which a watch can start. After that
-/// failure, list the keys again, and watch from KeyPage::revision + 1.
+/// Returns the changes of one key, or of all keys that begin with a prefix. Starts with the changes
+/// of revision `from`. Returns each change exactly once, in order. If there is none, waits for the
+/// first change. After the time-out, returns an empty list. Fails with Code::compacted if the
+/// daemon no longer has all of these changes; the detail names the oldest revision from which a
+/// watch can start. After that failure, list the keys again, and watch from KeyPage::revision + 1.
 struct Watch {
   static constexpr OpInfo op{30, "watch",     OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -216,7 +216,7 @@ struct Watch {
   Bytes key;
   bool prefix = false;     ///< `key` is a prefix; the empty prefix means every key
   Revision from = 0;       ///< 0: from now on
-  std::uint32_t skip = 0;  ///< how many changes of the revision `from` to leave out (Changes::skip)
+  std::uint32_t skip = 0;  ///< number of changes of revision `from` to leave out; see Changes::skip
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))

@@ -35,24 +35,26 @@ inline constexpr std::size_t kQueueBytesPerJob = 256 * 1024 * 1024;
 inline constexpr std::size_t kConditions = 1'024;                // per transaction
 inline constexpr std::size_t kActions = 1'024;                   // per transaction
 inline constexpr std::size_t kTransactBytes = 64 * 1024 * 1024;  // all values of one transaction
-inline constexpr std::size_t kSums = 16;  // adds per transaction; its stored reply holds the sums
+// Actions of kind `add` in one transaction. Limited because the stored reply contains their sums.
+inline constexpr std::size_t kSums = 16;
 inline constexpr std::size_t kHistoryChanges = 65'536;  // per job, for watches
 inline constexpr std::size_t kHistoryBytes = 16 * 1024 * 1024;
-inline constexpr std::size_t kWatchedKept = 65'536;  // keys and prefixes with stored changes
+// Number of watched keys and prefixes per job whose changes survive a restart of the daemon.
+inline constexpr std::size_t kWatchedKept = 65'536;
 inline constexpr std::size_t kWatchReplyBytes = 1024 * 1024;
 inline constexpr std::size_t kExpiriesPerTick = 4'096;
 inline constexpr std::size_t kExpiredKept = 65'536;  // ended sessions that a job remembers
 inline constexpr std::size_t kStoredReplyBytes = 256;
-// Bytes of replies that a client has not read yet. Above kOutboxSoftBytes, the daemon stops reading
-// from the connection. It closes the connection if the bytes stay above kOutboxHardBytes for
-// kOutboxFullTime, or if they exceed kOutboxMostBytes.
+// Limits of a client's unread replies. Above kOutboxSoftBytes, the daemon stops reading from the
+// connection. Above kOutboxHardBytes, the daemon closes the connection if the client has read
+// nothing for kOutboxFullTime. Above kOutboxMostBytes, the daemon always closes the connection.
 inline constexpr std::size_t kOutboxSoftBytes = 8 * 1024 * 1024;
 inline constexpr std::size_t kOutboxHardBytes = 64 * 1024 * 1024;
 inline constexpr std::chrono::nanoseconds kOutboxFullTime = std::chrono::seconds(5);
 inline constexpr std::size_t kOutboxMostBytes = 256 * 1024 * 1024;
-// Memory that all connections together may use for unfinished frames and unread replies: the
-// daemon's limit for all jobs divided by kConnectionShare, but at least kConnectionBytesMin. A
-// connection that holds at most kSmallFrameBytes does not count.
+// The limit of all unfinished frames and unread replies together is --max-bytes divided by
+// kConnectionShare, but at least kConnectionBytesMin. Frames up to kSmallFrameBytes do not count.
+// The unread replies of a connection count only if their total exceeds kSmallFrameBytes.
 inline constexpr std::uint64_t kConnectionShare = 8;
 inline constexpr std::uint64_t kConnectionBytesMin = 64ull * 1024 * 1024;
 inline constexpr std::size_t kSmallFrameBytes = 64 * 1024 + 64;  // a frame with its header
@@ -64,7 +66,7 @@ inline constexpr std::size_t kOutcomesKept = 4'096;     // per job, for late ret
 inline constexpr std::size_t kOutcomeBytesKept = 256 * 1024 * 1024;
 inline constexpr std::size_t kArrivedBytes = 512 * 1024 * 1024;  // parts in unfinished exchanges
 inline constexpr std::size_t kExchangeChunkBytes = 1024 * 1024;
-inline constexpr std::size_t kMissingNamed = 64;  // ranks or ranges that one error names
+inline constexpr std::size_t kMissingNamed = 64;  // most ranks (or ranges) that one message names
 
 inline constexpr std::size_t kGroupsPerJob = 4'096;
 inline constexpr std::size_t kNotices = 64;           // per group
@@ -82,13 +84,13 @@ inline constexpr std::size_t kPublishedCallsPerJob = 262'144;
 inline constexpr std::size_t kCallsPerProcessGroup = 1'024;  // distinct calls
 inline constexpr std::chrono::seconds kPublishedCallLife{30};
 inline constexpr std::size_t kCallsRead = 16;      // distinct calls in one reply
-inline constexpr std::size_t kCallNameBytes = 63;  // name of a collective, a type or a reduction
+inline constexpr std::size_t kCallNameBytes = 63;  // each name in a published call
 
 inline constexpr std::size_t kSeriesPerReport = 512;
-inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics show the rest as "other"
-inline constexpr std::size_t kCollectiveNames = 32;    // per job; metrics show the rest as "other"
-inline constexpr std::size_t kBackendNames = 8;        // per job; metrics show the rest as "other"
-inline constexpr std::size_t kJobsInMetrics = 200;     // metrics show the rest as "other"
+inline constexpr std::size_t kProcessGroupKinds = 16;  // per job; metrics call further ones "other"
+inline constexpr std::size_t kCollectiveNames = 32;    // per job; metrics call further ones "other"
+inline constexpr std::size_t kBackendNames = 8;        // per job; metrics call further ones "other"
+inline constexpr std::size_t kJobsInMetrics = 200;     // metrics call further ones "other"
 
 inline constexpr std::chrono::nanoseconds kTimeoutMax = std::chrono::hours(24 * 30);
 inline constexpr std::chrono::seconds kHelloDeadline{5};
@@ -102,8 +104,8 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is erased after this time
 
-inline constexpr std::chrono::seconds kIdleTimeout{60};  // allowed silence of a native connection
-inline constexpr std::size_t kSpareFiles = 64;  // file descriptors that connections may not use
+inline constexpr std::chrono::seconds kIdleTimeout{60};  // silence that ends a native connection
+inline constexpr std::size_t kSpareFiles = 64;  // file descriptors kept free for other uses
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;
 // Default reserve of free disk space: 512 MiB, or 5 % of the disk if that is more.
 inline constexpr std::uint64_t kDiskReserve = 512ull * 1024 * 1024;

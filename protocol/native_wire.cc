@@ -12,7 +12,7 @@
 namespace c10dd::native {
 namespace {
 
-constexpr std::size_t kSmallBody = 32;  // enough bytes for the body of most replies without a value
+constexpr std::size_t kSmallBody = 32;  // enough for most reply bodies; a stored value needs more
 
 template <class Header>
 Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
@@ -136,7 +136,7 @@ EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
     w.put(exchanged->offset);
     w.put(exchanged->total);
-    // Encode the chunk without a copy: `head` gets its length, and `tail` shares its bytes.
+    // `head` gets only the chunk's length; `tail` shares the chunk's bytes, so no byte is copied.
     w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
     out.tail = exchanged->chunk;
   } else {

@@ -24,7 +24,7 @@ struct RequestHeader {
   std::uint8_t op = 0;
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
-  std::uint64_t acked_below = 0;  ///< the client will not repeat writes with lower sequence numbers
+  std::uint64_t acked_below = 0;  ///< the client repeats no write with a sequence below this value
 };
 
 struct ReplyHeader {
@@ -52,14 +52,14 @@ Result<std::optional<Frame<RequestHeader>>> cut_request(std::string_view in, std
 Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::size_t limit);
 
 /// Returns the size in bytes of the request frame at the start of `in`. Returns 0 if `in` is too
-/// short to contain the frame's length.
+/// short to contain the length field.
 std::size_t request_size(std::string_view in);
 
 /// Appends one request frame to `out`. Fills in header.length and header.op.
 void encode_request(Bytes& out, RequestHeader header, const Request& request);
 
-/// Decodes the body of a request frame. Fails with unknown_op if the op code is not in the table.
-/// Fails with malformed or too_large if the body is not valid.
+/// Decodes the body of a request frame. Fails with Code::unknown_op if `op` is not in the table of
+/// operations. Fails with Code::malformed or Code::too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
 
 /// An encoded reply frame: the bytes of `head`, then those of `tail`. Replies may share a `tail`.
@@ -73,8 +73,8 @@ struct EncodedReply {
 /// Encodes one reply frame. Fills in header.length and header.kind.
 EncodedReply encode_reply(ReplyHeader header, const Reply& reply);
 
-/// Decodes the body of the reply to a request with the op code `op`, and stores it in `reply`.
-/// Fails with malformed, too_large or unknown_op if the frame is not a valid reply.
+/// Decodes the body of a reply into `reply`. `op` is the op code of the request. Fails with
+/// Code::malformed, Code::too_large or Code::unknown_op if the frame is not a valid reply.
 Result<void> decode_reply(std::uint8_t op, ReplyHeader::Kind kind, std::string_view body,
                           Reply& reply);
 

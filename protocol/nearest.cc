@@ -11,7 +11,7 @@ namespace {
 
 /// Returns the edit distance: how many letters have to be changed, inserted or deleted.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);  // distance of `a`'s prefix to each prefix of `b`
+  std::vector<std::size_t> row(b.size() + 1);  // row[j]: distance of a[0, i) from b[0, j)
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
     std::size_t diagonal = std::exchange(row[0], i + 1);

@@ -25,12 +25,12 @@ enum class Dedup : std::uint8_t {
   arrival,   ///< the daemon stores the arrival; a repeated request continues the same wait
 };
 
-/// Says how much an operation adds to the state. If disk space is short, large growth fails first.
+/// Says how much an operation adds to the state. If disk space is short, `much` is refused first.
 enum class Growth : std::uint8_t {
-  none,    ///< adds nothing (as a read) or frees space (as a removal, a pop, a session's end)
-  needed,  ///< adds a session, a barrier or a member: clients need them to free space
-  little,  ///< rows of a few bytes that other clients wait for
-  much,    ///< values of any size
+  none,    ///< adds nothing (a read), or frees space (a removal, a pop, the end of a session)
+  needed,  ///< adds a session, a barrier or a member: clients need one of these to free space
+  little,  ///< adds rows of a few bytes; other clients wait for these rows
+  much,    ///< adds values of any size
 };
 
 struct OpInfo {
@@ -40,7 +40,7 @@ struct OpInfo {
   Access access;
   std::uint8_t since;  ///< first protocol version that has the operation
   Dedup dedup;
-  Growth growth;  ///< maximum over all requests; growth_of() returns the growth of one
+  Growth growth;  ///< largest growth of any request; growth_of() returns the growth of one request
 };
 
 }  // namespace c10dd

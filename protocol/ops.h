@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all operations. The files *_ops.h have the fields of each operation. Codecs,
 // dispatch, metric labels and fuzz corpora are derived from this table.
-// To add an operation, add a struct with its Body to one of these files, an entry to Request, and
-// an on(...) to a handler in daemon/core/*_ops.h. Append new fields at the end of a struct; rename
-// a removed field to reserved_N.
+// To add an operation, add a struct with a nested Body to a file *_ops.h, an entry to Request, and
+// a function on(...) to a handler in daemon/core/*_ops.h. Append new fields at the end of a struct.
+// Never delete a field: rename it to reserved_N.
 #pragma once
 
 #include <type_traits>

@@ -9,8 +9,8 @@
 
 namespace c10dd {
 
-/// Reads the whole text as one number. Returns nothing if the text is empty, is out of
-/// Number's range, or has any other character, even a space or '+' before the number.
+/// Reads the whole text as one number. Returns nothing if the text is not exactly one number, or if
+/// the number is out of Number's range. No space or '+' may precede the number.
 template <class Number>
 std::optional<Number> parse_number(std::string_view text) {
   Number value{};

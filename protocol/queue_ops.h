@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on queues. A queue and a key may share a name. Part of the operation table in ops.h.
+// Operations on queues. Part of the table in ops.h. A queue and a key can have the same name.
 #pragma once
 
 #include <boost/describe/class.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores many ranks as a few ranges, for the messages of the operations in ops.h.
+// Stores many ranks as a few ranges. The messages of the operations in ops.h use such ranges.
 #pragma once
 
 #include <boost/describe/class.hpp>
@@ -40,7 +40,8 @@ class RankSet {
 
   /// Returns the lowest `limit` ranges.
   std::vector<RankRange> ranges(std::size_t limit) const;
-  /// Returns the ranks below `end` that are not in the set, but only the first `limit` ranges.
+  /// Returns, as ranges, the ranks below `end` that are not in the set. Returns only the lowest
+  /// `limit` ranges.
   std::vector<RankRange> gaps(Rank end, std::size_t limit) const;
   /// Returns the number of ranks below `end` that are in the set.
   std::size_t size_below(Rank end) const;

@@ -59,8 +59,8 @@ struct Counter {
 };
 BOOST_DESCRIBE_STRUCT(Counter, (), (value))
 
-/// Reply to compare_set. `current` is the value of the key. If `swapped` is true, `current` is
-/// empty, because the client knows the value.
+/// Reply to compare_set. If `swapped` is false, `current` is the value of the key. If `swapped` is
+/// true, `current` is empty, because the client knows the value.
 struct Compared {
   bool swapped = false;
   bool exists = false;
@@ -75,7 +75,7 @@ BOOST_DESCRIBE_STRUCT(Removed, (), (existed))
 
 struct KeyPage {
   std::vector<Bytes> keys;
-  bool more = false;      ///< there are more keys: list again with start_after = the last key
+  bool more = false;      ///< whether keys follow; to get them, pass start_after = keys.back()
   Revision revision = 0;  ///< revision of the job; a watch from revision + 1 misses no change
 };
 BOOST_DESCRIBE_STRUCT(KeyPage, (), (keys, more, revision))
@@ -95,30 +95,33 @@ struct Popped {
 };
 BOOST_DESCRIBE_STRUCT(Popped, (), (value))
 
-/// Reply to transact. Has no values, because the daemon stores the reply for repeated requests.
+/// Reply to transact. Contains no values of keys, because the daemon stores this reply to answer
+/// repeated requests.
 struct Transacted {
   bool applied = false;
   std::uint32_t failed = 0;        ///< index of the first condition that does not hold
   Revision revision = 0;           ///< revision of the change, or of the job if nothing was applied
-  std::vector<std::int64_t> sums;  ///< results of the adds, in order
+  std::vector<std::int64_t> sums;  ///< results of the `add` actions, in order
 };
 BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
 
 /// One change of one key.
 struct Change {
   Revision revision = 0;
-  bool removed = false;  ///< the key was removed, has expired, or ended with its session
+  bool removed = false;  ///< whether a request, expiry or the end of a session removed the key
   Bytes key;
   Bytes value;
 };
 BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 
-/// Reply to watch: every change of the watched keys, in order. The changes begin at the request's
-/// position (from, skip), and end before this reply's position (next, skip).
+/// Reply to watch: changes of the watched keys, in order. A position is a revision and a number of
+/// changes to skip at that revision. The reply has all changes from the position (Watch::from,
+/// Watch::skip) up to, but not including, the position (`next`, `skip`). The next watch begins at
+/// (`next`, `skip`).
 struct Changes {
   std::vector<Change> changes;
-  Revision next = 0;       ///< `from` of the next watch
-  std::uint32_t skip = 0;  ///< `skip` of the next watch: number of changes at `next` to leave out
+  Revision next = 0;       ///< Watch::from of the next watch
+  std::uint32_t skip = 0;  ///< Watch::skip of the next watch
 };
 BOOST_DESCRIBE_STRUCT(Changes, (), (changes, next, skip))
 

@@ -48,8 +48,8 @@ struct Ping {
 };
 BOOST_DESCRIBE_STRUCT(Ping, (), ())
 
-/// Ends the session: removes its stored replies and ephemeral keys, and fails its blocked requests.
-/// Puts its popped items back into their queues, except those that it has acknowledged.
+/// Ends the session. Removes the session's stored replies and ephemeral keys, and fails its blocked
+/// requests. Items that the session has popped but not acknowledged return to their queues.
 struct Goodbye {
   static constexpr OpInfo op{3, "goodbye",   OpKind::write, Access::use,
                              1, Dedup::none, Growth::none};
@@ -57,8 +57,8 @@ struct Goodbye {
 };
 BOOST_DESCRIBE_STRUCT(Goodbye, (), ())
 
-/// Cancels an earlier request of this session. If the request is blocked, drops it without a reply.
-/// If it was a queue_pop that got an item, puts the item back. Changes nothing else.
+/// Cancels an earlier request of this session. Drops a blocked request without a reply. If the
+/// request was a queue_pop that got an item, puts the item back. Changes nothing else.
 struct Cancel {
   static constexpr OpInfo op{4, "cancel", OpKind::write, Access::use, 1, Dedup::none, Growth::none};
   using Body = Done;

@@ -36,13 +36,13 @@ using Rank = std::uint32_t;
 /// Number of a committed change of one job; never reused. 0 is the state before the first change.
 using Revision = std::uint64_t;
 
-/// Number of a job in one engine; 0 is the daemon's directory of jobs. Never reused.
+/// Number of a job in one engine; never reused. 0 is reserved for the daemon's list of all jobs.
 using JobNumber = std::uint64_t;
 
-/// Counts the claims and releases of a job. A commit fails if its epoch is not the job's newest.
+/// Counts the claims and releases of a job. A commit fails unless it has the job's newest epoch.
 using Epoch = std::uint64_t;
 
-/// Identity of one client, which the client chooses at random. It survives reconnects.
+/// Identity of one client: random bits that the client chooses, and keeps when it reconnects.
 struct SessionId {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -50,7 +50,7 @@ struct SessionId {
   auto operator<=>(const SessionId&) const = default;
 };
 
-/// Hash for tables that are only used for look-ups: no result may depend on their iteration order.
+/// Hash for unordered tables. No result may depend on the iteration order of such a table.
 struct SessionIdHash {
   std::size_t operator()(const SessionId& id) const {
     const std::uint64_t both[] = {id.high, id.low};  // clients choose both halves, so hash all bits
@@ -68,8 +68,8 @@ struct Stamp {
   auto operator<=>(const Stamp&) const = default;
 };
 
-/// One change of a job's durable keys: stores a value, or erases a key or all keys with a prefix.
-/// The rows of a batch apply in order.
+/// One change of a job's durable keys: stores a value, erases a key, or erases all keys with a
+/// prefix. The rows of a batch apply in order.
 struct Row {
   enum class Kind : std::uint8_t { put, erase, erase_prefix };
 

@@ -5,7 +5,8 @@
 namespace c10dd {
 namespace {
 
-/// Returns the length in bytes of the first character of `text`, or 0 if it is not well-formed.
+/// Returns the length in bytes of the first character of `text`. Returns 0 if `text` is empty or
+/// does not begin with a well-formed character.
 std::size_t character_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

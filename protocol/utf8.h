@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks strings from clients and makes them printable before they go to metrics, logs and JSON:
-// one byte that is not UTF-8 makes a whole scrape of the metrics fail.
+// Checks strings from clients, and makes them printable for metrics, logs and JSON. A single byte
+// that is not UTF-8 makes a whole scrape of the metrics fail.
 #pragma once
 
 #include <string>

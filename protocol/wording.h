@@ -18,8 +18,8 @@ std::string human(Duration duration);
 /// Formats a value for a log line: in double quotes, with inner quotes and backslashes escaped.
 std::string quoted(std::string_view text);
 
-/// Returns ascending ranks as a text of ranges, such as "[17,512-519]". Writes ",..." in place of
-/// all ranges after the first limits::kMissingNamed.
+/// Formats ascending ranks as a list of ranges, such as "[17,512-519]". Writes at most
+/// limits::kMissingNamed ranges; ",..." stands for the others.
 std::string fold(std::span<const Rank> ranks);
 
 /// Returns a timed_out failure that names the first missing keys. The request had `asked` keys.
@@ -28,7 +28,8 @@ Failure missing_keys(const std::vector<Bytes>& missing, std::size_t asked, Durat
 /// Returns a not_found failure that names the first missing keys. The request had `asked` keys.
 Failure keys_not_found(const std::vector<Bytes>& missing, std::size_t asked);
 
-/// Returns a wrong_type failure, for an add to a key whose value is not a decimal integer.
+/// Returns a wrong_type failure for a request that adds to a key whose value is not a decimal
+/// integer.
 Failure not_a_counter(std::string_view key, std::size_t value_bytes);
 
 }  // namespace c10dd

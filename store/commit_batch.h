@@ -9,7 +9,8 @@
 
 namespace c10dd::store {
 
-/// Holds changes to commit and claims to confirm. The batches of a caller have ascending numbers.
+/// Contains changes that the engine is to commit, and ownerships that it is to confirm. A caller
+/// numbers its batches in ascending order.
 struct CommitBatch {
   std::uint64_t number = 0;
   std::vector<JobBatch> jobs;
@@ -19,7 +20,8 @@ struct CommitBatch {
 struct CommitResult {
   std::uint64_t number = 0;   ///< CommitBatch::number
   std::vector<Outcome> jobs;  ///< one for each of CommitBatch::jobs
-  /// One outcome for each of CommitBatch::confirms. Each check began after the call of submit().
+  /// One outcome for each of CommitBatch::confirms. The engine checked the ownerships
+  /// only after submit() was called.
   std::vector<Outcome> confirms;
   Duration took{0};  ///< duration of the engine calls for this batch
 };

@@ -3,12 +3,13 @@
 // Contract, which tests/unit/store/engine_contract_test.cc checks for every engine:
 //  - an engine applies a batch as a whole or not at all; after commit() has reported a batch
 //    durable, the batch is durable;
-//  - the batches of a job follow each other: from_rev is the engine's revision of the job before
-//    the batch, to_rev is its revision after the batch. Committing the same (job, epoch, from_rev,
-//    to_rev) again succeeds for every batch of the newest commit() that changed the job, so a
-//    caller resolves an unknown outcome by repeating the commit. Any other batch is fenced
-//    (refused);
-//  - a batch whose epoch is older than the job's newest claim is fenced and has no effect;
+//  - the batches of a job follow each other: an engine applies a batch if from_rev is the job's
+//    current revision. Then to_rev becomes the job's current revision;
+//  - a caller resolves an unknown outcome by repeating the commit. A repeated batch has the same
+//    job, epoch, from_rev and to_rev. If it belongs to the newest commit() that changed the job, it
+//    is reported durable, and is not applied again;
+//  - a batch that neither follows nor repeats in this way is fenced: it is refused and has no
+//    effect. A batch whose epoch is older than the job's newest claim is always fenced;
 //  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - after Outcome::unknown the engine must be opened again; until then all outcomes are unknown,
 //    and all other calls fail with unavailable.
@@ -41,8 +42,8 @@ struct JobBatch {
 
 /// Result of a commit or a confirmation.
 enum class Outcome : std::uint8_t {
-  durable,  ///< done; the caller still owned the job under this epoch
-  fenced,   ///< not done: the job has another owner, or from_rev and to_rev do not fit the job
+  durable,  ///< done; the epoch of the call was still the newest epoch of the job
+  fenced,   ///< not done: the job has a newer epoch, or its revision does not fit the batch
   unknown,  ///< may or may not be done: open the engine again and repeat the call
 };
 
@@ -58,7 +59,7 @@ struct Ownership {
   Epoch epoch = 0;
 };
 
-/// Names the worst event that a change survives after the engine has reported it durable.
+/// Names the worst event that a change survives once the change was reported durable.
 enum class Durability : std::uint8_t {
   fsync,  ///< survives power loss
   os,     ///< survives the death of the process, but not power loss
@@ -71,14 +72,14 @@ struct OpenOptions {
   Durability durability = Durability::fsync;
   /// If true, opens a state that has lost acknowledged changes, and goes on with what is left.
   bool accept_rollback = false;
-  /// High-water mark of the previous engine that this process opened on the same state. Null if
-  /// there was no previous engine. Opening fails if the state has fewer changes than the mark.
+  /// High-water mark of the previous engine that this process opened on the same state; null if
+  /// there was none. Opening fails if the state is behind this mark.
   std::shared_ptr<const HighWaterMark> acknowledged = nullptr;
   /// Receives the warnings of the engine's library, one line per call. May be called on any thread.
   std::function<void(std::string_view line)> warn = {};
 };
 
-/// Reads the rows of one job in pieces. Between two pieces the engine may be used for other jobs.
+/// Reads the rows of one job in pieces. Between two pieces, the engine can serve other jobs.
 class RowReader {
  public:
   virtual ~RowReader() = default;
@@ -114,11 +115,11 @@ class Engine {
   /// Makes the caller the owner of a job, which may be new. The claim is durable on return.
   virtual Result<Claim> claim(JobNumber job) = 0;
 
-  /// Fails with not_owner if the claim is fenced. Otherwise extends a claim that has a time limit.
+  /// Fails with not_owner if the epoch is fenced. Otherwise extends the claim's time limit, if any.
   virtual Result<void> renew(const Ownership& owner) = 0;
 
-  /// Releases a job, so that the next owner need not wait. The epoch becomes fenced and is never
-  /// reused. Fails with not_owner if the epoch is already fenced.
+  /// Releases a job. The next owner need not wait for a time limit of the claim. The epoch becomes
+  /// fenced and is never reused. Fails with not_owner if the epoch is already fenced.
   virtual Result<void> release(const Ownership& owner) = 0;
 
   /// Returns a reader of the job's rows. If another owner changes the job during the read, the rows
@@ -133,11 +134,11 @@ class Engine {
   virtual std::vector<Outcome> commit(std::span<const JobBatch> batches) = 0;
 
   /// Checks for each owner that the job still has the owner's epoch. Returns one outcome per owner,
-  /// in order. No outcome is older than the start of the call.
+  /// in order. Makes the checks during the call, so no outcome shows an earlier state.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
 
-  /// Starts to free the disk space of removed rows, and does not wait. Call it while disk space is
-  /// short. Returns false if the last attempt failed, or could not start for lack of space.
+  /// Starts to free the disk space of removed rows, and does not wait. Call relieve() while disk
+  /// space is short. Returns false if the last attempt failed or had no room to begin.
   virtual bool relieve() { return true; }
 
   /// Returns how many bytes must stay free on the disk so that relieve() can free the space of
@@ -148,20 +149,21 @@ class Engine {
   /// Returns null if this engine has no high-water mark. Thread-safe.
   virtual std::shared_ptr<const HighWaterMark> acknowledged() const { return nullptr; }
 
-  /// Returns a text for the log that says why the state may lack changes that clients have seen.
-  /// Returns an empty text if there is no reason. If there is a reason, the caller must make a new
-  /// incarnation of the state durable, and must then call renewed().
+  /// Returns the reason why the state may lack changes that clients have seen, as a text for the
+  /// log. The text is empty if there is no such reason. If it is not empty, the caller must store a
+  /// new incarnation number durably, and must then call renewed().
   virtual std::string_view rolled_back() const { return {}; }
-  /// Records that the new incarnation of the state is durable.
+  /// Records that the new incarnation number is durable.
   virtual void renewed() {}
 
-  /// Returns a text for the log and /readyz that names the damaged parts of the state. Returns
-  /// an empty text if no damage is known. Rows in the damaged parts fail to load.
+  /// Returns a description of the damaged parts of the state, for the log and /readyz. The text is
+  /// empty if no damage is known. Rows in the damaged parts fail to load.
   virtual std::string_view damage() const { return {}; }
 
   /// Writes a copy of the current state to `path`, an absolute path that does not exist yet. The
-  /// copy appears at `path` complete or not at all. An engine that is opened on the copy returns a
-  /// reason from rolled_back(). May run on any thread, at the same time as other calls.
+  /// copy appears at `path` complete or not at all. If an engine is opened on the copy, its
+  /// rolled_back() says that the state comes from a checkpoint. May run on any thread, at the same
+  /// time as other calls.
   virtual Result<void> checkpoint(const std::string& path) const {
     return failure(Code::unsupported, "checkpoint {}: engine {} has no files of its own to copy",
                    path, name());
@@ -184,11 +186,13 @@ inline Result<void> Engine::load(JobNumber job, const std::function<void(Row)>& 
 /// Returns the URL of an engine for logs and errors, with user and password replaced by ***.
 std::string without_password(std::string_view url);
 
-/// Opens an engine: memory: | rocksdb:/path | redis://[[user]:password@]host:port[/prefix]. Blocks.
-/// The text of a failure says what to do. Fails with unavailable if another try may help (the text
-/// has the pid of the process that holds the directory), state_rolled_back if the state has less
-/// than was acknowledged, malformed if the state is damaged, version_unsupported if its format is
-/// newer.
+/// Opens an engine: memory: | rocksdb:/path | redis://[[user]:password@]host[:port][/prefix].
+/// Blocks. The text of a failure says what to do. Among the failures are
+///  - unavailable: another try may help. If another process holds the state directory of RocksDB,
+///    the text has the pid of that process;
+///  - state_rolled_back: acknowledged changes are missing from the state;
+///  - malformed: the state is damaged;
+///  - version_unsupported: this daemon does not know the format of the state.
 Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOptions& options = {});
 
 }  // namespace c10dd::store

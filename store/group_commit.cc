@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commit thread takes queued batches in order, and passes several of them to the engine in one
-// commit() and one confirm(). A bound on their rows and bytes keeps a single commit short.
+// commit() and one confirm(). Limits on rows and bytes keep each commit short.
 #include "store/group_commit.h"
 
 #include <chrono>
@@ -16,7 +16,7 @@
 namespace c10dd::store {
 namespace {
 
-// A commit takes no further batch after it has exceeded one of these limits.
+// A commit that exceeds one of these limits takes no further batch.
 constexpr std::size_t kGatherRows = 65'536;
 constexpr std::size_t kGatherBytes = 32 * 1024 * 1024;
 
@@ -52,7 +52,8 @@ class Gathered {
     }
   }
 
-  /// Returns the index in owners() of a confirmation. `n` counts the confirmations of all batches.
+  /// Returns the index in owners() of the owner that confirmation `n` asks about. Confirmations are
+  /// numbered from 0, across all batches.
   std::size_t position(std::size_t n) const { return positions_[n]; }
 
  private:
@@ -113,7 +114,8 @@ class GroupCommit::Impl {
                       "checkpoint {}: another checkpoint is being written; retry", path));
       return;
     }
-    // The previous checkpoint is complete, but its thread may still run on_done. Join that thread.
+    // The previous checkpoint is complete, but the thread that made it may still be running. The
+    // new thread joins it first.
     auto copy = [this, path = std::move(path), on_done = std::move(on_done),
                  before = std::move(checkpoint_)]() mutable {
       if (before.joinable()) before.join();
@@ -167,7 +169,7 @@ class GroupCommit::Impl {
   }
 
   void commit(std::deque<Item>& items) {
-    std::vector<std::size_t> sizes;  // number of jobs in each batch; add() moves the jobs out
+    std::vector<std::size_t> sizes;  // CommitBatch::jobs.size() of each batch taken
     Gathered gathered;
     while (gathered.batches() < items.size() && !gathered.full()) {
       Item& item = items[gathered.batches()];
@@ -196,8 +198,8 @@ class GroupCommit::Impl {
     }
   }
 
-  /// Passes `all` to the engine, if `all` is not empty. If an earlier outcome was unknown, does not
-  /// call the engine, and returns only unknown outcomes.
+  /// Passes `all` to the engine, unless `all` is empty. After any Outcome::unknown, no longer calls
+  /// the engine, and returns Outcome::unknown for each element of `all`.
   template <class T, class Call>
   std::vector<Outcome> ask(std::span<const T> all, Call call) {
     if (all.empty()) return {};
@@ -209,7 +211,7 @@ class GroupCommit::Impl {
   }
 
   std::unique_ptr<Engine> engine_;
-  bool lost_ = false;  // an outcome was unknown; used only by the commit thread
+  bool lost_ = false;  // whether an outcome was unknown; used only by the commit thread
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<Item> queue_;

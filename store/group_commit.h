@@ -32,13 +32,14 @@ class GroupCommit {
   /// Thread-safe.
   void submit(CommitBatch batch, OnDone on_done);
 
-  /// Queues f(engine), such as a claim or a load, behind the batches that are already submitted.
-  /// Does not wait for f: f must report its own end. f runs on the commit thread. Thread-safe.
+  /// Queues a call of f(engine), for example to claim or load a job, behind the batches that are
+  /// already submitted. Returns without waiting for the call. If the caller must know that f is
+  /// done, f has to report it. f runs on the commit thread. Thread-safe.
   void post(std::function<void(Engine&)> f);
 
-  /// Does the same as post(), but each time f returns true, queues f again, behind the batches that
-  /// were submitted in the meantime. f runs on the commit thread, and is destroyed on that thread
-  /// before the engine is destroyed. Thread-safe.
+  /// Queues a call of f(engine), as post() does. Whenever f returns true, queues f again, behind
+  /// the batches that were submitted in the meantime. When f returns false, drops f. f runs on the
+  /// commit thread, and is destroyed on that thread before the engine is destroyed. Thread-safe.
   void post_steps(std::function<bool(Engine&)> f);
 
   /// Runs Engine::checkpoint(path) on a new thread, while commits go on. If another checkpoint is
@@ -50,7 +51,6 @@ class GroupCommit {
   /// none. Thread-safe.
   Duration oldest() const;
 
-  /// Gives access to the const functions of the engine.
   const Engine& engine() const;
 
  private:

@@ -10,39 +10,40 @@
 
 namespace c10dd::store {
 
-/// Format of the stored data. Raise the number if an older daemon would misread the data of an
-/// engine, or the rows that daemon/core stores in it.
+/// Format of the stored data. Raise the number if an older daemon would misread an engine's own
+/// data, or the rows that daemon/core stores in an engine.
 inline constexpr std::uint32_t kStoredFormat = 3;
 
 /// The data that an engine stores for a job besides the rows of the job.
 struct JobHead {
   Epoch epoch = 0;
   Revision revision = 0;
-  /// Revision of the job before the newest commit() that changed it. Batches between this revision
-  /// and `revision` may be committed again.
+  /// Revision of the job before the newest commit() that changed the job. A batch inside
+  /// `repeat_from` .. `revision` is a repeat. A claim sets `repeat_from` to `revision`.
   Revision repeat_from = 0;
 
   bool operator==(const JobHead&) const = default;
 };
 BOOST_DESCRIBE_STRUCT(JobHead, (), (epoch, revision, repeat_from))
 
-/// Returns whether to_rev is above from_rev. Also accepts equal revisions if there are no rows.
+/// Returns whether to_rev is above from_rev or, in a batch without rows, equal to from_rev.
 inline bool well_formed(const JobBatch& batch) {
   return batch.to_rev > batch.from_rev || (batch.to_rev == batch.from_rev && batch.rows.empty());
 }
 
 inline Failure not_owner(const Ownership& owner) {
-  return failure(Code::not_owner, "job {}: epoch {} is fenced by a newer claim", owner.job,
-                 owner.epoch);
+  return failure(Code::not_owner, "job {}: a newer claim has replaced the claim of epoch {}",
+                 owner.job, owner.epoch);
 }
 
 enum class BatchCheck : std::uint8_t {
   apply,     ///< the batch follows the head: write its rows
-  repeated,  ///< the batch is already written, or has no rows: write nothing
-  fenced,    ///< refuse the batch: it has another epoch, or does not follow the head
+  repeated,  ///< the batch is already written, or to_rev equals from_rev: write nothing
+  fenced,    ///< refuse the batch: its epoch is wrong, or its revisions do not fit the head
 };
 
-/// Checks, in order, the batches of one job in one commit(). Advances the head of the job.
+/// Takes the batches of one job in one commit(), in order. Decides for each batch whether the
+/// engine applies it. Advances the head of the job with each batch that is to be applied.
 class HeadCheck {
  public:
   explicit HeadCheck(JobHead& head) : head_(head) {}
@@ -65,7 +66,8 @@ class HeadCheck {
   }
 
  private:
-  /// Notes the revision at which this commit() began: from_rev of the first accepted batch.
+  /// Records that a batch is accepted. Keeps the from_rev of the first accepted batch, because this
+  /// commit() begins at that revision.
   void accept(const JobBatch& batch) {
     if (!accepted_) first_ = batch.from_rev;
     accepted_ = true;

@@ -21,9 +21,9 @@ class JobLoad {
  public:
   explicit JobLoad(JobNumber number) : number_(number) {}
 
-  /// Returns the next piece, with at most `most` rows. The first call claims the job. After the
-  /// last piece, checks that the claim still holds: if the job has a new owner, some rows may be
-  /// newer than others.
+  /// Returns the next piece, with at most `most` rows. The first call claims the job. The call that
+  /// reads the last piece checks that the claim still holds, because after a change of the owner
+  /// some rows may be newer than others.
   JobPiece next(Engine& engine, std::size_t most) {
     JobPiece piece;
     if (!reader_) {
@@ -37,7 +37,7 @@ class JobLoad {
     if (more && *more) return piece;
     reader_.reset();
     const Result<void> held = engine.renew({number_, claim_.epoch});
-    // Report a lost claim before a failed read, because the lost claim may be the cause.
+    // A lost claim may have made the read fail, so report the lost claim and not the failed read.
     if (!held) return {.claim = held.error(), .rows = {}, .last = true};
     if (!more) return {.claim = more.error(), .rows = {}, .last = true};
     piece.last = true;

@@ -50,7 +50,7 @@ class MemoryReader final : public RowReader {
 
  private:
   const std::map<Bytes, Bytes>* rows_;
-  Bytes last_;  // key of the last row that was read; keys may be erased between two pieces
+  Bytes last_;  // last key that was read; an iterator could become invalid between two pieces
   bool begun_ = false;
 };
 
@@ -127,7 +127,8 @@ class MemoryEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, const OpenOptions&) {
   if (!rest.empty()) {
-    return failure(Code::invalid_argument, "engine: memory: takes no argument, got \"{}\"", rest);
+    return failure(Code::invalid_argument, "engine: \"memory:\" takes no argument, got \"{}\"",
+                   rest);
   }
   return std::unique_ptr<Engine>(std::make_unique<MemoryEngine>());
 }

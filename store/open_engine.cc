@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists the engines. Each has a URL scheme, a form of its URL, and a function that opens it.
+// Lists the engines: for each, the URL scheme, the form of the URL, and the function that opens the
+// engine.
 #include <string>
 
 #include "store/engines.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides when to announce that the client has no session with the daemon, and when to announce
-// that the client has a session again. Every change is announced to the program. A time of 2 s or
-// more without a session is also announced to users, by lines on stderr: after 2 s, then every
-// 30 s, and when the client has a session again. Pure.
+// Decides when to announce that the client has lost its session with the daemon or has a session
+// again. The program gets every announcement. Users get lines on stderr only if the client has no
+// session for 2 s or longer: the first line after 2 s, then one every 30 s, and one when the client
+// has a session again. Pure.
 #pragma once
 
 #include <chrono>
@@ -43,7 +43,7 @@ class Announcements {
 
   bool connected() const { return connected_; }
 
-  /// Returns the time of the next announcement if no change comes first; empty while connected.
+  /// Returns the time to call next() if nothing changes before; empty while connected.
   std::optional<TimePoint> due() const { return connected_ ? std::nullopt : std::optional(due_); }
 
  private:

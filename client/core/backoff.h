@@ -12,7 +12,7 @@
 
 namespace c10dd::client {
 
-/// Mixes the bits of a number with the output function of the generator splitmix64.
+/// Mixes the bits of `z`. This is the output function of the generator splitmix64.
 constexpr std::uint64_t mixed(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;

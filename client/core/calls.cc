@@ -21,7 +21,8 @@ Duration* timeout_of(Request& request) {
 
 bool is_pop(const Call& call) { return info_of(call.request).dedup == Dedup::delivery; }
 
-// Place in the queue for calls without a sequence: behind all calls that have a sequence.
+// First part of Call::place if the call has no sequence. Puts these calls behind all calls that
+// have a sequence.
 constexpr std::uint64_t kUnnumbered = ~std::uint64_t{0};
 
 }  // namespace
@@ -82,15 +83,16 @@ const Call* Calls::send_next(std::size_t window, TimePoint now) {
   return &call;
 }
 
-/// Cancels the oldest blocked pop and moves it to the end of the queue, if other calls wait to be
-/// sent and the pop was sent at least half a window of sequences ago. Otherwise a pop that blocks
-/// for hours would fill the window, because the daemon must remember the pop's sequence.
+/// Prevents a pop that blocks for hours from filling the window: the daemon must remember the pop's
+/// sequence, so the window cannot advance past this sequence. Acts only if other calls wait to be
+/// sent, and the oldest sequence in held_ is a blocked pop that is at least `window` / 2 sequences
+/// old. Then cancels the pop and moves it to the end of the queue.
 void Calls::requeue_blocked_pop(std::size_t window) {
   if (held_.empty() || queued_.empty() || queued_.begin()->first.first != kUnnumbered) return;
   const std::uint64_t oldest = *held_.begin();
   if (next_ - oldest < std::max<std::size_t>(window / 2, 1)) return;
   const auto it = by_sequence_.find(oldest);
-  if (it == by_sequence_.end()) return;  // the Cancel of this pop has no reply yet
+  if (it == by_sequence_.end()) return;  // the pop is being cancelled already
   Call& call = calls_.at(it->second);
   if (!is_pop(call) || !call.waits) return;
   by_sequence_.erase(it);
@@ -116,8 +118,8 @@ bool Calls::cancelled(std::uint64_t sequence) {
 }
 
 void Calls::connection_lost() {
-  // The daemon has ended the waits of the lost connection, so these waits need no Cancel. But an
-  // item that was delivered to a pop stays delivered, so the Cancel of that pop is sent again.
+  // The daemon ends all waits of a connection that is lost, so a wait needs no Cancel any more. A
+  // pop still needs its Cancel, because the daemon may have delivered an item to the pop.
   std::erase_if(cancels_, [&](const auto& cancel) { return !held_.contains(cancel.first); });
   for (auto& [sequence, on_wire] : cancels_) on_wire = false;
   for (const auto& [sequence, id] : by_sequence_) {
@@ -160,7 +162,8 @@ Call Calls::take(std::uint64_t id) {
 Call Calls::abandon(std::uint64_t id) {
   Call call = take(id);
   const bool pop = is_pop(call) && call.sequence != 0;
-  // The daemon must remember the pop until it has replied to the Cancel, which returns the item.
+  // The Cancel returns the item of the pop to the queue. So the daemon must remember the pop until
+  // the reply to the Cancel has arrived.
   if (pop) held_.insert(call.sequence);
   if (pop || (call.waits && call.on_wire)) cancels_.emplace(call.sequence, false);
   return call;

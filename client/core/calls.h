@@ -21,7 +21,7 @@ struct Call {
   Duration limit{0};         ///< time-out that the caller gave; for error texts
   TimePoint due;             ///< end of the time-out; the daemon must reply before this time
   TimePoint deadline;        ///< end of the client's wait: `due`, plus kGrace if `waits` is true
-  bool waits = false;        ///< the request has its own time-out, which is not 0
+  bool waits = false;        ///< the request itself has a time-out above 0
   bool on_wire = false;      ///< sent on the present connection
   bool sent_before = false;  ///< sent on an earlier connection, which was lost
   std::pair<std::uint64_t, std::uint64_t> place;  ///< position in the queue of calls to send
@@ -31,8 +31,8 @@ struct Call {
 /// a session get the sequences 1, 2, 3 and so on.
 class Calls {
  public:
-  /// After the end of a request's time-out, the client waits this long for the daemon's reply,
-  /// which says what was missing.
+  /// After the end of a request's time-out, the client waits this long for the daemon's reply. The
+  /// reply says why the request timed out, for example which ranks did not arrive.
   static constexpr Duration kGrace = std::chrono::seconds(1);
 
   /// Adds a call to the queue. If the request has no time-out of its own, `limit` is the time-out
@@ -43,10 +43,10 @@ class Calls {
   const Call* find(std::uint64_t id) const;
   const Call* find_sequence(std::uint64_t sequence) const;
 
-  /// Returns the lowest sequence whose reply the daemon must still remember. It belongs to the
-  /// oldest write or queue_pop without a reply, or to the oldest cancelled pop whose Cancel has no
-  /// reply. Reads and waits do not count: the daemon keeps no replies for them, and if they
-  /// counted, a wait of hours would fill the window.
+  /// Returns the lowest sequence that the daemon must still remember. If the daemon need not
+  /// remember any, returns the next sequence. The daemon must remember a write or queue_pop until
+  /// its reply, and a cancelled pop until the reply to its Cancel. The daemon need not remember
+  /// reads or any other waits, so a wait of hours does not fill the window.
   std::uint64_t acked_below() const;
 
   /// Returns the next call to send, or nullptr if there is none or the window is full. Marks the
@@ -57,7 +57,7 @@ class Calls {
 
   /// Returns the sequence of the next request to cancel, and marks its Cancel as sent.
   std::optional<std::uint64_t> cancel_next();
-  /// Notes the reply to the Cancel of a sequence. Returns false if no Cancel was sent for it.
+  /// Notes the reply to the Cancel of a sequence. Returns false if this Cancel was not sent.
   bool cancelled(std::uint64_t sequence);
 
   /// Puts the calls that were on the wire back into the queue, to be sent on the next connection.
@@ -83,7 +83,7 @@ class Calls {
 
   std::uint64_t next_id_ = 1;
   std::uint64_t next_ = 1;   // the next sequence
-  std::uint64_t order_ = 0;  // next place of a queued call without a sequence
+  std::uint64_t order_ = 0;  // place of the next queued call that has no sequence
   std::map<std::uint64_t, Call> calls_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint64_t> queued_;  // id by place
   std::map<std::uint64_t, std::uint64_t> by_sequence_;                       // id by sequence

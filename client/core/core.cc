@@ -51,7 +51,7 @@ bool is_final(Code code, bool had_session) {
   }
 }
 
-/// Returns the addresses of a not_owner reply that are safe to connect to and to print.
+/// Returns the well-formed, printable addresses of a not_owner reply, at most kRedirectsMax.
 std::vector<std::string> usable(const std::vector<std::string>& addresses) {
   std::vector<std::string> good;
   for (const std::string& address : addresses) {
@@ -174,7 +174,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
     on_reply(**cut, now);
   }
   if (state_ == State::away || state_ == State::closed) return;
-  // Moves the incomplete frame to `input_`. Reuses the memory of `buffer` where this is possible.
+  // Move the incomplete frame to `input_`. If possible, reuse the memory of `buffer`.
   if (rest.size() < buffer.size() && buffer.capacity() < kInputKeptBytes) {
     buffer.erase(0, buffer.size() - rest.size());
     input_ = std::move(buffer);
@@ -188,7 +188,7 @@ void Core::received(std::string_view bytes, TimePoint now) {
 
 void Core::written(std::size_t bytes, TimePoint now) {
   C10DD_ASSERT(bytes <= output().size());
-  // If a full socket takes bytes again, the peer has read some, which is a sign of life.
+  // A full socket takes more bytes only after the peer has read bytes, so the peer is alive.
   if (blocked_ && bytes > 0 && unheard_since_) unheard_since_ = now;
   output_at_ += bytes;
   blocked_ = !output().empty();
@@ -215,9 +215,9 @@ void Core::tick(TimePoint now) {
   send(now);
 }
 
-/// Sends a heartbeat. Skips it if a request was sent after the last reply and heartbeat, because a
-/// request is a sign of life, too. Never skips two heartbeats in a row, because a request may block
-/// for hours without a reply. After a reply, the heartbeat acknowledges the reply.
+/// Sends a heartbeat, which acknowledges the last reply. Skips the heartbeat if `request_sent_` is
+/// set, because a request acknowledges replies and is a sign of life, too. Never skips two
+/// heartbeats in a row, because a request may block for hours without a reply.
 void Core::send_heartbeat(TimePoint now) {
   next_heartbeat_ = now + heartbeat_interval_;
   skipped_ = std::exchange(request_sent_, false) && !skipped_;
@@ -278,8 +278,8 @@ void Core::on_reply(const native::Frame<native::ReplyHeader>& frame, TimePoint n
   complete(id, std::move(reply));
 }
 
-/// Handles a frame with sequence 0 that is not the reply to a heartbeat: it is the reply to the
-/// hello, or a failure that ends the session.
+/// Handles a frame with sequence 0 that is not the reply to a heartbeat. `reply` is the reply to
+/// the hello, or a failure that ends the session.
 void Core::on_hello_reply(Reply reply, TimePoint now) {
   if (!reply) {
     if (ends_connection(reply.error(), now)) return;
@@ -307,7 +307,7 @@ void Core::on_hello_reply(Reply reply, TimePoint now) {
   last_confirmed_ = hello_sent_at_;
 }
 
-/// Handles a failure of the connection or the session; returns false for any other failure.
+/// Handles a failure that ends the connection or the session. Returns false for other failures.
 bool Core::ends_connection(const Failure& reason, TimePoint now) {
   switch (reason.code) {
     case Code::not_owner:
@@ -315,7 +315,8 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
       redirects_ = usable(reason.addresses);
       return true;
     case Code::unavailable:
-      last_confirmed_ = now;  // when the daemon can serve, it gives each client a full ttl
+      // When the daemon can serve again, it gives each client a full ttl.
+      last_confirmed_ = now;
       lose("it cannot serve now: " + reason.detail, now, reason.retry_after);
       return true;
     case Code::session_unknown:
@@ -336,8 +337,8 @@ bool Core::ends_connection(const Failure& reason, TimePoint now) {
   }
 }
 
-/// Reconnects after the session was opened on another connection. If this happens repeatedly,
-/// another process uses the same session, so the pending calls fail.
+/// Reconnects after session_superseded: a different connection has opened the session. If this soon
+/// happens again, a second process uses the session. Then also fails the pending calls.
 void Core::superseded(const Failure& reason, TimePoint now) {
   std::erase_if(supersessions_, [&](TimePoint at) { return now - at > kSupersessionSpan; });
   supersessions_.push_back(now);
@@ -348,7 +349,7 @@ void Core::superseded(const Failure& reason, TimePoint now) {
   lose("the session was opened on another connection: " + reason.detail, now);
 }
 
-/// After the end of the session, fails the writes that have no reply, with outcome_unknown.
+/// Called when the session has ended. Each write that has no reply fails with outcome_unknown.
 void Core::leave_in_doubt(const Failure& reason) {
   for (const Call& call : calls_.session_lost()) {
     complete(call.id, failure(Code::outcome_unknown,
@@ -410,7 +411,7 @@ void Core::send(TimePoint now) {
     if (call == nullptr) return;
     const std::size_t size = frame(call->sequence, call->request);
     if (size > limits::kFrameBytes) {
-      // Remove the frame and fail the call: for such a frame the daemon closes the connection.
+      // The daemon closes the connection if a frame is so large. Remove the frame, fail the call.
       output_.resize(output_.size() - size - native::RequestHeader::kSize);
       const Call refused = calls_.take(call->id);
       complete(refused.id, failure(Code::too_large, "{}: request too large: {} bytes, limit {}",

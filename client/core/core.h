@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's half of the protocol: sequences, the window, calls that are sent again, delays
-// between connects, heartbeats, deadlines, Cancels of abandoned calls, and the next session after
-// one has ended. Pure: no socket, no clock, no thread. A shell (class Connection) reports events
-// with the methods of the first section, then asks the methods of the second section what to do.
-// Equal reports give equal bytes.
+// The client's half of the protocol: sequences, the window, repeated calls, delays between
+// connects, heartbeats, deadlines, Cancels of abandoned calls, and the change to the next session.
+// Pure: no socket, no clock, no thread. Class Connection owns a Core and does the I/O. The owner
+// reports events with the first group of methods, then calls the second group to learn what to do.
+// Equal events give equal bytes.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ namespace c10dd::client {
 
 struct CoreOptions {
   std::vector<std::string> addresses;  ///< at least one host:port; the core tries them in turn
-  Hello hello;                         ///< identity of the client; the core sets `seen`
-  std::uint64_t seed = 0;              ///< seeds the back-off and the ids of later sessions
+  Hello hello;                         ///< identity of the client; the core sets the field `seen`
+  std::uint64_t seed = 0;              ///< seed of the back-off and of the ids of later sessions
 };
 
 /// See ClientStats in client/client.h.
@@ -47,13 +47,13 @@ class Core {
 
   Core(CoreOptions options, TimePoint now);
 
-  // ---- what the shell reports
+  // ---- what the owner reports
 
   /// Starts a call and returns its id. If the request has no time-out of its own, `limit` is the
   /// time-out of the call.
   std::uint64_t call(Request request, Duration limit, TimePoint now);
-  /// Reports that the shell starts to connect to address(). Exactly one connected() or closed()
-  /// must follow.
+  /// Reports that the owner starts to connect to address(). The owner must then call connected() or
+  /// closed() exactly once.
   void dialling();
   void connected(TimePoint now);
   /// Reports that the connection has ended or could not be made. `why` is a text for users.
@@ -62,10 +62,10 @@ class Core {
   void received(std::string_view bytes, TimePoint now);
   /// Reports that the first `bytes` bytes of output() were written to the socket.
   void written(std::size_t bytes, TimePoint now);
-  /// Reports the first bytes of the server's reply to a probe; empty if it sent no reply.
+  /// Reports the first bytes of the server's reply to a probe; empty if no reply came.
   void probed(std::string_view first_bytes);
-  /// Ends calls that have timed out, and a connection on which the server is silent. Sends the
-  /// heartbeat if it is due.
+  /// Ends calls that have timed out. Ends the connection if the server is silent for too long.
+  /// Sends the heartbeat if it is due.
   void tick(TimePoint now);
   /// Sends heartbeats at least once per `limit`, even if the daemon asks for longer intervals.
   void send_heartbeats(Duration limit, TimePoint now);
@@ -76,7 +76,7 @@ class Core {
   /// Ends the client: pending and later calls get this failure.
   void finish(const Failure& reason, TimePoint now);
 
-  // ---- what the shell has to do
+  // ---- what the owner has to do
 
   /// Returns the bytes to write to the socket.
   std::string_view output() const { return std::string_view(output_).substr(output_at_); }
@@ -90,16 +90,17 @@ class Core {
   std::string_view probe(TimePoint now) const;
   /// Returns the time at which the next probe is due; empty if none will be due.
   std::optional<TimePoint> probe_at() const;
-  /// Returns whether the shell must keep its socket open. If false, the shell closes the socket.
+  /// Returns whether the owner must keep its socket open. If false, the owner closes the socket.
   bool wants_socket() const { return state_ != State::away && state_ != State::closed; }
   std::vector<Completion> take_completions() { return std::exchange(completions_, {}); }
   /// Returns the time at which to call tick() or to connect, whichever is due first.
   std::optional<TimePoint> next_deadline() const;
 
   bool open() const { return state_ == State::open; }
-  /// Returns the earliest time from which the daemon can count this client's time to live. This is
-  /// the send time of the newest heartbeat or hello with a reply, or a later time at which a
-  /// connection was refused or the daemon replied that it is unavailable.
+  /// Returns the time from which the owner must count the ttl of this client. The daemon counts the
+  /// ttl from the same time or from a later one. The newest of these events sets the time: a
+  /// heartbeat or hello was sent that now has a reply; a connection was refused; the daemon replied
+  /// that it is unavailable.
   TimePoint last_confirmed() const { return last_confirmed_; }
   /// Returns the smallest limit that was passed to send_heartbeats().
   Duration heartbeat_limit() const { return heartbeat_limit_; }
@@ -142,7 +143,7 @@ class Core {
   std::optional<Failure> over_;
   Stamp seen_;
   JobNumber job_ = 0;    // from the welcome
-  Revision opened_ = 0;  // revision at which this session was opened, from the welcome
+  Revision opened_ = 0;  // Welcome::opened: the revision at which this session was opened
   CoreStats stats_;
   std::vector<Completion> completions_;
 
@@ -154,7 +155,7 @@ class Core {
   std::vector<std::string> redirects_;  // addresses from the last not_owner reply; tried first
   std::size_t address_ = 0;             // index in options_.addresses
   std::string why_ = "no attempt has finished yet";  // cause of the last loss
-  std::string foreign_;         // protocol of the server, if it is not a daemon
+  std::string foreign_;         // recognised protocol of a server that is not a daemon
   std::size_t probes_ = 0;      // probes sent since the address last refused a connection
   bool hello_ignored_ = false;  // a connection ended before the reply to the hello
   TimePoint absent_since_;
@@ -167,7 +168,7 @@ class Core {
   Duration ttl_{0};                                    // from the welcome
   std::size_t window_ = 0;                             // from the welcome
   TimePoint next_heartbeat_;
-  bool request_sent_ = false;  // a request was sent after the last reply and the last due heartbeat
+  bool request_sent_ = false;  // sent after the last reply and the last due heartbeat
   bool skipped_ = false;       // the last due heartbeat was not sent
   TimePoint last_confirmed_;
   std::optional<TimePoint> heartbeat_sent_;  // send time of the oldest heartbeat without a reply

@@ -18,8 +18,8 @@ struct Banner {
   std::string_view protocol;
 };
 
-// Redis replies to an unknown request with -ERR, with -NOAUTH if it requires a password, and with
-// -DENIED to remote clients in its protected mode. 15 03 is an alert of TLS, 16 03 a handshake.
+// Redis replies -ERR to an unknown request, -NOAUTH if it requires a password, and -DENIED to
+// remote clients in protected mode. TLS begins an alert with 15 03, and a handshake with 16 03.
 constexpr Banner kBanners[] = {
     {"HTTP/", "HTTP"}, {"-ERR", "Redis"},       {"-NOAUTH", "Redis"}, {"-DENIED", "Redis"},
     {"SSH-", "SSH"},   {"220 ", "SMTP or FTP"}, {"\x15\x03", "TLS"},  {"\x16\x03", "TLS"},

@@ -22,19 +22,19 @@ struct SeatInBarrier {
   std::uint32_t world_size = 0;
 };
 
-/// Returns the launcher's rank and world size. Fails with invalid_argument if either is not known.
+/// Returns the rank and world size of `seat`. Fails with invalid_argument if either is not known.
 /// The error text starts with `what`, for example "barrier \"start\"".
 Result<SeatInBarrier> known_seat(const Seat& seat, const std::string& what);
 
-/// Returns the rank and world size for a barrier: `asked` and `asked_size` if the caller gives a
-/// size, otherwise the launcher's values. Fails with invalid_argument if the caller gives a rank
-/// without a size, or if the launcher's values are needed and not known.
+/// Returns the rank and world size for a barrier. If `asked_size` is above 0, returns `asked` and
+/// `asked_size`. If both are 0, returns known_seat(). If only `asked` is above 0, fails with
+/// invalid_argument.
 Result<SeatInBarrier> seat_in_barrier(const Seat& seat, const std::string& what, Rank asked,
                                       std::uint32_t asked_size);
 
-/// Returns the rank that a join requests. Returns `asked` if `asked` is not negative. Otherwise
-/// returns the launcher's rank if `min` and `max` equal the launcher's world size. In all other
-/// cases returns -1: the daemon assigns a rank.
+/// Returns the rank that a join requests: `asked` if it is not negative. If `asked` is negative,
+/// and `min` and `max` both equal the world size of `seat`, returns the rank of `seat`. Otherwise
+/// returns a negative number: then the daemon assigns a rank.
 std::int64_t requested_rank(const Seat& seat, std::int64_t asked, std::uint32_t min,
                             std::uint32_t max);
 

@@ -91,15 +91,16 @@ std::vector<std::string> BarrierCalls::exchange(const std::string& name,
     if (chunk.chunk.length == 0 || chunk.offset != rest.offset) {
       throw_failure(
           failure(Code::malformed,
-                  "exchange \"{}\": requested byte {} of {}, but got {} bytes from byte {}", name,
-                  rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
+                  "exchange \"{}\": asked for the reply from byte {} of {} on, but got {} bytes "
+                  "from byte {} on",
+                  name, rest.offset, chunk.total, chunk.chunk.length, chunk.offset));
     }
     bytes += chunk.chunk.view();
   }
   Result<std::vector<std::string>> list = decode_parts(bytes);
   if (!list) throw_failure(list.error());
-  passed(series,
-         sequence);  // last, because after a failure above the next call must repeat this exchange
+  // Called last: if anything above fails, the next call must repeat this exchange.
+  passed(series, sequence);
   return std::move(*list);
 }
 

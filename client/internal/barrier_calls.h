@@ -16,11 +16,11 @@
 
 namespace c10dd::client {
 
-/// Decodes the parts in the reply to an exchange: their count, then each part with its length.
-/// Fails with malformed if the bytes are anything else.
+/// Decodes the reply to an exchange: the number of parts, then the length and the bytes of each
+/// part. Fails with Code::malformed if `bytes` does not have this form.
 Result<std::vector<std::string>> decode_parts(std::string_view bytes);
 
-/// The group whose generation a barrier is bound to.
+/// Binds a call to a generation of a group. The options of the call give the generation number.
 struct Bound {
   std::string group = {};               ///< empty: not bound
   std::vector<Rank> participants = {};  ///< ranks that take part, ascending; empty if all do

@@ -41,7 +41,7 @@ Failure closed_failure() { return failure(Code::closed, "the client was closed")
 }  // namespace
 
 struct Connection::State {
-  /// A caller that waits for its reply; lives on the stack of the caller's thread.
+  /// The place for the reply that one caller waits for. Lives on the stack of that caller.
   struct Slot {
     std::condition_variable answered;
     std::optional<Reply> reply;
@@ -83,7 +83,7 @@ struct Connection::State {
   std::condition_variable changed;  // core.open() or core.over()
   bool closing = false;             // refuse calls from outside
   bool stop = false;                // end the thread
-  bool waits_for_room = false;      // the thread also waits until the socket has room for output
+  bool waits_for_room = false;      // the thread polls the socket for room (POLLOUT)
   TimePoint next_period;
   std::optional<std::uint64_t> posted;  // the periodic request that has no reply yet
   std::uint64_t posted_in = 0;          // value of CoreStats::connects at the last periodic request
@@ -188,7 +188,7 @@ void Connection::State::wait_for_events(Lock& lock) {
 void Connection::State::post_periodic(TimePoint now) {
   if (!core.open() || closing || now < next_period) return;
   next_period = now + kPeriod;
-  if (posted) return;  // at most one report waits for its reply
+  if (posted) return;  // the last periodic request has no reply yet
   const std::uint64_t session = core.stats(now).connects;
   if (auto request = each_second(session != posted_in)) {
     posted = core.call(std::move(*request), kPeriod * 60, now);
@@ -274,8 +274,8 @@ Connection::Connection(CoreOptions options, Periodic each_second, Announce annou
 
 Connection::~Connection() {
   if (state_->forked()) {
-    // In a forked process the thread does not exist, and the mutex may be locked for ever. Neither
-    // can be destroyed, so the state is leaked.
+    // In a forked process the thread does not exist, and the mutex may be locked for ever. So
+    // `state_` cannot be destroyed and is leaked.
     static_cast<void>(state_.release());
     return;
   }

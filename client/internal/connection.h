@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs client/core with one thread, one socket and real time. A caller writes its own request if
+// Runs a Core with one thread, one socket and real time. A caller writes its own request if
 // the socket has room, and waits for the reply. The thread reads, reconnects and watches deadlines.
 #pragma once
 
@@ -30,8 +30,8 @@ class Connection {
  public:
   /// A function that the connection calls on its thread, once a second while there is a session.
   /// The connection sends the request that the function returns, and ignores the reply. `again` is
-  /// true if the session or connection is new, because the daemon may have lost earlier requests.
-  /// The function must not call the connection.
+  /// true at the first call after each connect, because the daemon may have lost the earlier
+  /// requests. The function must not call the connection.
   using Periodic = std::function<std::optional<Request>(bool again)>;
 
   /// A function that the connection calls on its thread to make an announcement. `absence` is a
@@ -61,7 +61,7 @@ class Connection {
   /// Returns the time since Core::last_confirmed().
   Duration since_confirmed() const;
 
-  /// Ends the pending call and all later calls that use `recall`, with this failure.
+  /// Makes the pending call that uses `recall`, and all later such calls, fail with `reason`.
   void recall(Recall& recall, Failure reason);
 
   /// Fails pending and later calls with `closed`. If there was ever a session, sends `last_calls`

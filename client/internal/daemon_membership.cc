@@ -24,9 +24,10 @@ constexpr Duration kStatusWatch = std::chrono::hours(1);
 constexpr Duration kCallLimit = std::chrono::minutes(5);
 constexpr Duration kRetry = std::chrono::milliseconds(100);
 constexpr Duration kLeaveLimit = std::chrono::seconds(1);  // of the destructor
-constexpr int kHeartbeatsPerTtl = 5;  // a member fences itself one heartbeat before its ttl ends
-// Longest pause between two checks of the ttl. It is short, because another group of this process
-// may shorten the ttl during a pause.
+// A member fences itself one heartbeat interval before its ttl ends.
+constexpr int kHeartbeatsPerTtl = 5;
+// Longest pause between two checks of the ttl. The pause is short, because this process may join a
+// second group with a shorter ttl while the thread waits.
 constexpr Duration kCheckMax = limits::kMemberTtlMin * 4 / 5;
 
 GroupState state_of(const GroupStatus& status) {
@@ -178,8 +179,8 @@ class DaemonMembership final : public Membership,
   const HomeProcess home_;
 
   std::mutex joining_;  // one next() at a time
-  // Lets one notification of the listeners run at a time. Is recursive, because a listener may
-  // destroy its own handle. Must be locked before mutex_.
+  // Lets one notification of the listeners run at a time. This mutex is recursive, because a
+  // listener may destroy its own handle. Lock order: notifying_ before mutex_.
   std::recursive_mutex notifying_;
   mutable std::mutex mutex_;  // guards the fields below; never held during a call that blocks
   Generation now_;
@@ -222,9 +223,9 @@ Generation DaemonMembership::next(std::uint64_t step) {
     join_.round = now_.round;
   }
   const Reply reply = connection_->call(join_, kCallLimit);
-  // If the join failed while there was no connection, the daemon may still have the request, and
-  // may give this process a place when the client reconnects. The Leave request, which is sent at
-  // the reconnect, withdraws the join.
+  // A join that failed while there was no connection may have reached the daemon. The daemon could
+  // then give this process a place when the client reconnects. The Leave request is sent at the
+  // reconnect and withdraws the join.
   const bool withdraw = !reply && !connection_->open();
   if (withdraw) connection_->post(leaving(Leave::Kind::leave, ""), kCallLimit);
   const Joined joined = expect<Joined>(reply);
@@ -283,7 +284,7 @@ std::vector<Member> DaemonMembership::members() {
     const std::lock_guard lock(mutex_);
     if (members_of_ == now.round) return members_;
   }
-  // Reads the member list in pages. Two threads that do this at the same time get the same list.
+  // Reads the member list in pages. Two threads may both do this; they read equal lists.
   std::vector<Member> all;
   while (all.size() < now.size) {
     const ReadMembers read{group(), now.number, static_cast<Rank>(all.size())};
@@ -297,7 +298,7 @@ std::vector<Member> DaemonMembership::members() {
     }
     if (!reader.ok() || page.count == 0) {
       throw_failure(failure(Code::malformed,
-                            "malformed member list in a reply: {} of {} members, error at byte {}",
+                            "a reply with {} of the group's {} members is malformed at byte {}",
                             page.count, now.size, reader.offset()));
     }
   }
@@ -375,10 +376,10 @@ void DaemonMembership::watch_status() {
 void DaemonMembership::fence_when_silent() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
-    // The mutex is locked, because otherwise next() could clear the fence after `since` is
-    // computed, and this thread would set the fence again because of the outdated `since`.
+    // Compute `since` under the mutex. Otherwise next() could clear the fence after `since` was
+    // computed, and this thread would set the fence again.
     const Duration since = connection_->since_confirmed();
-    // If a session is in several groups, the daemon uses the shortest ttl for all of them.
+    // The daemon uses the shortest ttl of all groups that this session has joined.
     const Duration fence_after = connection_->heartbeat_limit() * (kHeartbeatsPerTtl - 1);
     if (since < fence_after || state_.fenced || left_) {
       const Duration left = std::max<Duration>(fence_after - since, fence_after / 10);

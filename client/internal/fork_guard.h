@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An object with threads and locks belongs to the process that made it. In a child that was forked
-// from that process, the threads do not exist and the locks may be held for ever, so the object
-// does not work and cannot be destroyed. There the calls of the object throw Forked, and the
+// Protects an object that has threads and locks from use in a forked child process. The threads do
+// not exist in the child, and the locks may be held for ever. So the object does not work in the
+// child and cannot be destroyed there. In the child the calls of the object throw Forked, and its
 // destructor does not run.
 #pragma once
 
@@ -29,8 +29,8 @@ class HomeProcess {
   pid_t pid_;
 };
 
-/// Returns an owner of the object. The owner destroys the object in the present process only; in a
-/// forked process it does not touch the object.
+/// Returns a shared pointer that owns the object. The last copy deletes the object. In a forked
+/// child of the present process, the last copy leaks the object instead.
 template <class T>
 std::shared_ptr<T> owned_by_this_process(T* object) {
   return std::shared_ptr<T>(object, [home = HomeProcess()](T* owned) {

@@ -17,11 +17,11 @@ namespace {
 
 constexpr std::size_t kQuotedBytes = 120;
 
-/// When a source is used.
+/// The condition for using a source. A source is the variables of one launcher.
 enum class When : std::uint8_t {
-  by_hand,    ///< used if its rank and size are set; an error if only its rank is set
-  whole,      ///< used if its rank and size are set
-  shell,      ///< like `whole`, but ignored in an interactive shell or if mpirun started the ranks
+  by_hand,    ///< use the source if its rank and size are set; a rank without a size is an error
+  whole,      ///< use the source if its rank and size are set
+  shell,      ///< like `whole`, but not in an interactive shell and not if mpirun started the ranks
   size_apart  ///< like `whole`, but the size comes from one of the variables in kSizesApart
 };
 
@@ -126,9 +126,9 @@ bool Reader::present(const Source& source) const {
   return shell != "bash" && shell != "interactive" && !overruled_by_mpi();
 }
 
-/// Returns whether the rank or size of an MPI launcher differs from Slurm's. Under mpirun in an
-/// allocation, all ranks of a node have the SLURM_PROCID of the one Slurm task in which mpirun
-/// runs. If srun itself started the MPI ranks, both launchers give the same values.
+/// Returns whether mpirun, not srun, has started the ranks: then the rank or size of the MPI
+/// launcher differs from Slurm's. Slurm's variables are wrong in this case, because all ranks of a
+/// node have the SLURM_PROCID of the one Slurm task in which mpirun runs.
 bool Reader::overruled_by_mpi() const {
   return std::any_of(kSources.begin(), kSources.end(), [this](const Source& mpi) {
     if (mpi.when != When::whole || !present(mpi)) return false;
@@ -136,8 +136,8 @@ bool Reader::overruled_by_mpi() const {
   });
 }
 
-/// Checks a source that users set by hand and that has no complete pair of rank and size. Fails if
-/// only the rank is set. If only the size is set, checks and keeps it.
+/// Handles a source that lacks its rank or its size. Does nothing unless the source is `by_hand`.
+/// Fails if only the rank is set. If only the size is set, stores the size.
 Result<void> Reader::check_half(const Source& source) {
   if (source.when != When::by_hand) return {};
   const Result<std::int64_t> rank = number(source, source.rank, 0, limits::kWorldSize - 1);
@@ -205,7 +205,7 @@ Result<void> Reader::check_agreement(const Source& source) const {
   return {};
 }
 
-/// Lists the variables of the other sources whose values differ from the result.
+/// Lists each rank or size variable that belongs to an unused source and contradicts the result.
 void Reader::list_overruled(const Source* winner) {
   if (winner == nullptr) return;
   for (const Source& source : kSources) {
@@ -230,7 +230,7 @@ void Reader::name_job() {
   const std::string job(get("JOB_NAME"));
   const char* space = get("POD_NAMESPACE").empty() ? "NAMESPACE" : "POD_NAMESPACE";
   if (const std::string own(get("C10DD_JOB")); !own.empty()) return taken(own, {"C10DD_JOB"});
-  // torchrun calls a job "none" unless it is given an id.
+  // "none" is torchrun's default for a job without an id.
   if (!torch.empty() && torch != "none") return taken(torch, {"TORCHELASTIC_RUN_ID"});
   if (!slurm.empty()) return taken("slurm-" + slurm, {"SLURM_JOB_ID"});
   if (job.empty() || get("JOB_COMPLETION_INDEX").empty()) return;

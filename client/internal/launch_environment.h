@@ -7,19 +7,23 @@
 //   c10dd       C10DD_RANK, C10DD_WORLD_SIZE, C10DD_LOCAL_RANK, C10DD_LOCAL_WORLD_SIZE,
 //               C10DD_NODE_RANK
 //   torchrun    RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK
-//   slurm       SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID; ignored in an interactive
-//               shell, which has these variables, too (SLURM_JOB_NAME is bash or interactive), and
-//               if openmpi or pmi is complete with another rank or size, because in that case one
-//               Slurm task has started mpirun
+//   slurm       SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID
 //   openmpi     OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK,
 //               OMPI_COMM_WORLD_LOCAL_SIZE
 //   pmi         PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS
-//   pmix        PMIX_RANK, with the size of C10DD_WORLD_SIZE or WORLD_SIZE
-//   kubernetes  JOB_COMPLETION_INDEX of an indexed Job, with the size of C10DD_WORLD_SIZE or
+//   pmix        PMIX_RANK, and the world size from C10DD_WORLD_SIZE or WORLD_SIZE
+//   kubernetes  JOB_COMPLETION_INDEX of an indexed Job, and the world size from C10DD_WORLD_SIZE or
 //               WORLD_SIZE
 //
-// A rank without its size is an error in c10dd and torchrun, whose variables users set by hand. Any
-// other source with a rank but no size is ignored. An empty variable counts as not set.
+// A source is complete if it has a rank and a world size. The variables of c10dd and torchrun may
+// be set by hand, so a rank without a world size is an error there. Any other source without a
+// world size is ignored. An empty variable counts as not set.
+//
+// The source slurm is also ignored in two cases:
+//   - SLURM_JOB_NAME is bash or interactive: this is an interactive shell, in which Slurm sets its
+//     variables, too
+//   - openmpi or pmi is complete and has a different rank or world size: mpirun has started the
+//     ranks, and Slurm's variables describe the task in which mpirun runs
 #pragma once
 
 #include <cstdint>
@@ -31,7 +35,7 @@
 
 namespace c10dd::client {
 
-/// Returns the value of an environment variable, or nullptr.
+/// A function that returns the value of an environment variable, or nullptr.
 using Environment = std::function<const char*(const char*)>;
 
 /// Returns the environment of this process.
@@ -39,7 +43,7 @@ Environment process_environment();
 
 /// The values of the launcher's variables. A missing number is -1, a missing name is empty.
 struct LaunchEnvironment {
-  std::string source;  ///< a source name of the table above; empty if there is no launcher
+  std::string source;  ///< name of the source, from the table above; empty if none is complete
   std::int64_t rank = -1;
   std::int64_t world_size = -1;  ///< may be set even if `source` is empty
   std::int64_t local_rank = -1;
@@ -50,10 +54,12 @@ struct LaunchEnvironment {
   /// it is torchrun's default "none"; slurm-<SLURM_JOB_ID>; k8s-<namespace>-<job> from
   /// POD_NAMESPACE (or NAMESPACE) and JOB_NAME.
   std::string job;
-  /// Name of the run: C10DD_RUN if this is set. Otherwise a text that differs in each incarnation
-  /// of the job. It joins these parts with dots: requeue-<SLURM_RESTART_COUNT>;
-  /// step-<SLURM_STEP_ID> if the source is slurm; restart-<TORCHELASTIC_RESTART_COUNT> if the
-  /// source is torchrun; uid-<JOB_UID> if the source is kubernetes.
+  /// Name of the run: C10DD_RUN if this is set. Otherwise a name that differs for each start of the
+  /// job. The name joins these parts with dots, without the parts whose variable is not set:
+  ///   requeue-<SLURM_RESTART_COUNT>
+  ///   step-<SLURM_STEP_ID>                  if the source is slurm
+  ///   restart-<TORCHELASTIC_RESTART_COUNT>  if the source is torchrun
+  ///   uid-<JOB_UID>                         if the source is kubernetes
   std::string run;
 
   std::vector<std::string> used;       ///< NAME=VALUE of the variables that were used

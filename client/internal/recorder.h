@@ -19,8 +19,8 @@ namespace c10dd::client {
 class Recorder {
  public:
   /// Counts one collective. A report has at most limits::kSeriesPerReport kinds of collectives. If
-  /// there are more kinds, the last one in the report, "other", counts all the rest together. Holds
-  /// a lock briefly; allocates memory only for the first sample of a kind.
+  /// there are more kinds, the further ones are counted together as one kind, "other". Holds a lock
+  /// briefly; allocates memory only for the first sample of a kind.
   void record(const CollectiveSample& sample);
 
   std::vector<CollectiveCount> counts() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens TCP connections. If the heartbeats do not notice a dead peer, the kernel does: it sends
-// keepalive probes and limits the age of unacknowledged data.
+// Opens TCP connections. The kernel also detects a dead peer, in case the heartbeats do not: it
+// sends keepalive probes and limits the age of unacknowledged data.
 #include "client/internal/socket.h"
 
 #include <netdb.h>
@@ -31,7 +31,7 @@ Result<Addresses> resolve(const std::string& host, const std::string& port) {
   hints.ai_flags = AI_ADDRCONFIG | AI_NUMERICSERV;
   addrinfo* found = nullptr;
   int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0) {  // retry without AI_ADDRCONFIG, which ignores loopback addresses
+  if (error != 0) {  // AI_ADDRCONFIG ignores loopback addresses: retry without this flag
     hints.ai_flags = AI_NUMERICSERV;
     error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   }
@@ -67,8 +67,8 @@ void set_options(const Descriptor& socket) {
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 15'000);
-  // Keeps the socket's send buffer small. If a full socket takes more bytes, the peer must have
-  // read some; Core counts this as a sign of life during a large request.
+  // Keep the socket's send buffer small. A full buffer takes more bytes only after the peer has
+  // read bytes, so Core knows during a large request that the peer is alive.
   set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 128 * 1024);
 }
 
@@ -110,8 +110,8 @@ Result<Descriptor> dial(const std::string& address, int interrupt, Duration pati
     refused = refused || error == ECONNREFUSED;
     silent = silent || (error != ECONNREFUSED && !no_route);
   }
-  // The code is not_found only if no process listens at any address. An address that does not
-  // respond may belong to a daemon.
+  // Return not_found only if no process listens at any address. If an address did not respond, a
+  // daemon may listen there, so return unavailable.
   const bool none_listens = refused && !silent && error != EINTR;
   return failure(none_listens ? Code::not_found : Code::unavailable,
                  "connect: " + error_text(error));

@@ -31,9 +31,10 @@ class Descriptor {
 
 /// Connects to host:port ([host]:port for IPv6) and returns a non-blocking socket. Tries all
 /// addresses of the name in turn, each for at most `patience`, and stops when `interrupt` becomes
-/// readable. Fails with not_found if the server's machine refused the connection because no process
-/// listens there, with invalid_argument if the address has no port, and with unavailable otherwise.
-/// Also blocks while it resolves the name.
+/// readable. Resolves the name first, which may take longer than `patience`. Fails with
+///   Code::not_found         if the server's machine refused: no process listens at the address
+///   Code::invalid_argument  if `address` has no port
+///   Code::unavailable       otherwise
 Result<Descriptor> dial(const std::string& address, int interrupt, Duration patience);
 
 /// Opens a separate connection to the address, sends `probe`, and returns the first bytes of the

@@ -17,7 +17,7 @@ std::vector<MissingRank> ranks_of(const std::vector<Missing>& missing);
 /// Throws the exception of client/errors.h that belongs to the code of the failure.
 [[noreturn]] void throw_failure(const Failure& reason);
 
-/// Returns the body of a reply, or throws its failure.
+/// Returns the body of a reply. If the reply is a failure, throws this failure.
 template <class Body>
 Body expect(Reply reply) {
   if (!reply) throw_failure(reply.error());

@@ -33,9 +33,9 @@ struct Launch {
   ClientOptions options;
 };
 
-/// Reads the URL from C10DD_URL, or from C10DD_ADDR and C10DD_JOB; the run name from C10DD_RUN; and
-/// the rank and world size with read_launch_environment(). If C10DD_ADDR is set without C10DD_JOB,
-/// gets the missing job and run names from the launcher. Fails with invalid_argument.
+/// Reads the URL from C10DD_URL, or from C10DD_ADDR and C10DD_JOB, and the run name from C10DD_RUN.
+/// If C10DD_ADDR is set without C10DD_JOB, the launcher gives the names that are not set. Reads
+/// rank and world size with read_launch_environment(). Fails with invalid_argument.
 Result<Launch> read_environment(const Environment& environment);
 
 }  // namespace c10dd::client

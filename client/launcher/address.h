@@ -11,8 +11,11 @@ namespace c10dd::run {
 /// Returns the name of this machine, "localhost" if it is unknown.
 std::string host_name();
 
-/// Returns the local address of a connection to the daemon. If this is a loopback address, which
-/// other nodes cannot use, and the job has other nodes (`alone` is false), returns the host name.
+/// Returns an address at which the other nodes of the job can reach this machine: the local address
+/// from which packets to the daemon are sent. If the local address is unknown, or is a loopback
+/// address, which other nodes cannot use, returns the host name instead. If `alone` is true, the
+/// job has no other nodes: then returns even a loopback address, and returns 127.0.0.1 if the local
+/// address is unknown.
 std::string address_towards(const client::Url& daemon, bool alone);
 
 /// Returns a TCP port that is free at this moment. The port is not reserved. Throws

@@ -48,7 +48,7 @@ std::string name_launch() {
 struct LaunchFacts {
   std::string port = "0";
   std::string nonce = "0";
-  std::int64_t base = -1;  ///< number of the group's failures before this launch; -1 if not known
+  std::int64_t base = -1;  ///< how many failures the group had before this launch; -1: unknown
   std::string launch;      ///< may be empty
 
   std::string encode() const { return format("{} {} {} {}", port, nonce, base, launch); }
@@ -175,8 +175,8 @@ void Agent::rendezvous() {
   watch_group();
 }
 
-/// Throws Fatal, naming the flag and the node, if another node was started with a different value
-/// of a flag. Otherwise returns, and the caller reports the daemon's error.
+/// If another node was started with a different value of a flag, throws Fatal naming the flag and
+/// the node. Otherwise returns, so that the caller can report the error of the daemon.
 void Agent::refuse_disagreement() {
   const auto look = [client = client_, flags = shared_flags(options_)] {
     return disagreement(*client->store(), flags);
@@ -262,8 +262,8 @@ Agent::Outcome Agent::work() {
   return after_end();
 }
 
-/// Stops the workers. Reports the failed worker to the group, unless it may have failed because
-/// another node was lost or is draining.
+/// Stops the workers. Reports the failed worker to the group. Does not report a worker that may
+/// have failed because another node was lost or is draining.
 Agent::Outcome Agent::report_failure() {
   const FailureReport report = make_failure_report(*crew_->failure(), host_name());
   note(report.head);
@@ -274,7 +274,7 @@ Agent::Outcome Agent::report_failure() {
     note("not counted as a failure: the generation has already ended, or another node is draining");
   } else {
     others_stopped_ = stopped;
-    // Report in the background: the workers must be stopped even if the daemon is unreachable.
+    // Do not wait for the report: the workers must be stopped even if no daemon is reachable.
     background_.send([membership = membership_, cause = report.cause(),
                       number = generation_.number] { membership->fail(cause, number); });
   }
@@ -302,7 +302,8 @@ Agent::Outcome Agent::after_end() {
 /// Joins the next generation. Returns false if the launch fails before this agent has joined.
 bool Agent::rejoin() {
   const auto ended = [this] { return reported_failure() && too_many(generation_.failures + 1); };
-  constexpr int kTries = 3;  // next() throws Aborted if the daemon has declared this node lost
+  // next() throws Aborted if the daemon has taken this node out of the group. A retry joins again.
+  constexpr int kTries = 3;
   for (int tried = 1;; ++tried) {
     try {
       const auto next = call([membership = membership_] { return membership->next(); }, ended);

@@ -27,9 +27,9 @@ class Agent {
   /// `scratch` is a temporary folder, which the warden removes.
   Agent(Options options, std::string program, std::map<std::string, std::string> inherited,
         std::string scratch, Warden& warden, Console& console);
-  /// Destroys daemon_ while most members still exist, because the destructor of daemon_ runs the
-  /// event loop, whose handlers use these members. Destroys client_ before daemon_, because the
-  /// client says goodbye to the daemon.
+  /// Destroys client_ before daemon_, because the client says goodbye to the daemon. Destroys
+  /// daemon_ here, before the other members, because the destructor of daemon_ runs the event loop.
+  /// Handlers of the loop use the other members.
   ~Agent() {
     watching_.reset();
     crew_.reset();
@@ -41,8 +41,8 @@ class Agent {
 
   /// Runs the launch to its end and returns the exit code of the launcher. Throws Fatal.
   int run();
-  /// Returns whether this agent may be destroyed. If false, a blocking call still uses the agent,
-  /// and the process must end without destroying it.
+  /// Returns whether this agent may be destroyed. If false, a blocking call on another thread still
+  /// uses the agent, so the process must end without destroying the agent.
   bool idle() const { return background_.idle(); }
   /// Kills the workers and ends the daemon that --standalone has started.
   void end_processes() {
@@ -121,7 +121,8 @@ class Agent {
   GroupState state_;
   std::optional<std::uint32_t> base_;    ///< number of the group's failures before this launch
   std::optional<FailureReport> report_;  ///< newest failure report of any node
-  std::size_t others_stopped_ = 0;       ///< number of workers stopped after another one failed
+  /// Number of workers of this node that were stopped because one of them had failed.
+  std::size_t others_stopped_ = 0;
   Plan plan_;
   std::unique_ptr<Crew> crew_;
 

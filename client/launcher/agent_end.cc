@@ -16,9 +16,10 @@ constexpr Duration kGoodbyeTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-/// Makes the last call to the daemon, which tells the other nodes why this node ends. Without this
-/// call they would see only that the connection of this node has ended. Waits for the reply at most
-/// kGoodbyeTimeout, or until a second signal.
+/// Runs `last_call`, which tells the daemon why this node ends. The daemon tells the other nodes.
+/// Without this call, the other nodes would see only that the connection of this node has ended.
+/// Returns when the call has ended, when a second signal arrives or after kGoodbyeTimeout. If the
+/// call throws Error, prints the error and returns.
 void Agent::say_goodbye(const std::function<void()>& last_call) {
   const auto deadline = std::chrono::steady_clock::now() + kGoodbyeTimeout;
   const auto timer = std::make_shared<boost::asio::steady_timer>(loop_, kGoodbyeTimeout);
@@ -69,8 +70,8 @@ int Agent::leave_by_request() {
       options_.grace = std::clamp<Duration>(left, Duration::zero(), options_.grace);
     }
   } else if (membership_ && generation_.size > 1) {
-    // The end of this node's workers may make workers of other nodes fail. After this notice, the
-    // other nodes do not count that as a failure.
+    // When the workers of this node end, workers of other nodes may fail, too. This notice tells
+    // the other nodes not to count such a failure.
     DrainNotice own;
     own.ranks = {generation_.rank};
     own.left = options_.grace + 2 * kGoodbyeTimeout;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles signals and the group's status. Waits for conditions. Runs on the loop's thread.
+// The functions of the agent that handle signals, follow the status of the group and wait for
+// conditions. They all run on the loop's thread.
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <csignal>
@@ -51,8 +52,7 @@ void Agent::take_state(const GroupState& state) {
 }
 
 /// Returns whether the workers of the generation must stop. Ignores a status of an older
-/// generation, because the agent may know its new generation before it gets the status of that
-/// generation.
+/// generation: such a status may still arrive after this agent has joined the present generation.
 bool Agent::over() const {
   if (state_.fenced || state_.generation > generation_.number) return true;
   return state_.generation == generation_.number &&
@@ -100,8 +100,8 @@ bool Agent::wait(Duration limit, const Condition& until) {
   return until();
 }
 
-/// Signals the workers. Kills those that still run after options_.grace or at a second signal.
-/// Returns when all workers have ended.
+/// Sends `signal` to the workers, unless they were already signalled. Kills the workers that still
+/// run when options_.grace has passed or a second signal arrives. Returns when all have ended.
 void Agent::stop_crew(int signal) {
   if (!crew_) return;
   if (!crew_->stopping()) crew_->pass_on(signal);

@@ -24,8 +24,8 @@ class Background {
                                    std::invoke_result_t<Call&>>;
 
   /// Runs a call on another thread and returns its value, or throws its exception. Returns nothing
-  /// if stop_waiting() is true before the call has ended: the call goes on, and its outcome is
-  /// dropped. `call` must own all objects that it uses.
+  /// if stop_waiting() is true before the call has ended. In this case the call goes on, and its
+  /// outcome is dropped. `call` must own all objects that it uses.
   template <class Call, class StopWaiting>
   std::optional<Value<Call>> run(Call call, const StopWaiting& stop_waiting) {
     const auto outcome = start(std::move(call));

@@ -50,8 +50,8 @@ const Entry* find(const std::vector<Entry>& table, std::string_view name) {
                 meant.empty() ? ";" : "; did you mean \"" + meant + "\"?", kList));
 }
 
-/// Accepts and ignores a flag of torchrun if its value has no effect in c10drun. Throws Fatal for
-/// other values.
+/// Accepts a flag of torchrun if the given value has no effect in c10drun; the flag is then
+/// ignored. Throws Fatal for any other value.
 void check(const TorchrunFlag& flag, const Written& written) {
   for (const std::string_view value : flag.accepted) {
     if (value == "*" || value == written.value) return;

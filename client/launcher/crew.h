@@ -54,7 +54,7 @@ class Crew {
   void start();
 
   std::size_t running() const { return running_; }
-  /// Returns the first worker that failed before pass_on() was called.
+  /// Returns the worker that failed first. Empty if no worker failed before pass_on() was called.
   const std::optional<FailedWorker>& failure() const { return failure_; }
   /// Returns how many workers were running when pass_on() was first called.
   std::size_t stopped() const { return stopped_; }

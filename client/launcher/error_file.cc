@@ -14,7 +14,8 @@ namespace {
 
 namespace json = boost::json;
 
-/// Returns the text of a file; empty if it is not a regular file or has more than kErrorFileBytes.
+/// Returns the text of a file. Returns an empty text if the file cannot be read, is not a regular
+/// file or has more than kErrorFileBytes.
 std::string read_file(const std::string& path) {
   // O_NONBLOCK, because opening a FIFO must not block.
   const client::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));

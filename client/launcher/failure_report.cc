@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 512;
 
-// Fixed parts of the error text for a generation in which a worker failed. The daemon writes which
-// member "has failed". The agent of the failed worker writes the rest of the text.
+// When a worker has failed, the reason that its group gives contains these texts. Example:
+// "rank 0 on host-a (pid 9) has failed: exit code 1: rank 3 on ...; last lines: a | b". The daemon
+// writes the text up to "has failed: ". The agent of the failed worker writes the rest.
 constexpr std::string_view kFailedWith = " has failed: exit code ";
 constexpr std::string_view kLast = "; last lines: ";
 constexpr std::string_view kBetween = " | ";
@@ -108,7 +109,7 @@ std::optional<FailureReport> read_failure_report(std::string_view reason) {
 }
 
 std::string of_nodes(std::string_view text) {
-  // The text from kFailedWith to the end names ranks of workers, not nodes, so it stays unchanged.
+  // Does not convert the text after kFailedWith, because the ranks there are ranks of workers.
   const std::size_t cause = std::min(text.find(kFailedWith), text.size());
   std::string out;
   for (std::string_view before, rest = text.substr(0, cause);;) {

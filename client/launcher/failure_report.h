@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Describes in one line why a generation failed. The agent of the failed worker sends this line to
-// the daemon. All agents read the line from the reason that the daemon gives for the failure, so
-// that all end with the same cause and exit code. Pure.
+// the daemon. The daemon tells all agents why the generation has ended. This text contains the
+// line. So all agents read the same line, print the same cause, and end with the same exit code.
+// All functions are pure.
 #pragma once
 
 #include <optional>
@@ -13,11 +14,14 @@
 
 namespace c10dd::run {
 
-inline constexpr std::size_t kCauseBytes = 1'900;  // 2 KiB minus room for the daemon's own text
+/// The maximum length of cause() in bytes. It is less than the limit for the reason of a group
+/// (2 KiB), because the daemon puts other text before the cause.
+inline constexpr std::size_t kCauseBytes = 1'900;
 
 struct FailureReport {
   int exit_code = 1;
-  /// The sender, such as "node 0 (host-a, agent pid 99)"; empty unless a group's reason names it.
+  /// The node that sent the report, such as "node 0 (host-a, agent pid 99)". Only
+  /// read_failure_report() sets this field. It stays empty if the reason names no node.
   std::string reporter;
   std::string head;  ///< "rank 3 on host-b (pid 123) exited with code 1: ValueError: nan"
   std::vector<std::string> last;  ///< the last output lines of the worker

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Defines the tables of options. Their order is the order in the help text.
+// Defines the option tables. The help text lists the options in the order of their table.
 #include "client/launcher/option_table.h"
 
 namespace c10dd::run {

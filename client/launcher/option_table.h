@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tables of all options of c10drun, and of all flags of torchrun that c10drun does not have. To
-// add an option: add a field in Words and a line in option_table.cc, and read it in options.cc.
+// add an option, add a field to Words, add a line to option_table.cc, and read the field in
+// options.cc.
 #pragma once
 
 #include <span>
@@ -48,12 +49,12 @@ struct Option {
 
 const std::vector<Option>& all_options();
 
-/// A flag of torchrun, of any version from 1.13 to 2.15, that is not an option of c10drun.
+/// A flag that c10drun does not have, but at least one version of torchrun from 1.13 to 2.15 has.
 struct TorchrunFlag {
   std::vector<std::string_view> names;
   bool has_value;
   std::vector<std::string_view> accepted;  ///< values that are accepted and ignored; "*" means all
-  std::string_view instead;                ///< error text for other values: what to use instead
+  std::string_view instead;                ///< error text for other values; says what to use
 };
 
 const std::vector<TorchrunFlag>& torchrun_flags();

@@ -132,7 +132,7 @@ void find_daemon(const Words& words, const client::Environment& environment,
   if (!url) refuse(from + ": " + url.error().detail);
   if (has_job && !words.job.empty() && url->job != words.job) {
     if (from == "--daemon") {
-      refuse(format("--job is {}, but the job of --daemon {} is {}; give only one of them",
+      refuse(format("--job is {}, but --daemon {} names the job {}; name the job only once",
                     in_quotes(words.job), in_quotes(text), in_quotes(url->job)));
     }
     url = client::parse_url(std::string(kScheme) + url->address() + "/" + words.job);
@@ -141,7 +141,8 @@ void find_daemon(const Words& words, const client::Environment& environment,
   o.daemon = std::move(*url);
 }
 
-/// Sets the command of the workers. As under torchrun, Python runs a script or a module.
+/// Sets the command of the workers. Like torchrun, puts the Python interpreter before a script or a
+/// module. Any other program is run directly.
 void make_command(const Words& w, const client::Environment& environment,
                   std::vector<std::string> program, Options& o) {
   if (w.module && w.no_python) {
@@ -212,8 +213,8 @@ void check_words(const Words& w, const client::Environment& environment, Options
     refuse(format("{} is {}: too long: {} bytes, limit {}", option, in_quotes(text), text.size(),
                   limits::kNameBytes));
   }
-  // Uses the job and the run id of an outer launcher, but no other value. If any variable of that
-  // launcher is invalid, ignores both.
+  // Take only the name of the job and the name of the run from an outer launcher's environment.
+  // Take neither if any variable that read_launch_environment() reads is invalid.
   const auto outer = client::read_launch_environment(environment);
   const client::LaunchEnvironment found = outer ? *outer : client::LaunchEnvironment();
   o.run = w.run.empty() ? found.run : w.run;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the command line of c10drun and checks it before anything is started. Pure, except that the
-// default name of a job on one node contains the host's name and the process id.
+// Reads the command line of c10drun and checks it before anything is started. Pure, except that a
+// job that runs on one node gets a default name with the host's name and the process id.
 #pragma once
 
 #include <chrono>
@@ -21,7 +21,7 @@ namespace c10dd::run {
 inline constexpr std::uint32_t kWorkersPerNode = 1'024;
 inline constexpr std::uint32_t kRestarts = 1'000'000;
 
-// Exit codes in addition to those of protocol/exit_codes.h. Shells use the same codes.
+// Exit codes with the same meaning as in a shell. protocol/exit_codes.h has the other exit codes.
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
@@ -42,8 +42,8 @@ struct Options {
   std::uint32_t max_nodes = 1;
   std::uint32_t max_restarts = 3;
   std::int64_t node_rank = -1;  ///< -1: assigned by the daemon
-  client::Url daemon;           ///< address of the daemon, and the job
-  bool standalone = false;      ///< start a daemon, then store that daemon's address in `daemon`
+  client::Url daemon;           ///< the daemon's address, and the name of the job
+  bool standalone = false;      ///< true: c10drun starts a daemon and puts its address in `daemon`
   std::string run;
   std::string log_dir;        ///< empty: no log files
   std::string local_address;  ///< address of this node for other nodes; empty: determined later
@@ -61,8 +61,8 @@ struct Options {
   std::string script;                ///< the Python script in the command; empty if there is none
 };
 
-/// Parses a duration such as 500ms, 15s, 10m or 2h; a number without a unit means seconds. Throws
-/// Fatal naming the option.
+/// Parses a duration such as 500ms, 15s, 10m or 2h. A number without a unit means seconds. If the
+/// text is not a valid duration, throws Fatal with an error text that names the option.
 Duration parse_duration(const std::string& option, const std::string& text);
 
 struct ParsedOptions {

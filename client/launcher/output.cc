@@ -44,8 +44,8 @@ void Lines::feed(std::string_view bytes) {
     const std::size_t taken = std::min(room, bytes.size());
     partial_.append(bytes.substr(0, taken));
     bytes.remove_prefix(taken);
-    // Does not finish a piece of kLineBytes while the next byte is unknown: if that byte is a line
-    // end, the line has exactly kLineBytes and is not cut.
+    // Cuts a full line only after the next byte has come. If the next byte is a line end, the line
+    // has exactly kLineBytes and needs no cut.
     if (partial_.size() == kLineBytes && !bytes.empty()) finish();
   }
 }

@@ -48,7 +48,7 @@ class LastLines {
   std::deque<std::string> lines_;
 };
 
-/// The standard output and error of this process. Writes block.
+/// The standard output and error of this process. Each write blocks until it is done.
 class Console {
  public:
   /// If `prefix` is set, each line begins with the worker's rank. If `workers` is not set, the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Derives from the nodes of a generation the ranks and the environment of this node's workers.
-// Pure.
+// Computes the ranks and the environment of this node's workers. The input is the list of the nodes
+// of a generation. All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace c10dd::run {
 /// This node's part of one generation, and the values that all nodes of the generation share.
 struct Plan {
   std::uint64_t generation = 0;
-  std::uint32_t restarts = 0;  ///< number of restarts of this launch because of failures
+  std::uint32_t restarts = 0;  ///< how often failures have restarted this launch
   std::uint32_t node_rank = 0;
   std::uint32_t nodes = 1;
   std::uint32_t first_rank = 0;  ///< lowest rank of this node's workers; their ranks are contiguous
@@ -28,21 +28,21 @@ struct Plan {
   std::string launch;  ///< name of this launch, the same on all nodes; also names the log folder
 };
 
-/// Returns the plan without master_port, nonce, restarts and launch, which the caller sets.
-/// `members` are ordered by rank and have the labels that member_labels() returned on their nodes.
+/// Returns this node's plan. The caller must set Plan::master_port, nonce, restarts and launch.
+/// `members` must be ordered by rank and must have joined with the labels from member_labels().
 /// Throws Fatal if a node did not report its number of workers, or if there are too many workers.
 Plan make_plan(const Generation& generation, const std::vector<Member>& members);
 
-/// Returns the labels of this node in the group: the user's labels, "nproc" and "address".
+/// Returns this node's labels in the group: "nproc", "address", and the labels that the user gave.
 std::map<std::string, std::string> member_labels(const Options& options,
                                                  const std::string& address);
 
-/// Returns the run id of the workers. The id is unique: keys and sessions of two generations never
-/// mix, even if the daemon loses its state between the two generations.
+/// Returns the run id of the workers. Each generation has a different id, so the keys and sessions
+/// of two generations never mix, even if the daemon loses its state after the first generation.
 std::string worker_run(const std::string& run, const Plan& plan);
 
-/// Returns the environment of one worker, as texts NAME=VALUE: all of `inherited`, and the
-/// variables of torchrun and c10dd, which replace inherited variables of the same name.
+/// Returns the environment of one worker, as texts NAME=VALUE: `inherited`, with the variables of
+/// torchrun and c10dd set to their values for this worker. Keeps an inherited OMP_NUM_THREADS.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& inherited,
                                             const Options& options, const Plan& plan,
                                             std::uint32_t local_rank,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the options that must be equal on all nodes of a job. Each agent puts its options into
-// the job's store. An agent that a group refuses finds in that store which option differs.
+// the job's store. If the group refuses an agent, the agent reads the options of the other agents
+// from the store, to find out which option differs.
 #pragma once
 
 #include <map>
@@ -23,8 +24,8 @@ SharedFlags decode_flags(const std::string& text);
 /// Ignores a flag that is missing on one side: the two agents may run different versions.
 std::string difference(const SharedFlags& here, const SharedFlags& there, const std::string& where);
 
-/// Puts the flags of this agent into the store until the agent's client is closed. Ignores errors,
-/// because the rendezvous that follows reports them.
+/// Puts the flags of this agent into the store. The daemon removes them when the agent's client is
+/// closed. Ignores errors, because the rendezvous that follows reports them.
 void publish(JobStore& store, const SharedFlags& flags);
 
 /// Compares `flags` with those of each agent. Returns the first difference, or an empty text.

@@ -20,7 +20,7 @@ using client::Descriptor;
 
 rlimit former_file_limit{0, 0};  // limit of open files before raise_file_limit(); 0 if not raised
 
-/// Calls the kernel directly: the wrapper of glibc 2.36 cannot be called from C++.
+/// Calls the kernel directly, because the wrapper in glibc 2.36 cannot be called from C++.
 int open_process(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
 [[noreturn]] void throw_errno(const char* what) {
@@ -74,8 +74,8 @@ void complain(const char* program, int error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != child.parent) _exit(128 + SIGKILL);  // the parent died before prctl()
-  // Resets handlers before signals are unblocked. Otherwise a handler of the launcher could report
-  // a signal of the child to the launcher.
+  // Resets handlers before signals are unblocked. Otherwise a signal to the child could run a
+  // handler of the launcher. That handler would report that the launcher received the signal.
   for (int number = 1; number < NSIG; ++number) {
     struct sigaction now {};
     if (sigaction(number, nullptr, &now) != 0) continue;
@@ -137,7 +137,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
   child.pid = fork_blocked();
   if (child.pid < 0) throw_errno("fork");
   if (child.pid == 0) become(prepared);
-  setpgid(child.pid, child.pid);  // both processes call setpgid: either may be the first to run
+  setpgid(child.pid, child.pid);  // the child does this too, because either process can run first
   child.process = Descriptor(open_process(child.pid));
   if (!child.process) {
     const int why = errno;
@@ -152,7 +152,7 @@ Child spawn(const std::string& program, const std::vector<std::string>& argument
 }
 
 Exit reap(const Child& child) {
-  kill(-child.pid, SIGKILL);  // must precede waitpid(), which frees this number for reuse
+  kill(-child.pid, SIGKILL);  // must precede waitpid(), which frees child.pid for reuse
   int status = 0;
   while (waitpid(child.pid, &status, 0) < 0) {
     if (errno != EINTR) throw_errno("waitpid");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Standalone: runs a daemon for one launch, until the launcher ends. The program is c10dd from the
-// folder of c10drun. The daemon listens on a free loopback port and keeps its state in memory.
+// Standalone: runs a daemon for one launch, until the launcher ends. The program of the daemon is
+// the file c10dd in the folder that contains c10drun. The daemon listens on a free loopback port
+// and keeps its state in memory.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -16,11 +17,11 @@ namespace c10dd::run {
 
 class Standalone {
  public:
-  /// Starts the daemon and blocks until it listens, at most 20 s. The daemon's standard error goes
-  /// to the file `log`. Throws Fatal.
+  /// Starts the daemon and blocks until it listens. Throws Fatal if it does not listen within 20 s.
+  /// The daemon's standard error goes to the file `log`.
   Standalone(boost::asio::io_context& loop, Warden& warden,
              const std::map<std::string, std::string>& inherited, const std::string& log);
-  /// Ends the daemon with SIGTERM, or with SIGKILL if it still runs after 5 s. Runs the event loop.
+  /// Sends SIGTERM to the daemon, and SIGKILL if it has not ended after 5 s. Runs `loop` meanwhile.
   ~Standalone();
   Standalone(const Standalone&) = delete;
   Standalone& operator=(const Standalone&) = delete;

@@ -21,8 +21,9 @@ void detach_from_terminal() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
 }
 
-/// Closes all descriptors but the standard ones and `pipe`. Otherwise the reader of an inherited
-/// pipe would wait until the warden ends. Returns the new number of `pipe`.
+/// Moves `pipe` to a new descriptor and returns the new descriptor. Closes all other descriptors
+/// except the standard ones. Otherwise the warden would keep the launcher's other pipes open, and
+/// the readers of these pipes would see no end of file until the warden ends.
 int keep_only(int pipe) {
   constexpr int kPipe = 3;
   dup2(pipe, kPipe);
@@ -30,9 +31,9 @@ int keep_only(int pipe) {
   return kPipe;
 }
 
-/// The main function of the warden process. Reads the numbers of process groups from the pipe: a
-/// positive number means to watch that group, a negative number to forget the group. Ends when the
-/// pipe is closed, which also happens if the launcher is killed.
+/// The main function of the warden process. Reads numbers from the pipe. A positive number N means
+/// "watch process group N", and -N means "forget process group N". Ends when the pipe is closed.
+/// The kernel closes the pipe if the launcher is killed.
 [[noreturn]] void guard(int inherited, const std::string& folder) {
   detach_from_terminal();
   const int pipe = keep_only(inherited);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small process that lives a moment longer than the launcher. When the launcher is killed, the
 // kernel kills the workers, but not their children. The warden notices the launcher's end, kills
-// the process groups that watch() has named, and removes the launcher's temporary folder.
+// the process groups that it watches, and removes the launcher's temporary folder.
 #pragma once
 
 #include <sys/types.h>
@@ -23,7 +23,8 @@ class Warden {
   Warden& operator=(const Warden&) = delete;
 
   void watch(pid_t group);
-  /// Must be called before the child is reaped. Afterwards another group may get this number.
+  /// Tells the warden to watch a process group no longer. Must be called before the child is
+  /// reaped. After the child was reaped, a new process group can get the same number.
   void forget(pid_t group);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 using boost::asio::posix::stream_descriptor;
 
 constexpr std::size_t kReadBytes = 64 * 1024;
-constexpr std::size_t kLastReads = 64;  // limit for finish(); usually one read is enough
+constexpr std::size_t kLastReads = 64;  // maximum reads in finish(); one is usually enough
 
 int duplicate(const client::Descriptor& descriptor) {
   return fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 0);
@@ -55,7 +55,7 @@ bool Pump::take() {
   while (file_ && !rest.empty()) {
     const ssize_t n = write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {  // a full disk must not end the training
+    if (n < 0) {  // the training must go on, even if the disk is full
       console_.note("log file: " + client::error_text(errno) + "; nothing more is written to it");
       file_ = client::Descriptor();
       break;

@@ -54,8 +54,8 @@ class Worker : public std::enable_shared_from_this<Worker> {
   Worker& operator=(const Worker&) = delete;
 
   /// Starts to copy the output and to wait for the end of the process. Calls each function once, on
-  /// the event loop. Calls about_to_reap after the process has ended, before its number can be
-  /// reused. Calls ended after the process was reaped and all its output was copied.
+  /// the event loop. Calls `about_to_reap` after the process has ended, before its number can be
+  /// reused. Calls `ended` after the process was reaped and all its output was copied.
   void start(std::function<void()> about_to_reap, std::function<void()> ended);
   /// Kills the process if it runs. The functions given to start() are not called afterwards.
   void abandon();

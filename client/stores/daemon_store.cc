@@ -116,7 +116,7 @@ class DaemonStore final : public JobStore {
   KeyList list_keys(const std::string& prefix) override {
     KeyPage page = ask(List{prefix, {}, 0});
     KeyList list{std::move(page.keys), page.revision};
-    // Each further request asks for the keys after the last key of the list. The list keeps the
+    // Each further request asks for the keys after the last key received so far. The list keeps the
     // revision of the first page.
     while (page.more && !list.keys.empty()) {
       page = ask(List{prefix, list.keys.back(), 0});

@@ -9,8 +9,8 @@
 
 namespace c10dd::client {
 
-/// Returns the store that sends its requests over `connection`. `limit` is the time-out of
-/// operations without a time-out parameter, and the default value of that parameter in the others.
+/// Returns the store that sends its requests over `connection`. `limit` is the time-out of every
+/// call that is made without a time-out.
 std::shared_ptr<JobStore> make_daemon_store(std::shared_ptr<Connection> connection, Duration limit);
 
 }  // namespace c10dd::client

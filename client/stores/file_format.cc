@@ -50,7 +50,7 @@ Result<std::uint64_t> decode_header(std::string_view bytes) {
   in.get(sum);
   if (version > kFileVersion) {
     return failure(Code::version_unsupported,
-                   "written by a newer version in format {}, but this version reads up to {}",
+                   "written by a newer version in format {}; this version reads formats up to {}",
                    version, kFileVersion);
   }
   if (sum != crc(bytes.substr(0, kFileHeaderBytes - sizeof sum))) {
@@ -86,8 +86,8 @@ Result<Record> decode_record(std::string_view bytes, std::uint64_t offset) {
   head.get(body_sum);
   head.get(head_sum);
   if (head_sum != head_crc(bytes.substr(0, 8), offset)) {
-    // After a power loss the file may be longer than the data that was written. The rest consists
-    // of zeros in that case: it is an unfinished record, not damage.
+    // A power loss can leave zeros after the data that was written. Such zeros count as an
+    // unfinished record, not as damage.
     if (bytes.find_first_not_of('\0') == std::string_view::npos) {
       record.size = bytes.size() + 1;
       return record;

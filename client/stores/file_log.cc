@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the system calls of the file store. If a write of a record fails, its bytes are cut off at
-// once. The next writer cuts off a record that a killed process left unfinished.
+// Makes the system calls of the file store. A writer that fails to write a whole record cuts off
+// the written part at once. If a writer is killed in the middle of a record, the next writer cuts
+// off the written part.
 #include "client/stores/file_log.h"
 
 #include <fcntl.h>
@@ -52,7 +53,8 @@ Code code_of(int error) {
 
 std::uint64_t new_id() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // the id 0 means that no file was read
+  // The id must not be 0, because FileLog::id_ == 0 means that no file was read.
+  return (std::uint64_t{device()} << 32) | device() | 1;
 }
 
 /// Reads `bytes` bytes, or up to the end of the file if the file is shorter. After an error,
@@ -97,8 +99,8 @@ Failure FileLog::failed(const std::string& what, int error) const {
 // ---- turns -------------------------------------------------------------------------------------
 
 FileLog::Turn::~Turn() {
-  // Unlocks explicitly: after this process has closed the file, a forked child may still have the
-  // file open, and the lock with it.
+  // Unlocks explicitly. Closing the file is not enough: a forked child may have inherited the
+  // descriptor, and would keep the lock.
   if (file_) flock(file_.get(), LOCK_UN);
 }
 
@@ -112,7 +114,7 @@ Result<void> FileLog::take_lock(int file, Lock lock, Deadline deadline) const {
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       return named(failure(Code::timed_out,
-                           "another process holds the lock of the file for too long; check the "
+                           "another process has held the lock of the file for too long; check the "
                            "processes that have the file open"));
     }
     std::this_thread::sleep_for(pause);
@@ -157,7 +159,8 @@ Result<FileLog::Turn> FileLog::turn(Lock how, Deadline deadline) {
   Result<Turn> turn = lock(0, how, deadline);
   if (!turn) {
     Failure reason = turn.error();
-    // open() found a regular file at this path, so the path must have changed since then.
+    // The caller's path was good, because open() found a regular file there. The file must have
+    // been removed or replaced since then.
     if (reason.code == Code::invalid_argument) reason.code = Code::unavailable;
     return reason;
   }
@@ -175,7 +178,8 @@ Result<FileLog> FileLog::open(const std::string& path, Deadline deadline) {
   if (!unresolved) log.path_ = real.string();
   const std::optional<Bytes> head = read_at(turn->file_.get(), 0, kFileHeaderBytes);
   if (!head) return log.failed("cannot read it", errno);
-  // The file is new, or the process that created it was killed while it wrote the header.
+  // Writes the header if it is missing or incomplete. This is the case if the file is new, or if
+  // the process that created the file was killed before it had written the whole header.
   const std::string_view begun = std::string_view(*head).substr(0, kFileMagic.size());
   if (head->size() < kFileHeaderBytes && kFileMagic.starts_with(begun)) {
     std::uint64_t size = 0;
@@ -285,8 +289,8 @@ Result<void> FileLog::write_new(int file, const LocalState& state, std::uint64_t
 }
 
 void FileLog::compact(const Turn& turn, const LocalState& state) {
-  // Compacts only if more than half of the file is garbage. After a failure, tries again only when
-  // the file has more than doubled.
+  // Does nothing if the file is small, or if at most half of it is garbage. After a failed attempt,
+  // does nothing until the file is more than twice as long as it was at that attempt.
   if (end_ <= std::max<std::uint64_t>({kCompactBytes, 2 * state.bytes(), compact_above_})) return;
   compact_above_ = 2 * end_;
   struct stat old {};

@@ -49,8 +49,9 @@ class FileLog {
   /// lock writes.
   Result<bool> read(const Turn& turn, LocalState& state);
 
-  /// Appends a record that contains `changes` to the records that read() has applied. Needs an
-  /// exclusive lock. If append() fails, no change is made.
+  /// Writes one record, which contains `changes`, after the last record that read() has applied.
+  /// First cuts off any bytes after that record, so read() must be called with the same `turn`
+  /// before append(). Needs an exclusive lock. If append() fails, no change is made.
   Result<void> append(const Turn& turn, const std::vector<LocalChange>& changes);
 
   /// If most of the file is garbage, replaces the file by one that has only the present state.

@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 constexpr Duration kFirstPause = std::chrono::microseconds(200);
 constexpr Duration kLongestPause = std::chrono::milliseconds(10);
 constexpr Duration kOpenPatience = std::chrono::seconds(30);
-constexpr Duration kGrace =
-    std::chrono::seconds(1);  // a call may exceed its time-out by this while it waits for the lock
+// How long a call may wait for the lock of the file after its time-out has passed. Also the time
+// that leave() waits for the lock.
+constexpr Duration kGrace = std::chrono::seconds(1);
 
 /// Returns the value of a result, or throws its failure.
 template <class T>
@@ -47,9 +48,9 @@ class TurnOfThreads {
     std::unique_lock lock(mutex_);
     if (!free_.wait_until(lock, until, [&] { return !taken_; })) {
       client::throw_failure(failure(Code::timed_out,
-                                    "file store: another thread of this process already waits for "
-                                    "the lock of the file; check the processes that have the file "
-                                    "open"));
+                                    "file store: another thread of this process still waits for "
+                                    "the lock of the file, which another process may hold; check "
+                                    "the processes that have the file open"));
     }
     taken_ = true;
   }
@@ -72,11 +73,12 @@ class FileStore final : public client::LocalStore {
       : log_(std::move(log)), world_size_(world_size), owner_(getpid()) {}
 
   ~FileStore() override {
-    // world_size_ does not count the stores of forked children: no forked child calls leave().
+    // A forked child must not call leave(), because world_size_ does not count the child's copy of
+    // this store.
     if (world_size_ == 0 || getpid() != owner_) return;
     try {
       leave();
-    } catch (const Error&) {  // in this case the file is not removed
+    } catch (const Error&) {  // if leave() fails, the file stays
     }
   }
 
@@ -87,7 +89,7 @@ class FileStore final : public client::LocalStore {
     const Clock::time_point now = Clock::now();
     const Timeout bounded = std::clamp<Timeout>(timeout, Timeout::zero(), limits::kTimeoutMax);
     const Clock::time_point end = now + bounded;
-    // How long run() waits for the lock of the file.
+    // The time until which run() waits for the lock of the file.
     const Clock::time_point patience =
         bounded > Timeout::zero() ? end + kGrace
                                   : now + std::min<Timeout>(default_timeout(), limits::kTimeoutMax);
@@ -124,7 +126,7 @@ class FileStore final : public client::LocalStore {
     return true;
   }
 
-  /// Records that this store is closed. If it is the last of world_size_ stores, removes the file.
+  /// Removes the file if this is the last of world_size_ stores. Otherwise records the closing.
   void leave() {
     const FileLog::Turn turn = checked(log_.turn(FileLog::Lock::exclusive, Clock::now() + kGrace));
     checked(log_.read(turn, state_));

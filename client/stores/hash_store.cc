@@ -18,7 +18,7 @@ class HashStore final : public client::LocalStore {
     const auto end = Clock::now() + std::min<Timeout>(timeout, limits::kTimeoutMax);
     std::unique_lock lock(mutex_);
     Changes changes;
-    while (!attempt(state_, changes)) {  // adds nothing to `changes` when it returns false
+    while (!attempt(state_, changes)) {  // `attempt` adds to `changes` only if it returns true
       if (Clock::now() >= end) return false;
       changed_.wait_until(lock, end);
     }

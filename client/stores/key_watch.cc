@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each call of next() asks the daemon for the changes since the position of the watch, and blocks
-// until there are some. Only this process keeps the position: after a lost reply, the same request
-// gets the same changes again.
+// until there are some. The position is kept in this process, not in the daemon. So if a reply is
+// lost, the same request gets the same changes again.
 #include "client/stores/key_watch.h"
 
 #include "client/internal/throw_failure.h"

@@ -12,11 +12,12 @@ namespace c10dd {
 
 class KeyWatch::State {
  public:
-  /// If watch.from is 0, asks the daemon for the present revision, which blocks up to `limit`.
-  /// Throws c10dd::Error if the daemon does not reply.
+  /// If watch.from is 0, asks the daemon for the present revision. Waits up to `limit` for the
+  /// reply. Throws c10dd::Error if the daemon does not reply.
   State(std::shared_ptr<client::Connection> connection, Duration limit, Watch watch);
 
-  /// Must not be called by two threads at once. cancel() and from() are thread-safe.
+  /// Implements KeyWatch::next(). Must not be called by two threads at once. cancel() and from()
+  /// are thread-safe.
   WatchBatch next(Timeout timeout);
   void cancel();
   std::uint64_t from() const { return from_; }
@@ -28,7 +29,7 @@ class KeyWatch::State {
   const Duration limit_;
   const Watch watch_;
   std::atomic<std::uint64_t> from_;
-  std::uint32_t skip_ = 0;  // next() has already returned this many changes of revision from_
+  std::uint32_t skip_ = 0;  // number of changes of revision `from_` that next() has returned
   client::Recall recall_;
 };
 

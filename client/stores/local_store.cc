@@ -179,7 +179,7 @@ std::string LocalStore::compare_set(const std::string& key, const std::string& e
                                     const std::string& desired) {
   check_key(key);
   check_value(desired.size());
-  std::string after = desired;  // the result if `desired` is stored; otherwise overwritten
+  std::string after = desired;  // the result if `desired` is stored; otherwise set below
   run(Access::change, kNow, [&](const LocalState& state, Changes& changes) {
     const auto it = state.keys().find(key);
     const bool exists = it != state.keys().end();
@@ -303,9 +303,9 @@ std::string LocalStore::queue_pop(const std::string& key, Timeout timeout) {
   });
   if (found) return item;
   const std::string name = printable(key, kKeyTextBytes);
-  if (timeout <= kNow) throw_failure(failure(Code::not_found, "queue is empty: " + name));
+  if (timeout <= kNow) throw_failure(failure(Code::not_found, "queue \"" + name + "\" is empty"));
   throw_failure(
-      failure(Code::timed_out, "timed out after {}: queue is empty: {}", human(timeout), name));
+      failure(Code::timed_out, "timed out after {}: queue \"{}\" is empty", human(timeout), name));
 }
 
 std::uint64_t LocalStore::queue_length(const std::string& key) {

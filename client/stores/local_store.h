@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common part of the stores without a daemon: keys and queues in memory. The limits and errors
-// are those of the daemon's store, so that a program works with either kind of store. A derived
+// The common part of all stores that use no daemon. Keeps keys and queues in memory. Has the limits
+// and errors of the daemon's store, so that a program works with either kind of store. A derived
 // store decides how an attempt gets the newest state, how changes are stored, and how waiting calls
 // notice changes.
 #pragma once
@@ -54,7 +54,7 @@ class LocalState {
   std::size_t bytes_ = 0;
 };
 
-/// Implements the operations of Store by calls of run(). Thread-safe if run() is thread-safe.
+/// Implements the operations of Store by calling run(). Thread-safe if run() is thread-safe.
 class LocalStore : public Store {
  public:
   void set(const std::string& key, std::string_view value) override;
@@ -86,8 +86,8 @@ class LocalStore : public Store {
 
   /// Runs `attempt` on the newest state, and again after each change of the state, until `attempt`
   /// returns true or `timeout` has passed. Returns the last result of `attempt`. Makes the changes
-  /// of `attempt` together or not at all. No other caller sees or changes the state between
-  /// `attempt` and its changes.
+  /// that `attempt` has listed, all of them or none. From the start of an attempt until its changes
+  /// are made, no other caller sees or changes the state.
   virtual bool run(Access access, Timeout timeout, const Attempt& attempt) = 0;
 };
 

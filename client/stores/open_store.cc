@@ -30,7 +30,7 @@ std::shared_ptr<Store> open_store(const std::string& url) {
   }
   client::throw_failure(
       failure(Code::invalid_argument,
-              "unknown store URL \"{}\": use c10dd://host:port/job, file:///path or hash:",
+              "unknown store URL \"{}\": use c10dd://host:port/job, file:///path or \"hash:\"",
               printable(url, kUrlTextBytes)));
 }
 

@@ -69,8 +69,8 @@ class PrefixStore final : public Store {
   }
 
  private:
-  /// Returns the name of a key in the underlying store. Refuses an empty key, because with the
-  /// prefix the underlying store would accept it.
+  /// Returns the name of a key in the underlying store. Throws InvalidArgument if the key is empty.
+  /// The underlying store cannot check this, because it gets the prefix and the key as one name.
   std::string inner(const std::string& key) const {
     if (!key.empty()) return prefix_ + key;
     client::throw_failure(failure(Code::invalid_argument, "key is empty: give at least one byte"));

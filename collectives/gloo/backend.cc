@@ -33,9 +33,9 @@ class MeshContext final : public ::gloo::Context {
 };
 
 /// Returns the tag by which Gloo matches messages: the low bits of the sequence, and a hash of the
-/// arguments. Different collectives almost surely have different tags. So ranks that issue
-/// different collectives wait until the time-out, and the failure names the awaited ranks. With
-/// equal tags, Gloo would end the process because of a message of the wrong size.
+/// arguments. If two ranks issue different collectives, their tags almost surely differ. So each
+/// rank ignores the other's messages and times out, with a failure that names the awaited ranks.
+/// With equal tags, Gloo would end the process when a message of the wrong size arrives.
 std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
                      std::uint32_t detail) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -48,8 +48,8 @@ std::uint32_t tag_of(const CallContext& context, Collective collective, const Te
   return static_cast<std::uint32_t>((context.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
 
-/// Calls f with a null pointer to an unsigned integer of the element's size: Gloo derives the size
-/// from the type of a pointer.
+/// Calls `f` with a null pointer to an unsigned integer of the size of `dtype`. Only the type of
+/// the pointer matters: it tells Gloo the element size.
 template <class F>
 void with_element_type(DType dtype, F f) {
   switch (size_of(dtype)) {

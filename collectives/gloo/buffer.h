@@ -15,8 +15,8 @@
 
 namespace c10dd::collectives {
 
-/// Wraps a buffer of Gloo. The transport must outlive the buffer. Only the thread that runs the
-/// collective may use the buffer, but interrupt() and add_awaited() are thread-safe.
+/// Wraps a buffer of Gloo. The transport must outlive the buffer. interrupt() and add_awaited() are
+/// thread-safe. Only the thread that runs the collective may call the other methods.
 class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
  public:
   using Inner = ::gloo::transport::UnboundBuffer;
@@ -59,7 +59,7 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     inner_->recv(std::move(peers), slot, offset, bytes);
   }
 
-  /// Makes the wait that is running throw. If no wait is running, makes the next wait throw.
+  /// Causes the running wait to throw an exception. If no wait is running, the next wait throws.
   void interrupt() {
     inner_->abortWaitRecv();
     inner_->abortWaitSend();
@@ -96,7 +96,8 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     if (found != pending.end()) {
       pending.erase(found);
     } else {
-      // Gloo reports only the last of several completions, so the peers still pending are unknown.
+      // Gloo reports only the last of several completions. So `pending` is out of date, and it is
+      // unknown which peers are still pending.
       pending.clear();
     }
     return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resolves and binds the address before Gloo does. If the look-up fails, Gloo leaks memory; if the
-// name does not resolve, Gloo reads an uninitialised list.
+// Resolves the name and tries to bind the address before Gloo does both again. Without this check,
+// Gloo reads an uninitialised list if the name does not resolve, and leaks memory if no address of
+// the name can be bound.
 #include "collectives/gloo/device.h"
 
 #include <gloo/transport/tcp/device.h>
@@ -41,7 +42,8 @@ std::string address_of_interface(const std::string& name) {
   return address;
 }
 
-/// Returns true if the address is one of this machine; otherwise returns false and sets errno.
+/// Returns true if this machine can bind a socket to the address. Otherwise returns false and sets
+/// errno.
 bool can_bind(const addrinfo& address) {
   const int fd = socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC, 0);
   if (fd < 0) return false;
@@ -52,7 +54,7 @@ bool can_bind(const addrinfo& address) {
   return bound;
 }
 
-/// Returns, as text, the first of the name's addresses to which this machine can bind a socket.
+/// Resolves `name`. Returns, as text, the first address to which this machine can bind a socket.
 Result<std::string> own_address(const std::string& name) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends and receives exit messages. When the group is opened, posts two receives from each peer.
-// When a connection ends, Gloo fails the receives that are still pending on it.
+// Sends and receives exit messages. When the group is opened, two receives are posted for each
+// peer: one for the exit message, and one that notices the end of the connection. Gloo fails a
+// receive that is still pending when its connection ends.
 #include "collectives/gloo/exit_messages.h"
 
 #include <algorithm>
@@ -35,7 +36,8 @@ void ExitMessages::listen() {
     Peer& peer = peers_[static_cast<std::size_t>(rank)];
     peer.arrival = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
     peer.arrival->recv(rank, kMessageSlot, 0, peer.message.size());
-    // No rank ever sends to this receive. It fails when, and only when, the connection ends.
+    // Notices the end of the connection: no rank sends a message for this receive, so it stays
+    // pending until the connection ends, and then fails.
     peer.open = context_.createUnboundBuffer(nullptr, 0);
     peer.open->recv(rank, kOpenSlot, 0, 0);
   }
@@ -67,7 +69,8 @@ Failure ExitMessages::decode(Message& message) {
   return reason;
 }
 
-// Must be called after the connection has ended. Then waitRecv() returns or throws at once.
+// Returns the peer's exit message, or nullopt if none has arrived. Must be called only after the
+// connection has ended, because waitRecv() then returns or throws at once.
 std::optional<Failure> ExitMessages::received_message(Peer& peer) {
   try {
     peer.arrival->waitRecv(nullptr, kWaitLimit);
@@ -108,7 +111,7 @@ void ExitMessages::send(const Failure& reason) {
       buffer->send(rank, kMessageSlot, 0, message.size());
       sending.push_back(std::move(buffer));
     } catch (const std::exception&) {
-      // The connection is closed already: that peer gets no message.
+      // The connection is already closed, so the peer gets no message.
     }
   }
   const auto until = std::chrono::steady_clock::now() + kWaitLimit;
@@ -118,7 +121,7 @@ void ExitMessages::send(const Failure& reason) {
     try {
       buffer->waitSend(nullptr, std::max(left, std::chrono::milliseconds(1)));
     } catch (const std::exception&) {
-      // The peer does not read, or it has died. Gloo closes a connection whose wait times out.
+      // The peer does not read, or has died. If waitSend() times out, Gloo closes the connection.
     }
   }
 }

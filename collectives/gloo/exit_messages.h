@@ -23,9 +23,9 @@ class ExitMessages {
   /// A peer whose connection has ended.
   struct Ended {
     Rank rank = 0;
-    /// The exit message of the peer; empty if the peer has died. If the code is closed, the peer
-    /// has closed its group without a failure. With any other code, the peer's group has failed and
-    /// has lost the ranks in `missing`.
+    /// The exit message of the peer, or nullopt if the peer has died. Code::closed means that the
+    /// peer has closed its group without a failure. Any other code means that the peer's group has
+    /// failed, and `missing` has the ranks that the peer has lost.
     std::optional<Failure> message;
   };
 
@@ -37,8 +37,9 @@ class ExitMessages {
   /// Returns the peers whose connections have ended. Thread-safe. Does not block.
   std::vector<Ended> ended();
 
-  /// Sends the message to all peers. Blocks for at most about 50 ms. A peer that is too slow for
-  /// that does not get the message. The caller must close the connections afterwards.
+  /// Sends `reason` to all peers as the exit message. Blocks for at most about 50 ms. A peer that
+  /// does not read the message in that time may not get it. The caller must close the connections
+  /// afterwards.
   void send(const Failure& reason);
 
  private:

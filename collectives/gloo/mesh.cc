@@ -27,7 +27,8 @@ using ::gloo::transport::tcp::Address;
 // Gloo waits for a connection five times as long as the pair's time-out.
 constexpr int kGlooConnectFactor = 5;
 
-/// Returns the bytes of address and port (6 for IPv4, 22 for IPv6), in network byte order.
+/// Returns the bytes of the address and port, in network byte order. For IPv6, the scope id follows
+/// in host byte order. The result has 6 bytes for IPv4 and 22 bytes for IPv6.
 std::string compact(const sockaddr_storage& address) {
   std::string bytes;
   const auto append = [&bytes](const auto& field) {
@@ -118,8 +119,8 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
     if (!expand((*reply)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
       return failure(
           Code::unavailable,
-          "gloo: rank {} offers {}, the local address is {}; all ranks must use the same "
-          "address family: set interface or hostname",
+          "gloo: the address of rank {} is {}, but that of this rank is {}; all ranks must use "
+          "the same address family: set interface or hostname",
           peer, text_of(theirs[peer]), text_of(own[peer]));
     }
   }
@@ -157,8 +158,9 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
         why = format("{}: {}", text_of(address), error.what());
       }
     };
-    // First connects to all peers that accept, and only then waits for the peers that connect. In
-    // another order two ranks could wait for each other.
+    // First connects to the peers that accept connections from this rank (`clients`), and only then
+    // waits for connections from the other peers (`servers`). In another order two ranks could wait
+    // for each other.
     std::vector<int> clients;
     std::vector<int> servers;
     for (int peer = 0; peer < size; ++peer) {

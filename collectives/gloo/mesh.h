@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects all ranks of a group with each other, after one exchange of compact addresses. This
-// takes one request to the daemon and O(size) bytes per rank.
+// Connects all ranks of a group with each other. First the ranks exchange compact addresses. This
+// costs each rank one request to the daemon and O(size) bytes.
 #pragma once
 
 #include <gloo/transport/device.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a function for many peers in parallel, because each call (connecting to a peer, or closing
-// its connection) waits up to 10 ms for an iteration of Gloo's event loop.
+// Runs a function for many peers in parallel, because each call waits up to 10 ms for an iteration
+// of Gloo's event loop. The calls connect to peers or close connections.
 #pragma once
 
 #include <functional>

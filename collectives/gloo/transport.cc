@@ -72,7 +72,8 @@ Result<void> Transport::begin(const CallContext& context, std::string what) {
   ++begun_;
   what_ = std::move(what);
   call_ = context;
-  // Wakes the guard thread only if it would sleep too long. Usually this saves a system call.
+  // Wakes the guard thread if it would otherwise sleep too long. Usually the guard wakes early
+  // enough by itself, so most collectives need no system call here.
   if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
@@ -95,8 +96,8 @@ std::optional<Failure> Transport::stopped() const {
 }
 
 void Transport::stop_for_lost_peer(const std::string& message) {
-  // Gloo fails the buffers of a broken connection one after the other, and exit_messages_ may be
-  // the last to notice. So the loop waits up to about 100 ms until exit_messages_ reports the peer.
+  // Gloo fails the receives of a broken connection one after the other. The receives of
+  // exit_messages_ may fail last, so this loop waits for them, for up to about 100 ms.
   Ended ended = exit_messages_.ended();
   for (int i = 0; i < 100 && ended.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -112,7 +113,7 @@ void Transport::stop_locked(Failure reason, Failure exit_message, Closing closin
   exit_message_ = std::move(exit_message);
   leave_now_ = closing == Closing::now;
   is_stopped_ = true;
-  // Without a running wait, interrupt() makes the buffer's next wait fail, so no wait is missed.
+  // interrupt() makes the buffer's running wait fail or, if there is none, the buffer's next wait.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
   changed_.notify_all();
 }
@@ -131,8 +132,9 @@ void Transport::run_guard() {
       lock.lock();
       continue;
     }
-    // Each check inspects every connection, and most collectives are shorter than a period. So the
-    // guard checks the peers only if the same collective was running at the previous check.
+    // `lasts` is true if this collective was already running when the guard thread woke the
+    // previous time. Only then are the peers checked, because a check inspects every connection,
+    // and most collectives end within kGuardPeriod.
     const bool lasts = running_ && begun_ == seen && !reason_;
     const bool active = begun_ != seen || lasts;
     seen = begun_;
@@ -155,8 +157,9 @@ void Transport::run_guard() {
   }
 }
 
-// Stops the transport if a peer that the running collective needs has left. Gloo does not wake a
-// wait whose message was incomplete when the connection broke. Unlocks while checking the peers.
+// Stops the transport if a peer's group was aborted or has lost a rank. Also stops it if the
+// running collective waits for a peer that has left or died: Gloo does not wake a wait whose
+// message was incomplete when the connection broke. Releases the lock while it checks the peers.
 void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t collective = begun_;
   lock.unlock();
@@ -167,8 +170,9 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::vector<Rank> awaited = awaited_locked();
   const bool matters =
       std::any_of(ended.begin(), ended.end(), [&](const ExitMessages::Ended& peer) {
-        // A peer that has failed makes this group fail. A peer that has left or died matters only
-        // if this rank still waits for it: otherwise that peer has already done its part.
+        // A peer whose exit message has the code aborted or unavailable makes this group fail too.
+        // Any other peer that has left or died matters only if this rank still waits for that peer.
+        // Otherwise that peer has already done its part.
         if (peer.message &&
             (peer.message->code == Code::aborted || peer.message->code == Code::unavailable))
           return true;
@@ -185,8 +189,8 @@ std::vector<Rank> Transport::awaited_locked() const {
   return ranks;
 }
 
-// Stops the transport after the deadline. The connections stay open, because each peer has its own
-// deadline and finds out by itself for which ranks it is waiting.
+// Stops the transport at the deadline. The failure names the awaited ranks. Leaves the connections
+// open, because each peer must reach its own deadline to name the ranks that the peer awaits.
 void Transport::stop_late_locked() {
   std::string text = format("{} timed out after {}", what_, human(call_.timeout));
   const std::vector<Rank> awaited = awaited_locked();
@@ -204,8 +208,9 @@ MissingRank Transport::lost_peer(Rank peer, std::string how) const {
   return missing_rank(peer, processes_, MissingRank::Cause::disconnected, std::move(how));
 }
 
-// Stops the transport after a connection has ended. An exit message explains more than a broken
-// connection, unless the message only says that the peer has closed its group.
+// Stops the transport after a connection has ended. The reason is the exit message of a peer whose
+// group has failed. If there is none, the reason is the loss of the peers that have died. If no
+// peer has died, the reason is that a peer has closed its group. The last resort is `message`.
 void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
   std::vector<MissingRank> dead;
   const ExitMessages::Ended* left = nullptr;
@@ -240,11 +245,12 @@ void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
   stop_locked(std::move(reason), message, Closing::now);  // passes the peer's message on
 }
 
-// Sends the exit message and closes the connections. Runs on the guard thread, and a collective may
-// still be using the connections. So leave() closes the pairs but does not destroy them.
+// Sends the exit message and closes the pairs (Gloo's ends of the connections). Does not destroy
+// the pairs, because leave() runs on the guard thread while a collective may still use the
+// pairs.
 void Transport::leave() {
   exit_messages_.send(exit_message_);
-  // Closing a pair resets its connection, which would discard a message that is still queued.
+  // Lets the message leave first, because close() resets the connection and drops what is queued.
   std::this_thread::sleep_for(kFlushTime);
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer)->close(); });
 }

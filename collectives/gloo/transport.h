@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transport: a Gloo transport context that can be stopped. Gloo's collectives ignore an aborted
-// wait, close connections when a wait times out, and do not notice a peer that dies in the middle
-// of a message. Therefore all waits go through Transport, which enforces the deadline and watches
-// the peers. When Transport is stopped, it wakes all waiting calls and makes them throw.
+// Transport: a Gloo transport context that can be stopped. All waits of Gloo's collectives go
+// through Transport, which enforces the deadline and watches the peers. After a stop, all waits end
+// and throw. Gloo alone is not enough: its collectives continue after an aborted wait, close
+// connections when a wait times out, and overlook a peer that dies in the middle of a message.
 #pragma once
 
 #include <gloo/transport/context.h>
@@ -33,9 +33,10 @@ struct Stopped : std::exception {
 
 class StoppableBuffer;
 
-/// Owns the connections of one rank to its peers. Runs no collective after it was stopped. stop()
-/// and stopped() are thread-safe; the other methods are called by the thread that runs the
-/// collectives.
+/// Owns the connections of one rank to its peers. Once the transport is stopped, no further
+/// collective can begin. stop() and stopped() are thread-safe. While the group is being opened,
+/// several threads call getPair(), for different peers. Only one thread at a time calls the other
+/// methods: first the thread that opens the group, then the thread that runs the collectives.
 class Transport final : public ::gloo::transport::Context {
  public:
   using Clock = std::chrono::steady_clock;
@@ -55,15 +56,18 @@ class Transport final : public ::gloo::transport::Context {
   /// `processes` lists the addresses of the ranks in rank order; the list may be empty.
   void watch(std::vector<ProcessAddress> processes);
 
-  /// The thread that runs the collectives calls begin() before each collective and end() after it.
-  /// `what` names the collective in error texts. begin() fails if the transport is stopped.
+  /// Begins a collective, which the guard thread then watches until end(). Must be called before
+  /// each collective; if it succeeds, end() must be called after the collective. Fails if the
+  /// transport is stopped. `what` names the collective in error texts.
   Result<void> begin(const CallContext& context, std::string what);
   void end();
 
-  /// Stops the transport and wakes every waiter. Does nothing if the transport is already stopped.
-  /// `closing` selects who sends `exit_message` to the peers and then closes the connections: the
-  /// guard thread (`now`) or the destructor (`at_destruction`). Never waits for this. Thread-safe.
+  /// Says when the transport sends the exit message and then closes the connections: `now` (by the
+  /// guard thread) or `at_destruction` (by the destructor).
   enum class Closing { now, at_destruction };
+  /// Stops the transport and wakes every waiter. Does nothing if the transport is already stopped.
+  /// `closing` says when `exit_message` is sent to the peers. stop() does not wait for that.
+  /// Thread-safe.
   void stop(Failure reason, Failure exit_message, Closing closing);
 
   /// Returns why the transport was stopped, or nothing if it was not stopped. Thread-safe.
@@ -98,7 +102,7 @@ class Transport final : public ::gloo::transport::Context {
   std::atomic<bool> is_stopped_ = false;  // true if reason_ is set; may be read without the lock
   std::optional<Failure> reason_;         // the first reason for which the transport was stopped
   Failure exit_message_;                  // the message that the peers get when this rank leaves
-  bool leave_now_ = false;                // the guard thread must call leave()
+  bool leave_now_ = false;                // true if the guard thread must call leave()
   bool has_left_ = false;                 // leave() was called
   bool ending_ = false;                   // the destructor has begun
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::pair<std::string_view, int> kUnits[] = {
     {"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}, {"", 0}};
-constexpr int kSizeBits = 53;  // TOML and JSON numbers hold integers of up to 53 bits exactly
+constexpr int kSizeBits = 53;  // TOML and JSON numbers are exact for integers of up to 53 bits
 
 std::string text_of(double number) {
   std::array<char, 64> text;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all options.
-// To add an option, add a field in options.h and a line in option_table.cc. If no function can read
-// and print its value yet, add such functions in option_values.h or option_numbers.h.
+// To add an option, add a field in options.h and a line in option_table.cc. If no function reads or
+// prints such a value yet, add one in option_values.h or option_numbers.h.
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each set_*() reads the text of an option and stores its value. A failure says what is wrong with
-// the text and what is allowed. options.cc adds to the failure where the text came from.
+// Each set_*() reads the text of an option and stores the value. If set_*() fails, the message says
+// what is wrong with the text and what is allowed. options.cc adds where the text came from: the
+// file, a variable or a flag.
 #pragma once
 
 #include <string>
@@ -22,18 +23,20 @@ Result<void> set_http_hosts(Options& options, const std::string& text);
 std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
 
-/// Returns whether the daemon serves HTTP requests with this Host header: a name or an address,
-/// with or without a port. A listener on loopback serves only loopback names and http_hosts,
-/// because a web page of another site could point its own name at this machine (DNS rebinding).
+/// Returns whether the daemon serves HTTP requests whose Host header is `host`: a name or an
+/// address, with or without a port. A daemon that listens on loopback serves only requests to
+/// loopback names and to the names in http_hosts. This stops DNS rebinding, in which a web page
+/// points the name of its own site at this machine.
 bool replies_to(const Options& options, std::string_view host);
 
 /// Returns whether only this machine can connect to `host`. Names are not resolved: every name
 /// except localhost counts as reachable from other machines.
 bool is_loopback(const std::string& host);
 
-/// Returns a rocksdb: URL of the state directory: the directory from systemd ($STATE_DIRECTORY) if
-/// it is set; otherwise /var/lib/c10dd for root, and a directory in the home of any other user.
-/// Fails if the user has no home.
+/// Returns a rocksdb: URL of the state directory. The state directory is the first path in
+/// $STATE_DIRECTORY, if systemd has set this variable. Otherwise it is /var/lib/c10dd for root. For
+/// other users it is $XDG_STATE_HOME/c10dd if $XDG_STATE_HOME is an absolute path, or else
+/// ~/.local/state/c10dd. Fails if ~ is needed, but the user has no home directory.
 Result<std::string> default_engine();
 
 }  // namespace c10dd::daemon

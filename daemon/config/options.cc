@@ -42,7 +42,8 @@ std::string toml_of(const Option& option, const std::string& text) {
   return option.form == ConfigEntry::Form::text ? toml_string(text) : text;
 }
 
-/// Leaves the engine empty if it has no default. This is an error only if no layer sets the engine.
+/// Returns the default of each option. The engine is empty if default_engine() fails; apply_all()
+/// reports that failure only if no layer sets the engine.
 Options default_options() {
   Options options;
   if (const auto engine = default_engine()) options.engine = *engine;
@@ -114,7 +115,7 @@ struct CommandLine {
   CLI::Option* checkpoint = nullptr;
 
   CommandLine() {
-    app.allow_extras();  // unknown() reports extra words, with a hint for unknown options
+    app.allow_extras();  // leaves unknown words to unknown(), which adds a hint
     app.set_help_flag("-h,--help", "print this help and exit");
     app.set_version_flag("--version", std::string("c10dd ") + kVersion,
                          "print the version and exit");
@@ -186,8 +187,8 @@ std::optional<std::string> variable(std::string_view name) {
   return value && *value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-/// Warns of each C10DD_* variable whose name differs in few letters from the variable of an option.
-/// Other variables, for example C10DD_URL, are meant for clients.
+/// Warns of each C10DD_* variable whose name differs by a few letters from an option's variable.
+/// Other C10DD_* variables cause no warning, because clients use some of them (such as C10DD_URL).
 void warn_of_misspelt_variables() {
   const std::string prefix = variable_of("");
   std::vector<std::string> known = {"CONFIG"};

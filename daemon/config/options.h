@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the daemon with their defaults. Each option is declared once in option_table.cc,
-// which determines its flag, environment variable, TOML key, help and check. A flag overrides its
-// variable, which overrides the file.
+// The options of the daemon with their defaults. The entry of an option in option_table.cc
+// determines the option's flag, environment variable, TOML key, help and check. Only
+// accept_rollback has no entry. A flag overrides the variable, and the variable overrides the file.
 #pragma once
 
 #include <chrono>
@@ -19,13 +19,13 @@ namespace c10dd::daemon {
 
 struct Options {
   std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free port
-  bool allow_insecure_listen = false;          ///< `listen` may be an address other than loopback
+  bool allow_insecure_listen = false;          ///< allows a `listen` other than loopback
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address
-  std::string http_hosts;  ///< more Host names to serve on loopback, separated by commas
+  std::string http_hosts;  ///< on loopback, more names to accept as Host, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
-  /// Allows a start after acknowledged changes were lost. Only a flag can set this option, because
-  /// a file or a variable would stay in force and also allow a start after the next loss.
+  /// Allows the daemon to start on state that has lost acknowledged changes. Only a flag can set
+  /// this option: a file or a variable would stay set and silently accept the next loss too.
   bool accept_rollback = false;
   std::size_t shards = 0;  ///< number of event loops, which share the jobs; 0: one per core
   std::string log_level = "info";
@@ -35,15 +35,15 @@ struct Options {
   std::chrono::nanoseconds idle_timeout = limits::kIdleTimeout;  ///< of a native connection
 
   std::size_t max_connections = 0;  ///< 0: as many as the limit of open files allows
-  /// 0 means limits::kConnectionsPerAddress for other machines, and no limit for this machine.
+  /// 0 means no limit for this machine, and limits::kConnectionsPerAddress for other machines.
   std::size_t max_connections_per_address = 0;
   std::size_t max_jobs = limits::kJobs;
   /// The limit for all jobs together. No value means three quarters of the machine's memory.
   std::optional<std::uint64_t> max_bytes;
   core::Quotas quotas;  ///< of each job
 
-  /// If the disk has less free space, requests that let the state grow are refused. No value means
-  /// that the reserve is derived from the size of the disk.
+  /// While the disk has less free space than this, requests that let the state grow are refused. No
+  /// value means that the reserve is derived from the size of the disk.
   std::optional<std::uint64_t> disk_reserve;
   std::uint64_t disk_minimum = limits::kDiskMinimum;
   std::uint64_t disk_ballast = limits::kDiskBallast;
@@ -53,12 +53,14 @@ struct Options {
   std::uint16_t listen_port = 0;
 };
 
-/// Tells main() what to do next.
+/// The result of parse_options(), which tells main() what to do next.
 struct ParsedOptions {
-  bool exit = false;  ///< main() must exit: help, version, options or an error was printed
+  bool exit = false;  ///< the help, an error or the like was printed, so main() must exit
   int exit_code = 0;  ///< 0, or 64 for a bad option, variable or file
   Options options;
-  std::string checkpoint;  ///< if set: do not serve, but ask for a copy in this folder
+  /// If set, main() must not serve, but must ask the running daemon to copy its state to this
+  /// folder.
+  std::string checkpoint;
 };
 
 /// Reads flags, C10DD_* variables and the file named by --config. Prints help and errors itself.

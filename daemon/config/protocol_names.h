@@ -13,8 +13,8 @@
 
 namespace c10dd::daemon {
 
-/// The protocols are numbered from 0 in the order of kProtocols. `unknown` comes last and is not a
-/// protocol: it stands for connections whose protocol was not recognised.
+/// The number of a protocol is its index in kProtocols. `unknown` comes last and has no entry in
+/// kProtocols. It stands for connections whose protocol was not recognised.
 enum class Protocol : std::uint8_t { native, http, unknown };
 
 struct ProtocolName {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of an audit. An audit recounts the sums and secondary indexes that a part of a job
-// keeps, and looks for differences. An audit reads the whole state, so only tests and the simulator
-// run audits.
+// The result of an audit. The parts of a job keep sums and secondary indexes of their state. The
+// audit of a part recounts these and looks for differences. An audit reads the whole state, so only
+// tests and the simulator run audits.
 #pragma once
 
 #include <optional>

@@ -13,8 +13,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns a copy of the request, without participants and parts, to keep while the request is
-/// blocked. The barrier already stores the participants and parts.
+/// Returns a copy of the request without participants and parts, which the barrier already stores.
+/// The copy is kept while the request is blocked.
 Barrier without_load(Barrier barrier) {
   barrier.participants = {};
   return barrier;
@@ -49,7 +49,7 @@ Result<void> check_barrier(const Op& op) {
   if (op.group.empty() && !op.participants.empty()) {
     return failure(Code::invalid_argument,
                    describe(barrier_key(op)) +
-                       ": participants without a group; name the group whose ranks they are");
+                       ": participants are given, but no group; name the group of these ranks");
   }
   return {};
 }
@@ -74,8 +74,9 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
     if (barrier == nullptr || !barrier->complete || barrier->broken ||
         barrier->holder(exchange.rank) == nullptr ||
         *barrier->holder(exchange.rank) != step.from.session) {
-      return refuse(Code::outcome_unknown, format("{}: there is no reply to continue at byte {}",
-                                                  describe(key), exchange.offset));
+      return refuse(Code::outcome_unknown,
+                    format("{}: this session has no reply that could continue at byte {}",
+                           describe(key), exchange.offset));
     }
     return waits_.ready(step, exchange);
   }
@@ -89,9 +90,11 @@ Maybe BarrierOps::on(Step& step, const Exchange& exchange) {
                  .participants = exchange.participants});
 }
 
-/// Handles an arrival. First checks that the request is well formed. Then checks that the group
-/// lets the session take part or, without a group, that no other session holds the rank. Records
-/// the arrival. If the barrier is complete, replies; otherwise blocks the request.
+/// Handles an arrival. Fails if the request is malformed or if the session may not take part. Who
+/// may take part is decided by the group or, for a barrier without a group, by Relaunch. If
+/// Relaunch makes the arrival wait for an absent session, blocks the request until that session is
+/// back or gone, and records nothing. Otherwise records the arrival. Then replies if the barrier is
+/// complete, or else blocks the request.
 template <class Op>
 Maybe BarrierOps::arrive(Step& step, const Op& op, const BarrierKey& key, Arrival arrival) {
   if (Result<void> good = check_barrier(op); !good) return good.error();
@@ -170,7 +173,7 @@ void BarrierOps::release_returned(Step& step) {
 }
 
 void BarrierOps::recheck_absent(Step& step) {
-  // ask_again() may end sessions, and then appends the ended sessions to step.presence.
+  // The list may grow during the loop: ask_again() appends the sessions that it ends.
   while (!step.presence.empty()) {
     const SessionId id = step.presence.front();
     step.presence.erase(step.presence.begin());
@@ -179,7 +182,8 @@ void BarrierOps::recheck_absent(Step& step) {
   }
 }
 
-/// Handles a request that waited for an absent session as if the request had come just now.
+/// Handles a request again, as if it had come just now. The request was blocked because it waited
+/// for an absent session.
 void BarrierOps::ask_again(Step& step, const Pending::Waiter& waiter) {
   const Origin from{.session = waiter.session, .principal = {}};
   const CallId call{.sequence = waiter.sequence, .fingerprint = waiter.fingerprint};
@@ -213,8 +217,8 @@ void BarrierOps::break_bound(Step& step, const Group& group) {
   }
 }
 
-/// Returns a failure if a barrier of a group can not complete because missing participants have
-/// finished, have left or are lost. Otherwise returns nullopt.
+/// Returns a failure if a barrier of a group can not complete. This is so if a rank has not arrived
+/// and the member with that rank has finished, has left or is lost. Otherwise returns nullopt.
 std::optional<Failure> BarrierOps::can_not_complete(const BarrierKey& key,
                                                     const BarrierState& barrier,
                                                     TimePoint now) const {
@@ -251,8 +255,8 @@ std::optional<Failure> BarrierOps::check_bound(const Step& step, const BarrierKe
   if (!ascending || (!who.empty() && who.back() >= group.size()) || arrival.world_size != size) {
     return failure(
         Code::invalid_argument,
-        "{}: {} participants for world size {} of a group of {}; they must be distinct ranks "
-        "of the group in ascending order",
+        "{}: got {} participants and world size {} in a group of {}; give distinct ranks of the "
+        "group in ascending order, or none for all ranks, and their number as world size",
         describe(key), who.size(), arrival.world_size, group.size());
   }
   const Rank place = who.empty() ? rank : who[rank];

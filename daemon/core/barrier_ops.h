@@ -25,22 +25,23 @@ class BarrierOps {
   Maybe on(Step& step, const Barrier& barrier);
   Maybe on(Step& step, const Exchange& exchange);
 
-  /// Returns true if the request is an exchange that adds no data to the state, either because the
-  /// session has already arrived as this rank, or because the exchange is broken.
+  /// Returns true if the request is for a broken exchange, or for an exchange at which the session
+  /// has already arrived with the rank in the request. Such a request adds no data to the state.
   bool arrived_before(const SessionId& session, const Request& request) const;
 
-  /// Breaks the unfinished barriers of the group that can no longer complete: their generation has
-  /// ended, or a missing participant has finished, has left or is lost.
+  /// Breaks each unfinished barrier of the group that can no longer complete. A barrier can no
+  /// longer complete if its generation has ended, or if a missing participant has finished, has
+  /// left or is lost.
   void break_bound(Step& step, const Group& group);
 
   // ---- parts of Job::settle(), for the sessions in Step::presence
-  /// Releases the barriers whose last absent session is connected again.
+  /// Releases each barrier whose absent sessions are all connected again.
   void release_returned(Step& step);
-  /// Handles once more each request that waited for a session in Step::presence to be connected
-  /// again, to count as gone or to end. Empties Step::presence.
+  /// Step::presence lists sessions that are connected again, count as gone, or have ended. Handles
+  /// again the blocked requests that wait for these sessions. Empties Step::presence.
   void recheck_absent(Step& step);
 
-  /// Adds to Step::presence the sessions that requests wait for, if they now count as gone.
+  /// Adds to Step::presence each session that now counts as gone and for which a request waits.
   void tick(Step& step);
   std::optional<TimePoint> next_deadline() const { return absences_.next(); }
   const Deadlines<SessionId>& absences() const { return absences_; }

@@ -50,8 +50,8 @@ Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, R
   }
   if (arrival.shape != barrier.shape || arrival.root != barrier.root) {
     return failure(Code::size_mismatch,
-                   "{}: rank {} disagrees with the first arrival on shape or root", describe(key),
-                   rank);
+                   "{}: rank {} has a different shape or root from the first arrival",
+                   describe(key), rank);
   }
   if (!barrier.complete &&
       (arrival.group != barrier.group || arrival.participants != barrier.participants)) {
@@ -62,8 +62,8 @@ Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, R
   return {};
 }
 
-/// Returns whether the restored rows of a barrier are consistent. Of all complete barriers, only a
-/// released exchange has arrivals.
+/// Returns whether the restored rows of a barrier are consistent. A complete barrier must have no
+/// arrivals, except a released exchange, which must have the arrivals of all ranks.
 bool fits_together(const BarrierKey& key, const BarrierState& barrier) {
   if (!barrier.complete) return barrier.arrivals.size() <= barrier.world_size;
   if (barrier.broken) return barrier.arrivals.empty();
@@ -266,8 +266,9 @@ void Barriers::finish(const BarrierKey& key, BarrierState& barrier) {
   completed_bytes_ += barrier.bytes();
 }
 
-/// Guesses which cohort has the same sessions as this barrier: the cohort of the previous barrier
-/// of the series or, without one, of the newest outcome. Returns nullptr if there is no outcome.
+/// Returns the cohort of the previous barrier of the series or, if there is none, of the newest
+/// outcome. That cohort most likely has the same sessions as this barrier, and then both barriers
+/// share it. Returns nullptr if there is no outcome.
 CohortRef Barriers::like(const BarrierKey& key) const {
   const auto at = barriers_.find(key);
   if (at != barriers_.begin()) {
@@ -369,7 +370,7 @@ void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
   forget(key, rows);
 }
 
-/// Removes a barrier. The caller must already have removed a complete barrier from completed_.
+/// Removes a barrier. If the barrier is complete, the caller must first remove it from completed_.
 void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
   const auto it = barriers_.find(key);
   if (it->second.complete) {
@@ -409,7 +410,7 @@ Result<void> Barriers::restore(const Row& row) {
   const bool is_outcome = row.key.front() == 'o';
   const std::uint64_t rank = is_outcome ? 0 : in.number();
   if (!in.complete() || !row.key.starts_with(barrier_row(row.key.front(), key).take())) {
-    return failure(Code::malformed, "damaged key of a barrier row");
+    return failure(Code::malformed, "a barrier row has a damaged key");
   }
   return is_outcome ? restore_outcome(key, row) : restore_arrival(key, rank, row);
 }
@@ -459,7 +460,7 @@ Result<void> Barriers::resume(TimePoint now) {
   for (auto& [key, barrier] : barriers_) {
     barrier.first_arrival = now;
     if (!fits_together(key, barrier)) {
-      return failure(Code::malformed, describe(key) + ": arrivals and outcome do not fit together");
+      return failure(Code::malformed, describe(key) + ": its stored rows contradict each other");
     }
     if (barrier.complete) continue;
     unfinished_.insert(key);
@@ -471,7 +472,8 @@ Result<void> Barriers::resume(TimePoint now) {
     }
     if (all) waiting_.insert(key);
   }
-  // Iterates in key order, so that like() finds the cohort of the previous barrier of a series.
+  // Goes through the barriers in key order, so that the cohort of the previous barrier of the
+  // series is already set when like() needs it.
   for (auto& [key, barrier] : barriers_) {
     if (!barrier.complete) continue;
     if (key.kind == BarrierKey::Kind::exchange && !barrier.broken) assemble(barrier);

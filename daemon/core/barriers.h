@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers and exchanges of one job. The key of a barrier is (kind, name, generation, sequence).
-// Each rank arrives once. All ranks of a barrier get the same outcome, also after a restart: the
-// barrier was released because all ranks had arrived, or it is broken for a stored reason. A
+// Each rank arrives once. All ranks of a barrier get the same outcome, even after a restart. The
+// outcome says either that the barrier was released (all ranks had arrived) or why it is broken. A
 // barrier that is not bound to a group is released only while all sessions that arrived are
 // connected, so that no rank is released together with a dead process. Arrivals and outcomes are
 // stored as rows. Beyond limits::kOutcomesKept and kOutcomeBytesKept, the oldest outcomes are
@@ -33,7 +33,8 @@ inline BarrierKey barrier_key(const Exchange& e) {
 
 /// Returns the text that names a barrier in errors: `barrier "epoch" (generation 2, sequence 7)`.
 std::string describe(const BarrierKey& key);
-/// Returns the token that wakes the waiters of a barrier. This is also the key of the outcome row.
+/// Returns the token that wakes the waiters of a barrier. The token is also the key of the outcome
+/// row.
 Bytes token_of(const BarrierKey& key);
 
 /// The arrival of one rank. Only an exchange uses `shape`, `root` and `parts`.
@@ -72,7 +73,7 @@ struct BarrierState {
   std::shared_ptr<const Bytes> result;
   /// For each rank, the offset and size of its slice of `result`.
   std::vector<std::pair<std::size_t, std::size_t>> slices;
-  std::set<SessionId> absent;  ///< sessions without a connection; set when all ranks have arrived
+  std::set<SessionId> absent;  ///< sessions without a connection; empty until all ranks arrive
 
   /// Returns the ranks that have not arrived; an empty list if the barrier is complete.
   std::vector<Rank> missing() const;
@@ -80,17 +81,18 @@ struct BarrierState {
   const SessionId* holder(Rank rank) const;
   /// Returns the ranks that have arrived and the session of each, in order of the ranks.
   std::vector<std::pair<Rank, SessionId>> arrived() const;
-  /// Converts a rank of this barrier to the rank that the same member has in `group`.
+  /// Translates a rank of this barrier to the rank of the same member in `group`.
   Rank rank_in_group(Rank rank) const { return participants.empty() ? rank : participants[rank]; }
   std::size_t bytes() const;
 };
 
 class Barriers {
  public:
-  /// Records the arrival of a rank, and appends the changed rows. The last arrival completes the
-  /// barrier at `revision` if the barrier is bound to a group or all sessions that arrived are
-  /// connected. A repeated arrival of the same session changes nothing. Fails with size_mismatch,
-  /// rank_taken or quota_exceeded; a failure changes nothing.
+  /// Records the arrival of a rank, and appends the changed rows. After the last arrival, completes
+  /// the barrier at `revision` if the barrier is bound to a group or if all sessions that arrived
+  /// are connected. Otherwise the barrier waits for its absent sessions. Changes nothing if the
+  /// barrier is broken, or if this session has already arrived as this rank. Fails with
+  /// size_mismatch, rank_taken or quota_exceeded; a failure changes nothing.
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
                                      const Sessions& sessions, Revision revision, TimePoint now,
                                      std::vector<Row>& rows);
@@ -107,12 +109,13 @@ class Barriers {
   /// Returns a number that grows when a participant is connected again, is disconnected or ends.
   std::uint64_t presence_changes() const { return presence_changes_; }
 
-  /// Fails with size_mismatch if an arrival differs from the first arrival of its barrier in world
-  /// size, shape or root or, until the barrier is complete, in group or participants.
+  /// Compares an arrival with the first arrival of its barrier. Fails with size_mismatch if the
+  /// world size, the shape or the root differs. While the barrier is not complete, also fails if
+  /// the group or the participants differ.
   Result<void> check_same(const BarrierKey& key, Rank rank, const Arrival& arrival) const;
 
-  /// Breaks a barrier that is not complete. `reason` becomes the outcome for all its ranks, also
-  /// for ranks that arrive later.
+  /// Breaks a barrier that is not complete. Every rank gets `reason` as the outcome, even a rank
+  /// that arrives later.
   void fail(const BarrierKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
 
   /// Removes a barrier together with its arrivals or its outcome.
@@ -120,7 +123,8 @@ class Barriers {
 
   /// Returns the unfinished barriers that are bound to this group.
   std::vector<BarrierKey> of_group(const std::string& group) const;
-  /// Returns the unfinished barriers of the series to which `key` belongs.
+  /// Returns the unfinished barriers of the series of `key`. The keys of a series differ only in
+  /// the sequence.
   std::vector<BarrierKey> unfinished_like(const BarrierKey& key) const;
   /// Returns the highest sequence in the series of `key`; 0 if the series has no barrier.
   std::uint64_t newest_sequence(const BarrierKey& key) const;
@@ -133,8 +137,8 @@ class Barriers {
   /// sessions have all ended.
   void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
 
-  /// Drops the outcomes of broken barriers. Called when the last session has ended, so that the
-  /// next launch does not fail with the time-outs of this launch.
+  /// Drops the outcomes of broken barriers. Called when the last session has ended: the next
+  /// session belongs to another launch, which must not get the failures of this launch.
   void forget_broken(std::vector<Row>& rows);
 
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
@@ -169,7 +173,7 @@ class Barriers {
   std::map<BarrierKey, BarrierState> barriers_;
   Participation participation_;
   std::set<BarrierKey> unfinished_;
-  std::set<BarrierKey> waiting_;      // all ranks have arrived, but some sessions are absent
+  std::set<BarrierKey> waiting_;      // barriers that wait only for absent sessions
   std::deque<BarrierKey> completed_;  // oldest first
   std::size_t completed_bytes_ = 0;
   std::size_t arrived_bytes_ = 0;

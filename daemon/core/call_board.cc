@@ -68,7 +68,7 @@ Result<void> CallBoard::publish(const PublishCall& publish, TimePoint now) {
     const auto call = group.calls.try_emplace(publish.call).first;
     call->second.insert(publish.rank);
     if (known != group.current.end()) {
-      forget(publish.process_group, publish.rank);  // keeps `group`, which has the new call
+      forget(publish.process_group, publish.rank);  // `group` stays, because it has the new call
     }
     group.published.insert(publish.rank);
     group.current.emplace(publish.rank, call);
@@ -89,8 +89,8 @@ Result<PublishedCalls> CallBoard::read(const ReadCalls& read) const {
   for (const auto& [call, ranks] : group.calls) reply.calls.push_back({call, some(ranks)});
   std::ranges::stable_sort(reply.calls, {}, [](const SharedCall& one) { return one.ranks.count; });
   if (reply.calls.size() > limits::kCallsRead) {
-    // Keeps the calls with the fewest ranks, and the two calls with the most ranks. The last two
-    // calls show what most ranks do, and whether there is a tie.
+    // Keeps the calls with the fewest ranks, and the two calls with the most ranks. These two show
+    // what most ranks do, and whether there is a tie.
     reply.skipped = static_cast<std::uint32_t>(reply.calls.size() - limits::kCallsRead);
     reply.calls.erase(reply.calls.end() - 2 - reply.skipped, reply.calls.end() - 2);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps, in memory only, the collective call in which each rank of a job waits. If the calls of the
-// ranks do not match, the ranks read these calls for their error texts. An entry is forgotten
-// limits::kPublishedCallLife after its rank has last published the call.
+// Stores, in memory only, which collective call each rank of a job is waiting in. A rank whose call
+// has failed reads the calls of all ranks for its error text. An entry is forgotten if its rank
+// does not publish the call again within limits::kPublishedCallLife.
 #pragma once
 
 #include <map>

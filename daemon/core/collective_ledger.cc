@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks a whole report before it counts any part: a report counts completely or not at all.
+// Checks the whole report before adding any part of it, so that an invalid report adds nothing.
 #include "daemon/core/collective_ledger.h"
 
 #include "protocol/format.h"
@@ -42,8 +42,8 @@ CollectiveTotals difference(const CollectiveTotals& before, const CollectiveTota
   return d;
 }
 
-/// Returns the printable form of `text` if this label is known or there is room for a new label.
-/// Otherwise returns "other".
+/// Returns the printable form of `text`, and adds it to `known`. If `known` already has `limit`
+/// entries and does not contain the printable form, returns "other" instead.
 std::string label(std::set<std::string>& known, const std::string& text, std::size_t limit) {
   std::string shown = printable(text, kLabelBytes);
   if (known.contains(shown)) return shown;
@@ -74,8 +74,8 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
     if (!adds_up(now) || shrinks(before, now)) {
       return failure(
           Code::invalid_argument,
-          "report: invalid totals of {}; the totals of a session must never decrease, and "
-          "their {} buckets must add up to their count",
+          "report: the totals of {} are invalid; in a session, no total may decrease, and the "
+          "{} buckets must add up to the count",
           printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
     }
     CollectiveTotals d = difference(before, now);

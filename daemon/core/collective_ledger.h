@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the cumulative totals that sessions report into differences, so that a lost report loses no
-// measurement and a repeated report counts nothing twice. The ledger is not durable: after a
-// restart of the daemon, the next report of each session counts with its full totals again.
+// Computes what each report of a session adds to its previous report. Reports contain cumulative
+// totals. Therefore the report after a lost report includes the lost measurements, and a repeated
+// report adds nothing. The ledger is not durable: after a restart of the daemon, the first report
+// of each session counts in full, although part of it was counted before.
 #pragma once
 
 #include <map>
@@ -34,7 +35,7 @@ class CollectiveLedger {
   };
 
   std::map<SessionId, Reported> sessions_;
-  // The label values that the metrics use. All names beyond the limits count as "other".
+  // Values of labels in the metrics. When a set is full, a further value counts as "other".
   std::set<std::string> kinds_;  // of process groups
   std::set<std::string> collectives_;
   std::set<std::string> backends_;

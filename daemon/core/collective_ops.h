@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers the requests about collectives. A report brings totals for the metrics. With publish_call
-// and read_calls, ranks tell each other in which calls they have waited for a long time.
+// Answers the requests about collectives. `report` brings the totals of a session, for the metrics.
+// `publish_call` brings the collective call in which a rank has waited for a long time.
+// `read_calls` asks for the published calls of all ranks.
 #pragma once
 
 #include "daemon/core/call_board.h"

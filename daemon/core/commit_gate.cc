@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A reply first waits for a confirmation, if it needs one, and then until its revision is durable.
+// Replies wait for a confirmation first (if they need one), then until their revision is durable.
 #include "daemon/core/commit_gate.h"
 
 namespace c10dd::core {
@@ -8,8 +8,9 @@ CommitGate::CommitGate(Stamp start, bool confirm_reads)
     : stamp_(start), confirm_reads_(confirm_reads) {}
 
 void CommitGate::hold(OutgoingReply reply) {
-  // A commit that is already durable does not prove that this daemon is the owner now. The reply
-  // then needs a confirmation.
+  // A reply that waits for the commit of its request's own change needs no confirmation, because
+  // that commit will prove that this daemon owns the job. A change that is already durable does not
+  // prove that this daemon is still the owner.
   const bool own_commit =
       reply.evidence == Evidence::own_commit && reply.observed > stamp_.revision;
   if (confirm_reads_ && !own_commit && reply.evidence != Evidence::none) {

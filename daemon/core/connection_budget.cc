@@ -114,7 +114,7 @@ void ConnectionBudget::close(Holders::iterator at, Decisions& decisions) {
   remove(at);
 }
 
-/// Lets waiting connections read on, the smallest frame first, until a frame does not fit.
+/// Lets waiting connections read on, in ascending order of frame size, until a frame does not fit.
 void ConnectionBudget::give_room(Decisions& decisions) {
   while (!waiting_.empty()) {
     const auto first = waiting_.begin();

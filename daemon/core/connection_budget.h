@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the memory that all connections together hold for unfinished frames and unread replies. A
-// connection that holds at most limits::kSmallFrameBytes is neither counted nor stopped: the caller
-// does not report it. A larger frame is counted with its full size as soon as its header has been
-// read. If the frame does not fit, its connection must wait before it reads on. While a frame
-// waits, or while the limit is exceeded, look() closes connections: first those that hold the most
-// bytes, then those that wait. A connection is closed only if it has held or waited for kPatience
-// calls of look(). Freed memory goes to the smallest waiting frame and, among frames of equal size,
-// to the newest. This serves the most connections, and the newest client is the most likely to be
-// still there.
+// Limits the memory that all connections together hold for unfinished frames and unread replies.
+// The caller does not report a frame of at most limits::kSmallFrameBytes, or a connection's unread
+// replies of at most this size. These do not count and never make a connection wait. A larger frame
+// counts with its full size as soon as its header has been read. If the frame does not fit, its
+// connection must wait before it reads on.
+//
+// While a frame waits, or while the limit is exceeded, look() closes connections: first those that
+// hold the most bytes, then those that wait. It closes only connections that have held or waited
+// for kPatience calls of look(). Freed memory goes to the smallest waiting frame. Among frames of
+// equal size, the newest comes first. This order serves the most connections, and the newest client
+// is the most likely to be still there.
 #pragma once
 
 #include <cstdint>
@@ -46,15 +48,15 @@ class ConnectionBudget {
   Decisions end_frame(Connection connection);
 
   /// Sets the bytes of unread replies that the connection holds now. Replies can not be refused.
-  /// Therefore, while all connections hold more than twice the limit, the connection that holds the
-  /// most is closed at once.
+  /// Instead, while all connections together hold more than twice the limit, closes the connection
+  /// that holds the most.
   Decisions set_replies(Connection connection, std::uint64_t bytes);
 
   /// Removes a connection that has ended.
   Decisions leave(Connection connection);
 
-  /// Closes connections that have held memory or waited for too long. Must be called about every
-  /// limits::kBudgetLook while scarce() returns true.
+  /// Closes connections that have waited, or have held memory, for too long. Must be called about
+  /// every limits::kBudgetLook while scarce() returns true.
   Decisions look();
 
   /// Returns true if a frame waits or if the limit is exceeded.

@@ -23,7 +23,7 @@ inline TimePoint shared_tick(TimePoint deadline) {
 template <class Key>
 class Deadlines {
  public:
-  /// Sets the deadline of a key. Replaces an earlier deadline of the key.
+  /// Sets the deadline of a key. If the key already has a deadline, replaces it.
   void set(const Key& key, TimePoint when) {
     erase(key);
     by_key_.emplace(key, when);

@@ -107,7 +107,7 @@ void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
   if (empty) empty_.insert(number);
 }
 
-/// Starts the grace of a job. A grace that has already begun starts again in full.
+/// Starts the grace period of a job. A grace period that has already begun starts again.
 void Directory::lease(JobNumber number, TimePoint now) {
   mark_in_use(number);
   retirements_.set(number, now + limits_.run_grace);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The directory of all jobs. Keeps the number of each job and the incarnation of the state, and
-// notes which runs are in use. Does no I/O. The rows of the directory are stored as rows of job 0,
-// with the same effects and commit gate as the rows of other jobs. A run is retired
-// Limits::run_grace after its last session has ended. A job without a run is retired only if it is
-// empty; otherwise it is kept as idle. A job number is never used again.
+// The directory of all jobs. Assigns a number to each run of a job, keeps the incarnation of the
+// state, and notes which runs are in use. Does no I/O. The directory stores its rows as rows of job
+// 0, with the same effects and commit gate as any other job. When the last session of a run ends,
+// the grace of the run (Limits::run_grace) begins. After the grace, the run is retired. A client
+// can use a job without naming a run. Such a job is retired only if it has no rows worth keeping;
+// otherwise it is kept as idle. A job number is never used again.
 #pragma once
 
 #include <map>
@@ -38,14 +39,15 @@ class Directory {
 
   Result<void> restore(const Row& row);
 
-  /// Finishes a restore after its last row. If the state has no incarnation, or if `renew` is set
-  /// because the state was lost or restored, `random` becomes the incarnation. Starts the full
-  /// grace of every run, because the directory does not know yet which runs have sessions.
+  /// Finishes a restore after its last row. `random` becomes the incarnation if the state has none
+  /// or if `renew` is set. Set `renew` if rows were lost or if the state was restored from an older
+  /// copy. Every run gets its full grace, because the directory does not know yet which runs have
+  /// sessions.
   Effects resume(std::uint64_t random, bool renew, TimePoint now);
 
   std::optional<JobNumber> find(const std::string& job, const std::string& run) const;
 
-  /// Returns the number of a job, which never changes, and marks the job as in use. Assigns a
+  /// Marks a job as in use, and returns its number. The number of a job never changes. Assigns a
   /// number to a new job; the rows in `out` must be durable before this number is used. Fails with
   /// quota_exceeded if there are too many jobs, and with invalid_argument if a name is invalid.
   Result<JobNumber> open(const std::string& job, const std::string& run, Effects& out);
@@ -60,13 +62,15 @@ class Directory {
     std::vector<NamedRun> entries;  ///< removed jobs; erase their rows before you apply `effects`
     Effects effects;
     std::vector<NamedRun> idle;  ///< jobs that are kept although their grace is over
-    /// Runs that were not opened since resume(), but whose rows may contain sessions. They are now
-    /// marked as in use. The caller must check each run, and call mark_idle() if it has no session.
+    /// Runs whose grace is over, but which were not opened since resume(). Their rows may contain
+    /// sessions, so tick() has marked them as in use. The caller must load each run, and must call
+    /// mark_idle() if the run has no session.
     std::vector<NamedRun> not_reopened;
   };
-  /// Removes the jobs whose grace is over, except those in Retired::idle and not_reopened.
+  /// Removes the jobs whose grace is over, except those that it returns in Retired::idle or
+  /// Retired::not_reopened.
   Retired tick(TimePoint now);
-  /// Removes these jobs from the directory.
+  /// Removes these jobs from the directory. Ignores unknown numbers.
   Retired remove(const std::vector<JobNumber>& numbers);
   std::optional<TimePoint> next_deadline() const { return retirements_.next(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs and the effects of the core, which does no I/O. The effects tell the shell (the code
-// that does the I/O) what to do.
+// Defines the input and the output (effects) of the core, which does no I/O. The code that does the
+// I/O, called the shell, carries out the effects.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Origin {
   std::string principal;
   Access role = Access::admin;
   std::uint32_t listener = 0;
-  std::uint64_t connection = 0;  ///< a heartbeat counts for all sessions of this connection
+  std::uint64_t connection = 0;  ///< connection id; one heartbeat counts for all sessions on it
 };
 
 /// The identity of one request inside its session.
@@ -31,15 +31,15 @@ struct CallId {
   std::int64_t arrived_ns = 0;    ///< set by the shell; copied to an immediate reply
 };
 
-/// The state that a reply shows to the client. If several daemons share the engine, the evidence
-/// determines what the reply must wait for.
+/// Says which state of the job a reply reveals to the client. If several daemons share the engine,
+/// this determines what the reply must wait for.
 enum class Evidence : std::uint8_t {
-  none,        ///< the reply shows no state of the job
-  state,       ///< state that another daemon may have changed: ownership must be confirmed
-  own_commit,  ///< the request's own change: the commit of the change confirms the ownership
+  none,        ///< no state; the reply waits for nothing
+  state,       ///< state that another daemon may have changed; waits until ownership is confirmed
+  own_commit,  ///< the change by the request itself; waits for its commit, which proves ownership
 };
 
-/// A reply that is not sent yet. It may be sent when the revision `observed` is durable.
+/// A reply that is not sent yet. Must not be sent before the revision `observed` is durable.
 struct OutgoingReply {
   SessionId to;
   std::uint64_t sequence = 0;
@@ -48,9 +48,9 @@ struct OutgoingReply {
   Reply result = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the reply depends on
   std::int64_t arrived_ns = 0;  ///< CallId::arrived_ns; 0 if the request was blocked
-  /// Set by the shell: the number of the session's attachment (see ARCHITECTURE.md). If the session
-  /// has attached to another connection meanwhile, the reply must not be sent: the client sends the
-  /// request again on the new connection, and may get another reply.
+  /// Set by the shell: identifies the attachment that the request came on (see ARCHITECTURE.md).
+  /// The reply must not be sent on a later attachment of the session, because the client repeats
+  /// the request there and may get a different reply.
   std::uint64_t attachment = 0;
 };
 
@@ -105,8 +105,8 @@ struct MembersStalled {
   std::string ranks;
   std::string detail;
 };
-/// A request was refused, because its rank belongs to another session or because the request is a
-/// join that can not succeed.
+/// The daemon refused a request. Either another session holds the rank of the request, or the
+/// request is a join that can not succeed.
 struct RankRefused {
   std::uint8_t op;
   Code code;

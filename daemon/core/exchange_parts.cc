@@ -51,7 +51,7 @@ Result<void> check_parts(const BarrierKey& key, Rank rank, const Arrival& arriva
                      static_cast<int>(arrival.shape));
   }
   if (good) return {};
-  return failure(Code::size_mismatch, "{}: rank {} brings {} parts, but its shape needs {}",
+  return failure(Code::size_mismatch, "{}: rank {} sent {} parts, but the shape needs {}",
                  describe(key), rank, given, expected);
 }
 

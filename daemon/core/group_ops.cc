@@ -30,16 +30,21 @@ Result<void> check_join(const Join& join) {
   }
   std::size_t bytes = join.device.size() + join.domain.size();
   for (const auto& [label, value] : join.labels) bytes += label.size() + value.size();
-  if (join.labels.size() > limits::kLabels || bytes > limits::kLabelBytes) {
-    return failure(Code::too_large, "join: {} labels (limit {}) of {} bytes in all (limit {})",
-                   join.labels.size(), limits::kLabels, bytes, limits::kLabelBytes);
+  if (join.labels.size() > limits::kLabels) {
+    return failure(Code::too_large, "join: too many labels: {}, limit {}", join.labels.size(),
+                   limits::kLabels);
+  }
+  if (bytes > limits::kLabelBytes) {
+    return failure(Code::too_large,
+                   "join: labels, device and domain too long: {} bytes in all, limit {}", bytes,
+                   limits::kLabelBytes);
   }
   if (join.rank >= 0 && (join.policy.min != join.policy.max || join.rank >= join.policy.max ||
                          join.policy.quorum || join.spare)) {
     return failure(
         Code::invalid_argument,
-        "join: rank {} of min {}, max {}; a requested rank needs min equal to max, a rank "
-        "below max, no quorum and no spare",
+        "join: rank {} cannot be requested with min {} and max {}; request ranks below max only, "
+        "with min equal to max, no quorum and no spare",
         join.rank, join.policy.min, join.policy.max);
   }
   return {};
@@ -55,7 +60,7 @@ Maybe GroupOps::on(Step& step, const Join& join) {
   const SessionId& id = step.from.session;
   Result<void> joined = groups_.join(id, *step.session, join, at);
   if (!joined) return joined.error();
-  settle(step);  // the join may complete a generation
+  settle(step);  // the join can complete a generation
   const Group& group = *groups_.find(join.group);
   if (const auto place = group.place(id, join.round)) {
     step.observe(group.changed());
@@ -144,7 +149,7 @@ void GroupOps::settle(Step& step) {
         planted(Planted::loss_not_reported) && facts.phase == GroupPhase::broken;
     const Bytes token = group_token(group.name());
     const bool signaled = !step.signals.empty() && step.signals.back().token == token;
-    // Signals each group only once, even if many members leave at once.
+    // One signal wakes all waiters of a group. So one is enough if many members leave at once.
     if (!unnotified && !signaled) step.signals.push_back({token, true});
     barrier_ops_.break_bound(step, group);
     if (!change.stalled.empty()) {

@@ -19,9 +19,9 @@ class GroupOps {
   Maybe on(Step& step, const Acknowledge& request);
   Maybe on(Step& step, const Progress& report);
 
-  /// For each group that changed in this step: forms a generation if the group can form one, breaks
-  /// the barriers that can no longer complete, and signals the waiters of the group. Part of
-  /// Job::settle().
+  /// Settles each group that was touched in this step: forms a generation if the group can form
+  /// one. If the status has changed, breaks barriers that can no longer complete, and signals the
+  /// waiters of the group. Part of Job::settle().
   void settle(Step& step);
 
  private:

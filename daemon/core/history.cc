@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows: key 'h' + revision + index holds a Change. Key 'w' + (1 for a prefix, 0 for a key) + the
-// prefix or key holds the first revision whose changes are stored for it. Key 'f' holds a revision:
-// stored changes from before this revision may have been dropped.
+// Rows:
+//   'h' + revision + index: a Change.
+//   'w' + 1 + prefix, or 'w' + 0 + key: a revision. From this revision on, the changes of the
+//   prefix or key are stored.
+//   'f': a revision. Stored changes from before this revision may have been dropped.
 #include "daemon/core/history.h"
 
 #include <algorithm>
@@ -72,12 +74,12 @@ void History::drop_oldest(std::deque<StoredChange>& list) {
 
 void History::read(const Watch& watch, Revision head, Changes& out) const {
   Revision revision = watch.from;
-  std::uint32_t passed = 0;  // changes of `revision` that concern the watch, counted so far
+  std::uint32_t passed = 0;  // number of changes of `revision` so far that concern the watch
   std::size_t bytes = 0;
   const auto first = [from = Position{watch.from, 0}](const std::deque<StoredChange>& list) {
     return std::ranges::lower_bound(list, from, {}, &StoredChange::position);
   };
-  // Merges the two lists by position.
+  // Merges recent_ and kept_ by position.
   auto recent = first(recent_);
   auto kept = first(kept_);
   while (recent != recent_.end() || kept != kept_.end()) {
@@ -123,7 +125,7 @@ void History::watched(const Watch& watch, Revision revision, TimePoint now,
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
-    if (watched_.size() >= limits::kWatchedKept) return;  // the changes will not survive a restart
+    if (watched_.size() >= limits::kWatchedKept) return;  // changes stay in memory only
     it = watched_.emplace(subject, Watched{revision + 1, {}}).first;
     if (watch.prefix) ++prefix_sizes_[watch.key.size()];
     rows.push_back({Row::Kind::put, subject_key(watch.prefix, watch.key),
@@ -179,7 +181,7 @@ Result<void> History::restore(const Row& row) {
     Result<Change> change = wire::decode<Change>(row.value);
     if (!key.complete() || !change || change->revision != revision || revision >= start_ ||
         (!kept_.empty() && position <= kept_.back().position)) {
-      return failure(Code::malformed, "damaged row of a watched change");
+      return failure(Code::malformed, "a row that keeps a change for watches is damaged");
     }
     kept_bytes_ += size_of(*change);
     append(kept_, position, std::move(*change));
@@ -193,7 +195,7 @@ Result<void> History::restore(const Row& row) {
   const std::uint64_t prefix = key.number();
   const Bytes subject(key.rest());
   if (row.key[0] != 'w' || !key.complete() || prefix > 1 || !value) {
-    return failure(Code::malformed, "damaged row of a watched key");
+    return failure(Code::malformed, "a row that marks a watched key is damaged");
   }
   watched_[{prefix == 1, subject}] = {value->since, {}};
   if (prefix == 1) ++prefix_sizes_[subject.size()];

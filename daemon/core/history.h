@@ -25,9 +25,9 @@ class History {
   /// Starts an empty history. It will contain all changes of the revisions after `loaded`.
   History(Revision loaded, const Quotas& quotas) : start_(loaded + 1), quotas_(quotas) {}
 
-  /// Adds a change, whose revision must not be lower than that of the change before. If the key is
-  /// watched, appends a row with the change to `rows`. Also appends the deletions of rows that have
-  /// become too old.
+  /// Adds a change. Its revision must not be lower than the previous change's. If the key is
+  /// watched, appends a row with the change to `rows`. If the quotas are exceeded, drops the oldest
+  /// changes. If a dropped change has a row, appends the deletion of this row to `rows`.
   void add(Change change, std::vector<Row>& rows);
 
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
@@ -41,8 +41,8 @@ class History {
   /// After all changes have been read, this position is the revision after `head`.
   void read(const Watch& watch, Revision head, Changes& out) const;
 
-  /// Returns at most `limit` keys and prefixes that no watch has asked for during kForgottenAfter.
-  /// The caller must call watched() or forget() for each.
+  /// Returns at most `limit` keys and prefixes that no watch has asked for in the last
+  /// kForgottenAfter. The caller must call watched() or forget() for each.
   std::vector<Watch> due(TimePoint now, std::size_t limit) const;
   void forget(const Watch& watch, std::vector<Row>& rows);
   std::optional<TimePoint> next_deadline() const;

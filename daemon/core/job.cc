@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-// If a job has this many garbage rows, the next step erases them even if it writes no other rows.
+// A job with this many garbage rows erases them in the next step, whatever the step writes.
 constexpr std::size_t kGarbageRows = 1'024;
 
 /// Adds an event for each request that was refused because its rank belongs to another session, and
@@ -122,7 +122,7 @@ Effects Job::tick(TimePoint now) {
   Step step = begin(nobody, none, now, out);
   for (const SessionId& id : sessions_.due(now, limits::kExpiriesPerTick)) {
     session_ops_.end(step, id, Ending::expired);
-    group_ops_.settle(step);  // breaks barriers of the session's groups before more sessions end
+    group_ops_.settle(step);  // updates this session's groups before the next session ends
   }
   barrier_ops_.tick(step);
   key_ops_.tick(step);
@@ -155,7 +155,8 @@ Step Job::begin(const Origin& from, const CallId& call, TimePoint now, Effects& 
 }
 
 /// Drops the replies that the client has received, and erases the items whose delivery the client
-/// has acknowledged. This step must erase the items' rows, or a crash could bring the items back.
+/// has acknowledged. The deletions of the items' rows must not wait for a later step, because the
+/// items would come back after a crash between the two steps.
 void Job::acknowledge(Step& step, Session& session) {
   const SessionId& id = step.from.session;
   for (const Delivery& delivery : sessions_.acknowledge(id, session, step.call.acked_below)) {
@@ -164,20 +165,21 @@ void Job::acknowledge(Step& step, Session& session) {
   }
 }
 
-/// Refuses a request if its sequence is too far ahead. Otherwise, if the request was applied
-/// before, returns its first reply. If the request is new, returns nothing.
+/// Refuses a request whose sequence is too far ahead. Then checks with replay() whether the request
+/// was applied before. Returns nothing if the request is to be applied.
 Maybe Job::admit(Step& step, const OpInfo& op) {
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,
-                  format("too many unacknowledged requests: sequence {}, acknowledged below {}, "
-                         "limit {}",
+                  format("too many unacknowledged requests: sequence {}, but only sequences below "
+                         "{} are acknowledged; use at most {} more",
                          step.call.sequence, step.session->acked_below, limits::kSessionWindow));
   }
   if (op.dedup == Dedup::reply || op.dedup == Dedup::delivery) return replay(step, op);
   return std::nullopt;
 }
 
-/// If the request is repeated, returns its stored reply or delivery. Otherwise returns nothing.
+/// Returns the stored reply or delivery of a repeated request, and nothing for a new request.
+/// Refuses a sequence that the client has acknowledged or has used for another request.
 Maybe Job::replay(Step& step, const OpInfo& op) {
   const Session& session = *step.session;
   const std::uint64_t sequence = step.call.sequence;
@@ -221,8 +223,8 @@ Maybe Job::dispatch(Step& step, const Request& request) {
       request);
 }
 
-/// Updates groups and barriers after the changes of the step. Then handles the requests that waited
-/// for a session. These requests may end sessions, so the groups are updated once more.
+/// Updates groups and barriers. Then repeats the requests that an absent session no longer blocks.
+/// These requests can end sessions, so the groups are updated once more.
 void Job::settle(Step& step) {
   group_ops_.settle(step);
   barrier_ops_.release_returned(step);

@@ -23,8 +23,8 @@ struct JobStats {
   std::size_t barriers_pending = 0;
   std::size_t sessions = 0;         ///< connected
   std::size_t sessions_known = 0;   ///< connected, or may come back
-  std::size_t members = 0;          ///< members that are still in their groups
-  std::size_t members_missing = 0;  ///< each group's newest generation: how many left or are lost
+  std::size_t members = 0;          ///< alive members; newest generations only
+  std::size_t members_missing = 0;  ///< members that left or were lost; newest generations only
 };
 
 class Job {
@@ -34,20 +34,20 @@ class Job {
   Job(const Job&) = delete;  // the handlers refer to members of this object
   Job& operator=(const Job&) = delete;
 
-  /// Restores one stored row. If the row is damaged, fails with malformed and names the kind of
+  /// Restores one stored row. If the row is damaged, fails with `malformed` and names the kind of
   /// row.
   Result<void> restore(const Row& row);
-  /// Finishes the restore after the last row. Every time-out and every grace starts again at `now`.
-  /// Fails with malformed if the rows do not fit together.
+  /// Finishes the restore after the last row. All time-outs and grace periods start again at `now`.
+  /// Fails with `malformed` if the rows contradict each other.
   Result<void> resume(TimePoint now);
 
-  /// Applies a request. If `no_room` is not null, the state must not grow: the job changes nothing
-  /// and replies with the failure `no_room`. But a request that was applied before still gets its
-  /// first reply.
+  /// Applies a request. If `no_room` is set, the state must not grow: the reply is `*no_room`, and
+  /// the request changes nothing. Two kinds of requests are not refused even then: a request that
+  /// was applied before, and an exchange that adds no data.
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
                 const Failure* no_room = nullptr);
 
-  /// Notes a heartbeat of a connection (Origin::connection) for all its sessions in this job.
+  /// Notes a heartbeat for all sessions of this job on the connection (see Origin::connection).
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
 
   /// Notes that a session has lost its connection. The session itself stays open.
@@ -56,8 +56,9 @@ class Job {
   /// Fires every deadline <= now.
   Effects tick(TimePoint now);
 
-  /// Completes `rows`, which must hold the rows of all steps since the last call and must not be in
-  /// the engine yet: appends the rows of the replies that were stored since the last call.
+  /// Appends to `rows` the rows of the replies that were stored since the last call. `rows` must
+  /// hold the rows of all steps since the last call, and must be handed to the engine only after
+  /// this call.
   void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 

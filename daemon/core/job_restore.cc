@@ -45,7 +45,7 @@ Result<void> Job::resume(TimePoint now) {
     for (const auto& [sequence, delivery] : session.deliveries) {
       if (!queues_.is_free(delivery.queue, delivery.item())) {
         return failure(Code::malformed,
-                       "delivery row names an item that does not exist or is already delivered");
+                       "a delivery row names an item that is missing or already delivered");
       }
       queues_.deliver(delivery.queue, delivery.item(), delivery.revision);
       newest = std::max(newest, delivery.revision);

@@ -216,7 +216,7 @@ Maybe KeyOps::on(Step& step, const Watch& asked) {
   const bool from_past = watch.from <= step.revision;
   Maybe past = from_past ? waits_.ready(step, watch) : std::nullopt;
   if (past && !*past) return past;
-  // Notes the watched key or prefix even if a reply is ready: the client will watch it again.
+  // Notes the watched key or prefix even if a reply is ready, because the client will watch again.
   history_.watched(watch, step.revision, step.now, step.out.rows);
   if (past) return past;
   if (from_past) watch.skip = 0;

@@ -36,8 +36,8 @@ class KeyOps {
   /// Removes a key. Returns whether it existed.
   bool remove(Step& step, const Bytes& key);
 
-  /// Removes the keys whose time to live is over. Forgets watched keys and prefixes that no watch
-  /// has asked for during the last History::kForgottenAfter.
+  /// Removes the keys whose time to live is over. Forgets the watched keys and prefixes whose last
+  /// watch request is older than History::kForgottenAfter.
   void tick(Step& step);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps one entry for the deletion of a prefix, instead of one entry per deleted key.
+// The deletion of all keys with a prefix is kept as one entry, not as one entry per deleted key.
 #include "daemon/core/key_space.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the keys of one job in byte order, each with its value and the revision that wrote the
-// value, and checks their limits. Remembers a deletion until the deletion is durable, because the
-// reply "not found" is sent only after that.
+// Keeps the keys of one job in byte order. Each key has a value and the revision that wrote the
+// value. Checks the limits of keys and values. Remembers a deletion until it is durable, because
+// the reply "not found" must not be sent earlier.
 #pragma once
 
 #include <map>
@@ -30,7 +30,7 @@ class KeySpace {
   /// write or deletion.
   Revision observed(std::string_view key) const;
 
-  /// Counts the keys and bytes that planned puts add. A planned put is not yet applied.
+  /// The numbers of keys and bytes to be added by planned puts. A planned put is not yet applied.
   struct PlannedPuts {
     std::size_t keys = 0;
     std::size_t bytes = 0;
@@ -45,9 +45,9 @@ class KeySpace {
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
 
   void put(const Bytes& key, Bytes value, Revision revision);
-  /// Returns whether the key existed.
+  /// Erases a key. Returns whether it existed.
   bool erase(std::string_view key, Revision revision);
-  /// Returns the erased keys in byte order.
+  /// Erases all keys that have the prefix. Returns these keys in byte order.
   std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
 
   /// Returns the first keys after `start_after` that have the prefix: at most `limit` keys, and

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the keys that expire: after a time to live, or when the session that set them ends. Keys
-// without an expiry are not stored here.
+// Keeps the keys that have an expiry. Such a key expires after its time to live, or at the end of
+// the session that set the key. Keys without an expiry are not stored here.
 #pragma once
 
 #include <map>
@@ -28,7 +28,8 @@ class Lifetimes {
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 
-  /// Call it after the last put() of a restore. The full time to live of each key starts at `now`.
+  /// Restarts the full time to live of each key at `now`. Call it after the last put() of a
+  /// restore.
   void resume(TimePoint now);
 
   /// Returns at most `limit` keys whose time to live is over, the earliest deadline first.

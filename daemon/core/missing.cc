@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Composes the texts of time-outs, which an operator reads.
+// Composes the time-out texts that operators read.
 #include "daemon/core/missing.h"
 
 #include <algorithm>
@@ -15,8 +15,9 @@ namespace {
 constexpr std::size_t kRanksDescribed = 8;
 constexpr Duration kSilent = 3 * Duration(limits::kHeartbeatInterval);
 
-/// Returns true if a barrier cannot be released because the session that arrived is disconnected.
-/// Returns false if the barrier is bound to a group: the group decides which members are lost.
+/// Returns true if the session of an arrival has no connection. Such an arrival keeps the barrier
+/// from being released. If the barrier is bound to a group, always returns false, because then the
+/// group decides which members are lost.
 bool is_absent(const Arrival& arrival, const Sessions& sessions) {
   const Session* session = sessions.find(arrival.session);
   return arrival.group.empty() && (session == nullptr || !session->connected);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Describes the ranks for which a barrier or exchange still waits, for replies and error texts.
+// Describes the ranks that a barrier or exchange is still waiting for. Replies and error texts use
+// these descriptions.
 #pragma once
 
 #include "daemon/core/barriers.h"
@@ -9,7 +10,7 @@
 
 namespace c10dd::core {
 
-/// Has the tables of a job that are needed to describe missing ranks.
+/// The tables of a job that are needed to describe missing ranks.
 struct Everybody {
   const Sessions& sessions;
   const Barriers& barriers;
@@ -28,7 +29,8 @@ MissingRank look_up(Rank rank, const BarrierKey& key, const BarrierState& barrie
 Failure missing_ranks(const BarrierKey& key, const BarrierState& barrier, Duration timeout,
                       const Everybody& everybody);
 
-/// Returns the timed_out failure of a request that waited for `absent` to return or to be gone.
+/// Returns the timed_out failure of a request that was waiting for the session `absent` to come
+/// back or to count as gone.
 Failure missing_session(const BarrierKey& key, const SessionId& absent, Duration timeout,
                         const Everybody& everybody);
 

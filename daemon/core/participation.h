@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records which sessions take part in which barriers and exchanges of a job. Keeps for each session
-// the unfinished barriers at which it has arrived, and its cohorts (see Cohort).
+// Records which sessions take part in which barriers and exchanges of a job: for each session, its
+// cohorts (see Cohort) and the unfinished barriers at which it has arrived.
 #pragma once
 
 #include <compare>
@@ -34,16 +34,18 @@ struct BarrierKey {
   BarrierKey first_of_series() const { return {kind, name, generation, 0}; }
 };
 
-/// Says which sessions of a set are connected, and which disconnected session may come back.
+/// Tells which sessions of a set are connected, and how long to wait for the disconnected ones.
 struct Turnout {
   std::size_t present = 0;
-  std::vector<Rank> ranks;          ///< the first limits::kMissingNamed ranks that are present
-  std::optional<SessionId> absent;  ///< among sessions that may return: the last to count as gone
-  TimePoint gone_at;                ///< the time at which `absent` counts as gone
+  std::vector<Rank> ranks;  ///< the first limits::kMissingNamed ranks that are present
+  /// Of the sessions that are away (see Presence), the one that counts as gone last. Empty if no
+  /// session is away.
+  std::optional<SessionId> absent;
+  TimePoint gone_at;  ///< the time at which `absent` counts as gone
 };
 
-/// Lists the sessions of an outcome by rank. Outcomes with the same sessions share one cohort, so
-/// that a job does not need a list for each training step.
+/// Lists by rank the sessions that arrived at a finished barrier. Outcomes with the same sessions
+/// share one cohort. Without sharing, a job would need one list for each training step.
 struct Cohort {
   std::vector<SessionId> sessions;  ///< zero for a rank that had not arrived when the barrier broke
   bool broken = false;              ///< true: all outcomes are broken; false: all are released
@@ -63,7 +65,7 @@ class Participation {
  public:
   struct Participant {
     std::set<BarrierKey> waits;  ///< unfinished barriers where the session has arrived
-    /// The session's cohorts. The number tells how many ranks of the cohort the session has.
+    /// The session's cohorts, each with the number of its ranks that belong to the session.
     std::vector<std::pair<CohortRef, std::size_t>> cohorts;
   };
 
@@ -72,16 +74,16 @@ class Participation {
   }
   void withdrew(const SessionId& session, const BarrierKey& key);
 
-  /// Notes that a barrier has an outcome, and returns the cohort of its sessions. Returns `like`
-  /// itself if `like` has the same sessions and the same `broken`.
+  /// Notes that a barrier has an outcome. Returns the cohort of the barrier's sessions. This cohort
+  /// is `like` if `like` has the same sessions and the same `broken`, and `like->departed` is 0.
   CohortRef finished(const BarrierKey& key, std::vector<SessionId> sessions, bool broken,
                      const CohortRef& like);
 
   /// Notes that an outcome was dropped.
   void forgotten(const BarrierKey& key, const CohortRef& cohort);
 
-  /// Removes a session that has ended, and returns the barriers and cohorts to which it belonged.
-  /// The cohorts count the session as departed.
+  /// Removes a session that has ended, and adds its ranks to `departed` of its cohorts. Returns the
+  /// barriers and cohorts to which the session belonged.
   std::optional<Participant> leave(const SessionId& session);
 
   const Participant* find(const SessionId& session) const;

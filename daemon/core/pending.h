@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the blocked requests (waiters) of one job until their wait ends. A waiter waits for tokens
-// (a key to be set, a barrier to be released, an item in a queue, a change under a prefix). The
-// wait ends for one of these reasons: the last token of the waiter fires, its deadline passes, the
-// request is cancelled, or its connection or session ends.
+// Keeps the blocked requests (waiters) of one job until their wait ends. A waiter waits for tokens.
+// A token stands for an event: a key is set, a barrier is released, a queue gets an item, or a key
+// with a certain prefix changes. The wait ends when the last token of the waiter fires, when its
+// deadline passes, when the request is cancelled, or when its connection or session ends.
 #pragma once
 
 #include <map>
@@ -30,9 +30,10 @@ class Pending {
     std::size_t weight = 0;     ///< its part of weight()
     TimePoint started;
     TimePoint deadline;
-    Duration timeout{0};              ///< the time-out of the request, for the error text
-    std::uint64_t fingerprint = 0;    ///< CallId::fingerprint of the request
-    std::optional<SessionId> absent;  ///< waits until this session is back, is gone or has ended
+    Duration timeout{0};            ///< the time-out of the request, for the error text
+    std::uint64_t fingerprint = 0;  ///< CallId::fingerprint of the request
+    /// If set, the waiter waits until this session is back, counts as gone, or has ended.
+    std::optional<SessionId> absent;
   };
 
   /// Returns the token of waiters that wait for a change of any key with this prefix.
@@ -57,7 +58,7 @@ class Pending {
   /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.
   std::vector<Waiter> expire(TimePoint now);
 
-  /// Removes and returns the waiters of a session, by sequence.
+  /// Removes and returns the waiters of a session, in order of sequence.
   std::vector<Waiter> drop(const SessionId& session);
   /// Removes and returns the waiter of one call, if it is blocked.
   std::optional<Waiter> drop(const SessionId& session, std::uint64_t sequence);

@@ -31,7 +31,8 @@ Maybe QueueOps::on(Step& step, const QueueLength& request) {
   return reply(Counted{queues_.length(request.key)});
 }
 
-/// Delivers the oldest free item of a queue, and returns the reply with it. The item must exist.
+/// Delivers the oldest free item of a queue, which must have one. Returns the reply that carries
+/// the item.
 Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
                      std::uint64_t fingerprint, const Bytes& queue) {
   const ItemId item = *queues_.oldest(queue);

@@ -18,7 +18,7 @@ class QueueOps {
   /// Pushes a value that Queues::check_push() has allowed.
   void push(Step& step, const Bytes& queue, Bytes value);
   /// Puts the item of a delivery back in its old place in the queue, because the pop was cancelled
-  /// or its session has ended.
+  /// or the session of the pop has ended.
   void give_back(Step& step, const Delivery& delivery);
 
   /// Delivers the items that became free in this step to the blocked pops, the oldest pop first.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key of an item's row: 'q', queue name, revision, index. The class Sessions stores deliveries.
+// The row of an item has the key: 'q', queue name, revision, index. The class Sessions stores which
+// items are delivered.
 #include "daemon/core/queues.h"
 
 #include "daemon/core/key_space.h"

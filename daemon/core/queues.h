@@ -30,8 +30,9 @@ class Queues {
  public:
   explicit Queues(const Quotas& quotas) : quotas_(quotas) {}
 
-  /// Checks whether an item of this size may be pushed after `more_items` planned items, which have
-  /// `more_bytes` bytes in all. Fails with invalid_argument, too_large or quota_exceeded.
+  /// Checks whether an item of this size may be pushed. `more_items` and `more_bytes` are the
+  /// number and the size of the items that are planned before this item, but not yet pushed. Fails
+  /// with invalid_argument, too_large or quota_exceeded.
   Result<void> check_push(std::string_view queue, std::size_t value_bytes, std::size_t more_items,
                           std::size_t more_bytes) const;
 
@@ -51,7 +52,7 @@ class Queues {
 
   /// Returns the number of free items.
   std::size_t length(std::string_view queue) const;
-  /// Returns the revision of the newest change of any queue. Replies about queues depend on it.
+  /// Returns the revision of the newest queue change. Replies about queues depend on this revision.
   Revision observed() const { return changed_; }
 
   static bool owns(const Row& row) { return row.key.starts_with('q'); }

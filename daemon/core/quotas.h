@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Limits of one job. A request that would exceed a limit changes nothing and fails with
-// quota_exceeded. The error text names the value and the limit. The history is an exception: if it
-// would exceed its limits, its oldest changes are dropped.
+// quota_exceeded. The error text names the value and the limit. Only the limits of the history
+// refuse no request: beyond them, the oldest changes of the history are dropped.
 #pragma once
 
 #include "protocol/limits.h"

@@ -13,7 +13,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Updates a turnout for one session: counts it if it is present, notes it if it may come back.
+/// Adds one session to a turnout. If the session is present, counts it. If the session is away,
+/// makes it `absent`, unless the previous `absent` counts as gone at the same time or later.
 void count(Turnout& turnout, Rank rank, const SessionId& id, const Sessions& sessions,
            TimePoint now) {
   const Presence presence = sessions.presence(id, now);
@@ -50,11 +51,14 @@ Relaunch::Way Relaunch::make_way(Step& step, const BarrierKey& key, Rank rank,
   return take_rank(step, key, rank, *holder);
 }
 
-/// Handles a barrier of an earlier launch in which the caller takes no part. If a session of that
-/// launch is present, returns the error of `good` or, if `good` has no error, lets the caller go on
-/// to the barrier and get its outcome. If no session is present but one is away, makes the caller
-/// wait for that session. If all sessions are gone, ends them and drops the barrier, because a
-/// session that came back would be counted with the next launch.
+/// Handles an arrival at a barrier that belongs to an earlier launch. The caller does not belong to
+/// that launch. The result depends on the sessions of the launch:
+///  - At least one session is present: returns the error in `good`. If `good` has no error, returns
+///    nullopt, and the caller gets the outcome of the barrier.
+///  - None is present, but some are away: returns a session for which the caller must wait.
+///  - All count as gone: first calls take_rank(), which may refuse the caller or make it wait. If
+///    take_rank() does neither, drops the barrier and ends the sessions, because a session that
+///    came back would be counted with the next launch.
 Relaunch::Way Relaunch::leave_behind(Step& step, const BarrierKey& key, Rank rank,
                                      Result<void> good) {
   const BarrierState& state = *barriers_.find(key);
@@ -82,9 +86,9 @@ Relaunch::Way Relaunch::take_rank(Step& step, const BarrierKey& key, Rank rank, 
   if (presence == Presence::present) {
     return failure(
         Code::rank_taken,
-        "{}: rank {} has already arrived from {}, which is connected; give each process "
-        "its own rank and each process group its own name, or end that process; a second "
-        "launch at the same time needs its own run ID (C10DD_RUN)",
+        "{}: rank {} has already arrived from {}, which is still connected; end that process, or "
+        "give each process its own rank, each process group its own name, and each launch its own "
+        "run ID (C10DD_RUN)",
         describe(key), rank, process_of(sessions_.find(holder)));
   }
   if (presence == Presence::away) return holder;
@@ -113,8 +117,8 @@ Turnout Relaunch::turnout(const std::vector<std::pair<Rank, SessionId>>& all, Ti
   return turnout;
 }
 
-/// Every rank of a launch makes this call. So the numbers are computed again only if any session
-/// has come, gone or lost its connection since the last call.
+/// Called for every rank of a new launch. Therefore the cohort keeps the turnout. The turnout is
+/// computed again only after a session has connected, ended or lost its connection.
 const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
   Turnout& turnout = cohort->turnout;
   if (cohort->turnout_at != barriers_.presence_changes()) {
@@ -132,9 +136,10 @@ const Turnout& Relaunch::turnout(const CohortRef& cohort, TimePoint now) const {
 
 // ---- the end of the earlier launch -------------------------------------------------------------
 
-/// Returns the failure of a rank that was restarted alone. The other ranks of its launch will not
-/// come back to this barrier, and the new process cannot reach the barrier at which they wait.
-/// Breaks the barriers of this series at which the other ranks wait.
+/// Handles a rank that was restarted alone. The other ranks of the launch will not come back to the
+/// barrier `key`, and the new process cannot reach the barrier at which the other ranks wait.
+/// Therefore breaks the barriers of this series at which ranks of that launch wait. Returns the
+/// failure.
 Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
                                   const SessionId& holder, const std::vector<CohortRef>& cohorts) {
   std::vector<Rank> others;
@@ -148,9 +153,9 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   theirs.sequence = barriers_.newest_sequence(key);
   Failure reason =
       failure(Code::aborted,
-              "{}: rank {} was started again alone; ranks {} of its launch are still connected, "
-              "at sequence {}; start all ranks again, or join a group (rendezvous), which replaces "
-              "single ranks",
+              "{}: rank {} was started again alone; ranks {} of its launch are still connected "
+              "and have reached sequence {}; start all ranks again, or join a group (rendezvous), "
+              "which replaces single ranks",
               describe(key), rank, fold(others), theirs.sequence);
   const Session* session = sessions_.find(holder);
   MissingRank missing;
@@ -183,8 +188,8 @@ Failure Relaunch::restarted_alone(Step& step, const BarrierKey& key, Rank rank,
   return reason;
 }
 
-/// Ends an earlier launch whose sessions are all gone: drops its outcomes and ends its sessions, in
-/// one batch.
+/// Ends the sessions of an earlier launch, none of which is connected. In the same batch, drops the
+/// launch's outcomes in the series of `key`.
 void Relaunch::replace(Step& step, const BarrierKey& key, Rank rank, const SessionId& holder,
                        std::vector<CohortRef> cohorts) {
   std::vector<SessionId> ended{holder};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides what happens when a new session asks for a rank that an earlier session (the holder) has
-// at a barrier or exchange without a group. If the holder is present, the request is refused. If
-// the holder is away, the request waits until the holder is back or gone. If the holder is gone but
-// a session that was released together with the holder is present, the request fails, because the
-// rank was restarted alone. When all these sessions are gone, Relaunch ends them, and the new
-// launch takes their ranks.
+// Decides about an arrival at a barrier or exchange without a group, if an earlier session (the
+// holder) has already taken the rank of the arrival:
+//  - The holder is present: the request is refused.
+//  - The holder is away: the request waits until the holder is back or counts as gone.
+//  - The holder counts as gone; another session that was released with it is present: the request
+//    fails, because the rank was restarted alone. If the other session is away: the request waits.
+//  - The holder and all sessions that were released with it count as gone: Relaunch ends these
+//    sessions, and the new launch takes their ranks.
 #pragma once
 
 #include <optional>
@@ -18,14 +20,14 @@ namespace c10dd::core {
 
 class Relaunch {
  public:
-  /// Has the session for which the arrival must wait, or nullopt if the arrival may go on.
+  /// The session for which the arrival must wait; nullopt if the arrival may go on.
   using Way = Result<std::optional<SessionId>>;
 
   Relaunch(Barriers& barriers, const Sessions& sessions, SessionOps& session_ops)
       : barriers_(barriers), sessions_(sessions), session_ops_(session_ops) {}
 
-  /// Frees the rank for an arrival if an earlier launch still holds it. Fails if the arrival is
-  /// refused.
+  /// If an earlier launch still holds the rank of an arrival, frees the rank. Fails if the arrival
+  /// is refused.
   Way make_way(Step& step, const BarrierKey& key, Rank rank, const Arrival& arrival);
 
  private:

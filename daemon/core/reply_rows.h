@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of stored replies. The replies of one batch share a row (kind r, named by the revision
-// of the first reply), because a row per reply would double the cost of a small change. A row is
-// deleted when its last reply is released. If the daemon restarts earlier, it also loads the row's
-// released replies. Then a released reply is dropped at once if its session has no row, and
-// otherwise when its session next acknowledges replies.
+// The rows of stored replies. The replies of one batch share a row, because a row per reply
+// would double the cost of a small change. The row has kind r, and its name is the revision of
+// its first reply. A row is deleted when its last reply is released. A restart loads whole rows,
+// including replies that were already released. Of these, Sessions::drop_ended() drops the
+// replies of ended sessions. The others are dropped when their session next acknowledges
+// replies.
 #pragma once
 
 #include <map>
@@ -35,7 +36,8 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the open row and sets kept.reply.row. Each call needs a higher revision.
+  /// Adds a reply to the open row and sets kept.reply.row. The revision of the reply must be higher
+  /// than in the previous call.
   void add(KeptReply& kept);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
@@ -44,7 +46,7 @@ class ReplyRows {
   /// returns the deletion of the row.
   std::optional<Row> release(Revision row);
 
-  /// Returns the replies of a row. Fails with malformed if the row is damaged.
+  /// Returns the replies of a row. Fails with `malformed` if the row is damaged.
   Result<std::vector<KeptReply>> restore(const Row& row);
 
  private:

@@ -2,8 +2,9 @@
 // Builds and reads the keys of rows. A key is a kind letter, then fields in an order-preserving
 // form. Numbers are big endian, and texts inside a key have a length prefix. Therefore keys with
 // different fields are never equal, and no barrier's key is a prefix of another barrier's key.
-// Kinds in a job: k key, r stored reply, a arrival, o outcome, and the kinds that sessions.h,
-// queues.cc, history.cc and group/rows.h list. In the directory: i, n, j (see directory.cc).
+// Kinds in a job: 'k' key, 'r' stored reply, 'a' arrival, 'o' outcome. For the other kinds see
+// sessions.h, queues.cc, history.cc and group/rows.h. Kinds in the directory: 'i', 'n', 'j' (see
+// directory.cc).
 #pragma once
 
 #include <string_view>

@@ -14,16 +14,21 @@ constexpr const char* kEndings[] = {"its session said goodbye", "its session has
 }  // namespace
 
 Maybe SessionOps::on(Step& step, const Hello& hello) {
-  if (hello.host.size() > limits::kNameBytes || hello.labels.size() > limits::kLabels) {
-    return failure(Code::too_large, "hello: host name of {} bytes, limit {}; {} labels, limit {}",
-                   hello.host.size(), limits::kNameBytes, hello.labels.size(), limits::kLabels);
+  if (hello.host.size() > limits::kNameBytes) {
+    return failure(Code::too_large, "hello: host name too long: {} bytes, limit {}",
+                   hello.host.size(), limits::kNameBytes);
+  }
+  if (hello.labels.size() > limits::kLabels) {
+    return failure(Code::too_large, "hello: too many labels: {}, limit {}", hello.labels.size(),
+                   limits::kLabels);
   }
   if (hello.session == SessionId{}) {
-    return refuse(Code::invalid_argument, "hello: the session is 0; choose 128 random bits");
+    return refuse(Code::invalid_argument, "hello: the session ID is 0; choose 128 random bits");
   }
   const Stamp& seen = hello.seen;
-  // If the client saw an earlier epoch, the client's revision must not exceed the revision at the
-  // start of this epoch. The current revision could hide a loss: other clients may have raised it.
+  // The highest revision that the client can know if no change was lost. A client that saw an
+  // earlier epoch knows no revision above the start of this epoch. The current revision would hide
+  // a loss, because changes of other clients may have raised it.
   const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
@@ -32,8 +37,8 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
                            ? "the daemon's state is not the one that this client has seen"
                            : "the daemon holds less than this client has seen";
     return failure(Code::state_rolled_back,
-                   "{}: client incarnation {} revision {} epoch {}, daemon incarnation {} "
-                   "revision {} epoch {}; restart the job under a new run",
+                   "{}: client at incarnation {}, revision {}, epoch {}; daemon at incarnation {}, "
+                   "revision {}, epoch {}; restart the job under a new run",
                    what, seen.incarnation, seen.revision, seen.epoch, start_.incarnation, kept,
                    start_.epoch);
   }
@@ -93,7 +98,8 @@ Maybe SessionOps::on(Step& step, const Cancel& cancel) {
   const auto delivery =
       parts_.sessions.withdraw(step.from.session, *step.session, cancel.sequence, step.out.rows);
   step.shows_change = true;
-  // If an earlier cancel has put the item back, the reply waits until that change is durable.
+  // If there is no delivery, an earlier cancel may already have put the item back. This reply then
+  // waits until that change of the queue is durable.
   if (!delivery) step.observe(parts_.queues.observed());
   if (delivery) parts_.queue_ops.give_back(step, *delivery);
   return reply(Done{});

@@ -74,6 +74,7 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   leave_rank(hello.session, session);
   session.connected = true;
   // A client that knows this incarnation may have opened its session before the job was loaded.
+  // Such a client states in its hello the revision at which it opened the session.
   if (!session.seen) session.since = hello.seen.incarnation == 0 ? revision : hello.opened;
   session.seen = true;
   session.host = hello.host;
@@ -240,8 +241,8 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
   session.deliveries.insert_or_assign(sequence, std::move(delivery));
 }
 
-/// Writes the session's row before its first stored reply or delivery. A restart drops the stored
-/// replies of sessions without a row, and rejects deliveries without a row of their session.
+/// If a session has no row yet, writes its row. Without this row, a restart would drop the
+/// session's stored replies, and would fail if the session has a delivery.
 void Sessions::keep_row(const SessionId& id, Session& session, Revision now,
                         std::vector<Row>& rows) const {
   if (session.kept_since > 0) return;

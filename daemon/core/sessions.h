@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sessions of one job: their host, process and rank, the replies and deliveries that are kept
-// for retries, and how long they outlive their connections. Rows: stored replies (r, see
-// reply_rows.h), deliveries of queue items (c), sessions with kept replies or deliveries (s), ended
-// sessions that are remembered (x). Other data is not stored: the client sends it again in its next
-// hello.
+// The sessions of one job. A session has a host, a process and a rank. A session keeps replies and
+// deliveries for retries, and lives on without a connection until it expires. Four kinds of rows
+// are stored: replies (r, see reply_rows.h), deliveries of queue items (c), sessions with kept
+// replies or deliveries (s), and ended sessions that are remembered (x). No other data is stored,
+// because the client sends the other data again in its next hello.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@
 
 namespace c10dd::core {
 
-/// The value of a delivery row. It names the item, and is kept instead of the reply to a queue_pop.
+/// The value of a delivery row. Names the delivered item. Kept instead of the reply to a queue_pop.
 struct Delivery {
   Bytes queue;
   std::uint64_t item_revision = 0;
@@ -47,8 +47,8 @@ struct Session {
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
-  TimePoint ends;                ///< when the session expires, unless it is connected
-  bool seen = false;             ///< whether it has been connected since the job was loaded
+  TimePoint ends;                ///< when the session expires if it stays disconnected
+  bool seen = false;             ///< the session has been connected since the job was loaded
   Revision since = 0;            ///< the job's revision when the session was opened, if known
   Duration expiry{0};            ///< how long the session outlives its connection
   Revision kept_since = 0;       ///< revision of the row of the session; 0: it has no row
@@ -76,13 +76,15 @@ class Sessions {
   /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.
   std::optional<SessionId> surplus(const Hello& hello) const;
   /// Opens or re-opens a session. `revision` is the job's revision. Returns how long the session
-  /// will outlive its connection. If the row of the session has another expiry, appends a new row.
+  /// will outlive its connection. If the session has a row and its expiry changes, appends a new
+  /// row.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
                 std::vector<Row>& rows);
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
-  /// Returns the open session that named this rank in its hello last, or nullptr if there is none.
+  /// Returns the session that was the last to name this rank in its hello. Returns nullptr if there
+  /// was none, or if that session has ended.
   const SessionId* id_of_rank(Rank rank) const;
 
   /// Drops the replies and deliveries of sequences below `acked_below`, and adds the deletions of
@@ -90,9 +92,9 @@ class Sessions {
   std::vector<Delivery> acknowledge(const SessionId& id, Session& session,
                                     std::uint64_t acked_below);
 
-  /// Keeps a reply or delivery for retries. The appended rows, and the rows that seal() appends for
-  /// replies, must be written in the same batch as the change to which the reply or delivery
-  /// belongs.
+  /// Keeps a reply or delivery for retries. Appends to `rows` the row of a delivery, and the row of
+  /// the session unless that row exists. seal() appends the rows of replies. All these rows must be
+  /// in the same batch as the change to which the reply or delivery belongs.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
             std::vector<Row>& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
@@ -102,7 +104,7 @@ class Sessions {
   std::optional<Delivery> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
                                    std::vector<Row>& rows);
 
-  /// Notes a heartbeat of a connection, which counts for all its sessions.
+  /// Notes a heartbeat of a connection. The heartbeat counts for all sessions of the connection.
   void heard(std::uint64_t connection, TimePoint now);
   /// Returns the time at which the session or its connection was last heard from.
   TimePoint last_heard(const Session& session) const;
@@ -126,25 +128,26 @@ class Sessions {
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
   std::optional<TimePoint> next_deadline() const;
 
-  /// Restores one row. Fails with malformed if the row is damaged.
+  /// Restores one row. Fails with `malformed` if the row is damaged.
   Result<void> restore(const Row& row);
   static bool owns(const Row& row) {
     return !row.key.empty() && std::string_view("rcsx").find(row.key[0]) != std::string_view::npos;
   }
   /// Drops the stored replies of sessions that have ended. Call it after the last restore(), before
-  /// expect(). Fails with malformed if a delivery has no session.
+  /// expect(). Fails with `malformed` if a delivery has no session.
   Result<void> drop_ended();
   /// Gives every session its full expiry from `now` on, because after a restart no session is
   /// connected. Call it after drop_ended() and expect().
   void resume(TimePoint now);
 
-  /// Adds a session that another class's row names, e.g. as a key's owner. Call before resume().
+  /// Adds a session that is named in the rows of a different class, e.g. as the owner of a key.
+  /// Call it before resume().
   void expect(const SessionId& id) { entry(id); }
 
   /// Adds the deletion of a row to the garbage, see take_garbage().
   void discard(Row row) { garbage_.push_back(std::move(row)); }
-  /// Removes and returns the garbage: deletions of rows that are no longer needed. No client waits
-  /// for these deletions, so they go with the next batch.
+  /// Removes and returns the garbage: deletions of rows that are no longer needed. The next batch
+  /// is early enough for these deletions, because no client waits for them.
   std::vector<Row> take_garbage() { return std::exchange(garbage_, {}); }
   std::size_t garbage() const { return garbage_.size(); }
 

@@ -36,11 +36,11 @@ struct Step {
   Effects& out;
   Session* session = nullptr;
   Revision observed = 0;                 ///< newest revision that the reply depends on
-  bool shows_change = false;             ///< the reply depends on everything that the step changes
+  bool shows_change = false;             ///< the reply must wait for all changes of this step
   std::vector<Signal> signals = {};      ///< fire in this order
-  std::set<Bytes> prefixes = {};         ///< tokens of prefix watches that are in `signals`
-  std::vector<Bytes> queues = {};        ///< queues that have got a free item
-  bool garbage_waits = true;             ///< garbage rows may wait for a later batch
+  std::set<Bytes> prefixes = {};         ///< the tokens in `signals` that belong to prefix watches
+  std::vector<Bytes> queues = {};        ///< queues to which the step added or returned an item
+  bool garbage_waits = true;             ///< if false, this step must also write the garbage rows
   std::vector<SessionId> presence = {};  ///< sessions that have connected, are gone, or have ended
   const Pending::Waiter* again =
       nullptr;  ///< set if the request was blocked before and is tried again
@@ -50,18 +50,20 @@ struct Step {
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
 
-/// Return the tokens of waiters that wait until a key is set, until a key changes in any way, and
-/// until a queue has an item.
+/// Returns the token that fires when the key is set, or when a queue named `key` has a free item.
 inline Bytes key_token(const Bytes& key) { return 'k' + key; }
+/// Returns the token that fires when the key changes in any way.
 inline Bytes change_token(const Bytes& key) { return 'w' + key; }
+/// Returns the token of the requests that wait for an item of the queue.
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
-/// Returns the token of waiters that wait for an unconnected session to be back or to be gone.
+/// Returns the token that fires when a session without a connection is connected again, counts as
+/// gone, or has ended.
 inline Bytes presence_token(const SessionId& session) {
   return RowKey('H').number(session.high).number(session.low).take();
 }
 
-/// Returns the token of waiters that wait for a change of a group's status.
+/// Returns the token that fires when the status of the group changes.
 inline Bytes group_token(const std::string& group) { return 'G' + group; }
 
 inline Bytes watch_token(const Watch& watch) {

@@ -26,11 +26,13 @@ struct Transactions::Plan {
 };
 
 Maybe Transactions::on(Step& step, const Transact& transact) {
-  if (transact.conditions.size() > limits::kConditions ||
-      transact.actions.size() > limits::kActions) {
-    return failure(Code::too_large, "transact: {} conditions, limit {}; {} actions, limit {}",
-                   transact.conditions.size(), limits::kConditions, transact.actions.size(),
-                   limits::kActions);
+  if (transact.conditions.size() > limits::kConditions) {
+    return failure(Code::too_large, "transact: too many conditions: {}, limit {}",
+                   transact.conditions.size(), limits::kConditions);
+  }
+  if (transact.actions.size() > limits::kActions) {
+    return failure(Code::too_large, "transact: too many actions: {}, limit {}",
+                   transact.actions.size(), limits::kActions);
   }
   for (const Condition& condition : transact.conditions) {
     if (Result<void> good = check_key(condition.key); !good) return good.error();

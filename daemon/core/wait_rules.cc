@@ -22,7 +22,7 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
 
-/// Returns whether the key exists or, with `or_queue`, a queue of the same name has items.
+/// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has items.
 bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
   return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.length(key) > 0);
 }
@@ -88,7 +88,9 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   return reply(std::move(values));
 }
 
-/// If the request asks for values (`reads`), a queue with the same name as a key does not count.
+/// Returns the reply to a request that has timed out while keys are missing. `reads` is true if the
+/// request asks for the values of the keys. For such a request, a queue with items does not replace
+/// a missing key of the same name.
 Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                               Look& look) const {
   for (const Bytes& key : keys) {
@@ -271,8 +273,8 @@ Reply WaitRules::time_out(Step& step, const Waiter& waiter, const Join& join, Lo
   return reason;
 }
 
-/// Must be called before the joins of these waiters are withdrawn, because members whose joins time
-/// out together must all count as joined.
+/// Must be called before a join of `waiters` is withdrawn, because the replies to joins that time
+/// out together must count the members of all these joins.
 WaitRules::Shortages WaitRules::shortages(const std::vector<Waiter>& waiters) const {
   Shortages all;
   for (const Waiter& waiter : waiters) {

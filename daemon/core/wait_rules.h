@@ -17,8 +17,8 @@
 
 namespace c10dd::core {
 
-/// The tables from which replies are computed. A time-out changes `barriers` or `groups`: it breaks
-/// a barrier or withdraws a join.
+/// The tables from which replies are computed. A time-out changes two of the tables: it breaks a
+/// barrier in `barriers`, or withdraws a join from `groups`.
 struct WaitTables {
   const KeySpace& keys;
   const Queues& queues;
@@ -47,7 +47,7 @@ class WaitRules {
 
   explicit WaitRules(const WaitTables& tables) : tables_(tables) {}
 
-  // Each function has overloads for the operations that can block.
+  // tokens(), ready(), overdue() and time_out() have one overload for each operation they handle.
 
   /// Returns the tokens that the request waits for.
   std::vector<Bytes> tokens(const Get& get) const;
@@ -83,13 +83,13 @@ class WaitRules {
   Reply overdue(const Waiter& waiter, const Join& join, Look& look) const;
   Reply overdue(const Waiter& waiter, const WatchGroup& watch, Look& look) const;
 
-  /// Times out a request on which other requests depend, and returns its reply. A barrier fails for
-  /// all its ranks, also for ranks that arrive later. A join is withdrawn.
+  /// Times out a request on which other requests depend. Returns the reply to the request. A
+  /// barrier fails for all its ranks, also for ranks that arrive later. A join is withdrawn.
   Reply time_out(Step& step, const Waiter& waiter, const Barrier& barrier, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
 
-  /// Returns, for each group that one of these waiters wants to join, why the group has not formed.
+  /// Returns, by group, why the groups that these waiters want to join have not formed.
   Shortages shortages(const std::vector<Waiter>& joins) const;
 
  private:

@@ -10,7 +10,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the keys (or, for an exchange, the parts) that a blocked request holds in memory.
+/// A visitor that returns the keys that a blocked request holds in memory. For an exchange, returns
+/// the parts.
 struct NamedKeys {
   std::span<const Bytes> operator()(const Get& get) const { return {&get.key, 1}; }
   std::span<const Bytes> operator()(const Wait& wait) const { return wait.keys; }
@@ -22,9 +23,10 @@ struct NamedKeys {
   }
 };
 
-/// Returns the weight of a blocked request, an estimate of the memory that it uses. The weight is
-/// the larger of two numbers: the number of missing tokens (each is an entry of an index), and a
-/// quarter of the units. Each key or part counts as 1 unit, and 1 more unit per 64 bytes.
+/// Returns the weight of a blocked request: an estimate of the memory that the request uses. The
+/// weight is the larger of two numbers: the missing tokens (each is an entry of an index), and a
+/// quarter of the units of all keys or parts. A key or part has 1 unit, plus 1 unit for every 64
+/// bytes.
 std::size_t weight_of(const Request& request, std::size_t missing) {
   std::size_t named = 0;
   for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;

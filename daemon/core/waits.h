@@ -29,9 +29,10 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request and returns nothing. Returns a reply instead if `timeout` is not positive
-  /// or too many requests are blocked (quota_exceeded). If `absent` is set, the request waits until
-  /// that session is back or gone. Otherwise the request waits for its own tokens.
+  /// Blocks the request and returns nothing. Returns the time-out reply instead if `timeout` is not
+  /// positive, or quota_exceeded if the job's blocked requests would exceed a limit. If `absent`
+  /// names a session, the request waits until that session is connected again, counts as gone, or
+  /// has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
   Maybe block(Step& step, Request request, Duration timeout,
               const std::optional<SessionId>& absent = std::nullopt);
 
@@ -40,8 +41,8 @@ class Waits {
   /// Does the same as release(), but keeps the signals of group status for a later release().
   void release_all_but_status(Step& step);
 
-  /// Answers the waiters whose deadline has come. Breaks the barriers and withdraws the joins
-  /// for which these waiters wait, see WaitRules::time_out().
+  /// Answers the waiters whose deadline has come. If one of them waits at a barrier or exchange,
+  /// breaks it. If one of them is a join, withdraws it. See WaitRules::time_out().
   void time_out(Step& step);
 
   /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.
@@ -53,16 +54,19 @@ class Waits {
     return pending_.drop(session, sequence);
   }
 
-  /// Fires a token. take_one() removes and returns the oldest waiter; take() removes and returns
-  /// all waiters that wait for no other token. The caller must answer the returned waiters.
+  /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
+  /// returns that waiter. The caller must answer it.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
+  /// Fires a token. Removes and returns the waiters for which this was the last missing token. The
+  /// caller must answer them.
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
   /// Sends a reply to a waiter that was removed.
   void finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const;
 
-  /// Signals that a key was set (key_set), or was changed in any way (key_changed). Signals only
-  /// tokens with waiters, because one step may change a million keys.
+  /// Signals that a key was set. Like key_changed(), signals only tokens that have waiters, because
+  /// one step may change a million keys.
   void key_set(Step& step, const Bytes& key) const;
+  /// Signals that a key was changed in any way.
   void key_changed(Step& step, const Bytes& key) const;
 
   bool waits_for(const Bytes& token) const { return pending_.waits_for(token); }
@@ -76,7 +80,9 @@ class Waits {
   std::optional<Failure> check_room(const Waiter& waiter) const;
   void recheck(Step& step, Waiter waiter);
 
-  // These functions call the WaitRules overload for the type of the blocked request.
+  // Each of the next four functions calls a function of WaitRules, in the overload for the type of
+  // the blocked request. tokens_of() calls tokens(); the others call the function of the same name.
+  // If WaitRules::time_out() has no overload for this type, overdue() is called instead.
   std::vector<Bytes> tokens_of(const Request& request) const;
   Maybe ready(const Waiter& waiter, WaitRules::Look& look) const;
   Reply overdue(const Waiter& waiter, WaitRules::Look& look) const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sends one blocking POST over HTTP. No timeout: the time depends on the size of the state.
+// Sends one POST over HTTP. Blocks without a time limit, because copying a large state takes long.
 #include "daemon/http/checkpoint_request.h"
 #include "protocol/exit_codes.h"
 
@@ -52,7 +52,7 @@ int request_checkpoint(const Options& options, const std::string& path) {
   const auto* detail = failed ? nullptr : reason.find_pointer("/error/detail", failed);
   std::fprintf(stderr, "c10dd: %s\n",
                detail && detail->is_string() ? detail->get_string().c_str() : reply.body().c_str());
-  // Other 5xx replies are temporary, for example while the daemon starts or drains.
+  // 5xx replies other than 501 are temporary, for example while the daemon starts or drains.
   const bool final = reply.result_int() < 500 || reply.result() == http::status::not_implemented;
   return final ? exit_code::kUsage : exit_code::kTryAgain;
 }

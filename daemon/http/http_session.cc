@@ -26,7 +26,8 @@ namespace {
 using asio::experimental::awaitable_operators::operator||;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-/// Cancels the stream of a connection if the budget asks for that. The connection may have ended.
+/// Lets the budget close one connection: cancels the connection's stream when the budget asks for
+/// that. May live longer than the connection.
 struct Reach final : BudgetSink {
   explicit Reach(Stream& of) : stream(&of), executor(of.executor()) {}
 
@@ -177,7 +178,8 @@ asio::awaitable<void> serve_http(std::shared_ptr<Stream> stream, const SessionCo
     reason = co_await converse(connection);
     if (reach->closed) reason = name_of(Code::quota_exceeded);
   } catch (const std::exception&) {
-    // For example, memory has run out. Only this connection ends, with the reason "internal".
+    // An exception, for example out of memory, ends only this connection, with the reason
+    // "internal".
   }
   reach->stream = nullptr;
   stream->close();

@@ -113,7 +113,8 @@ struct HttpReader::Impl {
     request->body = std::move(parser.get().body());
   }
 
-  /// Returns how many bytes of the header, or of the header of a chunk, the parser may still get.
+  /// Returns how many bytes the parser may get in its next call. Thus the header, each chunk header
+  /// and the trailer can have at most kHttpHeaderBytes each.
   std::size_t room() const { return limits::kHttpHeaderBytes - (checked ? 0 : header_bytes); }
 
   http::request_parser<http::string_body> parser;
@@ -135,8 +136,8 @@ std::size_t HttpReader::put(std::string_view bytes) {
   std::size_t taken = 0;
   while (taken < bytes.size() && !in.request && !in.refusal) {
     in.begun = true;
-    // room() enforces the limit, because Beast's own limit applies separately to the first line and
-    // to the fields, and does not apply to chunk headers and the trailer.
+    // room() enforces the limit, because Beast's own limit is not enough: Beast counts the first
+    // line and the fields separately, and ignores chunk headers and the trailer.
     std::string_view rest = bytes.substr(taken);
     // Beast 1.81 fails an assertion if the last chunk is also the first chunk and arrives in parts.
     if (in.checked && in.parser.chunked() && rest.size() < kLastChunk.size()) break;
@@ -150,8 +151,9 @@ std::size_t HttpReader::put(std::string_view bytes) {
     } else if (!in.checked) {
       in.header_bytes += n;
     }
-    // If `rest` was shortened to room() bytes and the parser has consumed bytes, the loop goes on
-    // with the bytes that follow.
+    // The parser needs more bytes. If it got fewer than room() bytes, the caller must supply more.
+    // If it got room() bytes and consumed none of them, the header is too large. If it consumed at
+    // least one of them, the loop goes on.
     if (error == http::error::need_more && !(full && n > 0)) {
       if (full) in.refusal = header_too_large(in.checked);
       break;

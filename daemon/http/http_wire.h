@@ -20,7 +20,7 @@ struct HttpRequest {
   std::string content_type = {};
   std::string body = {};
   std::string host = {};  ///< the host of an absolute target, or the Host field
-  bool has_host = false;  ///< false only if an HTTP/1.0 request names no host
+  bool has_host = false;  ///< false: an HTTP/1.0 request that names no host
 };
 
 struct HttpReply {
@@ -39,8 +39,8 @@ class HttpReader {
   HttpReader(HttpReader&&) noexcept;
 
   /// Consumes bytes from the front, and returns how many bytes were consumed. Stops after a
-  /// complete request. The caller keeps the other bytes, and passes them again together with the
-  /// next bytes.
+  /// complete request. The caller keeps the bytes that were not consumed, and passes them again,
+  /// followed by new bytes.
   std::size_t put(std::string_view bytes);
 
   /// Returns whether the first byte of a request was consumed.
@@ -64,8 +64,8 @@ inline constexpr std::string_view kHttpContinue = "HTTP/1.1 100 Continue\r\n\r\n
 /// Returns a reply with the body {"error": {"code": ..., "detail": ...}}.
 HttpReply http_error(int status, Code code, std::string_view detail);
 
-/// Returns the bytes of a reply. head: true for the reply to a HEAD request, which has the length
-/// of the body but not the body.
+/// Returns the bytes of a reply. head: true for the reply to a HEAD request. This reply states the
+/// length of the body but omits the body.
 std::string encode(const HttpReply& reply, bool keep_alive, bool head);
 
 }  // namespace c10dd::daemon

@@ -17,7 +17,8 @@ class Operations {
  public:
   virtual ~Operations() = default;
 
-  /// Returns the facts that are known without waiting and are the same for every client.
+  /// Returns the facts that are known without waiting and do not depend on the client. The other
+  /// members of ServerFacts keep their defaults.
   virtual ServerFacts facts() const = 0;
 
   /// Returns the text of /metrics with current values.

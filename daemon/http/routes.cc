@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of routes. The query of a target is ignored. A route that changes something is served
-// only for clients on this machine. It takes only a POST of JSON or a DELETE, because a web page of
-// another site cannot make a browser send these requests.
+// The table of routes. The query of a target is ignored. A route that changes something serves only
+// clients on this machine. It accepts only a POST of JSON or a DELETE, because a web page from a
+// foreign site cannot make a browser send these requests.
 #include "daemon/http/routes.h"
 
 #include <algorithm>
@@ -101,7 +101,7 @@ struct Route {
   HttpReply (*respond)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
   const char* methods = "GET, HEAD";
-  std::string_view rest = {};  ///< placeholder for the part of the path that varies; may be empty
+  std::string_view rest = {};  ///< placeholder for the variable part of the path; empty if none
 };
 
 constexpr std::string_view kJobs = "/v1/jobs/";

@@ -22,27 +22,30 @@ struct ServerFacts {
   bool local = false;      ///< the client is on this machine
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
-  // Each of the next members is set only if need_of() returns the Need for it.
+  // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::jobs sets
+  // `jobs`, Need::checkpoint sets `checkpoint`, and Need::removal sets `removed`.
   std::string metrics;
   std::vector<core::JobReport> jobs;
   Result<void> checkpoint;
   Result<void> removed;
 };
 
-/// Says what must be fetched or done for a route before handle() is called.
+/// What must be fetched or done for a request before handle() is called.
 enum class Need { nothing, metrics, jobs, checkpoint, removal };
 
 /// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
 /// request that handle() will refuse.
 Need need_of(const HttpRequest& request, const ServerFacts& facts);
 
-/// Returns the directory in the body of a checkpoint request. Fails if it is not an absolute path.
+/// Returns the directory that the body of a checkpoint request names. Fails if the content type or
+/// the body is invalid, or if the path is not absolute.
 Result<std::string> checkpoint_path(const HttpRequest& request);
 
 /// Returns the percent-decoded name of the job in the target of a DELETE request.
 Result<std::string> job_to_remove(const HttpRequest& request);
 
-/// Returns the reply to a request. `facts` must hold the result that need_of() asks for.
+/// Returns the reply to a request. The caller must have fetched or done what need_of() returns for
+/// the request, and must pass the result in `facts`.
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts);
 
 }  // namespace c10dd::daemon

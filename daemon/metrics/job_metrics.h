@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The metric series of training jobs. Their number is bounded, and the series of a job are removed
-// with the job. Jobs whose names print alike share series, which then hold the sums of these jobs.
-// All jobs beyond limits::kJobsInMetrics also share series. Not thread-safe: Metrics calls this
-// class under a lock.
+// The metric series of training jobs. The number of series is bounded. Jobs share series if
+// printable() converts their names to the same text. All jobs beyond limits::kJobsInMetrics share
+// one set of series. Shared series hold the sums over their jobs. Series are removed with the last
+// job that uses them. Not thread-safe: Metrics calls this class under a lock.
 #pragma once
 
 #include <map>
@@ -25,8 +25,9 @@ class JobMetrics {
   void add(const std::string& train_job);
   /// Sets the gauges of a job. Ignored if the job has no series.
   void stats(const std::string& train_job, const core::JobStats& stats);
-  /// Counts released barriers, generations and collectives of a job. Ignored if the job has no
-  /// series: an idle job, whose series were removed, may still lose members.
+  /// Counts released barriers, generations and collectives of a job. Ignores
+  /// the event if the job has no series, for example if an idle job loses a
+  /// member.
   void event(const std::string& train_job, const core::Event& event);
   /// Notes that a run of the job was removed. If no run is left, removes the job's series.
   void remove(const std::string& train_job);

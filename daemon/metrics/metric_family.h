@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes a family of prometheus-cpp from an entry of the metric catalogue, which gives the names of
-// the labels. Every label value passes printable(), so that no text of a client can break a scrape.
+// Makes a prometheus-cpp family from an entry of the metric catalogue. The entry names the labels.
+// All label values are converted by printable(), so that no text from a client can break a scrape.
 #pragma once
 
 #include <prometheus/counter.h>

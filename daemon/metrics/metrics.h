@@ -22,7 +22,7 @@ struct MetricsInfo {
   std::string durability;
 };
 
-/// The counts of the buckets of metric::kRequestBounds, then the count of values above all bounds.
+/// One count for each bucket of metric::kRequestBounds, then the count of values above all bounds.
 using RequestBuckets = std::array<std::uint64_t, metric::kRequestBounds.size() + 1>;
 
 class Metrics {
@@ -33,7 +33,8 @@ class Metrics {
   void ready(bool ready);
   void engine_up(bool up);
 
-  /// free: free bytes on the disk of the state. full: requests that enlarge the state are refused.
+  /// free: free bytes on the disk of the state. full: true if requests that enlarge the state are
+  /// refused.
   void disk(std::uint64_t free, bool full);
 
   /// held: bytes that core::ConnectionBudget counts.
@@ -44,7 +45,7 @@ class Metrics {
   void protocol_error(Protocol protocol, Code code);
 
   void requests(Protocol protocol, const OpInfo& op, std::uint64_t count);
-  /// Counts replies that were sent, by duration. `seconds` is the sum of their durations.
+  /// Adds sent replies to the histogram of durations. `seconds` is the sum of their durations.
   void took(const OpInfo& op, const RequestBuckets& buckets, double seconds);
   void failed(const OpInfo& op, Code code);
 
@@ -58,10 +59,11 @@ class Metrics {
   /// Sets the gauges of a job. Ignored if the job has no series.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
   void jobs(std::size_t loaded);
-  /// Called when a run of the job is loaded, or is used again after it was idle.
+  /// Adds one to the job's number of runs, because a run was loaded, or an idle run is used again.
+  /// The first run creates the job's series.
   void job_loaded(const std::string& train_job);
-  /// Called when a run of the job is no longer loaded, or has become idle. If no other run of the
-  /// job is left, removes the job's series.
+  /// Subtracts one from the job's number of runs, because a run is no longer loaded or has become
+  /// idle. If no run is left, removes the job's series.
   void remove_job(const std::string& train_job);
 
   /// Returns all metrics in the text format 0.0.4 of Prometheus.

@@ -24,7 +24,7 @@ double open_descriptors() {
        at.increment(failed)) {
     ++count;
   }
-  return count > 0 ? count - 1 : 0;  // does not count the descriptor of the iterator
+  return count > 0 ? count - 1 : 0;  // the iterator's own descriptor does not count
 }
 
 }  // namespace

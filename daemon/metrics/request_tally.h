@@ -19,8 +19,9 @@ class RequestTally {
     ++ops_[op.code].requests[index_of(protocol)];
   }
 
-  /// Counts a reply that was sent. took: the time from the decoding of the request to the release
-  /// of the reply; ignored for blocking operations, whose time core::WaitEnded reports.
+  /// Counts a reply that was sent. took: the time from the arrival of the request to the release
+  /// of the reply. For blocking operations `took` is ignored, because core::WaitEnded reports their
+  /// time.
   void answered(const OpInfo& op, Code outcome, Duration took) {
     if (op.kind != OpKind::wait) observe(ops_[op.code], took);
     if (outcome != Code::ok) metrics_.failed(op, outcome);

@@ -28,8 +28,8 @@ constexpr std::chrono::milliseconds kRetryMax{200};
 constexpr int kBufferBytes = 256 * 1024;  // the kernel's, for sending
 constexpr int kUserTimeoutMs = 15'000;
 
-/// Sets the options of a new connection. Two of them detect a dead peer: the user time-out while
-/// sent data is not acknowledged, and keepalive while the connection is idle.
+/// Sets the options of a new connection. A dead peer is detected by TCP_USER_TIMEOUT while sent
+/// data is not acknowledged, and by keepalive while the connection is idle.
 void configure(tcp::socket& socket) {
   ErrorCode ignored;
   const int fd = socket.native_handle();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepts connections on one address, and hands them to the Reception. This includes connections
-// that the Admission refuses, so that their clients get the reason.
-// All functions are called on the thread of the listener's loop.
+// Accepts connections on one address and hands them to the Reception. A connection that the
+// Admission refuses is handed over too, so that its client gets the reason. If too many refused
+// connections are open, closes a new one at once. All functions are called on the listener's loop.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -22,9 +22,10 @@ class Listener {
  public:
   Listener(asio::io_context& loop, const Options& options);
 
-  /// Binds and listens. Fails with unavailable if the port is in use, with permission_denied if the
-  /// port is privileged, and with invalid_argument if the host is bad. After success clients can
-  /// connect, but are not served before serve() is called.
+  /// Binds and listens. Fails with `unavailable` if the port is in use, with permission_denied if
+  /// the port is privileged, and with invalid_argument for every other reason, for example because
+  /// the host is not an address of this machine. After success clients can connect, but are not
+  /// served before serve() is called.
   Result<void> open(const std::string& host, std::uint16_t port);
 
   /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel

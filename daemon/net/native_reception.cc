@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes the WireProtocol of the native protocol. Moves a connection to the shard of its job before
-// its first frame is handled, so that its requests need not change threads. If the first frame is
-// invalid, the connection stays on the first shard, whose session replies with the reason.
+// Makes the WireProtocol of the native protocol. The first frame of a connection names a job. The
+// connection moves to the shard of that job before the frame is handled, so that later requests
+// need not change threads. If the first frame cannot be served, the connection stays on the first
+// shard, and its session replies with the reason.
 #include "daemon/core/host/native_channels.h"
 #include "daemon/net/native_session.h"
 #include "daemon/shard/shard.h"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the native protocol on one connection: handles buffers, fairness and time-outs. The base
-// class core::NativeChannels handles the requests in the frames. A frame is decoded as a whole
-// before it has an effect. A malformed frame gets a reply and ends the connection; the client can
-// resume its sessions on another connection. Runs on the loop of one shard, which passes requests
-// on to the jobs of other shards.
+// Serves the native protocol on one connection. NativeSession reads and writes the bytes, shares
+// the loop fairly with other connections, and enforces the time-outs. The base class
+// core::NativeChannels handles the requests in the frames. A frame is decoded as a whole before it
+// has an effect. A malformed frame gets a reply and ends the connection; the client can resume its
+// sessions on another connection. A connection stays on the loop of one shard. That shard passes on
+// the requests for jobs of other shards.
 #include "daemon/net/native_session.h"
 
 #include <spdlog/spdlog.h>
@@ -34,7 +35,7 @@ constexpr std::size_t kFirstBytes = 384;  // the buffer of a connection that wai
 constexpr unsigned kSilentChecks = 4;     // a connection survives this many checks without a frame
 constexpr const char* kNoRoom = "quota_exceeded";
 
-/// Returns a number that identifies a connection in its jobs. Returns each number only once.
+/// Returns a new number, by which jobs identify a connection. Never returns a number twice.
 std::uint64_t next_connection() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -86,7 +87,7 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   const SessionContext& context_;
   Shard& shard_;
   asio::steady_timer wakeup_;    // run() waits on this timer; cancel() wakes run()
-  asio::steady_timer deadline_;  // first limits the wait for the hello, then starts check_silence()
+  asio::steady_timer deadline_;  // the deadline of the hello, then the time of each check_silence()
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
@@ -96,9 +97,9 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   bool waits_for_room_ = false;   // the budget has no room yet for a large frame
   bool frames_left_ = false;      // in_ may begin with whole frames
   std::uint64_t taken_turn_ = 0;  // the turn in which frames were last taken
-  std::uint64_t heard_turn_ = 0;  // taken_turn_ at the last check for silence
+  std::uint64_t heard_turn_ = 0;  // the value of taken_turn_ at the last check for silence
   unsigned silent_checks_ = 0;    // in a row
-  const char* ended_ = nullptr;   // why run() must end, a metric label; null while run() goes on
+  const char* ended_ = nullptr;   // metric label: why run() must end; null: run() goes on
   std::int64_t arrived_ns_ = 0;   // time on the steady clock when frames were last taken
 };
 
@@ -135,8 +136,9 @@ asio::awaitable<void> NativeSession::run() {
       end("peer");
     }
   }
-  // A pending write keeps the outbox alive. abandon() drops its callbacks, which refer to this
-  // session.
+  // Sends only the bytes that the kernel takes without waiting; abandon() drops the others.
+  // abandon() also drops the callbacks, because they use this session, and a pending write may keep
+  // the outbox alive longer than the session.
   outbox_->flush();
   outbox_->abandon();
   Bytes().swap(in_);
@@ -150,15 +152,16 @@ asio::awaitable<void> NativeSession::run() {
   }
 }
 
-/// Returns true while the connection must not be read: the peer does not read its replies, or the
-/// budget has no room for the frame that is arriving.
+/// Returns true while the connection must not be read: too many reply bytes wait for the peer to
+/// read them, or the budget has no room for the frame that is arriving.
 bool NativeSession::is_paused() const {
   return outbox_->over_soft_limit() || waits_for_room_ ||
          (outbox_->over_small_limit() && share_.budget().scarce());
 }
 
-/// Ends the connection if no frame has come for the idle time-out. Counts checks instead of time,
-/// because a pause of the process then delays only one check and closes no connection.
+/// Ends the connection if no frame arrives within the idle time-out. Counts checks and does not
+/// measure time, because after a pause of the process only one check is due. Thus a pause alone
+/// closes no connection.
 void NativeSession::check_silence() {
   if (ended_ != nullptr) return;
   silent_checks_ = heard_turn_ == taken_turn_ ? silent_checks_ + 1 : 0;
@@ -182,9 +185,9 @@ asio::awaitable<void> NativeSession::wait_for_turn() {
   co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
 }
 
-/// Takes the bytes that have arrived. Returns false at the end of the connection. If there are more
-/// bytes than the small buffer first_ holds, reads them into a buffer that all connections of the
-/// thread share, so that an idle connection holds no large buffer.
+/// Takes the bytes that have arrived. Returns false at the end of the connection. If the bytes fill
+/// the small buffer first_, continues in a large buffer that all connections of the thread share.
+/// Thus an idle connection holds no large buffer.
 bool NativeSession::read() {
   if (read_failed_) return false;
   static thread_local Bytes scratch(kReadBytes, '\0');
@@ -208,7 +211,7 @@ bool NativeSession::read() {
   return true;
 }
 
-/// Takes the complete frames at the beginning of in_, and keeps the other bytes.
+/// Takes the complete frames at the beginning of in_, and keeps the rest.
 void NativeSession::take_in() {
   const std::size_t used = take_frames(in_);
   in_.erase(0, used);
@@ -238,7 +241,7 @@ void NativeSession::close_for_room(const Failure& reason) {
   log_refusal(reason);
   native::RequestHeader header;
   header.op = Hello::op.code;
-  // If the outbox is not empty, a frame may have been sent in part. A reply must not follow it.
+  // If the outbox is not empty, a frame may be half sent. No reply must follow half a frame.
   if (outbox_->empty()) reply(header, reason);
   end(kNoRoom);
 }

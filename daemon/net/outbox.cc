@@ -31,8 +31,9 @@ void Outbox::add(native::EncodedReply frame) {
   report_size();
 }
 
-/// Ends the outbox if the peer has stopped reading, or if more than limits::kOutboxMostBytes are
-/// queued. Below that limit, a peer that still reads may have many large replies in the queue.
+/// Ends the outbox in two cases: more than limits::kOutboxHardBytes are queued and the peer has
+/// stopped reading, or more than limits::kOutboxMostBytes are queued. The second limit is higher,
+/// because a peer that still reads is allowed many large replies in the queue.
 void Outbox::enforce_hard_limit() {
   flush();
   if (bytes_ <= limits::kOutboxHardBytes) return;

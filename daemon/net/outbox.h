@@ -61,7 +61,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   std::size_t offset_ = 0;  // number of written bytes of the first segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
-  std::chrono::steady_clock::time_point full_since_;  // when a write last found no room
+  std::chrono::steady_clock::time_point full_since_;  // the last time that a write found no room
   bool size_reported_ = false;                        // last reported size exceeds the small limit
   bool dead_ = false;
 };

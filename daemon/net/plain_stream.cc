@@ -10,7 +10,7 @@ using asio::ip::tcp;
 
 PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
     : Stream(std::move(ticket)), socket_(std::move(socket)) {
-  ErrorCode ignored;  // a socket that has failed reports the error at the next read
+  ErrorCode ignored;  // if the call below fails, the next read fails, too
   socket_.non_blocking(true, ignored);
 }
 
@@ -72,7 +72,7 @@ bool PlainStream::is_local() const {
   ErrorCode failed;
   const auto address = socket_.remote_endpoint(failed).address();
   if (failed) return false;
-  // If a listener serves both IPv6 and IPv4, an IPv4 peer has a mapped IPv6 address.
+  // On a listener for both IPv6 and IPv4, an IPv4 peer appears with an IPv4-mapped IPv6 address.
   const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
   return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback()
                 : address.is_loopback();

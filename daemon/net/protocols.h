@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of wire protocols. A protocol's entry has functions that recognise the protocol by the
-// first bytes of a connection, serve a connection, and encode a refusal. The file that implements a
-// protocol's sessions also defines its entry. Only Server includes all these files, to make the
-// list. The names of the protocols are in daemon/config/protocol_names.h.
+// The list of wire protocols. The entry of a protocol has functions that recognise the protocol by
+// the first bytes of a connection, serve a connection, and encode a refusal. For each protocol, one
+// function makes the entry. Only Server includes the headers of all these functions, because Server
+// makes the list. The names of the protocols are in
+// daemon/config/protocol_names.h.
 // All functions are called on the loop that accepts connections.
 #pragma once
 
@@ -18,8 +19,8 @@
 
 namespace c10dd::daemon {
 
-/// Tells whether the first bytes of a connection belong to a protocol. `maybe` means that more
-/// bytes are needed to decide.
+/// Whether the first bytes of a connection belong to a protocol. `maybe` means that more bytes are
+/// needed to decide.
 enum class Match : std::uint8_t { no, maybe, yes };
 
 /// An entry of the list.
@@ -33,16 +34,16 @@ struct WireProtocol {
   /// function is null if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
-  /// Begins to serve a connection in a new coroutine and returns, so that the memory of the
-  /// coroutine that recognised the protocol is freed. The stream's head holds the bytes that were
-  /// already read. Called on the connection's loop.
+  /// Starts a coroutine that serves the connection, and returns at once. The coroutine that
+  /// recognised the protocol then ends, so that its memory is freed. Stream::head() holds the bytes
+  /// that were already read. Called on the connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};
 
   /// Encodes a refusal for a client of this protocol.
   std::string (*refusal)(const Failure& reason) = nullptr;
 
-  /// True if a client of an unknown protocol is refused with the result of `refusal`. Has an effect
-  /// only if no other protocol is enabled.
+  /// True if `refusal` also encodes the refusals for clients of unknown protocols. Has no effect
+  /// unless this is the only enabled protocol.
   bool refuses_unknown = false;
 };
 

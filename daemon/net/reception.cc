@@ -18,7 +18,8 @@
 namespace c10dd::daemon {
 namespace {
 
-// The highest operation number of PyTorch's TCPStore. Its connections begin with such a number.
+// The highest operation number of PyTorch's TCPStore. A connection of a TCPStore client begins with
+// an operation number.
 constexpr unsigned char kLastOfTcpStore = 0x0B;
 
 Failure unknown_protocol(unsigned char first, const Options& options) {
@@ -53,7 +54,8 @@ bool Reception::wants_more(std::string_view head, bool admitted) const {
 }
 
 asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
-  // Shared with the deadline's handler, which may run after this coroutine has ended.
+  // This coroutine shares this state with the handler of `deadline`. The handler may run after the
+  // coroutine has ended.
   struct Watch {
     bool over = false;
     bool late = false;

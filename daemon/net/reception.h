@@ -24,8 +24,8 @@ class Reception {
   /// in the encoding of the connection's protocol.
   void receive(std::shared_ptr<Stream> stream, Result<void> admitted);
 
-  /// Counts a connection that is closed without a reply, because too many connections are already
-  /// being refused.
+  /// Counts a connection in the metrics. The caller closes this connection without a reply, because
+  /// too many connections are already being refused.
   void drop_unheard();
 
  private:

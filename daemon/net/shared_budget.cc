@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a pause of the process, the late timer calls ConnectionBudget::look() only once.
-// Connections are closed only after many calls, so a pause alone closes no connection.
+// A connection is closed only after ConnectionBudget::look() has been called many times. A timer
+// makes these calls. After a pause of the process, the timer makes only one call, so that a pause
+// alone closes no connection.
 #include "daemon/net/shared_budget.h"
 
 #include <algorithm>
@@ -35,7 +36,8 @@ void SharedBudget::carry_out(const Decisions& decisions) {
     std::shared_ptr<BudgetSink> sink = known == sinks_.end() ? nullptr : known->second.lock();
     if (!sink) return;
     const auto executor = sink->budget_executor();
-    // Moves `sink`, because a connection that is destroyed here would lock mutex_ a second time.
+    // Moves `sink`, so that no connection is destroyed here. The destructor of a connection locks
+    // mutex_, but this thread already holds mutex_.
     asio::post(executor, [sink = std::move(sink), what] { what(*sink); });
   };
   for (const Connection connection : decisions.read_on) {

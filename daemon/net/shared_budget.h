@@ -26,7 +26,7 @@ class BudgetSink {
   virtual boost::asio::any_io_executor budget_executor() = 0;
   /// Continues to read the frame that had to wait for memory.
   virtual void read_on() = 0;
-  /// Closes the connection, because it has held or waited for too much memory for too long.
+  /// Closes the connection, because memory is short. `reason` names the held bytes and the limit.
   virtual void close_for_room(const Failure& reason) = 0;
 };
 
@@ -34,12 +34,12 @@ class BudgetSink {
 /// Thread-safe.
 class SharedBudget {
  public:
-  /// loop: runs the timer. max_bytes: the memory limit of all jobs; the limit of the connections is
-  /// derived from it. look: the time between two calls of ConnectionBudget::look() while memory is
-  /// scarce.
+  /// loop: runs the timer. max_bytes: the memory limit of all jobs. The constructor derives the
+  /// limit of the connections from `max_bytes`. look: the time between two calls of
+  /// ConnectionBudget::look() while memory is scarce.
   SharedBudget(Loop& loop, std::uint64_t max_bytes, Duration look = limits::kBudgetLook);
 
-  /// Returns true if connections wait for memory or hold too much. Callers should then read little.
+  /// Returns true if a frame waits for memory or the limit is exceeded. Callers then read less.
   bool scarce() const { return scarce_.load(std::memory_order_relaxed); }
   /// Returns how many bytes the connections hold.
   std::uint64_t held() const;
@@ -87,8 +87,8 @@ class BudgetShare {
   void end_frame() {
     if (frame_) give_back_frame();
   }
-  /// Sets the size of the replies that the peer has not read. Called at every change of the size.
-  /// Reports the size to the budget only if it has changed much.
+  /// Sets the size of the replies that the peer has not read. Reports the size to the budget only
+  /// after a large change, or when the size has become small. So frequent calls are cheap.
   void set_replies(std::size_t bytes) {
     const std::size_t more = bytes > replies_ ? bytes - replies_ : replies_ - bytes;
     const bool few = bytes <= limits::kSmallFrameBytes && replies_ > 0;
@@ -106,7 +106,7 @@ class BudgetShare {
   std::weak_ptr<BudgetSink> sink_;
   SharedBudget::Connection number_ = 0;  ///< 0 while the connection is not counted
   bool frame_ = false;                   ///< a large frame is counted, or waits for memory
-  std::size_t replies_ = 0;              ///< size of the replies, last reported to the budget
+  std::size_t replies_ = 0;              ///< size of the unread replies, as the budget knows it
 };
 
 }  // namespace c10dd::daemon

@@ -42,7 +42,8 @@ asio::awaitable<void> Stream::finish() {
   constexpr std::size_t kDiscardMax = 64 * 1024 * 1024;
   end_writing();
   asio::steady_timer deadline(executor(), kLinger);
-  // Shared with the deadline's handler, which may run after this coroutine has ended.
+  // This coroutine shares this state with the handler of `deadline`. The handler may run after the
+  // coroutine has ended.
   struct End {
     bool over = false;
     bool late = false;

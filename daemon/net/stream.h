@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface through which a session uses its connection: reads and writes bytes, and ends the
-// connection. Subclasses carry the bytes: PlainStream uses a TCP socket.
+// Defines the interface through which a session reads and writes the bytes of its connection, and
+// ends the connection. A subclass carries the bytes: PlainStream uses a TCP socket.
 #pragma once
 
 #include <boost/asio/any_io_executor.hpp>
@@ -20,11 +20,11 @@ namespace c10dd::daemon {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-/// The byte stream of one connection. Reads into and writes from buffers of the caller: an idle
-/// stream holds no buffer. Its functions must be called on the loop of executor().
+/// The byte stream of one connection. Callers provide the buffers of all reads and writes, so an
+/// idle stream holds no buffer. All functions must be called on the loop of executor().
 class Stream {
  public:
-  /// While `ticket` exists, the connection is counted. move_to() gives `ticket` to the new stream.
+  /// Keeps `ticket`, so that the connection is counted. move_to() gives `ticket` to the new stream.
   explicit Stream(Ticket ticket) : ticket_(std::move(ticket)) {}
   virtual ~Stream() = default;
   Stream(const Stream&) = delete;
@@ -45,7 +45,7 @@ class Stream {
   /// Writes as much as fits, without waiting. Returns 0 with would_block if there is no room.
   virtual std::size_t write_now(std::span<const asio::const_buffer> from, ErrorCode& failed) = 0;
 
-  /// Calls on_ready once, when there may be room to write or the connection is closed.
+  /// Calls `on_ready` once: when writing may succeed, after an error, or after cancel() or close().
   virtual void when_writable(std::function<void()> on_ready) = 0;
 
   /// Ends pending calls with an error. Bytes already written are still sent.
@@ -73,8 +73,8 @@ class Stream {
   /// Writes all bytes.
   asio::awaitable<void> write_all(asio::const_buffer from, ErrorCode& failed);
 
-  /// Sends the end of the stream to the peer. Then reads and discards, for up to a second, what the
-  /// peer still sends, so that a reset does not destroy the last reply. Then closes the connection.
+  /// Sends the end of the stream, discards for up to a second what the peer still sends, and closes
+  /// the connection. An earlier close could cause a reset, and the peer would lose the last reply.
   asio::awaitable<void> finish();
 
   /// Sends the end of the stream to the peer, waits a second without reading, then closes the

@@ -76,8 +76,8 @@ void DiskWatch::check_again_later() {
   });
 }
 
-/// Writes the ballast file if it is missing, but only if twice its size stays free above the
-/// reserve. With less free space, the file would soon have to be removed again.
+/// Writes the ballast file if it is missing and the free space is at least the reserve plus three
+/// times the size of the file. With less space, the file would soon have to be removed again.
 void DiskWatch::keep_ballast(std::uint64_t free) {
   if (ballast_bytes_ == 0 || free < reserve_ + 3 * ballast_bytes_) return;
   if (::access(ballast_.c_str(), F_OK) == 0) return;
@@ -99,8 +99,8 @@ void DiskWatch::engine_failed() {
   if (free && *free < minimum_) give_up_ballast(*free);
 }
 
-/// Asks the engine to free the space of removed rows. Removes the ballast file if the engine had
-/// too little room for that work and the free space is below the reserve.
+/// Asks the engine to free the space of removed rows. If the engine's previous attempt did
+/// not succeed and the free space is below the reserve, removes the ballast file.
 void DiskWatch::relieve() {
   engine_.relieve([this](bool had_room) {
     stuck_ = !had_room;

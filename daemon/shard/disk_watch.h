@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the free space on the disk of the state twice a second, or more often while the space is
-// short. Reports the result to core::GrowthGate, which refuses growth while the space is short.
-// Keeps a ballast file on the disk. If the disk becomes full all the same, removes this file, so
-// that the engine can erase rows. All functions are called on the first loop.
+// Measures the free space on the disk that holds the state: twice a second, and more often while
+// space is short. Reports the result to core::GrowthGate, which refuses growth while space is
+// short. Keeps a ballast file on the disk. If the disk becomes full nevertheless, removes the
+// ballast file, so that the engine can erase rows. All functions are called on the first loop.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -20,8 +20,8 @@ class DiskWatch {
  public:
   /// The functions that the watch needs from the engine.
   struct Engine {
-    /// Asks the engine to free the space of removed rows. Calls `then` with true if the engine had
-    /// room to do so.
+    /// Asks the engine to free the space of removed rows. Calls `then` with the result of the
+    /// previous attempt: false if it failed, or if the disk had too little space for it.
     std::function<void(std::function<void(bool)> then)> relieve;
     /// Returns how many free bytes the engine needs to free the space of removed rows.
     std::function<std::uint64_t()> needs;
@@ -33,8 +33,8 @@ class DiskWatch {
   /// Starts the measurements. Does nothing if the engine has no directory.
   void start();
 
-  /// Removes the ballast if the disk is full. Called when the engine is lost or could not be
-  /// opened.
+  /// Removes the ballast file if the free space is below the minimum. Called when the engine is
+  /// lost or could not be opened.
   void engine_failed();
 
  private:
@@ -56,8 +56,8 @@ class DiskWatch {
   std::uint64_t reserve_ = 0;
   std::uint64_t minimum_;
   core::DiskRoom room_ = core::DiskRoom::enough;  ///< at the last measurement
-  unsigned short_for_ = 0;                        ///< consecutive measurements of too little room
-  bool stuck_ = false;  ///< the engine had no room to free the space of removed rows
+  unsigned short_for_ = 0;                        ///< measurements in a row that found little room
+  bool stuck_ = false;  ///< the previous attempt of the engine to free space did not succeed
 };
 
 }  // namespace c10dd::daemon

@@ -120,7 +120,7 @@ Duration EngineHost::commit_age() const {
   return engine_.commit ? engine_.commit->oldest() : Duration{0};
 }
 
-/// Logs when a commit becomes stuck and when commits go on. Checks once per second.
+/// Checks once per second whether a commit is stuck, and logs each change of the result.
 /// not_ready() does not depend on this check.
 void EngineHost::watch_commits() {
   const std::string why = lost_.empty() ? not_ready() : "";
@@ -155,8 +155,8 @@ core::JobHost& EngineHost::host_of(JobNumber number) { return shards_->of(number
 void EngineHost::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.state.generation,
                         change = std::move(change), then = std::move(then)](store::Engine& engine) {
-    // After a failed change no later change may be committed, because the revisions would have a
-    // gap.
+    // Once a change has failed, later changes must not be committed, because the revisions would
+    // then have a gap.
     const bool was_intact = *intact;
     const bool durable = was_intact && core::write_directory(engine, change);
     if (then) asio::post(loop_, [then, durable] { then(durable); });
@@ -223,8 +223,8 @@ void EngineHost::lose(const std::string& why) {
     return true;
   };
   shards_->ask<bool>(drop_jobs, [this](const std::vector<bool>&) {
-    // No shard refers to the engine any more. Closes the engine on the thread opener_, because
-    // closing blocks until a checkpoint that is being written has ended.
+    // No shard refers to the engine any more. The engine is closed on the thread opener_, because
+    // closing blocks while a checkpoint is being written.
     asio::post(opener_, [this, commit = std::move(engine_.commit)]() mutable {
       acknowledged_ = commit->engine().acknowledged();
       commit.reset();

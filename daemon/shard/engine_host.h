@@ -28,15 +28,15 @@ namespace asio = boost::asio;
 class Shard;
 class Shards;
 
-/// Returns the options with which the engine is opened, both at the start and after it was lost.
+/// Returns the options for opening the engine, at the start and again after an engine was lost.
 store::OpenOptions open_options(const Options& options);
 
 /// An open engine, as it is passed to each shard.
 struct OpenEngine {
   core::EngineState state;
   std::shared_ptr<store::GroupCommit> commit;
-  /// Becomes false if a change of the directory is not committed. After that, no new job number may
-  /// be used.
+  /// Becomes false when the commit of a directory change does not succeed. After that, no new job
+  /// number may be used.
   /// Used on the commit thread only.
   std::shared_ptr<std::atomic<bool>> intact;
 };
@@ -53,7 +53,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
 
   core::DirectoryHost& directory() { return directory_; }
 
-  /// Returns the shard that serves a job. If the job is new, gives it a number. Fails as
+  /// Returns the shard that serves a run of a job. If the run is new, gives it a number. Fails as
   /// core::DirectoryHost::expect() does.
   Result<Shard*> shard_of(const std::string& job, const std::string& run);
 
@@ -69,16 +69,16 @@ class EngineHost final : private core::DirectoryHost::Shell {
   /// report if that engine is already closed. Thread-safe.
   void report_lost(std::uint64_t generation, const std::string& why);
 
-  /// Asks the engine to free the space of removed rows. Then calls `then` on the first loop, with
-  /// true if the engine's last attempt found enough room on the disk. Does not call `then` if the
-  /// engine is not open.
+  /// Starts to free the disk space of removed rows. Then calls `then` on the first loop with the
+  /// result of the previous attempt: false if it failed, or if the disk had too little space
+  /// for it (see store::Engine::relieve()). Does not call `then` if the engine is not open.
   void relieve(std::function<void(bool)> then);
 
   /// Returns how many free bytes on the disk the engine needs to free the space of removed rows.
   std::uint64_t room_to_tidy() const;
 
   /// Writes a copy of the state to an absolute path. Calls `then` with the result on the first
-  /// loop. Fails with unavailable if the engine is not open; otherwise fails as
+  /// loop. Fails with `unavailable` if the engine is not open; otherwise fails as
   /// store::Engine::checkpoint() does.
   void checkpoint(const std::string& path, std::function<void(Result<void>)> then);
 
@@ -142,7 +142,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
   asio::steady_timer reopen_timer_;
   std::chrono::milliseconds reopen_delay_{0};
   std::shared_ptr<const store::HighWaterMark>
-      acknowledged_;             ///< high-water mark of the lost engine; used on opener_ only
+      acknowledged_;  ///< Engine::acknowledged() of the lost engine; used on opener_ only
   asio::thread_pool opener_{1};  ///< closes and opens engines; the last member, so destroyed first
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions below write c10dd::quoted() in full, because an unqualified call would also find
-// std::quoted() from <filesystem>.
+// The code below calls quoted() with its namespace, as c10dd::quoted(), because an unqualified call
+// would also find std::quoted() from <filesystem>.
 #include "daemon/shard/event_log.h"
 
 #include <spdlog/spdlog.h>

@@ -12,14 +12,15 @@
 
 namespace c10dd::daemon {
 
-/// Allows at most kLines log lines per second, of the kinds that clients can cause without limit.
+/// Allows at most kLines log lines per second. Used for lines that clients can cause in any number.
 class LogPace {
  public:
   using Time = std::chrono::steady_clock::time_point;
   static constexpr unsigned kLines = 20;  ///< per second
 
-  /// Returns std::nullopt if the next line must be skipped. Otherwise returns the number of lines
-  /// that were skipped since the last written line.
+  /// Decides whether the next line may be written, and counts the line as written or skipped.
+  /// Returns std::nullopt if the line must be skipped. Otherwise returns the number of lines that
+  /// were skipped since the last written line.
   std::optional<std::uint64_t> next(Time now);
 
  private:
@@ -40,8 +41,8 @@ class EventLog {
   LogPace refusals_;
 };
 
-/// Logs that a checkpoint was written, with its size, or the reason why it was not written.
-/// Blocks while it reads the sizes of the files, so it must not be called on a loop's thread.
+/// Logs the result of a checkpoint: its size, or the reason why it was not written.
+/// Blocks while it reads the sizes of the files. Must not be called on a loop's thread.
 void log_checkpoint(const std::string& path, const Result<void>& done);
 
 }  // namespace c10dd::daemon

@@ -57,7 +57,7 @@ void Shard::load(const core::JobRef& slot) {
   const auto load = std::make_shared<store::JobLoad>(slot->number);
   engine_.commit->post_steps([this, slot, load, intact = engine_.intact,
                               generation = engine_.state.generation](store::Engine& engine) {
-    store::JobPiece piece{core::unavailable("the job's number was not committed"), {}, true};
+    store::JobPiece piece{core::unavailable("the engine did not store the job's number"), {}, true};
     if (*intact) piece = load->next(engine, kPieceRows);
     const bool more = !piece.last;
     asio::post(loop_, [this, slot, generation, piece = std::move(piece)]() mutable {
@@ -84,7 +84,7 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects, c
   }
 }
 
-void Shard::answered(const core::OutgoingReply& reply) {
+void Shard::released(const core::OutgoingReply& reply) {
   const Code outcome = reply.result ? Code::ok : reply.result.error().code;
   const std::int64_t took = reply.arrived_ns == 0 ? 0 : turn_ended_ns_ - reply.arrived_ns;
   tally_.answered(*find_op(reply.op), outcome, Duration(took));
@@ -132,8 +132,8 @@ void Shard::end_turn() {
   arm_timer();
 }
 
-/// Sets the timer for the next turn. Does nothing if the timer already fires early enough, because
-/// setting the timer again wakes the loop.
+/// Sets the timer for the next turn. Does nothing if the timer is already set to that time or to an
+/// earlier time, because setting the timer again wakes the loop.
 void Shard::arm_timer() {
   const auto next = host_.next_wake();
   if (!next || (timer_set_ && timer_.expiry() <= *next)) return;

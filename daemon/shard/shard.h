@@ -56,15 +56,14 @@ class Shard final : private core::JobHost::Shell {
   /// Returns the counters of the requests on this loop.
   RequestTally& tally() { return tally_; }
 
-  /// Returns the number of the current turn, for connections that read only once per turn.
+  /// Returns the number of the current turn. Connections use the number to read only once per turn.
   std::uint64_t turn() const { return turn_; }
-  /// Calls `wake` after this turn. `had_some` tells whether the connection has processed frames in
-  /// this turn. Connections that have processed none are called first.
+  /// Calls `wake` after this turn. `had_some` tells whether the caller's connection has processed
+  /// frames in this turn. Connections that have processed no frames are woken first.
   void rest(std::function<void()> wake, bool had_some);
 
   // ---- for the daemon
 
-  /// Makes the shard use an engine that was opened.
   void engine_opened(const OpenEngine& engine);
   /// Drops all jobs and the reference to the engine.
   void engine_lost(const std::string& why);
@@ -76,9 +75,8 @@ class Shard final : private core::JobHost::Shell {
   std::size_t unfinished() const { return host_.unfinished(); }
   std::vector<core::JobReport> reports();
 
-  /// Drops the reference to the engine. The engine's threads still post to the loop until the
-  /// engine is closed.
-  /// Called when the loop has ended.
+  /// Drops the reference to the engine. Called after the loop's thread has stopped. The loop must
+  /// still exist, because the engine's threads post to it until the engine is closed.
   void let_go() { engine_.commit.reset(); }
 
   /// Drops all references to connections.
@@ -92,7 +90,7 @@ class Shard final : private core::JobHost::Shell {
   void report_damage(const std::string& what) override;
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence) override;
-  void answered(const core::OutgoingReply& reply) override;
+  void released(const core::OutgoingReply& reply) override;
   void report(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void wake_resting();
@@ -109,8 +107,8 @@ class Shard final : private core::JobHost::Shell {
   bool timer_set_ = false;
   std::uint64_t turn_ = 1;
   std::int64_t turn_ended_ns_ = 0;
-  std::vector<std::function<void()>> starved_;  ///< connections that processed nothing this turn
-  std::vector<std::function<void()>> served_;   ///< connections that processed frames
+  std::vector<std::function<void()>> starved_;  ///< woken first; they processed no frames
+  std::vector<std::function<void()>> served_;   ///< woken next; they processed frames
 };
 
 }  // namespace c10dd::daemon

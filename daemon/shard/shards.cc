@@ -8,7 +8,9 @@
 namespace c10dd::daemon {
 namespace {
 
-constexpr int kTurnHandlers = 256;  // maximum per turn; replies are sent at the end of a turn
+// After its first handler, a turn runs at most this many further handlers. The number is limited
+// because replies are sent only at the end of a turn.
+constexpr int kTurnHandlers = 256;
 
 }  // namespace
 

@@ -50,9 +50,8 @@ class Shards {
     });
   }
 
-  /// Runs one turn of a loop: waits until a handler is ready, runs the ready handlers up to a
-  /// limit, then ends the shard's turn.
-  /// Called on the loop's thread. Blocks until a handler is ready.
+  /// Runs one turn of a loop: blocks until a handler is ready, runs the ready handlers up to a
+  /// limit, then ends the shard's turn. Called on the loop's thread.
   static void turn(Loop& loop, Shard& shard);
 
  private:

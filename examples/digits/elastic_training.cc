@@ -61,20 +61,20 @@ ElasticOutcome train_elastic(const std::shared_ptr<Client>& client,
   }
   ddp::ReducerOptions same = reducer;
   same.broadcast_parameters = false;  // run_elastic has made them equal
-  const auto turn = [&](ddp::ElasticTurn& now) {
+  const auto train = [&](ddp::ElasticContext& context) {
     ++outcome.generations;
-    outcome.rank = now.generation.rank;
+    outcome.rank = context.generation.rank;
     std::printf("generation rank=%u number=%" PRIu64 " size=%u step=%" PRIu64 " reason=\"%s\"\n",
-                now.generation.rank, now.generation.number, now.generation.size, state.step,
-                now.generation.reason.c_str());
-    GenerationTeam team(now.group, network, same);
+                context.generation.rank, context.generation.number, context.generation.size,
+                state.step, context.generation.reason.c_str());
+    GenerationTeam team(context.group, network, same);
     Trainer trainer(network, data, options, team);
     const std::size_t steps = trainer.steps_per_epoch();
     while (state.step < options.epochs * steps) {
       const std::size_t epoch = state.step / steps + 1;
       const std::size_t index = state.step % steps;
-      if (index == 0 && now.should_regroup()) return false;  // new members join between epochs
-      now.membership.progress("train", state.step, std::chrono::seconds(30));
+      if (index == 0 && context.should_regroup()) return false;  // new members join between epochs
+      context.membership.progress("train", state.step, std::chrono::seconds(30));
       trainer.step(epoch, index);
       ++state.step;
       // The end of the last epoch comes after the loop: a member that gets the state of the last
@@ -86,7 +86,7 @@ ElasticOutcome train_elastic(const std::shared_ptr<Client>& client,
     return true;
   };
   const auto membership = client->rendezvous(rendezvous);
-  ddp::run_elastic(membership, state, turn, {.group = {.backend = backend}});
+  ddp::run_elastic(membership, state, train, {.group = {.backend = backend}});
   return outcome;
 }
 

@@ -72,7 +72,7 @@ void append_rows(Command& command, const std::vector<Row>& rows) {
   }
 }
 
-/// Returns whether a prefix has only letters, digits and - _ . : (braces would set the hash slot).
+/// Returns whether a prefix has only letters, digits and `-_.:` (braces would set the hash slot).
 bool plain(std::string_view prefix) {
   for (const char c : prefix) {
     const bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -132,8 +132,8 @@ return 1)lua";
 
 // Applies the rule of HeadCheck (job_head.h). ARGV has the number of batches, and for each batch:
 // epoch, from, to, the number of arguments for its rows, and these arguments. Redis does not undo
-// the writes of a script that fails, so everything that can fail (a key of another type, out of
-// memory) must fail before the first write.
+// the writes of a script that fails, so everything that can fail (a key of the wrong type, out
+// of memory) must fail before the first write.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
 local held = redis.call('HMGET', head, 'epoch', 'rev', 'from')
@@ -215,7 +215,8 @@ Result<RedisAddress> parse_redis_address(std::string_view text) {
     return refused("the part before the @ is not [user]:password, with / @ : % written as %XX");
   }
   const Result<AddressParts> parts = split_address(authority);
-  // The error text of split_address() quotes the address, which may contain a password.
+  // Do not return the error text of split_address(): it quotes the address, which may contain a
+  // password.
   if (!parts) return refused("the part after // is not host:port, or [host]:port for IPv6");
   address.host = parts->host;
   if (parts->port) {

@@ -39,9 +39,9 @@ extern const std::string_view kRedisCommitScript;   ///< returns d (durable) or 
 /// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);
 
-/// Appends a call of kRedisCommitScript with batches of one job. `script` is the script's digest if
-/// `verb` is "EVALSHA", and the script's text if it is "EVAL". A call must stay below the limits of
-/// Redis: a million arguments before version 7 (two per put), 512 MiB per value, 1 GiB in all.
+/// Appends a call of kRedisCommitScript with batches of one job. If `verb` is "EVAL", `script` must
+/// be the text of that script. If `verb` is "EVALSHA", `script` must be the digest. Redis limits a
+/// call to a million arguments (two per put) in versions below 7, 512 MiB per value, 1 GiB in all.
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
                          std::string_view prefix, const std::vector<const JobBatch*>& batches);
 

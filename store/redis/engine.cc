@@ -34,7 +34,7 @@ class RedisEngine final : public Engine {
  public:
   explicit RedisEngine(RedisAddress address) : address_(std::move(address)) {}
 
-  /// Connects, reads the server's settings, and checks its role and format. Must be called first.
+  /// Must be called first. Connects, reads settings, checks the server's role and data format.
   Result<void> start() {
     Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
     if (!link) return drop(link.error().detail);
@@ -156,9 +156,9 @@ class RedisEngine final : public Engine {
   }
 
  private:
-  /// Returns the rows in key order. The server has no order, so the first calls of next() read one
-  /// page each and return empty pieces, until all rows are read. A scan may return a row twice, but
-  /// misses none.
+  /// A reader that returns the rows in key order. The server returns the rows unordered. So the
+  /// first calls of next() each read one page and return an empty piece, until all rows are read. A
+  /// scan may return a row twice, but misses none.
   class Reader final : public RowReader {
    public:
     Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
@@ -265,7 +265,8 @@ class RedisEngine final : public Engine {
   }
 
   /// Logs in if the address has a password. If Redis replies with an error, the failure has only
-  /// the text before the first comma, because Redis may quote the arguments after that comma.
+  /// the text before the first comma: the text after it may quote the arguments, and so the
+  /// password.
   Result<void> log_in() {
     if (address_.password.empty()) return {};
     Bytes out;
@@ -306,8 +307,11 @@ class RedisEngine final : public Engine {
         where(), key, found->text.substr(0, 20), kFormat);
   }
 
-  /// Receives the outcomes of the batches in `group`. outcomes[0] belongs to the batch `first`.
-  /// Returns false if the server does not know the script and therefore has applied nothing.
+  /// Receives the reply to one call of the commit script. `group` has the batches of that call.
+  /// `first` points to the first batch of the commit(). If a batch of `group` is first[n], stores
+  /// the outcome of the batch in outcomes[n]. Returns false if the server does not know the script,
+  /// and has therefore applied nothing. If the reply is missing or unexpected, closes the
+  /// connection, changes no outcome, and returns true.
   bool read_outcomes(const std::vector<const JobBatch*>& group, const JobBatch* first,
                      std::vector<Outcome>& outcomes) {
     Result<RedisReply> reply = link_->receive(kReplyBytes);

@@ -24,7 +24,7 @@ struct Free {
 };
 
 /// Returns a copy of `standard`, the functions with which hiredis makes replies. In the copy,
-/// createArray() refuses an array longer than kReplyElements before it allocates memory.
+/// createArray() refuses an array longer than kReplyElements, and allocates no memory for it.
 redisReplyObjectFunctions* bounded(const redisReplyObjectFunctions& standard) {
   static const auto create = standard.createArray;
   static redisReplyObjectFunctions functions = [&standard] {

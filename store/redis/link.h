@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One blocking connection to a Redis server: sends bytes, receives checked replies. Do not use it
-// after a failure, because commands without a reply have an unknown outcome.
+// One blocking connection to a Redis server: sends bytes, receives checked replies. Do not use a
+// connection after a failure, because commands without a reply have an unknown outcome.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct RedisReply {
     return kind == Kind::error && text.starts_with(code);
   }
   bool is_array(std::size_t size) const { return kind == Kind::array && items.size() == size; }
-  /// If the reply is bytes that are an unsigned decimal number, stores the number in `value` and
-  /// returns true.
+  /// Returns whether the reply is a byte string that has the form of an unsigned decimal number. If
+  /// so, stores the number in `value`.
   bool number(std::uint64_t& value) const;
 };
 

@@ -49,7 +49,7 @@ Result<void> check(const std::string& path, const std::string& directory) {
   return {};
 }
 
-/// Writes a copy of the rows and a high-water file with `mark` into the directory `path`.
+/// Fills the directory `path` with a copy of the rows and with a high-water file that has `mark`.
 Result<void> fill(rocksdb::DB& db, const HighWaterMark& mark, const std::string& path) {
   rocksdb::Checkpoint* made = nullptr;
   rocksdb::Status status = rocksdb::Checkpoint::Create(&db, &made);

@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps rows in RocksDB, in the folder rows/ of a state directory; rocks/layout.h has the keys.
-// A commit() is one WriteBatch with rows and heads; with fsync, the log is synced once per
-// commit(). Claims are synced, too, except with durability none. The engine also keeps the heads in
-// memory, because the directory has only one owner.
-// Promised: with fsync, changes that were reported durable survive the death of the process and
-// power loss, if the disk really writes what it reports as flushed. With os, they survive the death
-// of the process; after a restart of the machine, the engine opens with the changes that are left,
-// and rolled_back() says so. With none, there is no log: a clean close writes all rows. After any
-// other end, the rows that were not written yet are lost, and rolled_back() says so after the next
-// opening. The engine fails to open if the state has less than the high-water file promises
-// (rocks/open.h). Damaged data makes the opening or a load fail; rows are never silently skipped. A
-// torn tail of the log is cut off. After any error of a commit the engine stops, because the failed
-// batch may or may not be in the log.
-// Not promised: the engine does not notice the loss of changes of the last 200 ms before a crash
-// (the time between two marks), or that the directory was replaced by an older copy. Clients notice
+// Keeps rows in RocksDB, in the folder rows/ of a state directory; rocks/layout.h has the keys. A
+// commit() is one WriteBatch with rows and heads. The engine also keeps the heads in memory,
+// because the directory has only one owner.
+// Promised for each durability:
+//  - `fsync`: changes that were reported durable survive the death of the process and power loss,
+//    if the disk really writes what it reports as flushed. The log is synced once per commit(), and
+//    at each claim and release;
+//  - `os`: changes that were reported durable survive the death of the process. After a restart of
+//    the machine, the engine opens with the changes that are left; if some are missing,
+//    rolled_back() says so. The log is synced at each claim and release, but not per commit();
+//  - `none`: commits and claims are not logged. A clean close writes all rows. After any other end,
+//    the rows that were not written yet are lost, and rolled_back() says so after the next opening.
+// The engine fails to open if the state has less than the high-water file promises (rocks/open.h).
+// Damaged data makes the opening or a load fail; rows are never silently skipped. A torn tail of
+// the log is cut off. After any error of a commit the engine stops, because the failed batch may or
+// may not be in the log.
+// Not promised: the engine does not notice that changes of the last 200 ms before a crash (the time
+// between two marks) were lost, or that an older copy has replaced the directory. Clients notice
 // both losses.
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
@@ -64,7 +67,7 @@ class RocksEngine final : public Engine {
           epochs_ += head->epoch;
           return {};
         });
-    if (read) read = check_mark(high_water.mark());  // uses the totals over all heads
+    if (read) read = check_mark(high_water.mark());  // needs the totals from the scan
     if (read) read = check_rows_without_head();
     if (!read) return read;
     renewal_ = rollback_.why().empty() ? HighWaterMark::Renewal::none
@@ -86,7 +89,7 @@ class RocksEngine final : public Engine {
       now.allow_write_stall = true;  // otherwise the flush may wait for a compaction
       status = db_->Flush(now);
     }
-    if (!status.ok()) return;  // the older mark remains; its `holds` says how long it is valid
+    if (!status.ok()) return;  // the mark on disk stays valid for as long as its `holds` says
     HighWaterMark last = mark();
     last.holds = HighWaterMark::Holds::always;
     writer_->close(last);
@@ -146,7 +149,7 @@ class RocksEngine final : public Engine {
       if (check == BatchCheck::apply) {
         append(batch, write);
         revisions_ += batch.to_rev - batch.from_rev;
-        changed = true;  // even if the batch has no rows: the head has a new revision
+        changed = true;  // a batch without rows may raise the revision, too
       }
       outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }
@@ -186,7 +189,7 @@ class RocksEngine final : public Engine {
 
   void renewed() override {
     renewal_ = HighWaterMark::Renewal::none;
-    writer_->note(mark());  // if this fails, the next start only makes one more incarnation
+    writer_->note(mark());  // if note() fails, the next start makes a needless incarnation
   }
 
   Result<void> checkpoint(const std::string& path) const override {
@@ -218,7 +221,7 @@ class RocksEngine final : public Engine {
     /// Returns false if the job has no rows.
     bool start() {
       const auto known = engine_.heads_.find(job_);
-      // Creates no iterator for a job without rows, because an iterator first sorts the memtable.
+      // Creating an iterator sorts the memtable, so a job without rows gets no iterator.
       if (known == engine_.heads_.end() || known->second.revision == 0) return false;
       rocksdb::ReadOptions how;
       how.fill_cache = false;
@@ -294,8 +297,8 @@ class RocksEngine final : public Engine {
     return out;
   }
 
-  /// Passes the mark of a commit to the mark writer. If marks cannot be written, stops the engine,
-  /// because no mark would protect later commits, and returns false.
+  /// Passes the mark of a commit to the mark writer. If marks can no longer be written, stops the
+  /// engine and returns false: no mark would protect later commits.
   bool noted() {
     if (durability_ == Durability::none) return true;  // only a clean close makes changes durable
     const Result<void> written = writer_->note(mark());
@@ -423,15 +426,16 @@ class RocksEngine final : public Engine {
 };
 
 /// Fails if the state directory that this process has used before is gone. Must be called before
-/// any file is created, because the directory may come back, for example with its disk.
+/// any file is created: the directory may come back, for example when its disk is mounted again,
+/// and a new state must not take its place.
 Result<void> still_there(const std::string& directory, const HighWaterMark& acknowledged) {
   const std::string file = HighWaterFile::path_in(directory);
   if (::access(file.c_str(), F_OK) == 0) return {};
   return failure(
       Code::state_rolled_back,
-      "rocksdb: {} has less than was acknowledged: {} is gone, this process has acknowledged "
-      "change {}; mount or restore the directory, or restart the daemon to go on with what is "
-      "there",
+      "rocksdb: {} has less than was acknowledged: {} is gone, but this process has "
+      "acknowledged change {}; mount or restore the directory, or restart the daemon to go on with "
+      "what is there",
       directory, file, acknowledged.sequence);
 }
 

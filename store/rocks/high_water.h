@@ -15,8 +15,8 @@
 
 namespace c10dd::store {
 
-/// Describes how far a state has come, in numbers that only grow. A state with a smaller number
-/// than its mark has lost changes.
+/// Describes how far a state has come, in counts that only grow. If a count of the state is below
+/// the same count of the mark, the state has lost changes.
 struct HighWaterMark {
   /// Says how long the mark stays valid if the process ends without closing the engine.
   enum class Holds : std::uint8_t {
@@ -24,7 +24,8 @@ struct HighWaterMark {
     this_boot,  ///< until the machine restarts: the rows were in the kernel's cache
     never,      ///< never: the rows were only in memory; a clean close makes the mark valid
   };
-  /// Names the reason for a new incarnation: the state may lack changes that clients have seen.
+  /// Says why the state may lack changes that clients have seen. For all values except `none`, the
+  /// state needs a new incarnation.
   enum class Renewal : std::uint8_t { none, restored, rolled_back };
 
   std::uint64_t sequence = 0;    ///< number of the newest change; 0: no change was acknowledged
@@ -61,7 +62,6 @@ class HighWaterFile {
  public:
   enum class Found : std::uint8_t { nothing, mark, damage };
 
-  /// Returns the path of the file in a state directory.
   static std::string path_in(const std::string& directory) { return directory + "/highwater"; }
 
   /// Reads the file of a directory and changes nothing. Fails if the file cannot be read or has a
@@ -78,11 +78,13 @@ class HighWaterFile {
   const HighWaterMark& mark() const { return newest_.mark; }
   const std::string& path() const { return path_; }
 
-  /// Raises sequence, jobs, revisions and epochs of mark() to at least those of `acknowledged`.
+  /// Raises the fields `sequence`, `jobs`, `revisions` and `epochs` of mark() to at least the
+  /// values that they have in `acknowledged`.
   void expect(const HighWaterMark& acknowledged);
 
-  /// Writes a mark and syncs it to disk. Also fails if the open file was replaced or removed. If
-  /// there was no file, or a damaged one, creates a new file, which appears complete or not at all.
+  /// Writes a mark and syncs it to disk. If open() found no file or a damaged one, the first
+  /// write() creates a new file, which appears complete or not at all. Every other write() uses the
+  /// open file, and also fails if that file was removed or replaced.
   Result<void> write(const HighWaterMark& mark);
 
  private:

@@ -3,8 +3,8 @@
 //   "f"                kStoredFormat, in decimal
 //   "m" BE64(job)      JobHead: epoch, revision, repeat_from (protocol/fields.h)
 //   "r" BE64(job) key  value
-// BE64 is a number as 8 bytes, big endian, so that numbers and their bytes sort alike. Does not use
-// RocksDB.
+// BE64 is a number as 8 bytes, big endian, so that the keys are in the order of the numbers. This
+// file does not use RocksDB.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ inline constexpr char kRowTag = 'r';
 inline constexpr std::size_t kTagBytes = 1 + sizeof(JobNumber);
 inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // of an encoded JobHead
 
-/// Returns the key of a head or a row. With kRowTag and no `key`: the prefix of all rows of `job`.
+/// If `tag` is kHeadTag, returns the key of the head of `job`. If `tag` is kRowTag, returns the key
+/// of a row of `job`, or, if `key` is empty, the prefix of all rows of `job`.
 inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   Bytes out(1, tag);
   out.reserve(kTagBytes + key.size());

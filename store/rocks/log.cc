@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A log consists of blocks of 32 KiB. A block holds fragments, each with: masked CRC-32C of type
-// and payload, length, type, payload. A record is one fragment of type full; or one of type first,
-// any number of type middle, and one of type last. A record that continues in the next block fills
-// its block. The payload of a record begins with the number of its first change and the count of
-// its changes.
+// A log consists of blocks of 32 KiB, and each block of fragments. A fragment has: masked CRC-32C
+// of type and payload, length, type, payload. A record is either one fragment of Type::full, or one
+// of Type::first, any number of Type::middle and one of Type::last. Each fragment of a record,
+// except the last one, reaches to the end of its block. The payload of a record begins with the
+// number of the record's first change and the count of the record's changes.
 #include "store/rocks/log.h"
 
 #include <algorithm>
@@ -52,7 +52,7 @@ std::optional<Fragment> fragment_at(std::string_view log, std::size_t at) {
   return Fragment{number_at<std::uint32_t>(log, at), Type{type}, log.substr(at + 6, 1 + length)};
 }
 
-/// Returns the offset of the fragment that follows `fragment`, which begins at offset `at`.
+/// Returns the offset of the fragment that follows `fragment`. `at` is the offset of `fragment`.
 std::size_t behind(std::size_t at, const Fragment& fragment) {
   const std::size_t end = at + kHeader + fragment.payload().size();
   const std::size_t left = kBlock - end % kBlock;
@@ -75,9 +75,10 @@ bool whole(std::string_view log, std::size_t at) {
   }
 }
 
-/// Returns the offset of the first record that RocksDB did not read. The number of such a record is
-/// at least `missing`, or is not above the number of the record before it. If there is no
-/// such record, returns the offset of the last record.
+/// Returns the offset of the first record that RocksDB did not read. A record has the number of its
+/// first change. RocksDB stops at a record if its number is too high (`missing` or above), or too
+/// low (not above the number of the previous record). If RocksDB stopped at no record, returns the
+/// offset of the last record.
 std::size_t end_of_read(std::string_view log, std::uint64_t missing) {
   std::size_t at = 0;
   std::size_t begin = 0;

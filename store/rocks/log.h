@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds intact records behind damage in a RocksDB log, where RocksDB itself does not read. With
-// fsync, a commit is one record, and is synced before the next record is written. So if a change
-// cannot be read, but a later record is intact, the change was on disk and was lost. The pages of
-// an unsynced record may have reached the disk in any order; they do not look like an intact
-// record. This file does not use RocksDB.
+// Finds intact records behind damage in a RocksDB log. RocksDB itself stops reading at the damage.
+// With fsync, a commit is one record, and is synced before the next record is written. So if a
+// change cannot be read, but a later record is intact, the change was on disk and was lost. An
+// unsynced record may have reached the disk in part, and its pages in any order; such a record does
+// not look intact. This file does not use RocksDB.
 // Not promised: if a value of a torn record contains a copy of a record, the search may mistake the
 // copy for a record.
 #pragma once

@@ -22,7 +22,7 @@ class MarkWriter {
   ~MarkWriter();
 
   /// Notes that the state has durably reached this mark. Fails if an earlier mark could not be
-  /// written, because the file no longer protects the state. Thread-safe.
+  /// written: the file then no longer protects the state. Thread-safe.
   Result<void> note(const HighWaterMark& mark);
 
   /// Returns the newest mark that was noted. Thread-safe.

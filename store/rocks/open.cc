@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the rows in two steps. Before anything may be written, a read-only probe follows the
-// changes in the logs: from the newest change in the tables, without a gap, to the first record
-// that is missing or damaged. These changes must reach the high-water mark; and with fsync, no
-// record after them may be intact (rocks/log.h). In the second step, the rows are opened with
-// exactly these changes: later changes were never acknowledged, or their loss was accepted.
-// The probe also checks the sizes of closed logs (in RocksDB's manifest) and the number of the
-// first needed log (which shows that a manifest lost its end). In a small state, it checks the
-// checksums of all tables. In a larger state, load() verifies each block that it reads, before
-// anything in the block is served.
+// Opens the rows in two steps.
+// First, before anything is written, a read-only probe follows the changes in the logs, which must
+// continue the changes in the tables without a gap. The probe ends at the first record that is
+// missing or damaged. The changes before this end must reach the high-water mark. If
+// HighWaterMark::holds is `always`, as with fsync, an intact record after the end proves a loss
+// (rocks/log.h). Then the rows are opened with exactly the changes before the end. Later changes
+// were never acknowledged, or their loss was accepted.
+// The probe also checks two facts of RocksDB's manifest: the sizes of closed logs, and the number
+// of the first needed log. If this number is lower than the one in the high-water mark, the
+// manifest has lost its end. In a small state, the probe checks the checksums of all tables. In a
+// larger state, load() verifies each block that it reads, before anything in the block is served.
 #include "store/rocks/open.h"
 
 #include <rocksdb/cache.h>
@@ -53,7 +55,7 @@ std::size_t table_bytes(const std::string& directory) {
   return static_cast<std::size_t>(std::clamp<std::uintmax_t>(disk / 32, kMiB, kTableMax));
 }
 
-/// Returns options of RocksDB for one writer and few rows in memory.
+/// Returns options of RocksDB. They fit a database with one writer, and keep few rows in memory.
 rocksdb::Options rows_options(const std::string& directory) {
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = rocksdb::NewLRUCache(4 * kMiB, 0);
@@ -82,8 +84,8 @@ rocksdb::Options rows_options(const std::string& directory) {
   out.max_file_opening_threads = 1;
   out.max_background_jobs = 2;
   out.max_manifest_file_size = 16 * kMiB;
-  // Rows are read only when a job is loaded. Sorting rows once, when a table is written, takes
-  // about half the processor time of keeping them sorted (measured per set operation).
+  // Rows are read only when a job is loaded, so they are sorted only when a table is written. With
+  // a sorted memtable, `set` requests took twice as much processor time.
   out.memtable_factory = std::make_shared<rocksdb::VectorRepFactory>();
   out.allow_concurrent_memtable_write = false;
   out.enable_write_thread_adaptive_yield = false;
@@ -100,8 +102,8 @@ class NoLog final : public rocksdb::Logger {
   void Logv(const char*, va_list) override {}
 };
 
-/// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used: it writes to disk, and
-/// an unfinished line on a full disk ends the process if assertions are compiled in.
+/// Passes RocksDB's warnings to `warn`. RocksDB's own logger is not used, because it writes to
+/// disk. If the disk is full, and assertions are compiled in, that logger can end the process.
 class Warnings final : public rocksdb::Logger {
  public:
   explicit Warnings(std::function<void(std::string_view)> warn)
@@ -181,9 +183,9 @@ class LogOrder final : public rocksdb::WalFilter {
   std::uint64_t begin_ = 0;  ///< number of the first change in the logs
   std::uint64_t next_ = 0;   ///< expected number of the next change; 0: no record yet
   std::uint64_t limit_ = 0;  ///< 0: only follows
-  std::string first_;        ///< for people: name and first change of the first log
-  std::string file_;         ///< name of the log that has the last change before any gap
-  std::string gap_;          ///< for people: the record after a gap; empty: no gap
+  std::string first_;        ///< for people: name of the first log, and number of its first change
+  std::string file_;         ///< name of the log that has the change next_ - 1
+  std::string gap_;          ///< for people: the first record after a gap; empty if there is no gap
 };
 
 /// Returns the failure to open the rows. RocksDB has no codes for most system errors, so the
@@ -247,7 +249,7 @@ std::string written_after(const std::string& path, std::uint64_t first_log, std:
   return {};
 }
 
-/// Returns a text for people that names each damaged table and what is wrong with it.
+/// Returns a text for people: the path of each damaged table, and the error found in this table.
 std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   std::vector<rocksdb::LiveFileMetaData> tables;
   db.GetLiveFilesMetaData(&tables);
@@ -262,8 +264,9 @@ std::string damaged_tables(rocksdb::DB& db, const rocksdb::Options& how) {
   return all;
 }
 
-/// Returns the number of the last change before any gap or damage. Changes no file. Fails if a
-/// change up to the mark is missing, unless the loss is accepted.
+/// Returns the number of the last change that can be read before a gap or damage begins. Changes no
+/// file. Fails if the rows cannot be opened. Also fails if changes are lost or damaged, unless
+/// `rollback` allows it.
 Result<std::uint64_t> probe(const std::string& directory, const HighWaterMark& mark,
                             Rollback& rollback, rocksdb::Options how, LogOrder& order) {
   const std::string path = directory + "/rows";
@@ -362,7 +365,7 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
     if (!reach) return reach.error();
     order->replay(std::max<std::uint64_t>(*reach, 1));
   }
-  std::error_code ignored;  // if this fails, RocksDB fails to open the path, too
+  std::error_code ignored;  // if create_directory() fails, DB::Open() fails, too
   if (empty) {
     std::filesystem::create_directory(path, ignored);  // otherwise RocksDB would log an error
     if (!sync_directory(directory)) {

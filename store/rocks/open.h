@@ -32,7 +32,7 @@ class Rollback {
   void found_damage(std::string tables) { damage_ = std::move(tables); }
 
   bool accepted() const { return accepted_; }
-  /// Returns why the state may lack changes that clients have seen; empty if there is no reason.
+  /// Returns why the state may lack changes that clients have seen; empty if no loss is suspected.
   const std::string& why() const { return why_; }
   /// Returns a text that names the damaged tables; empty if no damage is known.
   const std::string& damage() const { return damage_; }
@@ -40,7 +40,7 @@ class Rollback {
  private:
   std::string directory_;
   bool accepted_;
-  bool promised_ = true;  // whether the mark is still valid after the last stop
+  bool promised_ = true;  // whether the mark is still valid (HighWaterMark::holds)
   bool found_ = false;
   std::string why_;
   std::string damage_;
@@ -62,9 +62,10 @@ Result<OpenRows> open_rows(const std::string& directory, HighWaterFile& high_wat
 /// Returns the number of the first log that is still needed, for HighWaterMark::log_number.
 std::uint64_t needed_log(rocksdb::DB& db);
 
-/// Writes a copy of the current rows to `path`, with a mark that makes the next opening of the copy
-/// start a new incarnation. `path` appears complete or not at all. `directory` is the state
-/// directory, which must not contain `path`. May run at the same time as any other use of the rows.
+/// Writes a copy of the current rows to `path`. The mark of the copy is `mark` with
+/// Renewal::restored, so the copy gets a new incarnation when it is opened. `path` appears complete
+/// or not at all. `directory` is the state directory, which must not contain `path`. May run at the
+/// same time as any other use of the rows.
 Result<void> write_checkpoint(rocksdb::DB& db, const HighWaterMark& mark,
                               const std::string& directory, const std::string& path);
 

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::chrono::seconds kPauseMin{2};
 constexpr std::chrono::seconds kPauseMax{8};
-// If fewer than kWorthCompacting rows were erased, a compaction starts only after a pause
-// of kShareOfTime times the duration of the last compaction.
+// After a successful compaction, wait for at least kShareOfTime times its duration before the next
+// compaction, unless kWorthCompacting or more rows were erased since.
 constexpr int kShareOfTime = 4;
 
 class Listener final : public rocksdb::EventListener {
@@ -55,7 +55,7 @@ RoomKeeper::RoomKeeper(rocksdb::DB& db, std::string path, std::uint64_t unit)
     : db_(db),
       path_(std::move(path)),
       unit_(unit),
-      erased_(kWorthCompacting),  // an earlier process may have erased rows
+      erased_(kWorthCompacting),  // an earlier process may have erased as many rows
       thread_([this] { work(); }) {}
 
 RoomKeeper::~RoomKeeper() {
@@ -119,7 +119,7 @@ void RoomKeeper::tidy() {
   }
   ended_ = Clock::now();
   took_ = ended_ - begun;
-  // The compaction skips tables that RocksDB is compacting itself. Rows that were erased from them
+  // The compaction skips tables that RocksDB is compacting itself. In these tables, erased rows
   // still take up room.
   follow_up_ = done && has_deletions();
   if (done) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees the disk space of removed rows by compactions. A compaction may block while the disk has no
-// room, so a separate thread runs these compactions. Only the destructor of the engine waits for
-// this thread, after the destructor has stopped the running compaction.
+// Runs compactions, which free the disk space of removed rows. A compaction may block while the
+// disk has no room, so it runs on a separate thread. The destructor of RoomKeeper stops the running
+// compaction, and then waits for this thread. No other function waits for the thread.
 #pragma once
 
 #include <atomic>
@@ -56,8 +56,9 @@ class RoomKeeper {
   /// Notes that rows were erased. Thread-safe.
   void erased(std::size_t rows) { erased_ += rows; }
 
-  /// Wakes the thread, which compacts if enough rows were erased since the last compaction. Does
-  /// not wait. Returns false if the last attempt failed or had no room to begin. Thread-safe.
+  /// Wakes the thread, but does not wait for it. The thread compacts at once if many rows were
+  /// erased since the last compaction; for few rows, it first lets some time pass. Returns false if
+  /// the last attempt failed or had no room to begin. Thread-safe.
   bool relieve();
 
  private:
@@ -67,8 +68,8 @@ class RoomKeeper {
   void tidy();
   bool worth_it() const;
   std::uint64_t free_bytes() const;
-  /// Returns whether the engine still has records that erase older rows. After a compaction of all
-  /// tables there are none, unless rows were erased meanwhile.
+  /// Returns whether the database still has records that erase older rows. A compaction of all
+  /// tables removes these records, except the records of rows that were erased meanwhile.
   bool has_deletions() const;
 
   rocksdb::DB& db_;
@@ -81,7 +82,7 @@ class RoomKeeper {
   Clock::time_point ended_{};  ///< end of the last compaction
   Clock::duration took_{};     ///< its duration
   Clock::duration pause_{};    ///< time from a failed attempt to the next attempt
-  bool follow_up_ = false;     ///< another compaction is due if room stays short
+  bool follow_up_ = false;     ///< if room stays short, compact again without newly erased rows
   std::uint64_t free_when_stuck_ = 0;
 
   std::mutex mutex_;

@@ -40,8 +40,8 @@ Failure refused(const std::string& path, const std::string& what, int error) {
                  user(), std::strerror(error));
 }
 
-/// Syncs directories in which names were created. Ignores a directory that the user may not read,
-/// or that the file system cannot sync.
+/// Syncs directories in which names were created. Skips a directory that the user has no right to
+/// read, or that the file system cannot sync.
 Result<void> sync_names(const std::string& path, const std::vector<std::string>& directories) {
   for (const std::string& directory : directories) {
     if (!sync_directory(directory) && errno != EACCES && errno != EINVAL) {
@@ -52,7 +52,7 @@ Result<void> sync_names(const std::string& path, const std::vector<std::string>&
 }
 
 Result<void> create(const std::string& path) {
-  std::error_code ignored;  // if this fails, mkdir() below fails, too, and reports it
+  std::error_code ignored;  // if a call with `ignored` fails, mkdir() reports the cause
   const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
   const std::filesystem::path parent = whole.parent_path();
   std::vector<std::string> named;  // directories in which a name is about to be created
@@ -74,7 +74,7 @@ Result<void> create(const std::string& path) {
   if (!S_ISDIR(status.st_mode)) {
     return failure(
         Code::permission_denied,
-        "state directory: {} is not a directory, user {} cannot keep files in it; choose "
+        "state directory: {} is not a directory, so user {} cannot keep files in it; choose "
         "another path",
         path, user());
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state directory, which is locked by one daemon at a time. The kernel releases the lock when
 // the process ends, so a crash leaves no stale lock. The lock does not show whether a directory was
-// copied or restored. On a network file system it is as reliable as that file system's flock().
+// copied or restored. On a network file system, the lock is only as reliable as flock() is there.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ bool sync_directory(const std::string& path);
 /// Owns the lock of a state directory.
 class StateDirectory {
  public:
-  /// Locks a directory. Creates it if it does not exist (mode 0700; an existing mode stays), and
-  /// syncs its name to disk. Fails with permission_denied if `path` is not a directory or not
-  /// writable. If another daemon has locked the directory, fails with unavailable and a
-  /// text that has the daemon's pid.
+  /// Locks a directory. If it does not exist, creates it with mode 0700; otherwise keeps its mode.
+  /// Syncs the directory's name to disk. Fails with permission_denied if `path` is not a directory
+  /// or not writable. If another daemon has locked the directory, fails with unavailable and a text
+  /// that has the pid of that daemon.
   static Result<StateDirectory> open(std::string path);
 
   ~StateDirectory();

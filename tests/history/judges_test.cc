@@ -19,13 +19,9 @@ const Bytes kKey = "k";
 class Told {
  public:
   Op& call(Request request, std::optional<Reply> reply, std::uint32_t client = kAlive) {
-    Op op;
-    op.client = client;
-    op.request = std::move(request);
-    op.invoked = ++time_;
-    if (reply) op.answered = ++time_;
-    op.reply = std::move(reply);
-    ops_.push_back(std::move(op));
+    const std::uint64_t invoked = ++time_;
+    const std::uint64_t answered = reply ? ++time_ : 0;
+    ops_.push_back(written_call(client, std::move(request), invoked, answered, std::move(reply)));
     return ops_.back();
   }
   Op& told(Request request, ReplyBody body, std::uint32_t client = kAlive) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "protocol/ops.h"
@@ -39,7 +40,19 @@ struct Op {
 
 using Ops = std::vector<const Op*>;
 
-/// For people: operation, key, answer.
+/// Returns a call that a test writes down. Without a reply the process was killed before it.
+inline Op written_call(std::uint32_t client, Request request, std::uint64_t invoked,
+                       std::uint64_t answered, std::optional<Reply> reply) {
+  Op op;
+  op.client = client;
+  op.request = std::move(request);
+  op.invoked = invoked;
+  op.answered = answered;
+  op.reply = std::move(reply);
+  return op;
+}
+
+/// Returns operation, key and reply as text for people.
 std::string describe(const Op& op);
 std::string describe(const Reply& reply);
 

@@ -118,7 +118,7 @@ class Frames(unittest.TestCase):
         other = Wire(self.daemon.address)
         self.assertEqual("ok", other.hello().code)
         self.refused(self.wire.exchange("twice", 0, 2, ["a"]), "timed_out")
-        self.refused(other.exchange("twice", 0, 2, ["b"]), "rank_taken", "rank 0", "which is connected")
+        self.refused(other.exchange("twice", 0, 2, ["b"]), "rank_taken", "rank 0", "which is still connected")
         other.close()
 
     def test_11_barrier_of_nobody_of_too_many_and_of_two_sizes(self):

@@ -15,9 +15,9 @@ namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
+using ddp::ElasticContext;
 using ddp::ElasticOptions;
 using ddp::ElasticState;
-using ddp::ElasticTurn;
 
 class RunElastic : public testing::Test {
  protected:
@@ -57,7 +57,7 @@ TEST_F(RunElastic, TheStateIsThatOfTheOneThatHasGotFurthest) {
     trainer.value = value;
     trainer.state.step = step;
     ddp::run_elastic(
-        join(3, 3, step), trainer.state, [](ElasticTurn&) { return true; }, over_loopback());
+        join(3, 3, step), trainer.state, [](ElasticContext&) { return true; }, over_loopback());
     return std::pair(trainer.value, trainer.state.step);
   };
   auto newcomer = std::async(std::launch::async, train, 0.0F, 0);
@@ -80,17 +80,19 @@ TEST_F(RunElastic, WhatABodyThrowsIsTheReasonAndTheOthersGoOn) {
     Trainer trainer;
     ddp::run_elastic(
         join(1, 2), trainer.state,
-        [](ElasticTurn&) -> bool { throw std::runtime_error("out of memory"); }, over_loopback());
+        [](ElasticContext&) -> bool { throw std::runtime_error("out of memory"); },
+        over_loopback());
   });
   Trainer trainer;
   std::vector<std::uint32_t> sizes;
   std::string why;
   ddp::run_elastic(
       join(1, 2), trainer.state,
-      [&](ElasticTurn& turn) {
-        sizes.push_back(turn.generation.size);
-        why = turn.generation.reason;
-        if (turn.generation.size == 2) turn.group.barrier()->wait();  // the other one never comes
+      [&](ElasticContext& context) {
+        sizes.push_back(context.generation.size);
+        why = context.generation.reason;
+        if (context.generation.size == 2)
+          context.group.barrier()->wait();  // the other one never comes
         return true;
       },
       over_loopback());
@@ -110,11 +112,11 @@ TEST_F(RunElastic, ABodyMayAskForTheNextGeneration) {
     std::vector<std::uint64_t> generations;
     ddp::run_elastic(
         join(2, 2), trainer.state,
-        [&](ElasticTurn& turn) {
-          generations.push_back(turn.generation.number);
+        [&](ElasticContext& context) {
+          generations.push_back(context.generation.number);
           trainer.value += 1;
           ++trainer.state.step;
-          turn.group.barrier()->wait();
+          context.group.barrier()->wait();
           return generations.size() == 3;
         },
         over_loopback(1));
@@ -144,7 +146,7 @@ TEST_F(RunElastic, GivesUpAfterGenerationsWithoutAStep) {
   });
   try {
     ddp::run_elastic(
-        own, trainer.state, [](ElasticTurn&) { return true; }, over_loopback(3));
+        own, trainer.state, [](ElasticContext&) { return true; }, over_loopback(3));
     ADD_FAILURE() << "no generation was of any use";
   } catch (const Error& error) {
     EXPECT_TRUE(error.code() == Code::aborted || error.code() == Code::stale_generation)

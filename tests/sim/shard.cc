@@ -301,7 +301,7 @@ void Shard::all_gone(JobNumber job) {
   }
 }
 
-void Shard::answered(const core::OutgoingReply& reply) {
+void Shard::released(const core::OutgoingReply& reply) {
   if (reply.op != Goodbye::op.code) return;
   for (auto& [job, watched] : watched_) {
     if (watched.attached.erase(reply.to) == 0) continue;

@@ -76,7 +76,7 @@ class Shard final : public Process,
   void report_damage(const std::string& what) override;
   void performed(const core::JobSlot& slot, const core::Effects& effects, const core::Origin* from,
                  std::uint64_t sequence) override;
-  void answered(const core::OutgoingReply& reply) override;
+  void released(const core::OutgoingReply& reply) override;
   void report(const core::JobSlot* slot, const core::HostEvent& event) override;
 
   void read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load);

@@ -25,15 +25,10 @@ class Story {
 
   /// Records a call from one moment to another, and its reply, if it got one.
   Op& call(Request request, std::uint64_t from, std::uint64_t to, std::optional<Reply> reply) {
-    Op op;
-    op.client = 1;
+    Op op = history::written_call(1, std::move(request), from, to, std::move(reply));
     op.job = "job";
     op.session = kSession;
     op.sequence = records.ops.size() + 1;
-    op.request = std::move(request);
-    op.invoked = from;
-    op.answered = to;
-    op.reply = std::move(reply);
     records.ops.push_back(std::move(op));
     return records.ops.back();
   }

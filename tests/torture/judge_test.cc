@@ -22,15 +22,12 @@ class Told {
   }
 
   Op& call(Request request, std::optional<Reply> reply, std::uint32_t client = kAlive) {
-    Op op;
-    op.client = client;
-    op.request = std::move(request);
-    op.invoked = ++time_;
-    if (reply) op.answered = ++time_;
-    op.reply = std::move(reply);
+    const std::uint64_t invoked = ++time_;
+    const std::uint64_t answered = reply ? ++time_ : 0;
     auto& ops = round_.histories[client].ops;
     ops.reserve(100);
-    ops.push_back(std::move(op));
+    ops.push_back(
+        history::written_call(client, std::move(request), invoked, answered, std::move(reply)));
     return ops.back();
   }
   Op& told(Request request, ReplyBody body) {

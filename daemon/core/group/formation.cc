@@ -18,9 +18,9 @@ std::uint32_t wanted(const GroupState& group) {
   return std::min(policy.max, std::max(policy.min, group.size()));
 }
 
-/// Returns true if at least max members ask, not counting spares. This many members are a launch of
-/// their own. After a generation has finished, a group of fewer members would only repeat the work
-/// of that generation.
+/// Returns true if at least max members ask for a place, not counting spares. After a generation
+/// has finished, this many members count as a new launch. Fewer members would only repeat the work
+/// of the finished generation.
 bool whole_launch_waits(const GroupState& group) {
   const GroupState::Counts& counts = group.counts();
   return counts.asking - counts.asking_spares >= group.facts().policy.max;
@@ -38,7 +38,8 @@ std::vector<Hole> holes_of(const GroupState& group) {
   return holes;
 }
 
-/// Returns whether the `chosen` members continue as the last quorum, with its generation number.
+/// Returns true if the `chosen` members are exactly the last quorum and that quorum is not broken.
+/// The quorum then keeps its generation number.
 bool stays(const GroupState& group, const std::vector<SessionId>& chosen) {
   const bool failed = std::ranges::any_of(
       chosen, [&](const SessionId& id) { return group.members().at(id).failed; });
@@ -106,7 +107,7 @@ bool Formation::closes_elastic(const GroupState& group, TimePoint now) {
   }
   const bool over = last_call_over(group, now);
   if (group.counts().asking_away > 0)
-    return false;  // members without a connection must reconnect or be lost first
+    return false;  // a member without a connection must first reconnect or be lost
   return over || (usable(group) >= policy.max && group.counts().expected == 0);
 }
 

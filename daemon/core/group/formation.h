@@ -5,7 +5,7 @@
 // Elastic groups: a generation never forms with fewer than min members. It forms at once when max
 // members ask and every survivor of the last generation asks too. Otherwise it forms when last_call
 // has passed since at least min members asked. It does not form while a member that asks has no
-// connection: that member reconnects, or is lost when its grace ends. Quorum groups: see
+// connection; such a member reconnects, or is lost when its grace ends. Quorum groups: see
 // RendezvousPolicy. ranks.h decides which member gets which rank.
 #pragma once
 
@@ -20,8 +20,8 @@ class Formation {
   /// Returns the next generation if it forms at `now`; otherwise returns nothing. May start or end
   /// the last call.
   std::optional<NextGeneration> consider(const GroupState& group, TimePoint now);
-  /// Returns the time at which the next generation forms if no member changes before that time;
-  /// empty if there is no such time.
+  /// Returns the time at which the next generation forms unless a member changes first. Returns
+  /// nullopt if no such time is set.
   std::optional<TimePoint> next_deadline(const GroupState& group) const;
   /// Notes that a generation has ended. The last call for the next generation gets its full length.
   void restart_last_call() { last_call_.reset(); }

@@ -40,7 +40,7 @@ Result<void> check_requested_rank(const GroupState& group, const SessionId& id, 
       group.counts().requests - (own_asks && own->requested_rank >= 0 ? 1 : 0);
   if (asking > 0 && (requests > 0) != (request.rank >= 0)) {
     return failure(Code::size_mismatch,
-                   prefix + "either all members must request a rank, or none of them");
+                   prefix + "some members request a rank, others do not; all must, or none");
   }
   const std::size_t own_request = own_asks && own->requested_rank == request.rank ? 1 : 0;
   if (request.rank < 0 || group.requests_for(request.rank) <= own_request) return {};
@@ -58,8 +58,8 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   const std::string prefix = "rendezvous \"" + printable(group.name(), limits::kNameBytes) + "\": ";
   if (request.round > facts.round) {
     return failure(Code::invalid_argument,
-                   "{}the request is for a round after round {}, but the newest round is {}",
-                   prefix, request.round, facts.round);
+                   "{}the request comes from round {}, but the newest round is {}", prefix,
+                   request.round, facts.round);
   }
   const GroupMember* own = group.find(id);
   const bool others = group.counts().alive > (own != nullptr && own->is_here() ? 1 : 0);
@@ -77,8 +77,8 @@ Result<void> check_join(const GroupState& group, const SessionId& id, const Join
   return {};
 }
 
-/// Copies the request and the session to the member. Notes that the member asks for a place in the
-/// next round; the newest round so far is `round`.
+/// Copies the request and the session to the member. Notes that the member asks for a place.
+/// `round` is the newest round, and the member asks for the round after it.
 void ask(GroupMember& m, const Session& session, const Join& request, std::uint64_t round,
          Revision revision) {
   m.host = session.host;
@@ -122,7 +122,8 @@ Result<void> Group::join(const SessionId& id, const Session& session, const Join
   const std::uint32_t waited = waiting(state_);
   state_.add(id);
   state_.change(id, [&](GroupMember& m) {
-    // A member that has finished, while other members of its generation still work, is a newcomer.
+    // The member has finished, but others of its generation still work. It asks like a newcomer, so
+    // it gives up its rank. end() restores the rank if the member ends before it gets a place.
     if (!here && m.rank >= 0 && stands) m.former_rank = std::exchange(m.rank, -1);
     ask(m, session, request, facts().round, at.revision);
   });
@@ -140,7 +141,7 @@ void Group::set_present(const SessionId& id, bool present) {
   const GroupMember* member = state_.find(id);
   if (member == nullptr) return;
   state_.change(id, [&](GroupMember& m) { m.present = present; });
-  if (member->stalled) state_.renew_version();  // the status names the cause of the stall
+  if (member->stalled) state_.renew_version();  // the status tells whether the member is connected
 }
 
 // ---- reports -----------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ void Group::leave(const SessionId& id, Leave::Kind kind, const std::string& deta
   switch (kind) {
     case Leave::Kind::finish:
       end(id, GroupMember::State::finished, "finished" + why, at);
-      // If the finished member had no rank, the members that ask for a place keep waiting.
+      // A member without a rank was not at work, so its end does not finish the generation.
       if (at_work) finish_if_done(at);
       return;
     case Leave::Kind::fail:

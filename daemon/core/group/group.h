@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Manages one group: members join, report progress and leave, and generations form.
-// protocol/group_ops.h describes the operations. Pure: a method that changes the group gets the
-// revision and the time in `at`. settle() completes the changes of a step. The class Groups
-// calls settle() for each touched group before the rows of the step are recorded (see
+// protocol/group_ops.h describes the operations. Does no I/O and reads no clock: `at` gives each
+// change its revision and time. settle() completes the changes of a step. The class Groups calls
+// settle() for each group that may have changed, before the rows of the step are recorded (see
 // groups.h).
 #pragma once
 
@@ -21,7 +21,7 @@ namespace c10dd::core {
 
 /// The changes of a group since the last settle().
 struct GroupChanges {
-  bool status = false;        ///< the status that members watch has changed
+  bool status = false;        ///< whether watching members must get the new status
   bool formed = false;        ///< a generation has formed
   bool ended = false;         ///< a generation has ended early
   std::vector<Rank> stalled;  ///< ranks that have become stalled
@@ -76,9 +76,9 @@ class Group {
 
   // ---- replies to members, see status.h
   std::optional<Joined> place(const SessionId& id, std::uint64_t after_round) const;
-  /// Returns the status of the group. The status is computed once per change and shared by all
-  /// members that watch; only the time left until the deadlines of notices is computed in each
-  /// call, from `now`.
+  /// Returns the status of the group. The status is computed once per change, and reused for all
+  /// members that watch the group. Only the times left until the deadlines of notices are computed
+  /// in each call, from `now`.
   const GroupStatus& status(TimePoint now) const;
   Result<MemberPage> page(const ReadMembers& request) const;
   Failure stale(std::uint64_t generation) const;

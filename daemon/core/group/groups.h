@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps all groups of a job. Each call that may change a group marks the group as touched, and
 // settle() brings the touched groups up to date. At the end of each step, Job::settle() calls
-// GroupOps::settle(), which calls Groups::settle(). This happens before the rows of the step are
-// recorded.
+// GroupOps::settle(), which calls Groups::settle(). These calls come before the rows of the step
+// are recorded.
 #pragma once
 
 #include <map>
@@ -44,8 +44,8 @@ class Groups {
     bool ended;                 ///< a generation has ended early
     std::vector<Rank> stalled;  ///< ranks that have become stalled
   };
-  /// Settles each touched group, see Group::settle(). Returns the groups whose status has changed,
-  /// so that the caller can reply to the requests that wait for them.
+  /// Settles each touched group, see Group::settle(). Returns the groups whose status has changed.
+  /// The caller can then reply to the requests that wait for these groups.
   std::vector<ChangedGroup> settle(Moment& at);
   /// Returns whether no group is touched.
   bool settled() const { return touched_.empty(); }
@@ -54,7 +54,8 @@ class Groups {
   const Group* find(const std::string& name) const;
   /// Returns the group; fails with not_found if nobody has joined it.
   Result<const Group*> known(const std::string& name) const;
-  /// Returns how many members are here and how many are missing, summed over all groups.
+  /// Returns how many members of the current generations are alive and how many are missing, summed
+  /// over all groups.
   const Attendance& attendance() const { return attendance_; }
 
   static bool owns(const Row& row) {
@@ -62,9 +63,9 @@ class Groups {
   }
   /// Restores one row. Fails with malformed.
   Result<void> restore(const Row& row);
-  /// Completes the restored groups after their last row. `newest` is the revision of the job. At
-  /// first no member has a connection, and every deadline starts again with its full time. Fails
-  /// with malformed if the rows of a group do not fit together.
+  /// Completes the restore of all groups. Call it after the last restore(). `newest` is the
+  /// revision of the job. At first no member has a connection, and every deadline starts again with
+  /// its full time. Fails with malformed if the rows of a group do not fit together.
   Result<void> resume(Revision newest, TimePoint now);
   /// Returns the sessions that are members of any group. The caller must call ended() for each of
   /// these sessions when the session ends.

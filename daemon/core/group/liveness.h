@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which members of a job's groups are alive: a member is lost when the daemon has heard
-// nothing on its connection for the group's ttl, or when it has had no connection for the group's
-// grace. After a restart every member has at least limits::kRestartGrace to reconnect. All times
-// are job time (see job_time.h), so a pause of the daemon loses no member.
+// Decides which members of a job's groups are alive. A connected member is lost when its connection
+// has been silent for the group's ttl. A disconnected member is lost when it has been disconnected
+// for the group's grace. After a restart every member has at least limits::kRestartGrace to
+// reconnect. All times are job time (see job_time.h), so a pause of the daemon loses no member.
 #pragma once
 
 #include <map>

@@ -12,7 +12,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns the members of the generation whose rank or host is named in the request.
+/// Of the alive members of the generation, returns those that the request names by rank or host.
 std::vector<SessionId> named_by(const Notify& request, const GroupState& group) {
   std::vector<Rank> ranks = request.ranks;
   std::ranges::sort(ranks);
@@ -44,8 +44,8 @@ Result<std::uint64_t> Notices::notify(GroupState& group, const Notify& request, 
   if (named.empty()) {
     return failure(
         Code::not_found,
-        "notify: no member of group \"{}\" has rank {} or host \"{}\"; its generation {} "
-        "has {} members",
+        "notify: no living member of group \"{}\" has one of the ranks {} or is on host \"{}\"; "
+        "generation {} of the group has {} members",
         printable(group.name(), limits::kNameBytes), fold(request.ranks),
         printable(request.host, limits::kNameBytes), group.facts().generation, group.size());
   }

@@ -44,10 +44,10 @@ class Reason {
   }
 
  private:
-  /// Holds ranks with the same old host and the same new host. The text names them in one sentence.
+  /// Ranks that one host gets from one old host, or from none. One sentence names these ranks.
   struct Reassignment {
     std::vector<Rank> ranks;
-    std::vector<Rank> before;  // previous ranks of the new members
+    std::vector<Rank> before;  // former ranks of the members; empty if they had none
     const Hole* hole = nullptr;
     const Candidate* now = nullptr;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides which candidates get a place: survivors first, then newcomers, then spares. seating.h
-// gives them ranks.
+// Decides which candidates get a place: survivors first, then newcomers, then spares. The class
+// Seating then gives ranks to the chosen candidates.
 #include "daemon/core/group/ranks.h"
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace c10dd::core {
 namespace {
 
-/// Chooses at most `places` candidates of `who`. The candidates in `settled` already have a place.
+/// Chooses at most `places` of the candidates `who`. The candidates in `settled` already have a
+/// place, but no rank yet.
 Indices choose(const Candidates& candidates, const Indices& who, std::size_t places,
                const Indices& settled, Seating seating) {
   if (who.size() <= places) return who;

@@ -17,12 +17,13 @@ struct Candidate {
   std::string host;
   std::string domain;                ///< topology domain; may be empty
   std::int32_t local_rank = -1;      ///< on its host
-  std::int64_t requested_rank = -1;  ///< required rank, or -1; set for all candidates or for none
+  std::int64_t requested_rank = -1;  ///< requested rank, or -1; set for all candidates or for none
   std::int64_t previous_rank = -1;   ///< rank in the previous generation, or -1
   bool spare = false;                ///< gets a place only if non-spares leave a place free
 };
 
-/// A free rank. In the previous generation, its member ran on `host`, which is in `domain`.
+/// A free rank. The member that had this rank in the previous generation does not ask for a place
+/// again. That member ran on `host`, in `domain`. An unknown host or domain is empty.
 struct Hole {
   Rank rank = 0;
   std::string host;
@@ -38,9 +39,9 @@ struct RankPlan {
   std::string reason;
 };
 
-/// Gives places and ranks to at most `max` candidates. Spares get places only until `wanted`
-/// candidates have a place. Requested ranks must be distinct and below the new size. Previous ranks
-/// must be distinct.
+/// Chooses at most `max` candidates, and gives each of them a rank. A spare gets a place only while
+/// fewer than `wanted` candidates have one. Requested ranks must be distinct and below the new
+/// size. Previous ranks must be distinct.
 ///
 /// Terms: a *host* means all candidates (or all holes) with the same host name and domain. A
 /// *block* means all free ranks that were on one host. An empty domain matches no domain.
@@ -49,21 +50,22 @@ struct RankPlan {
 ///   1. survivors of the previous generation, in the order of their previous ranks;
 ///   2. newcomers, which are neither survivors nor spares;
 ///   3. spares.
-/// If there are not enough places for all newcomers (or for all spares), the order is:
-///   1. candidates of a host that has holes, at most one for each hole of the host;
-///   2. candidates of a domain that has holes, at most one for each hole of the domain; hosts that
-///      fill a block exactly come first;
-///   3. hosts of another domain that fill a block exactly;
-///   4. all others: whole hosts before parts of a host, then in order of joining.
+/// If there are not enough places for all newcomers, or for all spares, places go in this order:
+///   1. to candidates of a host that has holes, at most one for each hole of the host;
+///   2. to candidates of a domain that has holes, at most one for each hole of the domain;
+///      hosts that fill a block exactly come first;
+///   3. to hosts that fill a block of another domain exactly;
+///   4. to all others, in order of joining; hosts that fit as a whole come first.
 ///
-/// Which rank a candidate gets: if ranks are requested, the candidate gets the requested rank.
-/// Otherwise a survivor keeps its rank if the rank is below the new size. Each block of free ranks
-/// goes to one whole host if possible. A block goes, in this order:
-///   1. to the host that had these ranks;
-///   2. to a host of the same domain with as many candidates as the block has ranks;
-///   3. to any host with as many candidates as the block has ranks;
-///   4. to the remaining candidates of the same domain;
-///   5. to the remaining candidates.
+/// Which rank a candidate gets: if ranks are requested, each candidate gets its requested rank.
+/// Otherwise a survivor keeps its rank if the rank is below the new size. The other candidates get
+/// the free ranks. Each block of free ranks goes to one whole host if possible. The candidates for
+/// a block are tried in this order:
+///   1. the host that had these ranks;
+///   2. a host of the same domain with as many candidates as the block has ranks;
+///   3. any host with as many candidates as the block has ranks;
+///   4. the remaining candidates of the same domain;
+///   5. the remaining candidates.
 /// In a first generation, and within steps 4 and 5, candidates are ordered by domain, then by host,
 /// then by local rank, then by order of joining. Domains (and hosts) come in the order in which
 /// their first candidates joined. Therefore the ranks of one host or one domain are contiguous.

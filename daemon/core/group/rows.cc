@@ -24,7 +24,8 @@ Result<void> check_policy(const RendezvousPolicy& policy) {
   }
   for (const Duration d : {policy.last_call, policy.ttl, policy.grace}) {
     if (d >= Duration::zero() && d <= limits::kTimeoutMax) continue;
-    return failure(Code::invalid_argument, "last call, ttl and grace must be from 0 to {}, not {}",
+    return failure(Code::invalid_argument,
+                   "last_call, ttl and grace must be from 0 to {}, but one of them is {}",
                    human(limits::kTimeoutMax), human(d));
   }
   return {};

@@ -11,7 +11,7 @@
 
 namespace c10dd::core {
 
-/// Holds the revision and the time of a change, and the list for the rows that the change writes.
+/// Holds the revision and time of a change. The change appends the rows that it writes to `rows`.
 struct Moment {
   Revision revision;
   TimePoint now;
@@ -48,7 +48,7 @@ struct GroupMember {
   std::vector<NoticeReceipt> notices;  ///< notices that name the member; none for an ended member
 
   std::int64_t rank = -1;         ///< in the current generation
-  std::int64_t former_rank = -1;  ///< rank that a finished member had before it asked again
+  std::int64_t former_rank = -1;  ///< rank of a finished member before it asked again; -1: none
   bool present = false;           ///< has a connection
   std::string phase;              ///< of its newest progress report
   std::uint64_t at_step = 0;      ///< of its newest progress report
@@ -62,9 +62,9 @@ BOOST_DESCRIBE_STRUCT(GroupMember, (),
                       (host, pid, local_rank, device, domain, labels, requested_rank, spare, step,
                        failed, joined, asked, asked_in, state, ending, notices))
 
-/// The stored form of a notice. The deadline is a duration, which starts again after a restart. The
-/// rows of the members record which members the notice names. Therefore an acknowledgement rewrites
-/// only the row of one member.
+/// The stored form of a notice. The deadline is stored as a duration, which starts again in full
+/// after a restart. A member's row lists the notices that name the member, and whether it has
+/// acknowledged each (NoticeReceipt). An acknowledgement therefore rewrites only one row.
 struct StoredNotice {
   std::uint64_t number = 0;
   Notice::Kind kind = Notice::Kind::drain;
@@ -89,7 +89,8 @@ BOOST_DESCRIBE_STRUCT(GroupFacts, (),
                       (policy, round, generation, phase, reason, failures, status, notices_made,
                        notices))
 
-/// The row with the member list: the sessions, indexed by rank, and the list encoded for members.
+/// The row with the member list: the session of each rank, and the encoded list that members
+/// receive.
 struct MemberList {
   std::vector<SessionId> sessions;
   std::vector<std::uint32_t> offsets;  ///< where each MemberInfo begins in `encoded`
@@ -98,8 +99,8 @@ struct MemberList {
 };
 BOOST_DESCRIBE_STRUCT(MemberList, (), (sessions, offsets, digest, encoded))
 
-/// Returns the digest of a member list: of its session ids only, in the order of ranks. The other
-/// fields of the list are not covered, because they change with each round of a quorum.
+/// Returns the digest of a member list. Covers only the session ids, in the order of ranks, because
+/// the other fields change with each round of a quorum.
 std::uint64_t digest_of(const std::vector<SessionId>& sessions);
 
 /// Fails with invalid_argument if a size or time of the policy is not valid.

@@ -103,7 +103,7 @@ void Seating::same_size(bool same_domain) {
     return std::pair(same_domain ? at.first : std::string_view(), size);
   };
   std::map<std::pair<std::string_view, std::size_t>, std::vector<HostCandidates*>>
-      hosts;  // each key's hosts are in reverse order, so that pop_back() takes the first host
+      hosts;  // in reverse order, so that pop_back() takes the first host
   for (auto group = by_host_.rbegin(); group != by_host_.rend(); ++group) {
     hosts[key(group->where, group->waiting())].push_back(&*group);
   }
@@ -138,7 +138,7 @@ void Seating::same_domain() {
   }
 }
 
-/// Puts first the hosts whose candidates all fit into `room`; the other hosts follow.
+/// Reorders the hosts: first those whose candidates still all fit into `room`, then the others.
 std::vector<HostCandidates*> Seating::whole_first(const std::vector<HostCandidates*>& groups,
                                                   std::size_t room) const {
   room = std::min(room, places_);

@@ -46,8 +46,8 @@ struct Block {
   std::size_t open() const { return ranks.size() - taken; }
 };
 
-/// Groups the candidates `who` by host. The hosts, and the candidates of each host, have the order
-/// of a first generation, see ranks.h.
+/// Groups the candidates `who` by host. The hosts are ordered as in a first generation (see
+/// ranks.h), and so are the candidates of each host.
 std::vector<HostCandidates> by_host(const Candidates& candidates, const Indices& who);
 
 /// Gives the free ranks to candidates, one rule after another. Each rule applies to the ranks and

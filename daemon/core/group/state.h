@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds the state of one group: its facts, its members, the member list of its generation, and
-// counts of its members. Makes no decisions. put() and remove() write the row of a member, start()
-// writes the row of the member list, and settle() writes the group's own row, which has the facts.
+// Holds the state of one group: its own row (GroupFacts), its members, the member list of its
+// generation, and counts of its members. Makes no decisions. put() and remove() write the row of a
+// member. start() writes the row of the member list. settle() writes the group's own row.
 #pragma once
 
 #include <map>
@@ -30,8 +30,9 @@ struct NextGeneration {
 
 class GroupState {
  public:
-  /// Counts of members. All except `finished` count only alive members, which have not finished,
-  /// left or been lost. "In the list" means in the list of the current generation.
+  /// Counts of members. A member is alive until it finishes, leaves or is lost. All counts except
+  /// `finished` count only alive members. "In the list" means in the member list of the current
+  /// generation.
   struct Counts {
     std::size_t alive = 0;          ///< all alive members
     std::size_t asking = 0;         ///< members that ask for a place
@@ -45,7 +46,7 @@ class GroupState {
   };
 
   explicit GroupState(std::string name) : name_(std::move(name)) {}
-  /// Restores the state after a restart: gives each member its rank in the list.
+  /// Restores the state after a restart. The members get their ranks from the list.
   GroupState(std::string name, GroupFacts facts, std::map<SessionId, GroupMember> members,
              MemberList list);
 
@@ -53,8 +54,8 @@ class GroupState {
   const GroupFacts& facts() const { return facts_; }
   const std::map<SessionId, GroupMember>& members() const { return members_; }
   const GroupMember* find(const SessionId& id) const;
-  /// Returns the list of the generation. Its field `encoded` is empty: call encoded_list() to get
-  /// the encoded list.
+  /// Returns the member list of the generation. The field `encoded` of this list is empty. Call
+  /// encoded_list() to get the encoded list.
   const MemberList& list() const { return list_; }
   const std::shared_ptr<const Bytes>& encoded_list() const { return encoded_list_; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(list_.sessions.size()); }
@@ -93,7 +94,7 @@ class GroupState {
   void note_status_change(Moment& at);
   /// Notes that a member has changed, but the status has not.
   void note_change(Revision revision) { changed_ = revision; }
-  /// Notes a change of the status that is not sent to the members that watch the group.
+  /// Notes a change of the status. Members that watch the group do not get the new status.
   void renew_version() { ++version_; }
   /// Writes the group's row if the row has changed. Returns whether note_status_change() was called
   /// since the last settle().

@@ -217,7 +217,8 @@ Failure why_not_formed(const GroupState& group) {
     }
   }
   if (!result.missing.empty() || group.facts().phase == GroupPhase::formed) return result;
-  // No particular rank is missing. Adds an unknown rank for each member that `min` still needs.
+  // The missing ranks are not known here. For each member that is still needed to reach `min`, an
+  // entry without details is added.
   for (std::size_t rank = usable(group);
        rank < policy.min && result.missing.size() < limits::kMissingNamed; ++rank) {
     result.missing.push_back(unknown(static_cast<Rank>(rank)));

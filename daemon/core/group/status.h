@@ -12,8 +12,9 @@ namespace c10dd::core {
 /// otherwise returns nothing.
 std::optional<Joined> place_of(const GroupState& group, const SessionId& id,
                                std::uint64_t after_round);
-/// Returns a page of the member list. Fails with stale_generation if the request names another
-/// generation, and with invalid_argument if the group has no rank request.first.
+/// Returns a page of the member list, from the rank `request.first` on. Fails with stale_generation
+/// unless `request.generation` is 0 or the newest generation. Fails with invalid_argument unless
+/// `request.first` is below the size of the group.
 Result<MemberPage> page_of(const GroupState& group, const ReadMembers& request);
 /// Returns the status of the group, without the time left until the deadlines of its notices.
 GroupStatus status_of(const GroupState& group);
@@ -22,10 +23,11 @@ MissingRank describe_rank(const GroupState& group, Rank rank);
 
 /// Returns the stale_generation failure, which names the newest generation.
 Failure not_the_newest(const GroupState& group, std::uint64_t generation);
-/// Returns the failure that says why the generation has ended and names the lost ranks.
+/// Returns the failure that says why the generation has ended. The failure names the first lost or
+/// stalled ranks.
 Failure why_ended(const GroupState& group);
-/// Returns the failure for joins that time out: "2 of at least 4 members have joined ...", with the
-/// ranks that have not joined.
+/// Returns the failure for joins that time out. The failure says "2 of at least 4 members have
+/// joined ...", and names the ranks that have not joined.
 Failure why_not_formed(const GroupState& group);
 
 }  // namespace c10dd::core

@@ -52,7 +52,7 @@ Result<void> check_facts(const GroupState& state, Revision newest) {
   }
   if (facts.phase > GroupPhase::finished) return misfit(state, "unknown phase");
   if (facts.status > newest) {
-    return misfit(state, format("status of revision {}, but the job is at revision {}",
+    return misfit(state, format("the status has revision {}, but the job is at revision {}",
                                 facts.status, newest));
   }
   // A round starts at most one generation, and a generation fails at most once.
@@ -72,8 +72,8 @@ Result<void> check_members(const GroupState& state, Revision newest) {
           state, format("a member joined at revision {}, but the job is at {}", m.joined, newest));
     }
     if (m.asked_in > round) {
-      return misfit(state,
-                    format("a member asked in round {}, but the newest is {}", m.asked_in, round));
+      return misfit(state, format("a member asked to join in round {}, but the newest is {}",
+                                  m.asked_in, round));
     }
     order.push_back(m.joined);
   }
@@ -108,10 +108,11 @@ Result<void> check_list(const GroupState& state) {
   const GroupPhase phase = state.facts().phase;
   const std::uint32_t size = state.size();
   for (const SessionId& id : state.list().sessions) {
-    if (state.find(id) == nullptr) return misfit(state, "a session in its list is not a member");
+    if (state.find(id) == nullptr) return misfit(state, "the member list has an unknown session");
   }
   if ((state.facts().round == 0) != (size == 0)) {
-    return misfit(state, format("{} members do not fit round {}", size, state.facts().round));
+    return misfit(state, format("the member list has {} members, but the round is {}", size,
+                                state.facts().round));
   }
   if (size == 0 && (phase == GroupPhase::formed || phase == GroupPhase::broken)) {
     return misfit(state, "a generation without members");
@@ -119,17 +120,19 @@ Result<void> check_list(const GroupState& state) {
   if (phase == GroupPhase::formed && state.counts().of_list == 0) {
     return misfit(state, "a formed generation has no member that is alive");
   }
-  // In a quorum, the last alive member may join again with another policy before the next round.
+  // The size of a quorum is not checked, because the policy can be newer than the member list: the
+  // only alive member can join again with a different policy before the next round.
   const bool fits = size >= policy.min && size <= policy.max;
   if (phase == GroupPhase::formed && !policy.quorum && !fits) {
-    return misfit(state,
-                  format("{} members do not fit min {}, max {}", size, policy.min, policy.max));
+    return misfit(state, format("the member list has {} members, but min is {} and max is {}", size,
+                                policy.min, policy.max));
   }
   if (phase == GroupPhase::finished && state.counts().expected > 0) {
-    return misfit(state, "a member is at work, but all have finished");
+    return misfit(state, "the group has finished, but a member has not");
   }
   for (const auto& [id, m] : state.members()) {
-    if (!m.is_here() && m.rank < 0) return misfit(state, "a member has ended and has no rank");
+    if (!m.is_here() && m.rank < 0)
+      return misfit(state, "the rank of a member that has ended is missing");
   }
   return {};
 }
@@ -164,9 +167,8 @@ Result<void> check_notice_receipts(const GroupState& state) {
       const auto notice = std::ranges::find(notices, receipt.number, &StoredNotice::number);
       if (notice == notices.end() || receipt.number <= before) {
         return misfit(
-            state,
-            format("a member refers to notice {}, which does not exist, or refers to it twice",
-                   receipt.number));
+            state, format("a member refers to notice {}, which does not exist or is out of order",
+                          receipt.number));
       }
       before = receipt.number;
       naming.insert(receipt.number);
@@ -207,11 +209,11 @@ Result<void> StoredGroup::take(const SessionId& id, GroupMember member) {
 Result<void> StoredGroup::take(MemberList list) {
   const std::size_t size = list.sessions.size();
   if (size != list.offsets.size() || size > limits::kWorldSize || !readable(list)) {
-    return misfit(name_, "the list of its members cannot be read");
+    return misfit(name_, "the member list cannot be read");
   }
   if (!distinct(list.sessions)) return misfit(name_, "a member has two ranks");
   if (list.digest != digest_of(list.sessions))
-    return misfit(name_, "the list of its members does not match the digest");
+    return misfit(name_, "the member list does not match its digest");
   list_ = std::move(list);
   return {};
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Restores one group from its rows after a restart. Refuses rows that a group cannot have written,
+// Restores one group from its rows after a restart. Refuses rows that the class Group never writes,
 // because such rows would break a guarantee later. Examples: two members with the same rank, a
-// member that can never leave, a revision newer than the job's. The failure has the code malformed
+// member that can never leave, a revision newer than the job's. The failure has `Code::malformed`
 // and names the group.
 #pragma once
 
@@ -17,7 +17,7 @@ class StoredGroup {
  public:
   explicit StoredGroup(std::string name) : name_(std::move(name)) {}
 
-  // Each function takes one row; the rows may come in any order. Fails with malformed.
+  // Each take() restores one row. The rows may come in any order. Fails with malformed.
   Result<void> take(GroupFacts facts);
   Result<void> take(const SessionId& id, GroupMember member);
   Result<void> take(MemberList list);

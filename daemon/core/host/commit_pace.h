@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides when the next commit batch of a host may start. Clients that just got a reply tend to
-// send their next request soon. A batch that waits a little for these requests commits all of them
-// with one sync. Without the wait, the clients would split into two halves that alternate: each
-// half would wait while the batch of the other half is synced. The wait is at most half as long as
-// the last batch took, so the wait is short if syncs are fast. If the clients send no requests in
-// time, the next batches start without a wait.
-// Pure: the caller passes the time. Not thread-safe: belongs to one host.
+// send their next request soon. If the next batch waits a little for these requests, one sync
+// commits all of them. Without a wait, the clients split into two halves: while the batch of one
+// half is synced, the other half waits. The wait is at most half as long as the last batch took, so
+// it is short if syncs are fast. If the requests do not come in time, the next batches start
+// without a wait.
+// Reads no clock: the caller passes the time. Not thread-safe: belongs to one host.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,9 @@ class CommitPace {
   using Time = std::chrono::steady_clock::time_point;
 
   static constexpr Duration kLongestWait = std::chrono::milliseconds(5);
-  /// A wait is in vain if too few requests arrive. After a wait in vain, kFirstRest batches start
-  /// without a wait. Each further wait in vain doubles this number, up to kLongestRest.
+  /// A wait is in vain if too few requests arrive during the wait. After the first wait in vain,
+  /// kFirstRest batches start without a wait. Each further wait in vain doubles this number of
+  /// batches, up to kLongestRest. After a useful wait, the number starts again at kFirstRest.
   static constexpr std::size_t kFirstRest = 8;
   static constexpr std::size_t kLongestRest = 256;
 
@@ -33,13 +34,13 @@ class CommitPace {
     pause_.reset();
     if (resting_ > 0) {
       --resting_;
-    } else if (answered > 0 && waiting > 0) {  // if either number is 0, a wait gains nothing
+    } else if (answered > 0 && waiting > 0) {  // otherwise a wait gains nothing
       pause_ = Pause{now + std::min(took / 2, kLongestWait), answered, waiting};
     }
   }
 
-  /// If a batch may start at `now`, ends the wait and returns true. `waiting` is how many requests
-  /// have arrived for the batch.
+  /// Returns whether a batch may start at `now`. If so, ends the wait. `waiting` is how many
+  /// requests have arrived for the batch.
   bool ready(Time now, std::size_t waiting) {
     if (!pause_) return true;
     const std::size_t back = waiting - std::min(waiting, pause_->before);
@@ -59,11 +60,11 @@ class CommitPace {
   struct Pause {
     Time until;
     std::size_t answered = 0;
-    std::size_t before = 0;  ///< requests that had gathered when the wait began
+    std::size_t before = 0;  ///< how many requests had arrived when the wait began
   };
   std::optional<Pause> pause_;
-  std::size_t rest_ = 0;     ///< how many batches start without a wait after the last wait in vain
-  std::size_t resting_ = 0;  ///< how many batches still start without a wait
+  std::size_t rest_ = 0;     ///< how many batches in a row start without a wait
+  std::size_t resting_ = 0;  ///< how many of these batches are still to come
 };
 
 }  // namespace c10dd::core

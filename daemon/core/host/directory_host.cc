@@ -34,7 +34,8 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
   const Result<JobNumber> number = number_of(job, run);
-  // The job counts as idle until the hello arrives, because the client may disconnect before that.
+  // Until the hello arrives, the job counts as idle. If the client disconnects first, the job is
+  // retired.
   if (number) directory_->mark_idle(*number, true, job_time());
   return number;
 }
@@ -117,12 +118,13 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
 
 // ---- removal -----------------------------------------------------------------------------------
 
-/// A removal that waits for the hosts of the job's runs to say how many sessions are connected.
+/// A removal in progress. It waits until the hosts of the job's runs have reported how many
+/// sessions are connected.
 struct DirectoryHost::Removal {
   std::string job;                     ///< printable
   std::vector<JobNumber> numbers;      ///< of its runs
-  std::vector<std::uint64_t> lookups;  ///< lookup number of each run before the hosts were asked
-  std::size_t connected = 0;           ///< sessions, summed over the replies so far
+  std::vector<std::uint64_t> lookups;  ///< lookup number of each run when the removal began
+  std::size_t connected = 0;           ///< sum of the connected sessions, so far
   std::size_t to_ask = 0;              ///< hosts that have not replied
   std::function<void(Result<void>)> then;
 };
@@ -151,8 +153,9 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
   }
 }
 
-/// Removes the job unless a session is connected or connecting. After close_job(), every hello must
-/// ask the directory. Therefore a newer lookup number shows that a client is connecting.
+/// Removes the job, unless a session is connected or connecting. After close_job(), every hello
+/// must ask the directory, and the answer raises the lookup number of the run. If the lookup number
+/// of a run has changed, a client is connecting.
 void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
   if (!directory_) return removal->then(closed());
   bool connecting = false;

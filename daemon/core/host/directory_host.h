@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which host serves a job, and when a run is retired (dropped and erased). Owns the
 // directory, and asks the hosts which jobs are in use. A daemon has one DirectoryHost, on the first
-// loop. Pure: the engine belongs to the Shell around this class.
+// loop. Does no I/O: it uses the engine through Shell, which the owner implements.
 //
-// Lookups: each JobLocation carries a lookup number, which counts the locations given out for the
-// job. A host that reports a job as idle names the newest lookup number that the host has seen. If
-// the directory has given out a newer number, a hello is still on its way to that host, and the
-// report is ignored.
+// Lookups: each JobLocation carries a lookup number. The number counts the locations that the
+// directory has given out for the job. When a host reports a job as idle, it names the newest
+// lookup number that it has seen. If the directory has given out a newer number, a hello may still
+// be on its way to the host, and the report is ignored.
 //
-// Threads: every call is made on the thread of the host's loop, except those marked "Thread-safe."
+// Threads: all calls are made on the thread of the loop, except those marked "Thread-safe."
 // Callbacks run on that loop unless the call names another loop.
 #pragma once
 
@@ -42,11 +42,12 @@ class DirectoryHost {
     /// Returns the host that serves the job with this number. The host of a number never changes
     /// while the process runs.
     virtual JobHost& host_of(JobNumber number) = 0;
-    /// Commits a change of the directory before any later claim or load of a job; see
-    /// directory_rows.h. Then calls `then` on the loop, unless `then` is empty; its argument is
-    /// true if the change is durable. If the change is not durable, the engine is lost.
+    /// Commits a change of the directory. Later claims and loads of jobs must happen after the
+    /// commit; see write_directory(). When the result is known, calls `then(durable)` on the loop,
+    /// unless `then` is empty. `durable` is true if the change is durable. If `durable` is false,
+    /// the engine is lost.
     virtual void write(DirectoryBatch batch, std::function<void(bool)> then) = 0;
-    /// Reports for the log that a run has left the directory: `how` is "retired" or "removed".
+    /// Reports that a run has left the directory, for the log. `how` is "retired" or "removed".
     virtual void struck_out(const Directory::NamedRun& entry, std::string_view how) = 0;
     /// Returns the reason why there is no directory now.
     virtual std::string not_ready() const = 0;
@@ -62,9 +63,9 @@ class DirectoryHost {
   void lost() { directory_.reset(); }
   bool is_open() const { return directory_ != nullptr; }
 
-  /// Returns the number of the job that a hello names. If the job is new, gives it a number and
-  /// marks it as idle, so that its run is retired after the grace unless the hello arrives. Fails
-  /// with unavailable if the engine is not open, or with a failure of Directory::open().
+  /// Returns the number of the job that a hello will name. A new job gets a number and is marked as
+  /// idle, so the directory retires the job after the grace if no hello comes. Fails with
+  /// `unavailable` if the engine is not open, and with the failures of Directory::open().
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
   /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as

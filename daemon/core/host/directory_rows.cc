@@ -16,7 +16,7 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
                      .rolled_back = {}};
   Directory& directory = *read.directory;
   Result<void> restored;
-  // The first damaged row decides the result. load() reads the later rows, too, but skips them.
+  // The first damaged row decides the result. The rows after it are read but ignored.
   const Result<void> loaded = engine.load(kNumber, [&](const Row& row) {
     if (restored) restored = directory.restore(row);
   });
@@ -37,8 +37,8 @@ Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Lim
 bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
   std::vector<store::JobBatch> batches;
   for (const JobNumber number : change.erased) {
-    // The new claim fences the batches of the old claim, so that no row is written after the
-    // erasure.
+    // The new claim fences the batches of the old claim, so that these batches write no row after
+    // the erasure.
     const Result<store::Claim> claim = engine.claim(number);
     if (!claim) return false;
     batches.push_back({number,

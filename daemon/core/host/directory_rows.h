@@ -19,15 +19,15 @@ struct DirectoryRead {
   std::string rolled_back;
 };
 
-/// Claims and reads the directory, and makes its incarnation durable. If the directory needs a new
-/// incarnation, `random` becomes the incarnation. Fails if the engine fails. Fails with malformed
-/// if a row is damaged, and with unavailable if the incarnation could not be committed.
+/// Claims and reads the directory, and makes its incarnation durable. `random` becomes the
+/// incarnation if a new one is needed. Fails with the error of the engine, with `malformed` if a
+/// row is damaged, and with `unavailable` if the engine did not commit the incarnation.
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now);
 
 /// Commits a change of the directory, and erases the rows of `change.erased` in the same commit.
-/// Returns false if it is not certain that the change is durable; the caller must then close the
-/// engine.
+/// Returns true if the change is durable. Returns false if this is not certain: the caller must
+/// then close the engine.
 bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change);
 
 }  // namespace c10dd::core

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets a draining daemon end when two consecutive checks of all hosts have found no unfinished
-// work. One check is not enough: a loop may have read a request before the loop was told to drain,
-// and the request may still be on its way to the host of another loop. If that host is checked
-// before the request arrives, the check finds no work. The request was posted before the first
-// check ended, so the request arrives before the second check.
+// Decides when a draining daemon may end. Two consecutive checks must first find no unfinished work
+// in any host. One check is not enough. A loop may have read a request before the loop was told to
+// drain, and may have posted the request to the host of another loop. If the check reads that host
+// before the request arrives, the check misses the request. The second check cannot miss it: the
+// request was posted before the first check ended, so it arrives before the second check.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,9 @@ namespace c10dd::core {
 
 class Drain {
  public:
-  /// Records a check: the values of JobHost::unfinished() of all hosts. All values must be read
-  /// after JobHost::drain() and after the previous check. Returns true if the daemon may end.
+  /// Records a check of all hosts. `unfinished` has the result of JobHost::unfinished() for each
+  /// host. All results must be read after JobHost::drain() and after the previous check. Returns
+  /// true if the daemon may end.
   bool finished(const std::vector<std::size_t>& unfinished) {
     const bool none = std::all_of(unfinished.begin(), unfinished.end(),
                                   [](std::size_t count) { return count == 0; });

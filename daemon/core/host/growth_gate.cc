@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Computes how much the state can grow by a single request. This may be less than the maximum of
-// the request's operation. Also makes the texts of the refusals.
+// Computes how much a single request can make the state grow, and composes the texts of refusals.
 #include "daemon/core/host/growth_gate.h"
 
 #include <algorithm>
@@ -59,8 +58,9 @@ std::uint64_t GrowthGate::free() const {
   return free - std::min<std::uint64_t>(free, written_);
 }
 
-/// Returns how many bytes must stay free when the state grows. The engine may have to rewrite the
-/// bytes written since set_free(), so these bytes are added to the bytes that the engine needs.
+/// Returns how many bytes must stay free when the state grows. This is the larger of two numbers:
+/// the reserve, and the bytes that the engine needs to reclaim space. The engine may have to
+/// rewrite the bytes that were written since set_free(), so the second number includes them.
 std::uint64_t GrowthGate::kept() const {
   const std::uint64_t needed = needed_;
   return std::max(reserve_, needed == 0 ? 0 : needed + written_);

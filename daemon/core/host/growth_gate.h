@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Refuses requests that would let the state grow when the disk or the memory has no room. A refusal
-// is definite: the request was not applied. One gate serves all hosts of a daemon. Thread-safe,
-// without locks, except watch().
+// While the disk or the memory has no room, refuses requests that would let the state grow. A
+// refusal is definite: the request was not applied. One gate serves all hosts of a daemon. All
+// functions except watch() are thread-safe. No function takes a lock.
 #pragma once
 
 #include <atomic>
@@ -14,12 +14,12 @@
 
 namespace c10dd::core {
 
-/// Returns how much the state can grow by a request. OpInfo::growth is the maximum over all
+/// Returns how much this request can make the state grow. OpInfo::growth is the maximum over all
 /// requests of an operation; a single request may need less.
 Growth growth_of(const Request& request);
 
-/// Tells which requests the free disk space allows. `enough`: all requests. `little`: all requests
-/// except those of Growth::much. `none`: only requests of Growth::none.
+/// Tells which requests the free disk space allows. `enough` allows all requests. `little` refuses
+/// requests of Growth::much. `none` refuses requests of Growth::little and Growth::much.
 enum class DiskRoom : std::uint8_t { enough, little, none };
 
 class GrowthGate {
@@ -31,8 +31,8 @@ class GrowthGate {
   /// the value and the limit. Otherwise returns nothing.
   std::optional<Failure> refuses(const Request& request) const;
 
-  /// Adds `difference`, the number of bytes by which a job has grown in memory; negative if the job
-  /// has shrunk.
+  /// Adds `difference` to the number of bytes that all jobs together hold in memory. `difference`
+  /// is negative if a job has shrunk.
   void add_bytes(std::int64_t difference) { bytes_ += difference; }
   std::uint64_t bytes() const;
   std::uint64_t max_bytes() const { return max_bytes_; }
@@ -42,9 +42,9 @@ class GrowthGate {
   /// never called, room() is always `enough`.
   /// Not thread-safe: called before the threads of the daemon start.
   void watch(std::string what, std::uint64_t reserve, std::uint64_t minimum);
-  /// Sets the number of free bytes on the disk. To reclaim the space of removed rows, the engine
-  /// needs `needed` free bytes. At least these bytes stay free when the state grows, even if the
-  /// reserve is smaller.
+  /// Sets the number of free bytes on the disk. `needed` is how many free bytes the engine needs to
+  /// reclaim the space of removed rows, or 0. If `needed` is not 0, room() is also `little` if
+  /// fewer bytes are free than `needed` plus the bytes that add_written() has counted.
   void set_free(std::uint64_t free, std::uint64_t needed = 0);
   /// Counts bytes that were handed to the engine since set_free().
   void add_written(std::uint64_t bytes) { written_ += bytes; }

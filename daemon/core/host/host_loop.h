@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Defines the interface of the event loop on which a host of jobs runs. Each loop has one thread.
-// The daemon implements the interface with Asio, the simulator with messages that it delays.
+// The daemon implements the interface with Asio, the simulator with delayed messages.
 #pragma once
 
 #include <chrono>

@@ -11,7 +11,7 @@
 namespace c10dd::core {
 namespace {
 
-/// Returns how many bytes the keys and values in a reply have.
+/// Returns the total size of the keys and values in a reply, in bytes.
 std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
   if (!reply) return bytes;
@@ -46,10 +46,11 @@ void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call,
     });
     return;
   }
-  if (slot->dropped) return;  // dropping the job ended its sessions; the client repeats the request
-  // A request from another loop may arrive after its session has opened a newer connection. There
-  // the client repeats the request. A reply to the late request would go to the newer connection,
-  // and the client would mistake this reply for the reply to the repeated request.
+  if (slot->dropped) return;  // drop() has ended the session; the client repeats the request
+  // A request from another loop may be late: its session may have moved to a newer connection,
+  // where the client repeats the request. Therefore the late request is ignored. Otherwise its
+  // reply would go to the newer connection, and the client would mistake this reply for the reply
+  // to the repeated request.
   const auto it = slot->attached.find(from.session);
   const bool late = it != slot->attached.end() && it->second.connection != from.connection;
   if (late) return;
@@ -104,8 +105,8 @@ void JobHost::touch(const JobRef& slot) {
   touched_.push_back(slot);
 }
 
-// Deadlines and restored pieces are handled before the batch starts, so that the batch includes
-// their rows.
+// Deadlines and finished loads can produce rows. Both are handled before start_batch(), so that the
+// batch includes these rows.
 void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
@@ -154,8 +155,9 @@ std::size_t JobHost::waiting() const {
   return all;
 }
 
-/// Hands all gathered rows to the engine as one batch. Does nothing while a batch is in flight, or
-/// while it is worth waiting for more requests (CommitPace).
+/// Hands one batch to the engine: all gathered rows, and a request to confirm the ownership of each
+/// job that needs it. Does nothing in four cases: a batch is in flight, the engine is not open, the
+/// engine is volatile, or CommitPace waits for more requests.
 void JobHost::start_batch() {
   if (batch_in_flight_ || !engine_ || engine_->is_volatile) return;
   const std::size_t requests = waiting();
@@ -235,7 +237,7 @@ void JobHost::finish_batch(const store::CommitResult& result) {
 /// Sends the replies that the commit gate has released, except to attachments that have ended.
 void JobHost::release(const JobRef& slot) {
   for (OutgoingReply& reply : slot->gate->take_released()) {
-    shell_.answered(reply);
+    shell_.released(reply);
     if (const auto refused = slot->refused.extract(reply.attachment)) {
       refuse(refused.mapped(), reply.result.error());
       continue;
@@ -302,7 +304,8 @@ std::vector<JobReport> JobHost::reports() const {
 }
 
 void JobHost::forget() {
-  for (const auto& [number, slot] : jobs_) {  // a job and its connections refer to each other
+  // A job and its connections own each other. Clearing these containers of the slot ends the cycle.
+  for (const auto& [number, slot] : jobs_) {
     slot->attached.clear();
     slot->refused.clear();
     slot->when_loaded.clear();

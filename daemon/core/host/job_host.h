@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves the jobs of one event loop: passes each request to its Job, holds replies until the rows
-// that they show are durable, hands rows to the engine in batches, loads and drops jobs, and keeps
-// job time. Pure: sockets, threads and the engine belong to the Shell around this class, and the
-// time comes from the loop.
+// Serves the jobs of one event loop: passes each request to its Job, hands rows to the engine in
+// batches, loads and drops jobs, and keeps job time. Holds each reply back until the rows that the
+// reply depends on are durable. Pure: sockets, threads and the engine belong to the Shell around
+// this class, and the time comes from the loop.
 //
-// Threads: every call is made on the thread of the host's loop, except those marked "Thread-safe."
-// A connection calls only the host of its own loop. If the job belongs to another host, the
-// connection's host posts the call to the loop of that host; the replies come back through a
-// RemoteSink.
+// Threads: a function must be called on the thread of the host's loop, unless it is marked
+// "Thread-safe." A connection calls only the host of its own loop. If the job belongs to another
+// host, the connection's host posts the call to the loop of that host; the replies come back
+// through a RemoteSink.
 //
 // Turns: in each turn the loop first serves the ready sockets, which pass requests to the host.
 // Then end_turn() fires deadlines, starts a batch and sends the replies that need not wait any
@@ -38,15 +38,15 @@ namespace c10dd::core {
 
 class DirectoryHost;
 
-/// Returns a failure with the code unavailable that asks the client to retry soon (retry_after).
+/// Returns a failure with the code `unavailable`. Its `retry_after` asks the client to retry soon.
 Failure unavailable(std::string detail);
 
 /// The engine that is open.
 struct EngineState {
-  std::uint64_t generation = 0;   ///< how often an engine was opened
+  std::uint64_t generation = 0;   ///< number of times that an engine was opened
   std::uint64_t incarnation = 0;  ///< of the state
-  bool shared = false;            ///< used by several daemons: reads wait for confirmed ownership
-  bool is_volatile = false;       ///< gets no rows, because rows would not outlive the process
+  bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
+  bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
 };
 
 /// A hello that is on its way to its job.
@@ -70,14 +70,14 @@ struct JobLocation {
 
 // ---- events of a host, for metrics and the log -------------------------------------------------
 
-/// Event: a job was loaded, and the host serves it from then on.
+/// Event: a job was loaded, and the host now serves it.
 struct JobServed {};
 struct JobLoadFailed {
   std::string reason;
 };
-/// Event: the metric series of a job begin or end.
+/// Event: from now on, the metrics show the job (`counted`), or do not show it any more.
 struct JobCounted {
-  bool counted = false;  ///< they begin
+  bool counted = false;
 };
 /// Event: a batch with rows has ended, and its outcome is known.
 struct BatchCommitted {
@@ -109,13 +109,13 @@ class JobHost {
     /// Reports that the rows of a job are damaged.
     virtual void report_damage(const std::string& what) = 0;
 
-    /// Reports a step of a job. `from` and `sequence` name the request; `from` is null if no
-    /// request caused the step, for example for a deadline.
+    /// Reports a step of a job. `from` and `sequence` name the request that caused the step. `from`
+    /// is null if something else caused it, for example a deadline.
     virtual void performed(const JobSlot& slot, const Effects& effects, const Origin* from,
                            std::uint64_t sequence) = 0;
-    /// Reports a reply that the commit gate has released. If the session is no longer
-    /// attached, the reply is not sent.
-    virtual void answered(const OutgoingReply& reply) = 0;
+    /// Reports a reply that the commit gate has released, even if the host cannot send the reply
+    /// because its session is no longer attached.
+    virtual void released(const OutgoingReply& reply) = 0;
     /// Reports an event; `slot` is null if the event concerns a batch.
     virtual void report(const JobSlot* slot, const HostEvent& event) = 0;
   };
@@ -153,18 +153,18 @@ class JobHost {
   /// Counts a request of `bytes` bytes for a job, and returns spent(job).
   bool charge(const JobRef& job, std::size_t bytes);
   /// Returns true if the job's connections must not read more requests before the next turn. All
-  /// jobs that belong to other hosts share one budget.
+  /// jobs of other hosts are counted together, as one job.
   bool spent(const JobRef& job) const;
 
   // ---- for the engine's side
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
-  /// Drops all jobs, and ends their sessions with the code unavailable. Discards the held replies,
-  /// because the outcome of their commits is unknown. The clients repeat the requests after they
-  /// have reconnected.
+  /// Drops all jobs, and ends their sessions with the code `unavailable`. Discards the held
+  /// replies, because the outcome of their commits is unknown. The clients reconnect and repeat the
+  /// requests.
   void engine_lost(const std::string& why);
-  /// Queues a piece of a job that was read from the engine. The host restores one piece of each job
+  /// Queues one piece of a job, which the engine has read. The host restores one piece of each job
   /// per turn. Has no effect if the engine of this generation is no longer open.
   void loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece);
   /// Handles the result of the batch in flight. Has no effect if the engine of this generation is
@@ -173,19 +173,19 @@ class JobHost {
 
   // ---- for the directory
 
-  /// Loads a run, as a hello does, to find out whether the run has sessions. If it has none, the
-  /// host reports the run as idle.
+  /// Loads a run, as a hello does, to find out whether the run has sessions. If the run has no
+  /// session, the host reports the run as idle.
   void probe(const JobLocation& location, const std::string& job, const std::string& run);
   /// Drops a job that the directory has retired or removed.
   void retire(JobNumber number);
   /// Ends the metric series of a job that has not been used for a while. The series begin again
   /// with the next hello.
   void end_series(JobNumber number);
-  /// Returns how many sessions of the job are connected or, if the job is not loaded yet, how many
-  /// hellos wait for the load. If the result is 0, every later hello has to ask the directory
-  /// first.
+  /// Closes a job that has no users. Each later hello must then ask the directory first. Returns
+  /// the number of users: connected sessions or, while the job is loading, waiting hellos. If this
+  /// number is not 0, the call has changed nothing.
   std::size_t close_job(JobNumber number);
-  /// Undoes close_job(), because the directory has not removed the job.
+  /// Undoes close_job(). Called if the directory decides not to remove the job.
   void keep_job(JobNumber number);
 
   // ---- the turn

@@ -8,8 +8,8 @@
 namespace c10dd::core {
 namespace {
 
-/// The time during which a damaged job is not loaded again. Each load occupies the engine's thread,
-/// and refused clients keep trying.
+/// The pause before a damaged job may be loaded again. Its clients keep trying, and each load would
+/// occupy the engine's thread.
 constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
@@ -56,9 +56,9 @@ void JobHost::restore_piece(const JobRef& slot) {
   finish_load(slot, good);
 }
 
-/// Ends a load. A job that was loaded, or that has damaged rows, keeps its slot. If the load failed
-/// for another reason, drops the job, so that the next hello loads it again. If a load fails with
-/// unavailable, the engine is lost.
+/// Ends a load. If the job was restored, or if its rows are damaged, the job keeps its slot. After
+/// any other failure, drops the job, so that the next hello loads it again. If the failure is
+/// `unavailable`, the engine is also closed and opened again.
 void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
   if (good) {
     slot->serving = true;

@@ -141,8 +141,9 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
                                      request.connection};
     request.on_open(slot);
   } else {
-    // The refusal shows the job's state: its text may say that the client has seen a newer revision
-    // than the job's. On a shared engine, only the confirmed owner of the job may say this.
+    // A refusal can depend on the job's state: it can say that the client has seen a newer revision
+    // than the job has. On a shared engine, the host must therefore confirm that it owns the job
+    // before it sends the refusal.
     welcome.evidence = Evidence::state;
     welcome.attachment = ++slot->attachments;
     slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};
@@ -163,8 +164,8 @@ void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySi
   perform(slot, slot->job->disconnect(session, now()));
 }
 
-/// If the last session of the job has ended, reports the job as idle to the directory. After that,
-/// hello() asks the directory before it opens a session, so the directory can retire the run.
+/// If the job has no session left, reports the job as idle to the directory, so that the directory
+/// can retire the job. From then on, hello() asks the directory before it opens a session.
 void JobHost::report_idle(const JobRef& slot) {
   const JobStats stats = slot->job->stats();
   const bool away_counts = !planted(Planted::away_is_idle);
@@ -201,7 +202,7 @@ void JobHost::retire(JobNumber number) {
   const auto found = jobs_.find(number);
   if (found == jobs_.end()) return;
   const JobRef slot = found->second;
-  drop(slot, failure(Code::session_expired, "the run has ended and was retired"));
+  drop(slot, failure(Code::session_expired, "the daemon has removed this run"));
 }
 
 /// Stops serving a job, and ends its sessions with `reason`. `slot` must be the caller's own

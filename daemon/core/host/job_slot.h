@@ -71,8 +71,8 @@ struct JobSlot {
   const std::string run;
   const JobNumber number;
 
-  // The state of the slot: loading, serving or dropped.
-  Epoch epoch = 0;       ///< of the claim under which the job was loaded
+  // The state of the slot. A slot that is neither serving nor dropped is loading or damaged.
+  Epoch epoch = 0;       ///< epoch of the claim under which the job was loaded
   bool serving = false;  ///< the job is loaded and accepts sessions and requests
   bool dropped = false;  ///< the host no longer serves the job, and jobs_ has no reference to it
   std::unique_ptr<Job> job;
@@ -101,10 +101,10 @@ struct JobSlot {
   TurnUse use;
   std::size_t bytes = 0;  ///< size of the job, as last reported to the growth gate
 
-  // Whether the job is in use, for the reports to the directory.
+  // These members tell whether the job is in use.
   std::uint64_t lookup = 0;  ///< newest JobLocation::lookup that a hello or a probe came with
-  bool in_use = false;       ///< not reported as idle to the directory
-  bool idle = false;         ///< its metric series have ended, because no session used it
+  bool in_use = false;       ///< false after an idle report to the directory, and after close_job()
+  bool idle = false;         ///< the metric series of the job have ended, see end_series()
 };
 using JobRef = std::shared_ptr<JobSlot>;
 

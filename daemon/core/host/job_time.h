@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the job time of one loop. Job time advances only while the loop turns, and at most by
-// kTurnMax in one turn, so no session expires because the process was paused.
+// kTurnMax in one turn. So a pause of the process does not make sessions expire.
 // Pure: the caller passes the clock. Not thread-safe: belongs to one host.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace c10dd::core {
 class JobTime {
  public:
   static constexpr Duration kTurnMax = std::chrono::milliseconds(250);
-  /// While deadlines are pending the loop turns at least this often, so that job time keeps up with
-  /// the clock.
+  /// While deadlines are pending, the loop turns at least this often. This way job time keeps up
+  /// with the clock.
   static constexpr Duration kTurnInterval = std::chrono::milliseconds(200);
 
   /// In all functions, `clock` is the value of HostLoop::now().

@@ -35,8 +35,8 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
     return false;
   }
   const OpInfo& op = info_of(*request);
-  // A draining daemon replies to pings, and refuses hellos. Other requests get no reply: the client
-  // repeats them with the next daemon.
+  // A draining daemon replies to pings, and refuses hellos. Other requests get no reply, because
+  // the client sends them again to the next daemon.
   const bool answered_in_drain = op.code == Ping::op.code || op.code == Hello::op.code;
   if (host_.draining() && !answered_in_drain) return false;
   taken(op);
@@ -67,8 +67,8 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   return spent;
 }
 
-/// Passes a heartbeat, received on channel `one`, to all jobs of the connection except the job of
-/// this channel. A heartbeat counts for all sessions of its connection.
+/// Passes the heartbeat of one channel to the other jobs of the connection, because a heartbeat
+/// counts for all sessions of its connection.
 void NativeChannels::heartbeat_for_others(const Channel& one) {
   std::map<JobNumber, JobRef> jobs;
   for (const auto& [number, other] : channels_) {
@@ -100,8 +100,8 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
       {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
-/// Records that a job has opened the session. If the channel no longer exists, or now belongs to
-/// another session, detaches this session instead.
+/// Records that a job has opened `session`. If the channel no longer exists, or now belongs to
+/// another session, detaches `session` instead.
 void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
   const auto it = channels_.find(channel);
   if (it == channels_.end() || it->second.from.session != session) {

@@ -16,8 +16,9 @@
 
 namespace c10dd::core {
 
-/// Checks a hello before its job is looked up. Fails with version_unsupported, or with too_large if
-/// the credential is too long.
+/// Checks a hello before its job is looked up. Fails with version_unsupported if the client and
+/// this daemon have no protocol version in common, and with too_large if the credential is too
+/// long.
 Result<void> check_hello(const Hello& hello);
 
 class NativeChannels : public ReplySink, public std::enable_shared_from_this<NativeChannels> {
@@ -56,7 +57,7 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
   virtual void send(const native::ReplyHeader& header, const Reply& reply) = 0;
   /// Refuses malformed bytes or an invalid hello: sends the reason, then ends the connection.
   virtual void refuse_bytes(const native::RequestHeader& header, const Failure& reason) = 0;
-  /// Counts a request for the metrics.
+  /// Counts a request, for the metrics.
   virtual void taken(const OpInfo& op) = 0;
   /// Counts a request of an unknown operation, for the metrics.
   virtual void unknown_op() = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes replies to the connections of sessions, even if a connection is on another loop.
+// Passes replies from a job's host to a connection, which may be on a different loop.
 #pragma once
 
 #include <cstdint>

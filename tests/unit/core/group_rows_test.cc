@@ -160,18 +160,18 @@ TEST(GroupRowsTest, ItsOwnRow) {
   refused([](GroupFacts& g) { g.policy.min = 0; }, "min must be from 1");
   refused([](GroupFacts& g) { g.policy.min = 3; }, "min must be from 1 to max");
   refused([](GroupFacts& g) { g.policy.max = limits::kWorldSize + 1; }, "max at most");
-  refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last call, ttl and grace");
+  refused([](GroupFacts& g) { g.policy.ttl = Duration(-1); }, "last_call, ttl and grace");
   refused([](GroupFacts& g) { g.policy.grace = limits::kTimeoutMax + Duration(1); }, "grace");
   refused([](GroupFacts& g) { g.phase = static_cast<Phase>(4); }, "unknown phase");
   refused([](GroupFacts& g) { g.status = 1'000; },
-          "status of revision 1000, but the job is at revision");
+          "the status has revision 1000, but the job is at revision");
   refused([](GroupFacts& g) { g.generation = 2; }, "round 1, generation 2");
   refused([](GroupFacts& g) { g.failures = 2; }, "failures 2");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 1; },
-          "2 members do not fit min 1, max 1");
+          "2 members, but min is 1 and max is 1");
   refused([](GroupFacts& g) { g.policy.min = g.policy.max = 3; },
-          "2 members do not fit min 3, max 3");
-  refused([](GroupFacts& g) { g.phase = Phase::finished; }, "but all have finished");
+          "2 members, but min is 3 and max is 3");
+  refused([](GroupFacts& g) { g.phase = Phase::finished; }, "but a member has not");
   Story early = forming();
   expect_refused(early.facts([](GroupFacts& g) { g.phase = Phase::formed; }),
                  "a generation without members");
@@ -192,10 +192,10 @@ TEST(GroupRowsTest, ItsMembers) {
   refused([](GroupMember& m) { m.state = State::left; }, "malformed member row");
   refused([](GroupMember& m) { m.host.assign(256, 'h'); }, "malformed member row");
   refused([](GroupMember& m) { m.joined = 1'000; }, "a member joined at revision 1000");
-  refused([](GroupMember& m) { m.asked_in = 2; }, "a member asked in round 2, but the newest is 1");
+  refused([](GroupMember& m) { m.asked_in = 2; }, "asked to join in round 2, but the newest is 1");
   refused([](GroupMember& m) { m.joined = 2; }, "two members have joined at the same revision");
-  refused(ended, "a member has ended and has no rank", 2);
-  expect_refused(formed().drop('m'), "a session in its list is not a member");
+  refused(ended, "the rank of a member that has ended is missing", 2);
+  expect_refused(formed().drop('m'), "the member list has an unknown session");
   Story all = formed();
   all.facts([](GroupFacts& g) { g.notices.clear(); });
   expect_refused(all.member(ended).member(ended, 1),
@@ -225,27 +225,26 @@ TEST(GroupRowsTest, ItsList) {
     Story story = formed();
     expect_refused(story.list(edit), why);
   };
-  expect_refused(formed().drop('l'), "0 members do not fit round 1");
-  refused([](MemberList& l) { l.sessions.pop_back(); }, "the list of its members cannot be read");
-  refused([](MemberList& l) { l.offsets[0] = 1; }, "the list of its members cannot be read");
-  refused([](MemberList& l) { l.offsets[1] = 0; }, "the list of its members cannot be read");
-  refused([](MemberList& l) { l.offsets[1] += 1; }, "the list of its members cannot be read");
-  refused([](MemberList& l) { l.offsets[1] = 1'000'000; },
-          "the list of its members cannot be read");
-  refused([](MemberList& l) { l.encoded.pop_back(); }, "the list of its members cannot be read");
-  refused([](MemberList& l) { l.encoded[4] = 1; }, "the list of its members cannot be read");
+  expect_refused(formed().drop('l'), "0 members, but the round is 1");
+  refused([](MemberList& l) { l.sessions.pop_back(); }, "the member list cannot be read");
+  refused([](MemberList& l) { l.offsets[0] = 1; }, "the member list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 0; }, "the member list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] += 1; }, "the member list cannot be read");
+  refused([](MemberList& l) { l.offsets[1] = 1'000'000; }, "the member list cannot be read");
+  refused([](MemberList& l) { l.encoded.pop_back(); }, "the member list cannot be read");
+  refused([](MemberList& l) { l.encoded[4] = 1; }, "the member list cannot be read");
   refused([](MemberList& l) { l.sessions[1] = l.sessions[0]; }, "a member has two ranks");
   refused([](MemberList& l) { std::swap(l.sessions[0], l.sessions[1]); },
-          "the list of its members does not match the digest");
+          "the member list does not match its digest");
   const auto stranger = [](MemberList& l) {
     l.sessions[1] = Story::id(9);
     l.digest = digest_of(l.sessions);
   };
-  refused(stranger, "a session in its list is not a member");
+  refused(stranger, "the member list has an unknown session");
   Story early = forming();
   expect_refused(
       early.add(group_key('l', "dp/0"), wire::encode(MemberList{{Story::id(1)}, {0}, 0, ""})),
-      "the list of its members cannot be read");
+      "the member list cannot be read");
 }
 
 TEST(GroupRowsTest, ItsNotices) {
@@ -273,7 +272,7 @@ TEST(GroupRowsTest, ItsNotices) {
   refused_of(
       kNamed, [](GroupMember& m) { m.notices.clear(); }, "notice 1 names no member");
   refused_of(
-      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or refers to it twice");
+      kNamed, [](GroupMember& m) { m.notices.push_back(m.notices[0]); }, "or is out of order");
   refused_of(
       kNamed, [](GroupMember& m) { m.notices[0].number = 2; }, "notice 2, which does not exist");
   const auto ended = [](GroupMember& m) {

@@ -71,6 +71,7 @@ class HostWorld : private DirectoryHost::Shell {
 
     std::deque<std::function<void()>> inbox;
     std::vector<std::string> told;
+    int counted = 0;  ///< jobs whose metric series have begun and not ended
 
    private:
     void commit(store::CommitBatch batch) override {
@@ -100,8 +101,9 @@ class HostWorld : private DirectoryHost::Shell {
     void lose_engine(std::uint64_t, const std::string& why) override { world_.lost = why; }
     void report_damage(const std::string& what) override { told.push_back("damage " + what); }
     void performed(const JobSlot&, const Effects&, const Origin*, std::uint64_t) override {}
-    void answered(const OutgoingReply&) override {}
+    void released(const OutgoingReply&) override {}
     void report(const JobSlot* slot, const HostEvent& event) override {
+      if (const auto* job = std::get_if<JobCounted>(&event)) counted += job->counted ? 1 : -1;
       if (std::holds_alternative<JobServed>(event)) told.push_back("served " + slot->name);
       if (std::holds_alternative<JobLoadFailed>(event)) told.push_back("failed " + slot->name);
     }
@@ -156,6 +158,11 @@ class HostWorld : private DirectoryHost::Shell {
     }
   }
 
+  int counted() const {
+    int sum = 0;
+    for (const auto& loop : loops) sum += loop->counted;
+    return sum;
+  }
   JobHost& host(std::size_t i = 0) { return loops[i]->host; }
 
   HelloRequest hello(const std::shared_ptr<TestSink>& sink, std::string job, std::uint64_t session,

@@ -232,7 +232,7 @@ TEST(Reducer, RankWithAnotherModelIsNamedOnEveryRank) {
   };
   for (const Case& other :
        {Case{{5, 6, 7}, "rank 1 has 3 parameters, rank 0 has 2"},
-        Case{{5, 9}, "rank 1 differ from rank 0; the first that differs is 1"}}) {
+        Case{{5, 9}, "rank 1 differ from rank 0; the first that differs is number 1"}}) {
     const auto groups = loopback(kSize);
     run_ranks(kSize, [&](Rank rank) {
       Model model(rank == 1 ? other.counts : std::vector<std::size_t>{5, 6}, 0);
