@@ -55,7 +55,7 @@ VENDORS = {
     "CLI/": ["daemon/*", "client/ctl/*", "client/launcher/*", "examples/*", "tests/*"],
     "toml": ["daemon/*"],
     "prometheus/": ["daemon/*", "tests/*"],
-    "spdlog/": ["daemon/*"],
+    "spdlog/": ["daemon/*", "tests/unit/daemon/*"],
     "xxhash.h": ["protocol/*.cc"], "fmt/": ["protocol/format.*"],
     "boost/json": ["protocol/*.cc", "daemon/*.cc", "client/ctl/*", "client/launcher/error_file.cc",
                    "tests/*", "examples/*"],

@@ -332,24 +332,42 @@ class Nodes(Case):
         self.assertRegex(second.said(), "is lost")
         self.assertRegex(second.printed(), r"result rank=0 .*test_accuracy=0\.[89]")
 
-    @passes_in_one_of_three
-    def test_daemon_may_die_and_come_back(self):
+    def nodes_of_another_daemon(self, *options):
+        """A daemon that can be killed, and two nodes, which both have a worker."""
         folder = tempfile.mkdtemp(prefix="c10drun-state-")
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         daemon = Daemon(engine=f"rocksdb:{folder}/state").start()
         self.addCleanup(daemon.log.close)
         self.addCleanup(daemon.stop)
         host, port = daemon.address
-        nodes = [Launcher(self, "--daemon", f"{host}:{port}", "--job", "j", "--nnodes", "2", "--",
-                          "sh", "-c", self.SERVE, environment={"NAME": name}) for name in "ab"]
+        nodes = [Launcher(self, "--daemon", f"{host}:{port}", "--job", "j", *options, "--", "sh",
+                          "-c", self.SERVE, environment={"NAME": name}) for name in "ab"]
         self.started("a", 2, nodes[0])
         self.started("b", 2, nodes[1])
+        return daemon, nodes
+
+    @passes_in_one_of_three
+    def test_daemon_may_die_and_come_back(self):
+        daemon, nodes = self.nodes_of_another_daemon("--nnodes", "2")
         daemon.kill()
         time.sleep(0.5)
         daemon.start()
         time.sleep(0.5)
         self.go(*nodes)
         self.assertEqual(1, len(self.lines("a")), "its worker was started again")
+
+    @passes_in_one_of_three
+    def test_node_that_is_drained_during_an_outage_has_left_when_the_daemon_is_back(self):
+        daemon, (first, second) = self.nodes_of_another_daemon("--nnodes", "1:2", "--last-call", "1s")
+        daemon.kill()
+        second.send(signal.SIGTERM)
+        self.until(lambda: "asked" in self.read("b"), "its worker is asked to end", second)
+        daemon.start()
+        self.assertEqual(143, second.wait(), second.said())
+        self.started("a", 1, first)
+        self.assertIn("drained by SIGTERM", first.said())
+        self.assertNotIn("is lost", first.said())
+        self.go(first)
 
 
 class BadInput(Case):

@@ -12,6 +12,7 @@
 
 #include "client/launcher/options.h"
 #include "client/launcher/shared_flags.h"
+#include "protocol/limits.h"
 #include "tests/unit/client/launcher_line.h"
 
 namespace c10dd::run {
@@ -33,6 +34,25 @@ TEST(LauncherOptions, HaveDefaults) {
   EXPECT_EQ(o.join_timeout, 10min);
   EXPECT_TRUE(o.prefix);
   EXPECT_EQ(o.command, std::vector<std::string>{"true"});
+}
+
+Options parse_labels(const std::vector<std::string>& labels) {
+  std::vector<const char*> words;
+  for (const std::string& label : labels) words.insert(words.end(), {"--labels", label.c_str()});
+  words.push_back("true");
+  return parse(words);
+}
+
+TEST(LauncherOptions, TakeAsManyAndAsLongLabelsAsTheDaemon) {
+  const std::string longest(limits::kNameBytes, 'x');
+  std::vector<std::string> labels = {longest + "=" + longest};
+  while (labels.size() + 2 < limits::kLabels) {  // c10drun adds 2 labels
+    labels.push_back("label" + std::to_string(labels.size()) + "=x");
+  }
+  EXPECT_EQ(parse_labels(labels).labels.size(), labels.size());
+  labels.emplace_back("one=more");
+  EXPECT_THROW(parse_labels(labels), Fatal);
+  EXPECT_THROW(parse_labels({"a=" + longest + "x"}), Fatal);
 }
 
 TEST(LauncherOptions, AreTaken) {

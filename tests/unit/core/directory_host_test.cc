@@ -37,6 +37,7 @@ TEST(DirectoryHost, RetiresARunSomeTimeAfterItsLastSession) {
   world.open();
   const auto sink = world.join("a", 1, 0, "r");
   const JobNumber number = sink->job->number;
+  EXPECT_EQ(world.counted(), 1) << "jobs with metric series";
   world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
   world.settle();
   world.pass(seconds(60));
@@ -48,6 +49,7 @@ TEST(DirectoryHost, RetiresARunSomeTimeAfterItsLastSession) {
   world.pass(seconds(2));
   world.settle();
   EXPECT_EQ(world.struck, Lines{"a/r retired"});
+  EXPECT_EQ(world.counted(), 0);
   EXPECT_EQ(rows_of(world, number), 0U);
   const auto next = world.join("a", 1, 0, "r");
   EXPECT_GT(next->job->number, number) << "numbers are never used again";

@@ -152,6 +152,19 @@ TEST(JobHost, ResultsOfAnOlderEngineAreDropped) {
   EXPECT_EQ(again->take(), Lines{"1:set ok"});
 }
 
+TEST(JobHost, AProbeForAnEngineThatIsGoneLoadsNothing) {
+  HostWorld world(1);
+  const JobLocation before{&world.host(), 1, world.generation, 1};
+  world.loops[0]->turn([&] { world.host().engine_lost("a disk"); });
+  world.loops[0]->turn([&] { world.host().probe(before, "a", ""); });
+  world.open();
+  world.loops[0]->turn([&] { world.host().probe(before, "a", ""); });
+  EXPECT_EQ(world.loops[0]->told, Lines{});
+  const JobLocation now{&world.host(), 1, world.generation, 2};
+  world.loops[0]->turn([&] { world.host().probe(now, "a", ""); });
+  EXPECT_EQ(world.loops[0]->told, Lines{"load a"});
+}
+
 TEST(JobHost, RestoresOnePieceInATurn) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);

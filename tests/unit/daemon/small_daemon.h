@@ -26,12 +26,14 @@ class SmallDaemon {
  public:
   static constexpr std::chrono::seconds kPatience{30};  // then the test fails
 
-  explicit SmallDaemon(std::size_t shards = 1, const Options& with = {})
+  /// Without an engine, opens a memory engine.
+  explicit SmallDaemon(std::size_t shards = 1, const Options& with = {},
+                       std::unique_ptr<store::Engine> engine = nullptr)
       : options(with),
         metrics({"0", "memory", "none"}),
         growth(std::uint64_t{1} << 40),
         budget(loop, 0),
-        host(loop, metrics, options, [] {}),
+        host(loop, metrics, options, [this] { ++engine_failures; }),
         shards_(std::in_place, loop, shards, host, ShardContext{metrics, options, growth}),
         context{options, metrics, budget, draining, shards_->first(), {}} {
     if (shards > 1) {
@@ -39,8 +41,8 @@ class SmallDaemon {
         return host.shard_of(job, run);
       };
     }
-    Result<std::unique_ptr<store::Engine>> engine = store::open_engine("memory:", {});
-    EXPECT_TRUE(host.adopt(std::move(engine).value(), *shards_));
+    if (!engine) engine = std::move(*store::open_engine("memory:"));
+    EXPECT_TRUE(host.adopt(std::move(engine), *shards_));
   }
 
   ~SmallDaemon() {
@@ -104,6 +106,7 @@ class SmallDaemon {
   SharedBudget budget;
   EngineHost host;
   std::atomic<bool> draining = false;
+  int engine_failures = 0;  ///< losses of the engine, and failed attempts to open it again
 
  private:
   std::optional<Shards> shards_;

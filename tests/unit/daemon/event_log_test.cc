@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The log lines that the events of a job become.
+#include "daemon/shard/event_log.h"
+
+#include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "protocol/ops.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace c10dd::daemon {
+namespace {
+
+class EventLogTest : public testing::Test {
+ protected:
+  EventLogTest() {
+    auto logger = std::make_shared<spdlog::logger>(
+        "test", std::make_shared<spdlog::sinks::ostream_sink_st>(out_));
+    logger->set_pattern("%l %v");
+    spdlog::set_default_logger(logger);
+  }
+  ~EventLogTest() override { spdlog::set_default_logger(before_); }
+
+  /// Returns what was logged since the last call.
+  std::string logged() {
+    std::string text = out_.str();
+    out_.str("");
+    return text;
+  }
+  std::string line_of(const core::Event& event) {
+    log_.write("digits", event);
+    return logged();
+  }
+
+  std::shared_ptr<spdlog::logger> before_ = spdlog::default_logger();
+  std::ostringstream out_;
+  EventLog log_;
+};
+
+TEST_F(EventLogTest, NamesTheJobAndTheCause) {
+  EXPECT_EQ(line_of(core::BarrierTimedOut{"rank 1 is missing"}),
+            "warning event=barrier_timed_out job=digits detail=\"rank 1 is missing\"\n");
+  EXPECT_EQ(line_of(core::RankContested{"launch_replaced", "rank 0"}),
+            "warning event=launch_replaced job=digits detail=\"rank 0\"\n");
+  EXPECT_EQ(line_of(core::GenerationFormed{"world", 2, 8, "a member joined"}),
+            "info event=generation_formed job=digits group=world generation=2 size=8 "
+            "reason=\"a member joined\"\n");
+  EXPECT_EQ(line_of(core::GenerationEnded{"world", 2, "rank 3 is lost"}),
+            "warning event=generation_ended job=digits group=world generation=2 "
+            "reason=\"rank 3 is lost\"\n");
+  EXPECT_EQ(line_of(core::MembersStalled{"world", 2, "[1-2]", "step 7"}),
+            "warning event=member_stalled job=digits group=world generation=2 ranks=[1-2] "
+            "detail=\"step 7\"\n");
+}
+
+TEST_F(EventLogTest, SaysNothingOfEventsThatOnlyMetricsCount) {
+  EXPECT_EQ(line_of(core::WaitEnded{}), "");
+}
+
+TEST_F(EventLogTest, RefusalsAreLimitedAndCounted) {
+  const core::RankRefused refused{Join::op.code, Code::size_mismatch, "min 2"};
+  EXPECT_EQ(line_of(refused),
+            "warning event=join_refused job=digits op=join code=size_mismatch skipped=0 "
+            "detail=\"min 2\"\n");
+  EXPECT_EQ(line_of(core::RankRefused{Barrier::op.code, Code::rank_taken, "rank 0"}),
+            "warning event=rank_taken job=digits op=barrier code=rank_taken skipped=0 "
+            "detail=\"rank 0\"\n");
+  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", refused);
+  const std::string lines = logged();
+  EXPECT_LT(std::ranges::count(lines, '\n'), 2 * LogPace::kLines);
+}
+
+TEST_F(EventLogTest, UntrustedNamesAreMadePrintable) {
+  EXPECT_NE(line_of(core::GenerationEnded{"a\nb", 1, "x"}).find("group=a?b"), std::string::npos);
+}
+
+TEST_F(EventLogTest, ACheckpointHasItsSizeOrTheReason) {
+  const TemporaryDirectory copy;
+  std::filesystem::create_directory(copy.path() + "/inner");
+  std::ofstream(copy.path() + "/inner/table") << "12345";
+  std::ofstream(copy.path() + "/log") << "67";
+  log_checkpoint(copy.path(), {});
+  EXPECT_EQ(logged(), "info event=checkpoint_written path=\"" + copy.path() + "\" bytes=7\n");
+  log_checkpoint("/copy", failure(Code::invalid_argument, "it is there"));
+  EXPECT_EQ(logged(),
+            "warning event=checkpoint_refused path=\"/copy\" code=invalid_argument "
+            "detail=\"it is there\"\n");
+}
+
+}  // namespace
+}  // namespace c10dd::daemon
