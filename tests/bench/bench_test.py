@@ -31,8 +31,8 @@ class BenchTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="c10dd-bench-test-"))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def bench(self, *arguments, code=0):
-        done = subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=60,
+    def bench(self, *arguments, code=0, timeout=60):
+        done = subprocess.run([BENCH, *arguments], capture_output=True, text=True, timeout=timeout,
                               env={**os.environ, "TMPDIR": str(self.folder)}, check=False)
         self.assertEqual(done.returncode, code, done.stderr)
         self.assertEqual(os.listdir(self.folder), [], "a temporary directory is left")
@@ -53,6 +53,21 @@ class BenchTest(unittest.TestCase):
             self.assertLessEqual(sample["p50_us"], sample["p99_us"])
             self.assertLessEqual(sample["p99_us"], sample["max_us"])
         return scenario
+
+    @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
+    def test_no_request_costs_more_instructions_than_its_budget(self):
+        budgets = Path(__file__).parent / "budgets.txt"
+        self.bench("instructions", "--budgets", str(budgets), timeout=240)
+
+    @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
+    def test_a_case_above_its_budget_is_named(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as budgets:
+            budgets.write("100 heartbeat, c10dd memory\n")
+            budgets.flush()
+            done = self.bench("instructions", "--only", "heartbeat", "--budgets", budgets.name,
+                              code=1, timeout=240)
+        self.assertRegex(done.stderr, r"heartbeat, c10dd memory: \d+ instructions, budget 100\n")
+        self.assertRegex(done.stderr, r"heartbeat, c10dd rocksdb: \d+ instructions, no budget\n")
 
     @staticmethod
     def facts(scenario):

@@ -17,6 +17,8 @@
 //     silent       likewise, its network link is set down
 //     restart      the daemon of a group of --members (10,000) is killed; until all have their
 //                  places again
+//     instructions instructions that each request costs, counted by valgrind; --only shows the
+//                  functions of some cases
 //
 // Exit codes: 0 measured; 1 a server did not start, died or answered with an error; 64 bad option.
 #include <sys/resource.h>
@@ -70,6 +72,7 @@ constexpr Scenario kScenarios[] = {
     {"death", run_death},
     {"silent", run_silent},
     {"restart", run_restart},
+    {"instructions", run_instructions},
 };
 
 Address parse_address(const std::string& text) {
@@ -175,6 +178,10 @@ CommandLine parse(int argc, char** argv) {
   app.add_option("--key-bytes", o.key_bytes)->check(CLI::Range(std::size_t{16}, limits::kKeyBytes));
   app.add_option("--value-bytes", o.value_bytes)
       ->check(CLI::Range(std::size_t{0}, limits::kValueBytes));
+  app.add_option("--only", o.only, "of instructions: cases whose names contain this, by function")
+      ->type_name("TEXT");
+  app.add_option("--budgets", o.budgets, "of instructions: fail if a case costs 3 % more than here")
+      ->type_name("FILE");
   app.add_option("--engine", o.engine, "of the daemon that is started, instead of the scenario's")
       ->type_name("URL");
   app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");

@@ -167,9 +167,16 @@ double ratio(const Series& of, const Series& to, double Sample::*value) {
   return median_of(std::move(ratios));
 }
 
+static void print_facts(std::ostream& out, const ScenarioResult& result) {
+  for (const Fact& fact : result.facts) {
+    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
+        << " " << fact.unit << "\n";
+  }
+}
+
 void print_table(std::ostream& out, const ScenarioResult& result) {
   if (!result.skipped.empty()) out << result.name << ": SKIPPED: " << result.skipped << "\n";
-  if (result.series.empty()) return;
+  if (result.series.empty()) return print_facts(out, result);
   const std::size_t rounds = result.series.front().rounds.size();
   out << result.name << ":";
   for (const auto& [name, value] : result.parameters) out << " " << name << "=" << value;
@@ -203,10 +210,7 @@ void print_table(std::ostream& out, const ScenarioResult& result) {
           of.name + "/" + to.name, [&](const Column& c) { return ratio(of, to, c.value); }, true);
     }
   }
-  for (const Fact& fact : result.facts) {
-    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
-        << " " << fact.unit << "\n";
-  }
+  print_facts(out, result);
   for (const Series& one : result.series) out << "  " << one.name << ": " << one.how << "\n";
   out << std::flush;
 }

@@ -33,6 +33,8 @@ struct Options {
   std::optional<Address> daemon;  ///< that runs already
   std::vector<Peer> against;
   bool awake = false;     ///< the cores are kept from halting
+  std::string only;       ///< of instructions: the cases whose names contain this text
+  std::string budgets;    ///< of instructions: a file with the most that each case may cost
   double sync_delay = 0;  ///< ms that every sync of the servers started here takes longer
 };
 
@@ -67,6 +69,9 @@ ScenarioResult run_silent(const Options& options);
 
 /// A daemon with a group is killed and started again, until all members have their places again.
 ScenarioResult run_restart(const Options& options);
+
+/// Instructions that each kind of request costs, with both engines, counted by callgrind.
+ScenarioResult run_instructions(const Options& options);
 
 /// Connections with a session that do nothing, and the memory of one.
 ScenarioResult run_idle(const Options& options);

@@ -25,11 +25,18 @@ constexpr std::chrono::seconds kStartDeadline{20};
 constexpr std::chrono::seconds kStopDeadline{10};
 constexpr std::chrono::milliseconds kPoll{5};
 
+std::vector<std::string>& command_before() {
+  static std::vector<std::string> words;
+  return words;
+}
+
 /// In the child: becomes this program; ends when there is none.
 [[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<std::string> whole = command_before();
+  whole.insert(whole.end(), command.begin(), command.end());
   std::vector<char*> words;
-  words.reserve(command.size() + 1);
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.reserve(whole.size() + 1);
+  for (const std::string& word : whole) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
   std::perror(words[0]);
@@ -159,6 +166,12 @@ void delay_syncs(std::chrono::microseconds delay) {
   ::setenv("SYNC_DELAY_US", std::to_string(delay.count()).c_str(), 1);
 }
 
+ServersUnder::ServersUnder(std::vector<std::string> command) {
+  command_before() = std::move(command);
+}
+
+ServersUnder::~ServersUnder() { command_before().clear(); }
+
 EchoServer::EchoServer(const NativeBytes& bytes) : EchoServer(listen_anywhere(), bytes) {}
 
 EchoServer::EchoServer(Listening listening, const NativeBytes& bytes)
@@ -203,8 +216,9 @@ RedisServer::RedisServer(const std::string& appendfsync) {
   port_ = listen_anywhere().port;
   child_ = std::make_unique<Child>([&] {
     become({"redis-server", "--port", std::to_string(port_), "--bind", "127.0.0.1", "--dir",
-            directory_.path(), "--logfile", "redis.log", "--save", "", "--appendonly", "yes",
-            "--appendfsync", appendfsync});
+            directory_.path(), "--logfile", "redis.log", "--save", "", "--appendonly",
+            appendfsync.empty() ? "no" : "yes", "--appendfsync",
+            appendfsync.empty() ? "no" : appendfsync});
   });
   await(*child_, "redis-server", address(), "PING\r\n", "+PONG");
 }

@@ -47,6 +47,14 @@ std::vector<Child> keep_awake();
 /// of the C library.
 void delay_syncs(std::chrono::microseconds delay);
 
+/// While this object lives, each server that is started here runs as the argument of this command.
+class ServersUnder {
+ public:
+  explicit ServersUnder(std::vector<std::string> command);
+  ~ServersUnder();
+  ServersUnder(const ServersUnder&) = delete;
+};
+
 /// Answers every request_bytes with `reply`, on epoll and nothing else.
 class EchoServer {
  public:
@@ -81,7 +89,7 @@ class DaemonServer {
   std::unique_ptr<Child> child_;
 };
 
-/// A redis-server with an append-only file.
+/// A redis-server. `appendfsync` is the option of its append-only file; empty: without that file.
 class RedisServer {
  public:
   explicit RedisServer(const std::string& appendfsync);

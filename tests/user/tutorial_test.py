@@ -55,7 +55,7 @@ class Reader:
 
     def __init__(self, home, files):
         self.address = f"127.0.0.1:{reserve_port()}"
-        folder = os.path.join(home, "tutorial")
+        folder = self.folder = os.path.join(home, "tutorial")
         os.mkdir(folder)
         for name, text in files.items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
@@ -86,8 +86,14 @@ class Reader:
         self.errors.close()
 
     def said_on_stderr(self):
+        """What the commands wrote to standard error, and the end of the daemon's log."""
         self.errors.seek(0)
-        return self.errors.read().decode(errors="replace")[-4000:]
+        said = self.errors.read().decode(errors="replace")[-4000:]
+        log = os.path.join(self.folder, "daemon.log")
+        if not os.path.exists(log):
+            return said
+        with open(log, encoding="utf-8", errors="replace") as lines:
+            return said + "\ndaemon.log: " + lines.read()[-2000:]
 
     def type(self, command):
         """The lines that the command prints, with the names that the page uses."""
