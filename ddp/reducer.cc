@@ -94,8 +94,7 @@ struct Reducer::State {
     if (value.dtype != DType::float32 && value.dtype != DType::float64) {
       throw InvalidArgument(
           format("parameter {} has the type {}: the average of integers would be truncated; use "
-                 "float32 or "
-                 "float64",
+                 "float32 or float64",
                  named(index), name_of(value.dtype)));
     }
     std::string extents;

@@ -137,6 +137,13 @@ json::object json_of(const ScenarioResult& result) {
   return out;
 }
 
+void print_facts(std::ostream& out, const ScenarioResult& result) {
+  for (const Fact& fact : result.facts) {
+    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
+        << " " << fact.unit << "\n";
+  }
+}
+
 }  // namespace
 
 Sample sample_of(const Histogram& latency, double seconds, double cpu_seconds) {
@@ -165,13 +172,6 @@ double ratio(const Series& of, const Series& to, double Sample::*value) {
     if (to.rounds[i].*value > 0) ratios.push_back(of.rounds[i].*value / (to.rounds[i].*value));
   }
   return median_of(std::move(ratios));
-}
-
-static void print_facts(std::ostream& out, const ScenarioResult& result) {
-  for (const Fact& fact : result.facts) {
-    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
-        << " " << fact.unit << "\n";
-  }
 }
 
 void print_table(std::ostream& out, const ScenarioResult& result) {

@@ -131,8 +131,9 @@ Result<void> check_list(const GroupState& state) {
     return misfit(state, "the group has finished, but a member has not");
   }
   for (const auto& [id, m] : state.members()) {
-    if (!m.is_here() && m.rank < 0)
+    if (!m.is_here() && m.rank < 0) {
       return misfit(state, "the rank of a member that has ended is missing");
+    }
   }
   return {};
 }
