@@ -32,20 +32,45 @@ concept Described = boost::describe::has_describe_members<T>::value;
 template <class T>
 concept Scalar = std::is_integral_v<T> || std::is_enum_v<T>;
 
-/// Appends fields to a byte string. A length has 32 bits; the caller checks that this is enough.
-class Writer {
+/// Counts the bytes of encoded fields, for FieldEncoder.
+struct ByteCounter {
+  std::size_t size = 0;
+
+  void put(const void*, std::size_t bytes) { size += bytes; }
+};
+
+/// Stores the bytes of encoded fields one after another at `at`, for FieldEncoder.
+struct ByteStore {
+  char* at;
+
+  void put(const void* from, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(at, from, bytes);
+    at += bytes;
+  }
+};
+
+template <class T>
+std::size_t encoded_size(const T& value);
+template <Described T>
+std::size_t size_of_fields(const T& value);
+
+/// Encodes fields into `out`, a ByteCounter or a ByteStore. A length has 32 bits; the caller checks
+/// that this is enough.
+template <class Out>
+class FieldEncoder {
  public:
-  explicit Writer(Bytes& out) : out_(out) {}
+  explicit FieldEncoder(Out& out) : out_(out) {}
 
   template <Scalar T>
   void put(T value) {
-    out_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    out_.put(&value, sizeof value);
   }
   void put(std::string_view value) {
     put(static_cast<std::uint32_t>(value.size()));
-    out_.append(value);
+    out_.put(value.data(), value.size());
   }
   void put(const std::string& value) { put(std::string_view(value)); }
+  void put(const Blob& value) { put(value.view()); }
   void put(const SharedBytes& value) { put(value.view()); }
   void put(Duration value) { put(static_cast<std::int64_t>(value.count())); }
   void put(const SessionId& id) {
@@ -71,11 +96,8 @@ class Writer {
   }
   template <Described T>
   void put(const T& value) {
-    const std::size_t at = out_.size();
-    put(std::uint32_t{0});
+    put(static_cast<std::uint32_t>(size_of_fields(value)));
     put_fields(value);
-    const auto length = static_cast<std::uint32_t>(out_.size() - at - sizeof(std::uint32_t));
-    std::memcpy(out_.data() + at, &length, sizeof length);
   }
   template <Described T>
   void put_fields(const T& value) {
@@ -84,14 +106,60 @@ class Writer {
   }
 
  private:
+  Out& out_;
+};
+
+/// Returns the number of bytes that Writer::put(value) appends.
+template <class T>
+std::size_t encoded_size(const T& value) {
+  ByteCounter counter;
+  FieldEncoder(counter).put(value);
+  return counter.size;
+}
+
+/// Returns the number of bytes that Writer::put_fields(value) appends.
+template <Described T>
+std::size_t size_of_fields(const T& value) {
+  ByteCounter counter;
+  FieldEncoder(counter).put_fields(value);
+  return counter.size;
+}
+
+/// Appends fields to a byte string, which grows once for each call.
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+
+  template <class T>
+  void put(const T& value) {
+    ByteStore store = grow(encoded_size(value));
+    FieldEncoder(store).put(value);
+  }
+  template <Described T>
+  void put_fields(const T& value) {
+    ByteStore store = grow(size_of_fields(value));
+    FieldEncoder(store).put_fields(value);
+  }
+
+ private:
+  ByteStore grow(std::size_t bytes) {
+    const std::size_t at = out_.size();
+    out_.resize(at + bytes);
+    return {out_.data() + at};
+  }
+
   Bytes& out_;
 };
+
+/// Says whether decoded Blobs own their bytes, or borrow them from the input.
+enum class Blobs : std::uint8_t { own, borrow };
 
 /// Reads fields that a Writer has written. After a get() has failed, ok() returns false, and
 /// offset() returns the position at which the get() failed.
 class Reader {
  public:
-  explicit Reader(std::string_view in) : begin_(in.data()), in_(in) {}
+  explicit Reader(std::string_view in, Blobs blobs = Blobs::own)
+      : begin_(in.data()), in_(in), blobs_(blobs) {}
 
   bool ok() const { return ok_; }
   bool at_end() const { return in_.empty(); }
@@ -112,6 +180,10 @@ class Reader {
   void get(std::string& value) {
     const std::string_view bytes = take();
     if (ok_) value.assign(bytes);
+  }
+  void get(Blob& value) {
+    const std::string_view bytes = take();
+    if (ok_) value = blobs_ == Blobs::borrow ? Blob::borrow(bytes) : Blob(bytes);
   }
   void get(SharedBytes& value) {
     const std::string_view bytes = take();
@@ -150,7 +222,7 @@ class Reader {
   }
   template <Described T>
   void get(T& value) {
-    Reader nested(take());
+    Reader nested(take(), blobs_);
     if (!ok_) return;
     nested.get_fields(value);
     ok_ = nested.ok_;
@@ -193,6 +265,7 @@ class Reader {
   const char* begin_;
   std::string_view in_;
   std::size_t too_many_ = 0;
+  const Blobs blobs_;
   bool ok_ = true;
 };
 
@@ -208,8 +281,8 @@ Bytes encode(const T& value) {
 /// Decodes a struct without a length prefix into `value`. Fails with Code::malformed or
 /// Code::too_large; `value` may then have changed.
 template <Described T>
-Result<void> decode_into(T& value, std::string_view in) {
-  Reader reader(in);
+Result<void> decode_into(T& value, std::string_view in, Blobs blobs = Blobs::own) {
+  Reader reader(in, blobs);
   reader.get_fields(value);
   if (reader.too_many() != 0) {
     return failure(Code::too_large, "list is too long: {} elements, limit {}", reader.too_many(),

@@ -6,6 +6,7 @@
 #include <boost/describe/enum.hpp>
 #include <vector>
 
+#include "protocol/blob.h"
 #include "protocol/op_info.h"
 #include "protocol/replies.h"
 #include "protocol/types.h"
@@ -18,8 +19,8 @@ struct Set {
   static constexpr OpInfo op{16, "set", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Written;
 
-  Bytes key;
-  Bytes value;
+  Blob key;
+  Blob value;
   Duration ttl{0};         ///< the key is removed after this long; 0: never
   bool ephemeral = false;  ///< the key is removed when this session ends
 };
@@ -32,7 +33,7 @@ struct Get {
                              1,  Dedup::none, Growth::none};
   using Body = Value;
 
-  Bytes key;
+  Blob key;
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
@@ -64,7 +65,7 @@ struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
 
-  Bytes key;
+  Blob key;
   std::int64_t delta = 0;
 };
 BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
@@ -75,9 +76,9 @@ struct CompareSet {
                              1,  Dedup::reply,  Growth::much};
   using Body = Compared;
 
-  Bytes key;
-  Bytes expected;
-  Bytes desired;
+  Blob key;
+  Blob expected;
+  Blob desired;
 };
 BOOST_DESCRIBE_STRUCT(CompareSet, (), (key, expected, desired))
 
@@ -87,7 +88,7 @@ struct Remove {
                              1,  Dedup::reply, Growth::none};
   using Body = Removed;
 
-  Bytes key;
+  Blob key;
 };
 BOOST_DESCRIBE_STRUCT(Remove, (), (key))
 
@@ -143,8 +144,8 @@ struct Append {
                              1,  Dedup::reply, Growth::much};
   using Body = Appended;
 
-  Bytes key;
-  Bytes value;
+  Blob key;
+  Blob value;
 };
 BOOST_DESCRIBE_STRUCT(Append, (), (key, value))
 

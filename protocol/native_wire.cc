@@ -2,6 +2,8 @@
 // Encodes and decodes native frames; protocol/fields.h encodes and decodes their bodies.
 #include "protocol/native_wire.h"
 
+#include <array>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -12,52 +14,56 @@
 namespace c10dd::native {
 namespace {
 
-constexpr std::size_t kSmallBody = 32;  // enough for most reply bodies; a stored value needs more
+/// Returns the next field of a header, whose length was checked before.
+template <class T>
+T take(const char*& at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  at += sizeof value;
+  return value;
+}
+
+void read_header(const char* at, RequestHeader& h) {
+  h.length = take<std::uint32_t>(at);
+  h.op = take<std::uint8_t>(at);
+  at += 3;  // reserved
+  h.channel = take<std::uint32_t>(at);
+  h.sequence = take<std::uint64_t>(at);
+  h.acked_below = take<std::uint64_t>(at);
+}
+
+void read_header(const char* at, ReplyHeader& h) {
+  h.length = take<std::uint32_t>(at);
+  h.op = take<std::uint8_t>(at);
+  h.kind = take<ReplyHeader::Kind>(at);
+  at += 2;  // reserved
+  h.channel = take<std::uint32_t>(at);
+  h.sequence = take<std::uint64_t>(at);
+  h.stamp.incarnation = take<std::uint64_t>(at);
+  h.stamp.epoch = take<std::uint64_t>(at);
+  h.stamp.revision = take<std::uint64_t>(at);
+}
 
 template <class Header>
-Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit,
-                                         Header (*read)(wire::Reader&)) {
-  if (in.size() < Header::kSize) return std::optional<Frame<Header>>();
-  wire::Reader reader(in.substr(0, Header::kSize));
-  const Header header = read(reader);
-  if (header.length > limit) {
-    return failure(Code::too_large, "frame too large: body of {} bytes, limit {}", header.length,
-                   limit);
+Result<std::optional<Frame<Header>>> cut(std::string_view in, std::size_t limit) {
+  Result<std::optional<Frame<Header>>> cut(boost::system::in_place_value);
+  if (in.size() < Header::kSize) return cut;
+  Frame<Header>& frame = cut->emplace();
+  read_header(in.data(), frame.header);
+  const std::size_t length = frame.header.length;
+  frame.size = Header::kSize + length;
+  if (length > limit) {
+    cut = failure(Code::too_large, "frame too large: body of {} bytes, limit {}", length, limit);
+  } else if (in.size() < frame.size) {
+    cut->reset();
+  } else {
+    frame.body = in.substr(Header::kSize, length);
   }
-  const std::size_t size = Header::kSize + header.length;
-  if (in.size() < size) return std::optional<Frame<Header>>();
-  return std::optional<Frame<Header>>({header, in.substr(Header::kSize, header.length), size});
+  return cut;
 }
 
-RequestHeader read_request_header(wire::Reader& in) {
-  RequestHeader h;
-  std::uint8_t reserved_8 = 0;
-  std::uint16_t reserved_16 = 0;
-  in.get(h.length);
-  in.get(h.op);
-  in.get(reserved_8);
-  in.get(reserved_16);
-  in.get(h.channel);
-  in.get(h.sequence);
-  in.get(h.acked_below);
-  return h;
-}
-
-ReplyHeader read_reply_header(wire::Reader& in) {
-  ReplyHeader h;
-  std::uint16_t reserved = 0;
-  in.get(h.length);
-  in.get(h.op);
-  in.get(h.kind);
-  in.get(reserved);
-  in.get(h.channel);
-  in.get(h.sequence);
-  in.get(h.stamp);
-  return h;
-}
-
-void write_header(Bytes& out, const RequestHeader& h) {
-  wire::Writer w(out);
+void put_header(wire::ByteStore& out, const RequestHeader& h) {
+  wire::FieldEncoder w(out);
   w.put(h.length);
   w.put(h.op);
   w.put(std::uint8_t{0});
@@ -67,8 +73,8 @@ void write_header(Bytes& out, const RequestHeader& h) {
   w.put(h.acked_below);
 }
 
-void write_header(Bytes& out, const ReplyHeader& h) {
-  wire::Writer w(out);
+void put_header(wire::ByteStore& out, const ReplyHeader& h) {
+  wire::FieldEncoder w(out);
   w.put(h.length);
   w.put(h.op);
   w.put(h.kind);
@@ -78,19 +84,59 @@ void write_header(Bytes& out, const ReplyHeader& h) {
   w.put(h.stamp);
 }
 
-void patch_length(Bytes& out, std::size_t frame_at, std::size_t body_length) {
-  const auto length = static_cast<std::uint32_t>(body_length);
-  std::memcpy(out.data() + frame_at, &length, sizeof length);
+/// Appends a frame. `shared` is the number of bytes that follow the frame's bytes in `out`.
+template <class Header, class Body>
+void append_frame(Bytes& out, Header header, const Body& body, std::size_t shared = 0) {
+  const std::size_t size = wire::size_of_fields(body);
+  const std::size_t at = out.size();
+  out.resize(at + Header::kSize + size);
+  wire::ByteStore store{out.data() + at};
+  header.length = static_cast<std::uint32_t>(size + shared);
+  put_header(store, header);
+  wire::FieldEncoder(store).put_fields(body);
+}
+
+/// The fields of Exchanged before the bytes of the chunk, which are not copied.
+struct ExchangedHead {
+  std::uint64_t offset = 0;
+  std::uint64_t total = 0;
+  std::uint32_t chunk_length = 0;
+};
+BOOST_DESCRIBE_STRUCT(ExchangedHead, (), (offset, total, chunk_length))
+
+template <class Op>
+Result<Request> decode_as(std::string_view body, wire::Blobs blobs) {
+  Result<Request> request(boost::system::in_place_value, std::in_place_type<Op>);
+  const Result<void> decoded = wire::decode_into(std::get<Op>(*request), body, blobs);
+  if (!decoded) {
+    const Failure& reason = decoded.error();
+    request = failure(reason.code, "{}: {}", Op::op.name, reason.detail);
+  }
+  return request;
+}
+
+using Decode = Result<Request> (*)(std::string_view body, wire::Blobs blobs);
+
+constexpr auto decoders() {
+  std::array<Decode, 256> table{};
+  for_each_op([&]<class Op>(std::type_identity<Op>) { table[Op::op.code] = decode_as<Op>; });
+  return table;
+}
+constexpr std::array<Decode, 256> kDecoders = decoders();  // by op code
+
+Result<Request> decode(std::uint8_t op, std::string_view body, wire::Blobs blobs) {
+  if (kDecoders[op] != nullptr) return kDecoders[op](body, blobs);
+  return failure(Code::unknown_op, "unknown operation: code {}", op);
 }
 
 }  // namespace
 
 Result<std::optional<Frame<RequestHeader>>> cut_request(std::string_view in, std::size_t limit) {
-  return cut<RequestHeader>(in, limit, read_request_header);
+  return cut<RequestHeader>(in, limit);
 }
 
 Result<std::optional<Frame<ReplyHeader>>> cut_reply(std::string_view in, std::size_t limit) {
-  return cut<ReplyHeader>(in, limit, read_reply_header);
+  return cut<ReplyHeader>(in, limit);
 }
 
 std::size_t request_size(std::string_view in) {
@@ -102,47 +148,36 @@ std::size_t request_size(std::string_view in) {
 }
 
 void encode_request(Bytes& out, RequestHeader header, const Request& request) {
-  const std::size_t at = out.size();
   header.op = info_of(request).code;
-  write_header(out, header);
-  std::visit([&](const auto& r) { wire::Writer(out).put_fields(r); }, request);
-  patch_length(out, at, out.size() - at - RequestHeader::kSize);
+  std::visit([&](const auto& r) { append_frame(out, header, r); }, request);
 }
 
 Result<Request> decode_request(std::uint8_t op, std::string_view body) {
-  Result<Request> result = Request(Ping{});
-  if (find_op(op) == nullptr) {
-    result = failure(Code::unknown_op, "unknown operation: code {}", op);
+  return decode(op, body, wire::Blobs::own);
+}
+
+Result<Request> decode_request_in_place(std::uint8_t op, std::string_view body) {
+  return decode(op, body, wire::Blobs::borrow);
+}
+
+SharedBytes encode_reply(Bytes& out, ReplyHeader header, const Reply& reply) {
+  header.kind = reply ? ReplyHeader::Kind::reply : ReplyHeader::Kind::failure;
+  if (!reply) {
+    append_frame(out, header, reply.error());
+  } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
+    const SharedBytes& chunk = exchanged->chunk;
+    const auto length = static_cast<std::uint32_t>(chunk.length);
+    append_frame(out, header, ExchangedHead{exchanged->offset, exchanged->total, length}, length);
+    return chunk;
+  } else {
+    std::visit([&](const auto& body) { append_frame(out, header, body); }, *reply);
   }
-  for_each_op([&]<class Op>(std::type_identity<Op>) {
-    if (Op::op.code != op) return;
-    const Result<void> decoded = wire::decode_into(result->emplace<Op>(), body);
-    if (decoded) return;
-    const Failure& reason = decoded.error();
-    result = failure(reason.code, "{}: {}", Op::op.name, reason.detail);
-  });
-  return result;
+  return {};
 }
 
 EncodedReply encode_reply(ReplyHeader header, const Reply& reply) {
   EncodedReply out;
-  const auto* value = reply ? std::get_if<Value>(&*reply) : nullptr;
-  out.head.reserve(ReplyHeader::kSize + kSmallBody + (value ? value->value.size() : 0));
-  header.kind = reply ? ReplyHeader::Kind::reply : ReplyHeader::Kind::failure;
-  write_header(out.head, header);
-  wire::Writer w(out.head);
-  if (!reply) {
-    w.put_fields(reply.error());
-  } else if (const auto* exchanged = std::get_if<Exchanged>(&*reply)) {
-    w.put(exchanged->offset);
-    w.put(exchanged->total);
-    // `head` gets only the chunk's length; `tail` shares the chunk's bytes, so no byte is copied.
-    w.put(static_cast<std::uint32_t>(exchanged->chunk.length));
-    out.tail = exchanged->chunk;
-  } else {
-    std::visit([&](const auto& body) { w.put_fields(body); }, *reply);
-  }
-  patch_length(out.head, 0, out.size() - ReplyHeader::kSize);
+  out.tail = encode_reply(out.head, header, reply);
   return out;
 }
 

@@ -61,6 +61,9 @@ void encode_request(Bytes& out, RequestHeader header, const Request& request);
 /// Decodes the body of a request frame. Fails with Code::unknown_op if `op` is not in the table of
 /// operations. Fails with Code::malformed or Code::too_large if the body is not valid.
 Result<Request> decode_request(std::uint8_t op, std::string_view body);
+/// Does the same, but the Blobs of the request borrow their bytes from `body`. A copy of the
+/// request owns its bytes.
+Result<Request> decode_request_in_place(std::uint8_t op, std::string_view body);
 
 /// An encoded reply frame: the bytes of `head`, then those of `tail`. Replies may share a `tail`.
 struct EncodedReply {
@@ -70,7 +73,10 @@ struct EncodedReply {
   std::size_t size() const { return head.size() + tail.length; }
 };
 
-/// Encodes one reply frame. Fills in header.length and header.kind.
+/// Appends one reply frame to `out`, except the bytes that the reply shares with other replies.
+/// Returns these bytes, which end the frame. Fills in header.length and header.kind.
+SharedBytes encode_reply(Bytes& out, ReplyHeader header, const Reply& reply);
+/// Encodes one reply frame as the other overload does.
 EncodedReply encode_reply(ReplyHeader header, const Reply& reply);
 
 /// Decodes the body of a reply into `reply`. `op` is the op code of the request. Fails with

@@ -6,6 +6,7 @@
 // Never delete a field: rename it to reserved_N.
 #pragma once
 
+#include <array>
 #include <type_traits>
 #include <variant>
 
@@ -59,17 +60,25 @@ constexpr void for_each_op(F&& f) {
   }(static_cast<Request*>(nullptr));
 }
 
-/// Returns the table entry of an op code, or nullptr if the code is unknown.
-constexpr const OpInfo* find_op(std::uint8_t code) {
-  const OpInfo* found = nullptr;
-  for_each_op([&]<class Op>(std::type_identity<Op>) {
-    if (Op::op.code == code) found = &Op::op;
-  });
-  return found;
+namespace detail {
+template <class... Ops>
+constexpr auto ops_in_order(std::variant<Ops...>*) {
+  return std::array<const OpInfo*, sizeof...(Ops)>{&Ops::op...};
 }
+constexpr auto ops_by_code() {
+  std::array<const OpInfo*, 256> table{};
+  for (const OpInfo* op : ops_in_order(static_cast<Request*>(nullptr))) table[op->code] = op;
+  return table;
+}
+inline constexpr auto kOpsInOrder = ops_in_order(static_cast<Request*>(nullptr));
+inline constexpr auto kOpsByCode = ops_by_code();
+}  // namespace detail
+
+/// Returns the table entry of an op code, or nullptr if the code is unknown.
+constexpr const OpInfo* find_op(std::uint8_t code) { return detail::kOpsByCode[code]; }
 
 inline const OpInfo& info_of(const Request& request) {
-  return std::visit([](const auto& r) -> const OpInfo& { return r.op; }, request);
+  return *detail::kOpsInOrder[request.index()];
 }
 
 }  // namespace c10dd

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "protocol/blob.h"
 #include "protocol/error.h"
 #include "protocol/shared_bytes.h"
 #include "protocol/types.h"
@@ -38,7 +39,7 @@ struct Written {
 BOOST_DESCRIBE_STRUCT(Written, (), (revision))
 
 struct Value {
-  Bytes value;
+  Blob value;
   Revision revision = 0;  ///< revision of the change that wrote the key
 };
 BOOST_DESCRIBE_STRUCT(Value, (), (value, revision))
@@ -109,8 +110,8 @@ BOOST_DESCRIBE_STRUCT(Transacted, (), (applied, failed, revision, sums))
 struct Change {
   Revision revision = 0;
   bool removed = false;  ///< whether a request, expiry or the end of a session removed the key
-  Bytes key;
-  Bytes value;
+  Blob key;
+  Blob value;
 };
 BOOST_DESCRIBE_STRUCT(Change, (), (revision, removed, key, value))
 

@@ -27,6 +27,7 @@
 
 #include "protocol/error.h"
 #include "protocol/format.h"
+#include "protocol/rows.h"
 #include "protocol/types.h"
 
 namespace c10dd::store {
@@ -37,7 +38,7 @@ struct JobBatch {
   Epoch epoch = 0;
   Revision from_rev = 0;
   Revision to_rev = 0;  ///< at least from_rev; equal to from_rev only if there are no rows
-  std::vector<Row> rows;
+  Rows rows;
 };
 
 /// Result of a commit or a confirmation.

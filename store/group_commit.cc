@@ -42,7 +42,7 @@ class Gathered {
     ++batches_;
     for (JobBatch& job : batch.jobs) {
       rows_ += job.rows.size();
-      for (const Row& row : job.rows) bytes_ += row.key.size() + row.value.size();
+      bytes_ += job.rows.bytes();
       jobs_.push_back(std::move(job));
     }
     for (const Ownership& owner : batch.confirms) {

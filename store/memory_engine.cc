@@ -10,18 +10,20 @@
 namespace c10dd::store {
 namespace {
 
+using RowMap = std::map<Bytes, Bytes, std::less<>>;
+
 struct JobRows {
   JobHead head;
-  std::map<Bytes, Bytes> rows;
+  RowMap rows;
 };
 
-void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
+void apply(const RowView& row, RowMap& rows) {
   switch (row.kind) {
     case Row::Kind::put:
-      rows.insert_or_assign(row.key, row.value);
+      rows.insert_or_assign(Bytes(row.key), Bytes(row.value));
       return;
     case Row::Kind::erase:
-      rows.erase(row.key);
+      if (const auto it = rows.find(row.key); it != rows.end()) rows.erase(it);
       return;
     case Row::Kind::erase_prefix:
       for (auto it = rows.lower_bound(row.key); it != rows.end() && it->first.starts_with(row.key);)
@@ -33,7 +35,7 @@ void apply(const Row& row, std::map<Bytes, Bytes>& rows) {
 class MemoryReader final : public RowReader {
  public:
   /// `rows` is null for an unknown job.
-  explicit MemoryReader(const std::map<Bytes, Bytes>* rows) : rows_(rows) {}
+  explicit MemoryReader(const RowMap* rows) : rows_(rows) {}
 
   Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
     if (rows_ == nullptr) return false;
@@ -49,7 +51,7 @@ class MemoryReader final : public RowReader {
   }
 
  private:
-  const std::map<Bytes, Bytes>* rows_;
+  const RowMap* rows_;
   Bytes last_;  // last key that was read; an iterator could become invalid between two pieces
   bool begun_ = false;
 };
@@ -99,7 +101,7 @@ class MemoryEngine final : public Engine {
         check = checks.try_emplace(batch.job, found->second.head).first->second.step(batch);
       }
       if (check == BatchCheck::apply) {
-        for (const Row& row : batch.rows) apply(row, found->second.rows);
+        for (const RowView& row : batch.rows) apply(row, found->second.rows);
       }
       outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
     }

@@ -124,7 +124,7 @@ Result<void> Barriers::check_same(const BarrierKey& key, Rank rank, const Arriva
 
 Result<const BarrierState*> Barriers::arrive(const BarrierKey& key, Rank rank, Arrival arrival,
                                              const Sessions& sessions, Revision revision,
-                                             TimePoint now, std::vector<Row>& rows) {
+                                             TimePoint now, Rows& rows) {
   const BarrierState* known = find(key);
   if (known != nullptr) {
     if (known->broken) return known;
@@ -187,7 +187,7 @@ BarrierState& Barriers::begin(const BarrierKey& key, const Arrival& arrival, Tim
 }
 
 std::vector<BarrierKey> Barriers::returned(const SessionId& session, Revision revision,
-                                           std::vector<Row>& rows) {
+                                           Rows& rows) {
   note_presence(session);
   std::vector<BarrierKey> complete;
   for (const BarrierKey& key : waiting_) {
@@ -217,7 +217,7 @@ void Barriers::disconnected(const SessionId& session) {
 
 /// Erases the arrival rows of the ranks below `size`. Erases a few rows one by one, because Redis
 /// searches all rows of the job to erase a prefix.
-void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, std::vector<Row>& rows) {
+void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, Rows& rows) {
   if (size > kErasedOneByOne) {
     rows.push_back({Row::Kind::erase_prefix, barrier_row('a', key).take(), {}});
     return;
@@ -228,8 +228,7 @@ void Barriers::erase_ranks(const BarrierKey& key, std::uint32_t size, std::vecto
 }
 
 /// Erases the rows of the ranks that have arrived.
-void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier,
-                              std::vector<Row>& rows) {
+void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier, Rows& rows) {
   if (barrier.arrivals.size() > kErasedOneByOne) return erase_ranks(key, barrier.world_size, rows);
   for (const auto& [rank, arrival] : barrier.arrivals) {
     rows.push_back({Row::Kind::erase, barrier_row('a', key).number(rank).take(), {}});
@@ -238,7 +237,7 @@ void Barriers::erase_arrivals(const BarrierKey& key, const BarrierState& barrier
 
 /// Completes a barrier at which all ranks have arrived and no session is absent.
 void Barriers::release(const BarrierKey& key, BarrierState& barrier, Revision revision,
-                       std::vector<Row>& rows) {
+                       Rows& rows) {
   if (key.kind == BarrierKey::Kind::barrier) erase_arrivals(key, barrier, rows);
   if (key.kind == BarrierKey::Kind::exchange) assemble(barrier);
   barrier.revision = revision;
@@ -278,8 +277,7 @@ CohortRef Barriers::like(const BarrierKey& key) const {
   return completed_.empty() ? nullptr : barriers_.at(completed_.back()).cohort;
 }
 
-void Barriers::fail(const BarrierKey& key, Failure reason, Revision revision,
-                    std::vector<Row>& rows) {
+void Barriers::fail(const BarrierKey& key, Failure reason, Revision revision, Rows& rows) {
   BarrierState& barrier = barriers_.at(key);
   C10DD_ASSERT(!barrier.complete);
   reason.recorded = true;
@@ -331,7 +329,7 @@ const BarrierKey* Barriers::elsewhere(const SessionId& session, const BarrierKey
   return nullptr;
 }
 
-void Barriers::leave(const SessionId& session, Revision revision, std::vector<Row>& rows) {
+void Barriers::leave(const SessionId& session, Revision revision, Rows& rows) {
   note_presence(session);
   const auto participant = participation_.leave(session);
   if (!participant) return;
@@ -355,7 +353,7 @@ void Barriers::leave(const SessionId& session, Revision revision, std::vector<Ro
   }
 }
 
-void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
+void Barriers::drop(const BarrierKey& key, Rows& rows) {
   BarrierState& barrier = barriers_.at(key);
   if (barrier.complete) {
     std::erase(completed_, key);
@@ -371,7 +369,7 @@ void Barriers::drop(const BarrierKey& key, std::vector<Row>& rows) {
 }
 
 /// Removes a barrier. If the barrier is complete, the caller must first remove it from completed_.
-void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
+void Barriers::forget(const BarrierKey& key, Rows& rows) {
   const auto it = barriers_.find(key);
   if (it->second.complete) {
     participation_.forgotten(key, it->second.cohort);
@@ -385,7 +383,7 @@ void Barriers::forget(const BarrierKey& key, std::vector<Row>& rows) {
   barriers_.erase(it);
 }
 
-void Barriers::forget_broken(std::vector<Row>& rows) {
+void Barriers::forget_broken(Rows& rows) {
   std::vector<BarrierKey> broken;
   std::ranges::copy_if(completed_, std::back_inserter(broken), [this](const BarrierKey& key) {
     return barriers_.at(key).broken.has_value();
@@ -395,7 +393,7 @@ void Barriers::forget_broken(std::vector<Row>& rows) {
 
 /// Drops the oldest outcomes while there are more than the limits allow. Keeps outcomes of revision
 /// `since` or later, because their waiters have not been answered yet.
-void Barriers::forget_old(Revision since, std::vector<Row>& rows) {
+void Barriers::forget_old(Revision since, Rows& rows) {
   while (completed_.size() > limits::kOutcomesKept ||
          completed_bytes_ > limits::kOutcomeBytesKept) {
     const BarrierKey oldest = completed_.front();

@@ -20,6 +20,7 @@
 #include "daemon/core/participation.h"
 #include "daemon/core/sessions.h"
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -95,12 +96,11 @@ class Barriers {
   /// size_mismatch, rank_taken or quota_exceeded; a failure changes nothing.
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, Arrival arrival,
                                      const Sessions& sessions, Revision revision, TimePoint now,
-                                     std::vector<Row>& rows);
+                                     Rows& rows);
 
   /// Notes that a session is connected again. Completes the barriers that waited only for its
   /// connection, and returns their keys.
-  std::vector<BarrierKey> returned(const SessionId& session, Revision revision,
-                                   std::vector<Row>& rows);
+  std::vector<BarrierKey> returned(const SessionId& session, Revision revision, Rows& rows);
   /// Notes that a session has lost its connection.
   void disconnected(const SessionId& session);
 
@@ -116,10 +116,10 @@ class Barriers {
 
   /// Breaks a barrier that is not complete. Every rank gets `reason` as the outcome, even a rank
   /// that arrives later.
-  void fail(const BarrierKey& key, Failure reason, Revision revision, std::vector<Row>& rows);
+  void fail(const BarrierKey& key, Failure reason, Revision revision, Rows& rows);
 
   /// Removes a barrier together with its arrivals or its outcome.
-  void drop(const BarrierKey& key, std::vector<Row>& rows);
+  void drop(const BarrierKey& key, Rows& rows);
 
   /// Returns the unfinished barriers that are bound to this group.
   std::vector<BarrierKey> of_group(const std::string& group) const;
@@ -135,11 +135,11 @@ class Barriers {
 
   /// Withdraws an ended session from the barriers that are not complete. Drops the outcomes whose
   /// sessions have all ended.
-  void leave(const SessionId& session, Revision revision, std::vector<Row>& rows);
+  void leave(const SessionId& session, Revision revision, Rows& rows);
 
   /// Drops the outcomes of broken barriers. Called when the last session has ended: the next
   /// session belongs to another launch, which must not get the failures of this launch.
-  void forget_broken(std::vector<Row>& rows);
+  void forget_broken(Rows& rows);
 
   static bool owns(const Row& row) { return row.key.starts_with('a') || row.key.starts_with('o'); }
   Result<void> restore(const Row& row);
@@ -158,15 +158,13 @@ class Barriers {
  private:
   BarrierState& begin(const BarrierKey& key, const Arrival& arrival, TimePoint now);
   void finish(const BarrierKey& key, BarrierState& barrier);
-  void release(const BarrierKey& key, BarrierState& barrier, Revision revision,
-               std::vector<Row>& rows);
+  void release(const BarrierKey& key, BarrierState& barrier, Revision revision, Rows& rows);
   CohortRef like(const BarrierKey& key) const;
-  static void erase_ranks(const BarrierKey& key, std::uint32_t size, std::vector<Row>& rows);
-  static void erase_arrivals(const BarrierKey& key, const BarrierState& barrier,
-                             std::vector<Row>& rows);
+  static void erase_ranks(const BarrierKey& key, std::uint32_t size, Rows& rows);
+  static void erase_arrivals(const BarrierKey& key, const BarrierState& barrier, Rows& rows);
   void note_presence(const SessionId& session);
-  void forget(const BarrierKey& key, std::vector<Row>& rows);
-  void forget_old(Revision since, std::vector<Row>& rows);
+  void forget(const BarrierKey& key, Rows& rows);
+  void forget_old(Revision since, Rows& rows);
   Result<void> restore_outcome(const BarrierKey& key, const Row& row);
   Result<void> restore_arrival(const BarrierKey& key, std::uint64_t rank, const Row& row);
 

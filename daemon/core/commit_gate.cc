@@ -7,7 +7,7 @@ namespace c10dd::core {
 CommitGate::CommitGate(Stamp start, bool confirm_reads)
     : stamp_(start), confirm_reads_(confirm_reads) {}
 
-void CommitGate::hold(OutgoingReply reply) {
+void CommitGate::hold(OutgoingReply&& reply) {
   // A reply that waits for the commit of its request's own change needs no confirmation, because
   // that commit will prove that this daemon owns the job. A change that is already durable does not
   // prove that this daemon is still the owner.
@@ -40,7 +40,7 @@ void CommitGate::committed(Revision durable) {
   }
 }
 
-void CommitGate::release_if_durable(OutgoingReply reply) {
+void CommitGate::release_if_durable(OutgoingReply&& reply) {
   if (reply.observed <= stamp_.revision) {
     released_.push_back(std::move(reply));
   } else {

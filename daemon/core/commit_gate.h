@@ -21,7 +21,7 @@ class CommitGate {
   CommitGate(Stamp start, bool confirm_reads);
 
   /// Stores a reply. take_released() returns the reply when it may be sent.
-  void hold(OutgoingReply reply);
+  void hold(OutgoingReply&& reply);
 
   /// Returns whether a held reply waits for a confirmation that has not begun.
   bool wants_confirmation() const { return !unconfirmed_.empty(); }
@@ -34,8 +34,9 @@ class CommitGate {
   /// Notes that all changes up to this revision are durable.
   void committed(Revision durable);
 
-  /// Removes and returns the replies that may be sent now.
-  std::vector<OutgoingReply> take_released() { return std::exchange(released_, {}); }
+  /// Moves the replies that may be sent now to `into`, which must be empty. The gate keeps the
+  /// memory of `into` for the next replies.
+  void take_released(std::vector<OutgoingReply>& into) { released_.swap(into); }
 
   /// Returns the stamp that replies carry in their frame headers if they are sent now.
   const Stamp& stamp() const { return stamp_; }
@@ -44,7 +45,7 @@ class CommitGate {
   }
 
  private:
-  void release_if_durable(OutgoingReply reply);
+  void release_if_durable(OutgoingReply&& reply);
 
   Stamp stamp_;
   bool confirm_reads_;

@@ -9,9 +9,10 @@
 
 namespace c10dd::core {
 
-Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta) {
+Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
+                            std::int64_t delta) {
   std::int64_t value = 0;
-  if (text != nullptr) {
+  if (text) {
     const char* end = text->data() + text->size();
     const auto [stop, failed] = std::from_chars(text->data(), end, value);
     if (failed != std::errc() || stop != end || text->empty()) {

@@ -2,6 +2,7 @@
 // Checks counters and times to live, for single operations and for transactions.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "protocol/error.h"
@@ -10,9 +11,10 @@
 namespace c10dd::core {
 
 /// Returns the sum of `delta` and the counter in `text`, which is a decimal number. If `text` is
-/// nullptr, the key does not exist and the counter is 0. Fails with wrong_type if the text is not a
+/// empty, the key does not exist and the counter is 0. Fails with wrong_type if the text is not a
 /// decimal integer of 64 bits, and with out_of_range if the sum overflows.
-Result<std::int64_t> add_to(std::string_view key, const Bytes* text, std::int64_t delta);
+Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
+                            std::int64_t delta);
 
 /// Fails with invalid_argument unless `ttl` is 0 or between limits::kKeyTtlMin and kKeyTtlMax.
 Result<void> check_ttl(Duration ttl);

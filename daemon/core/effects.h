@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -39,8 +41,22 @@ enum class Evidence : std::uint8_t {
   own_commit,  ///< the change by the request itself; waits for its commit, which proves ownership
 };
 
+struct Attachment;  // host/job_slot.h
+using AttachmentRef = std::shared_ptr<Attachment>;
+
 /// A reply that is not sent yet. Must not be sent before the revision `observed` is durable.
 struct OutgoingReply {
+  OutgoingReply() = default;
+  OutgoingReply(const SessionId& session, std::uint64_t call, std::uint8_t code, Evidence shows,
+                Reply&& reply, Revision newest, std::int64_t arrived = 0)
+      : to(session),
+        sequence(call),
+        op(code),
+        evidence(shows),
+        result(std::move(reply)),
+        observed(newest),
+        arrived_ns(arrived) {}
+
   SessionId to;
   std::uint64_t sequence = 0;
   std::uint8_t op = 0;
@@ -48,10 +64,10 @@ struct OutgoingReply {
   Reply result = ReplyBody(Done{});
   Revision observed = 0;        ///< newest change that the reply depends on
   std::int64_t arrived_ns = 0;  ///< CallId::arrived_ns; 0 if the request was blocked
-  /// Set by the shell: identifies the attachment that the request came on (see ARCHITECTURE.md).
-  /// The reply must not be sent on a later attachment of the session, because the client repeats
-  /// the request there and may get a different reply.
-  std::uint64_t attachment = 0;
+  /// Set by JobHost: the attachment of the session when the reply was made; null if it had none.
+  /// The reply must not be sent on a later attachment, because the client repeats the request there
+  /// and may get a different reply.
+  AttachmentRef attachment = nullptr;
 };
 
 // ---- events: for metrics and the log, never needed for correctness -----------------------------
@@ -118,10 +134,19 @@ using Event =
                  RankContested, GenerationFormed, GenerationEnded, MembersStalled, RankRefused>;
 
 struct Effects {
-  std::vector<Row> rows;               ///< to be stored in one atomic batch
+  Rows rows;                           ///< to be stored in one atomic batch
   std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
   Revision revision = 0;  ///< revision of the job after this step
+  bool quiet = false;     ///< the step has changed neither the state nor a deadline of the job
+
+  /// Removes all entries, and keeps the memory for the next step.
+  void clear() {
+    rows.clear();
+    replies.clear();
+    events.clear();
+    quiet = false;
+  }
 };
 
 }  // namespace c10dd::core

@@ -35,7 +35,7 @@ Bytes subject_key(bool prefix, const Bytes& key) {
 
 // ---- changes -----------------------------------------------------------------------------------
 
-void History::add(Change change, std::vector<Row>& rows) {
+void History::add(Change change, Rows& rows) {
   const Revision revision = change.revision;
   last_ = last_.revision == revision ? Position{revision, last_.index + 1} : Position{revision, 0};
   if (is_watched(change.key)) {
@@ -120,8 +120,7 @@ bool History::is_watched(std::string_view key) const {
   return false;
 }
 
-void History::watched(const Watch& watch, Revision revision, TimePoint now,
-                      std::vector<Row>& rows) {
+void History::watched(const Watch& watch, Revision revision, TimePoint now, Rows& rows) {
   const Subject subject(watch.prefix, watch.key);
   auto it = watched_.find(subject);
   if (it == watched_.end()) {
@@ -160,7 +159,7 @@ std::optional<TimePoint> History::next_deadline() const {
   return by_deadline_.begin()->first;
 }
 
-void History::forget(const Watch& watch, std::vector<Row>& rows) {
+void History::forget(const Watch& watch, Rows& rows) {
   const auto it = watched_.find({watch.prefix, watch.key});
   if (it == watched_.end()) return;
   by_deadline_.erase({it->second.deadline, it->first});

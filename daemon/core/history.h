@@ -14,6 +14,7 @@
 #include "daemon/core/audit.h"
 #include "daemon/core/quotas.h"
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 
 namespace c10dd::core {
 
@@ -28,10 +29,10 @@ class History {
   /// Adds a change. Its revision must not be lower than the previous change's. If the key is
   /// watched, appends a row with the change to `rows`. If the quotas are exceeded, drops the oldest
   /// changes. If a dropped change has a row, appends the deletion of this row to `rows`.
-  void add(Change change, std::vector<Row>& rows);
+  void add(Change change, Rows& rows);
 
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
-  void watched(const Watch& watch, Revision revision, TimePoint now, std::vector<Row>& rows);
+  void watched(const Watch& watch, Revision revision, TimePoint now, Rows& rows);
 
   /// Returns the oldest revision from which the watch can start without missing a change.
   Revision start(const Watch& watch) const;
@@ -44,7 +45,7 @@ class History {
   /// Returns at most `limit` keys and prefixes that no watch has asked for in the last
   /// kForgottenAfter. The caller must call watched() or forget() for each.
   std::vector<Watch> due(TimePoint now, std::size_t limit) const;
-  void forget(const Watch& watch, std::vector<Row>& rows);
+  void forget(const Watch& watch, Rows& rows);
   std::optional<TimePoint> next_deadline() const;
 
   static bool owns(const Row& row) {

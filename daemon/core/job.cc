@@ -4,6 +4,8 @@
 // reply is recorded, and the waiters that the request has unblocked are answered.
 #include "daemon/core/job.h"
 
+#include <algorithm>
+
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
@@ -59,10 +61,9 @@ Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
                     .key_ops = key_ops_,
                     .queue_ops = queue_ops_}) {}
 
-Effects Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
-                   const Failure* no_room) {
+void Job::apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
+                const Failure* no_room, Effects& out) {
   const OpInfo& op = info_of(request);
-  Effects out;
   Step step = begin(from, call, now, out);
   Maybe done;
   const bool opens = op.code == Hello::op.code;
@@ -78,28 +79,28 @@ Effects Job::apply(const Origin& from, const CallId& call, const Request& reques
       first && no_room != nullptr && !barrier_ops_.arrived_before(from.session, request);
   if (refused) done = *no_room;
   if (!done) done = dispatch(step, request);
-  settle(step);
+  const bool quiet = is_quiet(step);
+  if (!quiet) settle(step);
   const bool changes = op.kind == OpKind::write && !out.rows.empty() && done && *done;
   const Evidence evidence = refused || op.kind == OpKind::event ? Evidence::none
                             : changes                           ? Evidence::own_commit
                                                                 : Evidence::state;
-  record(step, op, done);
+  if (!quiet) record(step, op, done);
   if (done) {
     // The reply to a hello comes first, because JobHost::attach() looks at the first reply. The
     // reply to any other request comes last, because the reply to a goodbye closes the channel.
-    out.replies.insert(opens ? out.replies.begin() : out.replies.end(),
-                       {.to = from.session,
-                        .sequence = call.sequence,
-                        .op = op.code,
-                        .evidence = evidence,
-                        .result = std::move(*done),
-                        .observed = step.observed,
-                        .arrived_ns = call.arrived_ns});
+    out.replies.emplace_back(from.session, call.sequence, op.code, evidence, std::move(*done),
+                             step.observed, call.arrived_ns);
+    if (opens) std::ranges::rotate(out.replies, std::prev(out.replies.end()));
   }
-  release(step);
+  if (!quiet) release(step);
   report_refused_ranks(out);
   out.revision = revision_;
-  return out;
+  // Other operations can change deadlines or sessions although the step is quiet; a watch keeps its
+  // key watched for longer.
+  const bool only_reads = op.kind == OpKind::read || op.code == Ping::op.code ||
+                          (op.kind == OpKind::wait && op.code != Watch::op.code);
+  out.quiet = quiet && done && only_reads;
 }
 
 Effects Job::disconnect(const SessionId& session, TimePoint now) {
@@ -223,12 +224,24 @@ Maybe Job::dispatch(Step& step, const Request& request) {
       request);
 }
 
+/// Returns true if the step has changed nothing, and has noted nothing that settle(), record() or
+/// release() would act on. Most reads are such steps.
+bool Job::is_quiet(const Step& step) const {
+  return step.out.rows.empty() && step.signals.empty() && step.queues.empty() &&
+         step.presence.empty() && step.garbage_waits && sessions_.garbage() < kGarbageRows &&
+         groups_.settled();
+}
+
 /// Updates groups and barriers. Then repeats the requests that an absent session no longer blocks.
 /// These requests can end sessions, so the groups are updated once more.
 void Job::settle(Step& step) {
-  group_ops_.settle(step);
-  barrier_ops_.release_returned(step);
+  const bool idle = step.presence.empty() && groups_.settled();
+  if (!idle) {
+    group_ops_.settle(step);
+    barrier_ops_.release_returned(step);
+  }
   if (step.shows_change && !step.out.rows.empty()) step.observe(step.next);
+  if (idle) return;
   barrier_ops_.recheck_absent(step);
   group_ops_.settle(step);
 }
@@ -244,14 +257,14 @@ void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
     sessions_.keep(step.from.session, *step.session, step.call.sequence,
                    {op.code, step.call.fingerprint, std::move(body), step.next}, step.out.rows);
   }
-  for (Row& row : sessions_.take_garbage()) step.out.rows.push_back(std::move(row));
+  sessions_.take_garbage(step.out.rows);
   if (!step.out.rows.empty()) revision_ = step.revision = step.next;
 }
 
 /// Replies to the waiting requests that the step has unblocked.
 void Job::release(Step& step) {
-  queue_ops_.serve(step);
-  waits_.release(step);
+  if (!step.queues.empty()) queue_ops_.serve(step);
+  if (!step.signals.empty()) waits_.release(step);
 }
 
 // ---- life --------------------------------------------------------------------------------------

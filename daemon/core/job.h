@@ -43,9 +43,16 @@ class Job {
 
   /// Applies a request. If `no_room` is set, the state must not grow: the reply is `*no_room`, and
   /// the request changes nothing. Two kinds of requests are not refused even then: a request that
-  /// was applied before, and an exchange that adds no data.
+  /// was applied before, and an exchange that adds no data. Adds the effects to `out`, which must
+  /// be empty.
+  void apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
+             const Failure* no_room, Effects& out);
   Effects apply(const Origin& from, const CallId& call, const Request& request, TimePoint now,
-                const Failure* no_room = nullptr);
+                const Failure* no_room = nullptr) {
+    Effects out;
+    apply(from, call, request, now, no_room, out);
+    return out;
+  }
 
   /// Notes a heartbeat for all sessions of this job on the connection (see Origin::connection).
   void heard(std::uint64_t connection, TimePoint now) { sessions_.heard(connection, now); }
@@ -59,7 +66,7 @@ class Job {
   /// Appends to `rows` the rows of the replies that were stored since the last call. `rows` must
   /// hold the rows of all steps since the last call, and must be handed to the engine only after
   /// this call.
-  void seal(std::vector<Row>& rows) { sessions_.seal(rows); }
+  void seal(Rows& rows) { sessions_.seal(rows); }
   std::optional<TimePoint> next_deadline() const;
 
   /// Notes that all changes up to this revision are durable.
@@ -81,6 +88,7 @@ class Job {
   Maybe admit(Step& step, const OpInfo& op);
   Maybe replay(Step& step, const OpInfo& op);
   Maybe dispatch(Step& step, const Request& request);
+  bool is_quiet(const Step& step) const;
   void settle(Step& step);
   void record(Step& step, const OpInfo& op, const Maybe& done);
   void release(Step& step);

@@ -13,32 +13,48 @@ namespace {
 /// The value of a key's row if the key has no expiry, which is the usual case. See KeyRow.
 struct PlainKeyRow {
   Revision revision = 0;
-  Bytes value;
+  std::string_view value;
 };
 BOOST_DESCRIBE_STRUCT(PlainKeyRow, (), (revision, value))
 
-Bytes value_of_row(Revision revision, const Bytes& value, const Expiry& expiry) {
-  if (expiry.endless()) return wire::encode(PlainKeyRow{revision, value});
-  return wire::encode(KeyRow{revision, value, expiry.ttl, expiry.owner});
+Result<void> check_keys(const Get& get) { return check_key(get.key); }
+
+template <class Op>
+Result<void> check_keys(const Op& op) {
+  if (op.keys.size() > limits::kKeysPerRequest) {
+    return failure(Code::too_large, "{}: {} keys, limit {}", Op::op.name, op.keys.size(),
+                   limits::kKeysPerRequest);
+  }
+  for (const Bytes& key : op.keys) {
+    if (Result<void> good = check_key(key); !good) return good;
+  }
+  return {};
 }
+
+Bytes row_key(std::string_view key) { return Bytes(1, 'k').append(key); }
 
 }  // namespace
 
 // ---- changes -----------------------------------------------------------------------------------
 
-void KeyOps::put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry) {
-  if (expiry) lifetimes_.put(key, *expiry, step.now);
-  step.out.rows.push_back(
-      {Row::Kind::put, 'k' + key, value_of_row(step.next, value, lifetimes_.find(key))});
+void KeyOps::put(Step& step, std::string_view key, Blob value,
+                 const std::optional<Expiry>& new_expiry) {
+  if (new_expiry) lifetimes_.put(key, *new_expiry, step.now);
+  const Expiry expiry = lifetimes_.find(key);
+  if (expiry.endless()) {
+    put_row(step.out.rows, 'k', key, PlainKeyRow{step.next, value});
+  } else {
+    put_row(step.out.rows, 'k', key, KeyRow{step.next, value, expiry.ttl, expiry.owner});
+  }
   waits_.key_set(step, key);
-  note(step, {step.next, false, key, value});
-  keys_.put(key, std::move(value), step.next);
+  const Blob& stored = keys_.put(key, value, step.next);
+  note(step, {step.next, false, stored, std::move(value)});
   step.observe(step.next);
 }
 
-bool KeyOps::remove(Step& step, const Bytes& key) {
+bool KeyOps::remove(Step& step, std::string_view key) {
   if (!keys_.erase(key, step.next)) return false;
-  step.out.rows.push_back({Row::Kind::erase, 'k' + key, {}});
+  step.out.rows.add(Row::Kind::erase, row_key(key), {});
   lifetimes_.erase(key);
   note(step, {step.next, true, key, {}});
   return true;
@@ -91,12 +107,12 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
 Maybe KeyOps::on(Step& step, const Add& add) {
   const KeySpace::StoredValue* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
-  const Result<std::int64_t> sum =
-      add_to(add.key, entry == nullptr ? nullptr : &entry->value, add.delta);
+  const auto before = entry == nullptr ? std::nullopt : std::optional(entry->value.view());
+  const Result<std::int64_t> sum = add_to(add.key, before, add.delta);
   if (!sum) return sum.error();
-  Bytes text = std::to_string(*sum);
+  const Bytes text = std::to_string(*sum);
   if (Result<void> good = keys_.check_put(add.key, text.size()); !good) return good.error();
-  put(step, add.key, std::move(text), std::nullopt);
+  put(step, add.key, text, std::nullopt);
   return reply(Counter{*sum});
 }
 
@@ -107,8 +123,8 @@ Maybe KeyOps::on(Step& step, const Append& append) {
   if (Result<void> good = keys_.check_put(append.key, size); !good) return good.error();
   Bytes value;
   value.reserve(size);
-  if (entry != nullptr) value = entry->value;
-  put(step, append.key, std::move(value.append(append.value)), std::nullopt);
+  if (entry != nullptr) value = entry->value.view();
+  put(step, append.key, value.append(append.value), std::nullopt);
   return reply(Appended{size});
 }
 
@@ -118,7 +134,8 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
   const bool equal = entry != nullptr ? entry->value == compare.expected : compare.expected.empty();
   if (!equal) {
     step.observe(keys_.observed(compare.key));
-    return reply(Compared{false, entry != nullptr, entry != nullptr ? entry->value : Bytes()});
+    return reply(
+        Compared{false, entry != nullptr, entry != nullptr ? entry->value.str() : Bytes()});
   }
   Result<void> good = keys_.check_put(compare.key, compare.desired.size());
   if (!good) return good.error();
@@ -138,11 +155,11 @@ Maybe KeyOps::on(Step& step, const RemovePrefix& request) {
     return refuse(Code::too_large, format("prefix too long: {} bytes, limit {}",
                                           request.prefix.size(), limits::kKeyBytes));
   }
-  const std::vector<Bytes> keys = keys_.erase_prefix(request.prefix, step.next);
+  const std::vector<Blob> keys = keys_.erase_prefix(request.prefix, step.next);
   if (!keys.empty() && !planted(Planted::prefix_row_lost)) {  // one row erases all
-    step.out.rows.push_back({Row::Kind::erase_prefix, 'k' + request.prefix, {}});
+    step.out.rows.add(Row::Kind::erase_prefix, row_key(request.prefix), {});
   }
-  for (const Bytes& key : keys) {
+  for (const Blob& key : keys) {
     lifetimes_.erase(key);
     note(step, {step.next, true, key, {}});
   }
@@ -187,23 +204,19 @@ Maybe KeyOps::on(Step& step, const Count& count) {
 // ---- reads that may wait -----------------------------------------------------------------------
 
 Maybe KeyOps::on(Step& step, const Get& get) {
-  if (Maybe value = waits_.ready(step, get)) return value;
-  return wait_for(step, get, {&get.key, 1});
+  Maybe value = waits_.ready(step, get);  // returned without a move
+  if (!value) value = wait_for(step, get);
+  return value;
 }
-Maybe KeyOps::on(Step& step, const Wait& wait) { return wait_for(step, wait, wait.keys); }
-Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get, get.keys); }
+Maybe KeyOps::on(Step& step, const Wait& wait) { return wait_for(step, wait); }
+Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
 
 template <class Op>
-Maybe KeyOps::wait_for(Step& step, const Op& op, std::span<const Bytes> keys) {
-  if (keys.size() > limits::kKeysPerRequest) {
-    return refuse(Code::too_large, format("{}: {} keys, limit {}", Op::op.name, keys.size(),
-                                          limits::kKeysPerRequest));
-  }
-  for (const Bytes& key : keys) {
-    if (Result<void> good = check_key(key); !good) return good.error();
-  }
-  if (Maybe done = waits_.ready(step, op)) return done;
-  return waits_.block(step, op, op.timeout);
+Maybe KeyOps::wait_for(Step& step, const Op& op) {
+  if (Result<void> good = check_keys(op); !good) return good.error();
+  Maybe done = waits_.ready(step, op);
+  if (!done) done = waits_.block(step, op, op.timeout);
+  return done;
 }
 
 /// If there are changes, replies at once. Otherwise blocks the request until the next change.

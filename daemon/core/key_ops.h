@@ -32,9 +32,9 @@ class KeyOps {
   Maybe on(Step& step, const Watch& asked);
 
   /// Sets a key. Without `expiry`, the expiry of the key does not change.
-  void put(Step& step, const Bytes& key, Bytes value, const std::optional<Expiry>& expiry);
+  void put(Step& step, std::string_view key, Blob value, const std::optional<Expiry>& expiry);
   /// Removes a key. Returns whether it existed.
-  bool remove(Step& step, const Bytes& key);
+  bool remove(Step& step, std::string_view key);
 
   /// Removes the keys whose time to live is over. Forgets the watched keys and prefixes whose last
   /// watch request is older than History::kForgottenAfter.
@@ -43,7 +43,7 @@ class KeyOps {
  private:
   void note(Step& step, Change change);
   template <class Op>
-  Maybe wait_for(Step& step, const Op& op, std::span<const Bytes> keys);
+  Maybe wait_for(Step& step, const Op& op);
 
   KeySpace& keys_;
   Lifetimes& lifetimes_;

@@ -4,6 +4,7 @@
 
 #include <boost/describe/class.hpp>
 
+#include "protocol/blob.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -11,7 +12,7 @@ namespace c10dd::core {
 /// The value of a key row. `ttl` and `owner` are omitted if both are zero, as in most rows.
 struct KeyRow {
   Revision revision = 0;
-  Bytes value;
+  Blob value;
   Duration ttl{0};
   SessionId owner{};
 };

@@ -65,15 +65,17 @@ Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
   return {};
 }
 
-void KeySpace::put(const Bytes& key, Bytes value, Revision revision) {
-  auto [it, added] = entries_.try_emplace(key);
-  if (added) {
+const Blob& KeySpace::put(std::string_view key, Blob value, Revision revision) {
+  auto it = entries_.lower_bound(key);
+  if (it == entries_.end() || it->first != key) {
+    it = entries_.try_emplace(it, key);
     bytes_ += key.size();
-    if (!deleted_.empty()) deleted_.erase(key);
+    if (const auto deleted = deleted_.find(key); deleted != deleted_.end()) deleted_.erase(deleted);
   }
   bytes_ += value.size();
   bytes_ -= it->second.value.size();
   it->second = {std::move(value), revision};
+  return it->first;
 }
 
 bool KeySpace::erase(std::string_view key, Revision revision) {
@@ -85,10 +87,10 @@ bool KeySpace::erase(std::string_view key, Revision revision) {
   return true;
 }
 
-std::vector<Bytes> KeySpace::erase_prefix(const Bytes& prefix, Revision revision) {
-  std::vector<Bytes> keys;
+std::vector<Blob> KeySpace::erase_prefix(const Bytes& prefix, Revision revision) {
+  std::vector<Blob> keys;
   auto it = entries_.lower_bound(prefix);
-  while (it != entries_.end() && it->first.starts_with(prefix)) {
+  while (it != entries_.end() && it->first.view().starts_with(prefix)) {
     bytes_ -= it->first.size() + it->second.value.size();
     auto node = entries_.extract(it++);
     keys.push_back(std::move(node.key()));
@@ -104,13 +106,13 @@ std::vector<Bytes> KeySpace::list(std::string_view prefix, std::string_view star
   more = false;
   auto it =
       start_after >= prefix ? entries_.upper_bound(start_after) : entries_.lower_bound(prefix);
-  for (; it != entries_.end() && it->first.starts_with(prefix); ++it) {
+  for (; it != entries_.end() && it->first.view().starts_with(prefix); ++it) {
     bytes += it->first.size() + sizeof(std::uint32_t);
     if (keys.size() == limit || bytes > limits::kListPageBytes) {
       more = true;
       break;
     }
-    keys.push_back(it->first);
+    keys.push_back(it->first.str());
   }
   return keys;
 }
@@ -119,7 +121,7 @@ std::uint64_t KeySpace::count(std::string_view prefix) const {
   if (prefix.empty()) return entries_.size();
   std::uint64_t count = 0;
   for (auto it = entries_.lower_bound(prefix);
-       it != entries_.end() && it->first.starts_with(prefix); ++it) {
+       it != entries_.end() && it->first.view().starts_with(prefix); ++it) {
     ++count;
   }
   return count;

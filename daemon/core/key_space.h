@@ -10,6 +10,7 @@
 
 #include "daemon/core/audit.h"
 #include "daemon/core/quotas.h"
+#include "protocol/blob.h"
 #include "protocol/error.h"
 #include "protocol/types.h"
 
@@ -18,7 +19,7 @@ namespace c10dd::core {
 class KeySpace {
  public:
   struct StoredValue {
-    Bytes value;
+    Blob value;
     Revision revision = 0;
   };
 
@@ -44,11 +45,12 @@ class KeySpace {
                          PlannedPuts& planned_puts) const;
   Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
 
-  void put(const Bytes& key, Bytes value, Revision revision);
+  /// Sets a key. Returns the key as it is stored; the reference is valid until the key is erased.
+  const Blob& put(std::string_view key, Blob value, Revision revision);
   /// Erases a key. Returns whether it existed.
   bool erase(std::string_view key, Revision revision);
   /// Erases all keys that have the prefix. Returns these keys in byte order.
-  std::vector<Bytes> erase_prefix(const Bytes& prefix, Revision revision);
+  std::vector<Blob> erase_prefix(const Bytes& prefix, Revision revision);
 
   /// Returns the first keys after `start_after` that have the prefix: at most `limit` keys, and
   /// together at most limits::kListPageBytes bytes. Sets `more` if further keys have the prefix.
@@ -64,11 +66,11 @@ class KeySpace {
   Finding audit() const;
 
  private:
-  using Entries = std::map<Bytes, StoredValue, std::less<>>;
+  using Entries = std::map<Blob, StoredValue, BytesLess>;
 
   Quotas quotas_;
   Entries entries_;
-  std::map<Bytes, Revision, std::less<>> deleted_;
+  std::map<Blob, Revision, BytesLess> deleted_;
   std::vector<std::pair<Bytes, Revision>> deleted_prefixes_;  // oldest first
   std::size_t bytes_ = 0;
 };

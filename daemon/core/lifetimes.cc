@@ -6,15 +6,15 @@
 
 namespace c10dd::core {
 
-void Lifetimes::put(const Bytes& key, const Expiry& expiry, TimePoint now) {
+void Lifetimes::put(std::string_view key, const Expiry& expiry, TimePoint now) {
   if (expiring_.empty() && expiry.endless()) return;
   if (planted(Planted::expiry_not_replaced) && expiring_.contains(key)) return;
   erase(key);
   if (expiry.endless()) return;
   const TimePoint deadline = now + expiry.ttl;
-  expiring_[key] = {expiry, deadline};
+  expiring_.insert_or_assign(Bytes(key), ExpiringKey{expiry, deadline});
   if (expiry.ttl > Duration::zero()) by_deadline_.emplace(deadline, key);
-  if (expiry.owner != SessionId{}) by_owner_[expiry.owner].insert(key);
+  if (expiry.owner != SessionId{}) by_owner_[expiry.owner].emplace(key);
 }
 
 void Lifetimes::erase(std::string_view key) {

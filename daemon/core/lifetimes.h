@@ -24,7 +24,7 @@ struct Expiry {
 class Lifetimes {
  public:
   /// Sets the expiry of a key. Replaces an earlier expiry of the key.
-  void put(const Bytes& key, const Expiry& expiry, TimePoint now);
+  void put(std::string_view key, const Expiry& expiry, TimePoint now);
   void erase(std::string_view key);
   Expiry find(std::string_view key) const;
 

@@ -56,7 +56,7 @@ enum class Planted {
   run_not_probed,           ///< fault: a restart retires a run and does not check its sessions
   room_before_replay,       ///< fault: a repeated request is refused because there is no room
   removal_refused,          ///< fault: a request that frees room is refused for lack of room
-  attachment_reused,        ///< fault: a new attachment gets the number of the previous attachment
+  attachment_reused,        ///< fault: held replies of an ended attachment go to a new connection
   claim_lost,               ///< fault: a job is served with epoch 0, not the epoch of its claim
   piece_lost,               ///< fault: some rows of a job are not restored
   drain_drops,              ///< fault: a drain ends while replies are still held

@@ -18,19 +18,21 @@ void ReplyRows::add(KeptReply& kept) {
   kept.reply.row = open_;
   ++needed_[open_];
   wire::Writer(value_).put(kept);
-  if (value_.size() >= kRowBytes) close();
+  if (value_.size() >= kRowBytes) close(closed_);
 }
 
-void ReplyRows::close() {
+/// Appends the open row to `rows`, if one of its replies is still needed.
+void ReplyRows::close(Rows& rows) {
   const Revision row = std::exchange(open_, 0);
-  Bytes value = std::exchange(value_, {});
-  if (needed_.contains(row)) closed_.push_back({Row::Kind::put, key_of(row), std::move(value)});
+  if (needed_.contains(row)) rows.add(Row::Kind::put, key_of(row), value_);
+  value_.clear();
+  if (value_.capacity() > kRowBytes / 16) value_.shrink_to_fit();
 }
 
-void ReplyRows::seal(std::vector<Row>& rows) {
-  if (open_ != 0) close();
-  for (Row& row : closed_) rows.push_back(std::move(row));
-  closed_.clear();
+void ReplyRows::seal(Rows& rows) {
+  rows.append(closed_);
+  closed_ = {};
+  if (open_ != 0) close(rows);
 }
 
 std::optional<Row> ReplyRows::release(Revision row) {

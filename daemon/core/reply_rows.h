@@ -13,6 +13,7 @@
 
 #include "protocol/error.h"
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -41,7 +42,7 @@ class ReplyRows {
   void add(KeptReply& kept);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
-  void seal(std::vector<Row>& rows);
+  void seal(Rows& rows);
   /// Notes that one reply of this row is no longer needed. If no other reply of the row is needed,
   /// returns the deletion of the row.
   std::optional<Row> release(Revision row);
@@ -50,11 +51,11 @@ class ReplyRows {
   Result<std::vector<KeptReply>> restore(const Row& row);
 
  private:
-  void close();
+  void close(Rows& rows);
 
   Revision open_ = 0;  // name of the open row; 0: no row is open
-  Bytes value_;        // of the open row
-  std::vector<Row> closed_;
+  Bytes value_;        // of the open row; keeps its memory when the row is closed
+  Rows closed_;
   std::map<Revision, std::size_t> needed_;  // row -> number of its replies that are still needed
 };
 

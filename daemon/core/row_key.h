@@ -10,7 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "protocol/types.h"
+#include "protocol/fields.h"
+#include "protocol/rows.h"
 
 namespace c10dd::core {
 
@@ -19,7 +20,8 @@ class RowKey {
   explicit RowKey(char kind) : key_(1, kind) {}
 
   RowKey& number(std::uint64_t n) {
-    for (int shift = 56; shift >= 0; shift -= 8) key_.push_back(static_cast<char>(n >> shift));
+    const std::uint64_t big_endian = __builtin_bswap64(n);
+    key_.append(reinterpret_cast<const char*>(&big_endian), sizeof big_endian);
     return *this;
   }
   RowKey& text(std::string_view t) {
@@ -35,6 +37,17 @@ class RowKey {
  private:
   Bytes key_;
 };
+
+/// Adds a row whose key is `kind` and `name`, and whose value is `value` in encoded form. Writes
+/// both in place.
+template <wire::Described T>
+void put_row(Rows& rows, char kind, std::string_view name, const T& value) {
+  char* at = rows.add(Row::Kind::put, 1 + name.size(), wire::size_of_fields(value));
+  *at++ = kind;
+  name.copy(at, name.size());
+  wire::ByteStore store{at + name.size()};
+  wire::FieldEncoder(store).put_fields(value);
+}
 
 /// Reads the fields of a key, after the kind letter. complete() is true when all bytes have been
 /// read and no field was cut short.

@@ -62,7 +62,7 @@ std::optional<SessionId> Sessions::surplus(const Hello& hello) const {
 }
 
 Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision revision,
-                        TimePoint now, std::vector<Row>& rows) {
+                        TimePoint now, Rows& rows) {
   Session& session = entry(hello.session);
   if (session.connected) leave_connection(session);
   if (!session.connected) ++connected_;
@@ -136,14 +136,14 @@ TimePoint Sessions::gone_at(const Session& session) const {
 }
 
 void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revision revision,
-                     std::vector<Row>& rows) {
+                     Rows& rows) {
   const auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   Session& session = it->second;
   C10DD_ASSERT(session.deliveries.empty());
   if (remembered || ending == Ending::replaced) remember(id, ending, revision, rows);
   acknowledge(id, session, ~std::uint64_t{0});
-  for (Row& row : take_garbage()) rows.push_back(std::move(row));
+  take_garbage(rows);
   if (session.kept_since > 0) rows.push_back({Row::Kind::erase, session_key('s', id), {}});
   if (session.connected) {
     --connected_;
@@ -155,8 +155,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
   sessions_.erase(it);
 }
 
-void Sessions::remember(const SessionId& id, Ending ending, Revision revision,
-                        std::vector<Row>& rows) {
+void Sessions::remember(const SessionId& id, Ending ending, Revision revision, Rows& rows) {
   ended_[id] = {revision, ending};
   ended_by_age_.emplace(revision, id);
   rows.push_back({Row::Kind::put, session_key('x', id),
@@ -215,7 +214,7 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
   session.acked_below = acked_below;
   while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
     release(session.replies.begin()->second);
-    session.replies.erase(session.replies.begin());
+    session.replies.pop_front();
   }
   while (!session.deliveries.empty() && session.deliveries.begin()->first < acked_below) {
     auto node = session.deliveries.extract(session.deliveries.begin());
@@ -226,7 +225,7 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
-                    StoredReply reply, std::vector<Row>& rows) {
+                    StoredReply reply, Rows& rows) {
   C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
   keep_row(id, session, reply.revision, rows);
   KeptReply kept{id, sequence, std::move(reply)};
@@ -235,7 +234,7 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
-                    Delivery delivery, std::vector<Row>& rows) {
+                    Delivery delivery, Rows& rows) {
   keep_row(id, session, delivery.revision, rows);
   rows.push_back({Row::Kind::put, call_key('c', id, sequence), wire::encode(delivery)});
   session.deliveries.insert_or_assign(sequence, std::move(delivery));
@@ -243,8 +242,7 @@ void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequenc
 
 /// If a session has no row yet, writes its row. Without this row, a restart would drop the
 /// session's stored replies, and would fail if the session has a delivery.
-void Sessions::keep_row(const SessionId& id, Session& session, Revision now,
-                        std::vector<Row>& rows) const {
+void Sessions::keep_row(const SessionId& id, Session& session, Revision now, Rows& rows) const {
   if (session.kept_since > 0) return;
   session.kept_since = now;
   rows.push_back(row_of(id, session));
@@ -257,11 +255,11 @@ Row Sessions::row_of(const SessionId& id, const Session& session) const {
 }
 
 void Sessions::release(const StoredReply& reply) {
-  if (auto row = replies_.release(reply.row)) garbage_.push_back(std::move(*row));
+  if (auto row = replies_.release(reply.row)) garbage_.push_back(*row);
 }
 
 std::optional<Delivery> Sessions::withdraw(const SessionId& id, Session& session,
-                                           std::uint64_t sequence, std::vector<Row>& rows) {
+                                           std::uint64_t sequence, Rows& rows) {
   auto node = session.deliveries.extract(sequence);
   if (node.empty()) return std::nullopt;
   rows.push_back({Row::Kind::erase, call_key('c', id, sequence), {}});
@@ -275,10 +273,11 @@ Result<void> Sessions::restore(const Row& row) {
     Result<std::vector<KeptReply>> all = replies_.restore(row);
     if (!all) return all.error();
     for (KeptReply& kept : *all) {
-      const auto [at, first] = entry(kept.session).replies.try_emplace(kept.sequence, kept.reply);
+      const auto [at, first] =
+          entry(kept.session).replies.try_emplace(kept.sequence, std::move(kept.reply));
       if (first) continue;
       // Of two replies to one sequence, the older belongs to an ended session with the same id.
-      if (kept.reply.revision > at->second.revision) std::swap(kept.reply, at->second);
+      if (kept.reply.revision > at.revision) std::swap(kept.reply, at);
       release(kept.reply);
     }
     return {};
@@ -324,7 +323,7 @@ Result<void> Sessions::drop_ended() {
     if (ended && !session.deliveries.empty()) {
       return failure(Code::malformed, "delivery of an unknown session");
     }
-    std::erase_if(session.replies, [&](const auto& entry) {
+    session.replies.erase_if([&](const auto& entry) {
       const bool old = ended || entry.second.revision < session.kept_since;
       if (old) release(entry.second);
       return old;

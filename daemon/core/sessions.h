@@ -16,7 +16,9 @@
 #include "daemon/core/queues.h"
 #include "daemon/core/quotas.h"
 #include "daemon/core/reply_rows.h"
+#include "daemon/core/sequence_map.h"
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 #include "protocol/types.h"
 
 namespace c10dd::core {
@@ -53,7 +55,7 @@ struct Session {
   Duration expiry{0};            ///< how long the session outlives its connection
   Revision kept_since = 0;       ///< revision of the row of the session; 0: it has no row
   std::uint64_t acked_below = 0;
-  std::map<std::uint64_t, StoredReply> replies;  // by sequence
+  SequenceMap<StoredReply> replies;
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
 };
 
@@ -79,7 +81,7 @@ class Sessions {
   /// will outlive its connection. If the session has a row and its expiry changes, appends a new
   /// row.
   Duration open(const Hello& hello, std::uint64_t connection, Revision revision, TimePoint now,
-                std::vector<Row>& rows);
+                Rows& rows);
 
   Session* find(const SessionId& id);
   const Session* find(const SessionId& id) const;
@@ -96,13 +98,13 @@ class Sessions {
   /// the session unless that row exists. seal() appends the rows of replies. All these rows must be
   /// in the same batch as the change to which the reply or delivery belongs.
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
-            std::vector<Row>& rows);
+            Rows& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
-            std::vector<Row>& rows);
-  void seal(std::vector<Row>& rows) { replies_.seal(rows); }
+            Rows& rows);
+  void seal(Rows& rows) { replies_.seal(rows); }
   /// Removes and returns a delivery that is not acknowledged; empty if there is none.
   std::optional<Delivery> withdraw(const SessionId& id, Session& session, std::uint64_t sequence,
-                                   std::vector<Row>& rows);
+                                   Rows& rows);
 
   /// Notes a heartbeat of a connection. The heartbeat counts for all sessions of the connection.
   void heard(std::uint64_t connection, TimePoint now);
@@ -121,8 +123,7 @@ class Sessions {
   /// Removes a session and its rows. Its deliveries must have been withdrawn before. If
   /// `remembered` is true, check_open() later refuses the session, so that a late retry does not
   /// count as a first try. A replaced session is always remembered.
-  void close(const SessionId& id, Ending ending, bool remembered, Revision revision,
-             std::vector<Row>& rows);
+  void close(const SessionId& id, Ending ending, bool remembered, Revision revision, Rows& rows);
 
   /// Returns at most `limit` sessions whose time of expiry has come, the earliest first.
   std::vector<SessionId> due(TimePoint now, std::size_t limit) const;
@@ -145,10 +146,13 @@ class Sessions {
   void expect(const SessionId& id) { entry(id); }
 
   /// Adds the deletion of a row to the garbage, see take_garbage().
-  void discard(Row row) { garbage_.push_back(std::move(row)); }
-  /// Removes and returns the garbage: deletions of rows that are no longer needed. The next batch
-  /// is early enough for these deletions, because no client waits for them.
-  std::vector<Row> take_garbage() { return std::exchange(garbage_, {}); }
+  void discard(const Row& row) { garbage_.push_back(row); }
+  /// Moves the garbage to the end of `rows`: deletions of rows that are no longer needed. The next
+  /// batch is early enough for these deletions, because no client waits for them.
+  void take_garbage(Rows& rows) {
+    rows.append(garbage_);
+    garbage_.clear();
+  }
   std::size_t garbage() const { return garbage_.size(); }
 
   std::size_t connected() const { return connected_; }
@@ -157,10 +161,10 @@ class Sessions {
 
  private:
   Session& entry(const SessionId& id);  // adds the session if it is unknown
-  void keep_row(const SessionId& id, Session& session, Revision now, std::vector<Row>& rows) const;
+  void keep_row(const SessionId& id, Session& session, Revision now, Rows& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
   void release(const StoredReply& reply);
-  void remember(const SessionId& id, Ending ending, Revision revision, std::vector<Row>& rows);
+  void remember(const SessionId& id, Ending ending, Revision revision, Rows& rows);
   void leave_rank(const SessionId& id, const Session& session);
   void leave_connection(const Session& session);
   Result<void> restore_kept(const Row& row);
@@ -183,7 +187,7 @@ class Sessions {
   std::map<SessionId, Ended> ended_;
   std::set<std::pair<Revision, SessionId>> ended_by_age_;
   ReplyRows replies_;
-  std::vector<Row> garbage_;
+  Rows garbage_;
   std::size_t connected_ = 0;
 };
 

@@ -51,9 +51,9 @@ struct Step {
 };
 
 /// Returns the token that fires when the key is set, or when a queue named `key` has a free item.
-inline Bytes key_token(const Bytes& key) { return 'k' + key; }
+inline Bytes key_token(std::string_view key) { return Bytes(1, 'k').append(key); }
 /// Returns the token that fires when the key changes in any way.
-inline Bytes change_token(const Bytes& key) { return 'w' + key; }
+inline Bytes change_token(std::string_view key) { return Bytes(1, 'w').append(key); }
 /// Returns the token of the requests that wait for an item of the queue.
 inline Bytes queue_token(const Bytes& queue) { return 'q' + queue; }
 
@@ -70,9 +70,11 @@ inline Bytes watch_token(const Watch& watch) {
   return watch.prefix ? Pending::prefix_token(watch.key) : change_token(watch.key);
 }
 
+/// Returns a reply with this body. Constructs the reply in place, because moving one is dear.
 template <class Body>
 Maybe reply(Body body) {
-  return Reply(ReplyBody(std::move(body)));
+  return Maybe(std::in_place, boost::system::in_place_value, std::in_place_type<Body>,
+               std::move(body));
 }
 inline Maybe refuse(Code code, std::string detail) {
   return Reply(failure(code, std::move(detail)));

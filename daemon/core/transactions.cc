@@ -107,11 +107,11 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
   }
   const KeySpace::StoredValue* entry = keys_.find(action.key);
   const auto [planned, first] = plan.values.try_emplace(
-      action.key, entry == nullptr ? std::nullopt : std::optional(entry->value));
+      action.key, entry == nullptr ? std::nullopt : std::optional(entry->value.str()));
   std::optional<Bytes>& value = planned->second;
   std::optional<Expiry> expiry;
   if (action.kind == Action::Kind::add) {
-    const Result<std::int64_t> sum = add_to(action.key, value ? &*value : nullptr, action.delta);
+    const Result<std::int64_t> sum = add_to(action.key, value, action.delta);
     if (!sum) return sum.error();
     if (plan.sums.size() == limits::kSums) {
       return failure(Code::too_large, "more than {} adds in one transaction", limits::kSums);

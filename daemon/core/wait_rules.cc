@@ -76,7 +76,7 @@ Maybe WaitRules::ready(const MultiGet& get, Look& look) const {
   for (const Bytes& key : get.keys) {
     const KeySpace::StoredValue& entry = *tables_.keys.find(key);
     look.observe(entry.revision);
-    values.values.push_back(entry.value);
+    values.values.push_back(entry.value.str());
     values.revisions.push_back(entry.revision);
     bytes += entry.value.size() + sizeof(std::uint32_t) + sizeof(Revision);
     if (bytes > limits::kFrameBytes - 2 * sizeof(std::uint32_t)) {
@@ -110,7 +110,7 @@ Reply WaitRules::keys_overdue(const Waiter& waiter, const std::vector<Bytes>& ke
 }
 
 Reply WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const {
-  return keys_overdue(waiter, {get.key}, true, look);
+  return keys_overdue(waiter, {get.key.str()}, true, look);
 }
 Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
   return keys_overdue(waiter, wait.keys, false, look);

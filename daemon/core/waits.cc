@@ -2,7 +2,6 @@
 #include "daemon/core/waits.h"
 
 #include <algorithm>
-#include <span>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
@@ -10,16 +9,23 @@
 namespace c10dd::core {
 namespace {
 
-/// A visitor that returns the keys that a blocked request holds in memory. For an exchange, returns
-/// the parts.
-struct NamedKeys {
-  std::span<const Bytes> operator()(const Get& get) const { return {&get.key, 1}; }
-  std::span<const Bytes> operator()(const Wait& wait) const { return wait.keys; }
-  std::span<const Bytes> operator()(const MultiGet& get) const { return get.keys; }
-  std::span<const Bytes> operator()(const Exchange& exchange) const { return exchange.parts; }
+std::size_t units_of(std::string_view key) { return 1 + key.size() / 64; }
+
+std::size_t units_of(const std::vector<Bytes>& keys) {
+  std::size_t units = 0;
+  for (const Bytes& key : keys) units += units_of(key);
+  return units;
+}
+
+/// A visitor that returns the units of the keys or parts that a blocked request holds in memory.
+struct HeldUnits {
+  std::size_t operator()(const Get& get) const { return units_of(get.key); }
+  std::size_t operator()(const Wait& wait) const { return units_of(wait.keys); }
+  std::size_t operator()(const MultiGet& get) const { return units_of(get.keys); }
+  std::size_t operator()(const Exchange& exchange) const { return units_of(exchange.parts); }
   template <class Op>
-  std::span<const Bytes> operator()(const Op&) const {
-    return {};
+  std::size_t operator()(const Op&) const {
+    return 0;
   }
 };
 
@@ -28,9 +34,7 @@ struct NamedKeys {
 /// quarter of the units of all keys or parts. A key or part has 1 unit, plus 1 unit for every 64
 /// bytes.
 std::size_t weight_of(const Request& request, std::size_t missing) {
-  std::size_t named = 0;
-  for (const Bytes& key : std::visit(NamedKeys{}, request)) named += 1 + key.size() / 64;
-  return std::max(missing, named / 4);
+  return std::max(missing, std::visit(HeldUnits{}, request) / 4);
 }
 
 template <class Op>
@@ -92,12 +96,12 @@ std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
   return std::nullopt;
 }
 
-void Waits::key_set(Step& step, const Bytes& key) const {
+void Waits::key_set(Step& step, std::string_view key) const {
   if (pending_.empty()) return;
   if (Bytes token = key_token(key); waits_for(token)) step.signal(std::move(token));
 }
 
-void Waits::key_changed(Step& step, const Bytes& key) const {
+void Waits::key_changed(Step& step, std::string_view key) const {
   if (pending_.empty()) return;
   if (Bytes token = change_token(key); waits_for(token)) step.signal(std::move(token));
   std::vector<Bytes> prefixes;
@@ -207,12 +211,8 @@ void Waits::finish(Step& step, const Waiter& waiter, Reply reply, Revision obser
   const OpInfo& op = info_of(waiter.request);
   const Code outcome = reply ? Code::ok : reply.error().code;
   step.out.events.push_back(WaitEnded{op.code, outcome, step.now - waiter.started});
-  step.out.replies.push_back({.to = waiter.session,
-                              .sequence = waiter.sequence,
-                              .op = op.code,
-                              .evidence = Evidence::state,
-                              .result = std::move(reply),
-                              .observed = observed});
+  step.out.replies.emplace_back(waiter.session, waiter.sequence, op.code, Evidence::state,
+                                std::move(reply), observed);
 }
 
 }  // namespace c10dd::core

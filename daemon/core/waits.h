@@ -65,9 +65,9 @@ class Waits {
 
   /// Signals that a key was set. Like key_changed(), signals only tokens that have waiters, because
   /// one step may change a million keys.
-  void key_set(Step& step, const Bytes& key) const;
+  void key_set(Step& step, std::string_view key) const;
   /// Signals that a key was changed in any way.
-  void key_changed(Step& step, const Bytes& key) const;
+  void key_changed(Step& step, std::string_view key) const;
 
   bool waits_for(const Bytes& token) const { return pending_.waits_for(token); }
   std::optional<TimePoint> next_deadline() const { return pending_.next_deadline(); }

@@ -11,11 +11,10 @@
 
 #include <array>
 #include <atomic>
-#include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <chrono>
 
 #include "daemon/core/host/native_channels.h"
@@ -41,20 +40,21 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
-/// Serves one native connection. The coroutine run() reads and waits; replies come through the
-/// functions of ReplySink. All functions are called on the loop of the shard and the stream.
-class NativeSession final : public core::NativeChannels, public BudgetSink {
+/// Serves one native connection. start() begins to read; each result of a read or a wait calls
+/// go_on(), which reads on. Replies come through the functions of ReplySink. All functions are
+/// called on the loop of the shard and the stream.
+class NativeSession final : public core::NativeChannels, public BudgetSink, public StreamReader {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
       : NativeChannels(shard.host(), next_connection()),
         stream_(std::move(stream)),
         context_(context),
         shard_(shard),
-        wakeup_(stream_->executor()),
         deadline_(stream_->executor()),
         share_(context.budget) {}
 
-  asio::awaitable<void> run();
+  void start();
+  void on_read(std::size_t bytes, const ErrorCode& failed) override;
 
   void flush() override {
     if (outbox_) outbox_->flush();
@@ -74,24 +74,30 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   void unknown_op() override;
   void check_silence();
   bool is_paused() const;
-  asio::awaitable<void> wait_for_turn();
   bool must_wait_for_turn() const;
+  void wait_for_turn();
+  void go_on();
+  void go_on_soon();
+  void take_turn();
   bool read();
   void take_in();
   void ask_for_room();
   std::size_t take_frames(std::string_view in);
   void log_refusal(const Failure& reason);
   void end(const char* reason);
+  void clean_up();
+  asio::awaitable<void> close_stream();
 
   std::shared_ptr<Stream> stream_;
   const SessionContext& context_;
   Shard& shard_;
-  asio::steady_timer wakeup_;    // run() waits on this timer; cancel() wakes run()
   asio::steady_timer deadline_;  // the deadline of the hello, then the time of each check_silence()
   std::shared_ptr<Outbox> outbox_;
   std::array<char, kFirstBytes> first_;
   std::size_t first_bytes_ = 0;
   ErrorCode read_failed_;
+  bool has_read_ = false;  // a read has ended, and its result was not handled yet
+  bool waits_ = false;     // for a read or for a turn; then go_on() is called
   BudgetShare share_;
   Bytes in_;                      // bytes of frames that are incomplete or left for a later turn
   bool waits_for_room_ = false;   // the budget has no room yet for a large frame
@@ -99,16 +105,16 @@ class NativeSession final : public core::NativeChannels, public BudgetSink {
   std::uint64_t taken_turn_ = 0;  // the turn in which frames were last taken
   std::uint64_t heard_turn_ = 0;  // the value of taken_turn_ at the last check for silence
   unsigned silent_checks_ = 0;    // in a row
-  const char* ended_ = nullptr;   // metric label: why run() must end; null: run() goes on
+  const char* ended_ = nullptr;   // metric label: why the session has ended; null: it goes on
   std::int64_t arrived_ns_ = 0;   // time on the steady clock when frames were last taken
 };
 
-asio::awaitable<void> NativeSession::run() {
+void NativeSession::start() {
   const auto self = shared_self();
   share_.belong_to(self);
   outbox_ = std::make_shared<Outbox>(
       stream_,
-      Outbox::Callbacks{[this] { wakeup_.cancel(); }, [this](const char* reason) { end(reason); },
+      Outbox::Callbacks{[this] { go_on_soon(); }, [this](const char* reason) { end(reason); },
                         [this](std::size_t bytes) { share_.set_replies(bytes); }});
   in_ = stream_->take_head();
   in_.erase(0, native::kMagic.size());
@@ -119,23 +125,46 @@ asio::awaitable<void> NativeSession::run() {
     self->check_silence();
   });
   take_in();
-  while (ended_ == nullptr) {
-    while (is_paused() && ended_ == nullptr) {
-      wakeup_.expires_at(asio::steady_timer::time_point::max());
-      co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
-    }
-    if (!frames_left_) {
-      const std::size_t n = co_await stream_->read_next(asio::buffer(first_), read_failed_);
-      first_bytes_ = n;
-    }
-    while (must_wait_for_turn() && ended_ == nullptr) co_await wait_for_turn();
-    if (ended_ != nullptr) break;
-    if (frames_left_) {
-      take_in();
-    } else if (!read()) {
-      end("peer");
-    }
+  go_on();
+}
+
+/// Reads the next bytes, or takes the frames that an earlier turn has left. Does nothing if the
+/// session has ended, waits already, or must not read now; in the last case, go_on_soon() is called
+/// when it may read again.
+void NativeSession::go_on() {
+  if (ended_ != nullptr || waits_ || is_paused()) return;
+  waits_ = true;
+  if (frames_left_) return take_turn();
+  stream_->read_into(asio::buffer(first_), shared_self());
+}
+
+/// Calls go_on() from the loop, because the caller may be in the middle of taking frames.
+void NativeSession::go_on_soon() {
+  asio::post(shard_.loop(), [self = shared_self()] { self->go_on(); });
+}
+
+void NativeSession::on_read(std::size_t bytes, const ErrorCode& failed) {
+  first_bytes_ = bytes;
+  read_failed_ = failed;
+  has_read_ = true;
+  take_turn();
+}
+
+/// Takes frames, if necessary in a later turn. The frames are those of the last read, or those that
+/// an earlier turn has left.
+void NativeSession::take_turn() {
+  if (ended_ != nullptr) return;
+  if (must_wait_for_turn()) return wait_for_turn();
+  waits_ = false;
+  if (!std::exchange(has_read_, false)) {
+    take_in();
+  } else if (!read()) {
+    return end("peer");
   }
+  go_on();
+}
+
+void NativeSession::clean_up() {
   // Sends only the bytes that the kernel takes without waiting; abandon() drops the others.
   // abandon() also drops the callbacks, because they use this session, and a pending write may keep
   // the outbox alive longer than the session.
@@ -145,6 +174,11 @@ asio::awaitable<void> NativeSession::run() {
   share_.leave();
   close_sessions();
   context_.metrics.connection_closed(Protocol::native, ended_);
+  asio::co_spawn(
+      shard_.loop(), [self = shared_self()] { return self->close_stream(); }, asio::detached);
+}
+
+asio::awaitable<void> NativeSession::close_stream() {
   if (ended_ == kNoRoom) {
     co_await stream_->finish_unread();
   } else {
@@ -179,10 +213,10 @@ bool NativeSession::must_wait_for_turn() const {
   return taken_turn_ == shard_.turn() || (last_job() && shard_.spent(last_job()));
 }
 
-asio::awaitable<void> NativeSession::wait_for_turn() {
-  wakeup_.expires_at(asio::steady_timer::time_point::max());
-  shard_.rest([self = shared_self()] { self->wakeup_.cancel(); }, taken_turn_ == shard_.turn());
-  co_await wakeup_.async_wait(asio::as_tuple(asio::use_awaitable));
+void NativeSession::wait_for_turn() {
+  shard_.rest(
+      [self = shared_self()] { asio::post(self->shard_.loop(), [self] { self->take_turn(); }); },
+      taken_turn_ == shard_.turn());
 }
 
 /// Takes the bytes that have arrived. Returns false at the end of the connection. If the bytes fill
@@ -233,7 +267,7 @@ void NativeSession::ask_for_room() {
 void NativeSession::read_on() {
   if (!std::exchange(waits_for_room_, false) || ended_ != nullptr) return;
   in_.reserve(native::request_size(in_));
-  wakeup_.cancel();
+  go_on_soon();
 }
 
 void NativeSession::close_for_room(const Failure& reason) {
@@ -249,9 +283,7 @@ void NativeSession::close_for_room(const Failure& reason) {
 /// Takes the complete frames at the beginning of `in`, but stops if a job has used its share of the
 /// turn. Returns how many bytes were taken.
 std::size_t NativeSession::take_frames(std::string_view in) {
-  arrived_ns_ =
-      std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
-          .count();
+  arrived_ns_ = Duration(shard_.loop().now().time_since_epoch()).count();
   taken_turn_ = shard_.turn();
   frames_left_ = false;
   std::size_t used = 0;
@@ -276,7 +308,8 @@ void NativeSession::unknown_op() {
 }
 
 void NativeSession::send(const native::ReplyHeader& header, const Reply& reply) {
-  if (outbox_) outbox_->add(native::encode_reply(header, reply));
+  if (!outbox_) return;
+  outbox_->add([&](Bytes& out) { return native::encode_reply(out, header, reply); });
 }
 
 void NativeSession::refuse_bytes(const native::RequestHeader& header, const Failure& reason) {
@@ -294,19 +327,16 @@ void NativeSession::log_refusal(const Failure& reason) {
 void NativeSession::end(const char* reason) {
   if (ended_ != nullptr) return;
   ended_ = reason;
-  wakeup_.cancel();
   deadline_.cancel();
-  stream_->cancel();  // resumes run(), which cleans up
+  stream_->cancel();
+  asio::post(shard_.loop(), [self = shared_self()] { self->clean_up(); });
 }
 
 }  // namespace
 
 void serve_native(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard) {
   context.metrics.connection_opened(Protocol::native);
-  const auto session = std::make_shared<NativeSession>(std::move(stream), context, shard);
-  // The lambda keeps the session alive until run() takes its own reference.
-  asio::co_spawn(
-      shard.loop(), [session] { return session->run(); }, asio::detached);
+  std::make_shared<NativeSession>(std::move(stream), context, shard)->start();
 }
 
 }  // namespace c10dd::daemon

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Serves connections that speak the native protocol of protocol/native_wire.h. One coroutine per
+// Serves connections that speak the native protocol of protocol/native_wire.h. A session per
 // connection reads and decodes the requests, and submits them to a shard.
 #pragma once
 

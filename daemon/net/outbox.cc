@@ -2,8 +2,8 @@
 // Gathers frames and writes them. Waits only if the kernel has no room for more bytes.
 #include "daemon/net/outbox.h"
 
-#include <array>
 #include <boost/asio/error.hpp>
+#include <boost/container/static_vector.hpp>
 
 #include "protocol/limits.h"
 
@@ -11,22 +11,47 @@ namespace c10dd::daemon {
 namespace {
 constexpr std::size_t kGather = 32;                // buffers in one write
 constexpr std::size_t kSegmentBytes = 256 * 1024;  // small frames are gathered up to this size
+constexpr std::size_t kSegmentsKept = 4;           // an empty outbox has room for at most so many
+constexpr std::size_t kSpareBuffers = 64;
+constexpr std::size_t kSpareBytes = 64 * 1024;
+
+/// The empty buffers that the outboxes of a thread share, so that an idle outbox holds none.
+std::vector<Bytes>& spare_buffers() {
+  static thread_local std::vector<Bytes> buffers;
+  return buffers;
+}
+
+void give_back(Bytes buffer) {
+  std::vector<Bytes>& spares = spare_buffers();
+  if (buffer.capacity() > kSpareBytes || spares.size() >= kSpareBuffers) return;
+  buffer.clear();
+  spares.push_back(std::move(buffer));
+}
+
+Bytes take_buffer() {
+  std::vector<Bytes>& spares = spare_buffers();
+  if (spares.empty()) return {};
+  Bytes buffer = std::move(spares.back());
+  spares.pop_back();
+  return buffer;
+}
+
 }  // namespace
 
 Outbox::Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks)
     : stream_(std::move(stream)), callbacks_(std::move(callbacks)) {}
 
-void Outbox::add(native::EncodedReply frame) {
-  if (dead_) return;
-  bytes_ += frame.size();
-  const bool joins = !segments_.empty() && segments_.back().shared.length == 0 &&
-                     segments_.back().own.size() + frame.head.size() <= kSegmentBytes;
-  if (joins) {
-    segments_.back().own += frame.head;
-    segments_.back().shared = std::move(frame.tail);
-  } else {
-    segments_.push_back({std::move(frame.head), std::move(frame.tail)});
-  }
+/// Returns the segment that gets the next frame.
+Outbox::Segment& Outbox::open_segment() {
+  const bool open = !segments_.empty() && segments_.back().shared.length == 0 &&
+                    segments_.back().own.size() < kSegmentBytes;
+  if (open) return segments_.back();
+  segments_.push_back({take_buffer(), {}});
+  return segments_.back();
+}
+
+void Outbox::added(std::size_t bytes) {
+  bytes_ += bytes;
   if (bytes_ > limits::kOutboxHardBytes) enforce_hard_limit();
   report_size();
 }
@@ -53,13 +78,12 @@ void Outbox::report_size() {
 
 void Outbox::flush() {
   while (bytes_ > 0 && !waiting_) {
-    std::array<asio::const_buffer, kGather> buffers;
-    std::size_t count = 0;
-    for (const Segment& segment : segments_) {
-      if (count + 2 > kGather) break;
-      buffers[count++] = asio::buffer(segment.own);
+    boost::container::static_vector<asio::const_buffer, kGather> buffers;
+    for (const Segment& segment : std::span(segments_).subspan(front_)) {
+      if (buffers.size() + 2 > kGather) break;
+      buffers.push_back(asio::buffer(segment.own));
       const std::string_view shared = segment.shared.view();
-      if (!shared.empty()) buffers[count++] = asio::buffer(shared.data(), shared.size());
+      if (!shared.empty()) buffers.push_back(asio::buffer(shared.data(), shared.size()));
     }
     std::size_t skip = offset_;
     std::size_t first = 0;
@@ -67,7 +91,7 @@ void Outbox::flush() {
     buffers[first] += skip;
     ErrorCode failed;
     const std::size_t written =
-        stream_->write_now(std::span(buffers).subspan(first, count - first), failed);
+        stream_->write_now(std::span(buffers.data(), buffers.size()).subspan(first), failed);
     if (failed == asio::error::would_block) {
       waiting_ = true;
       full_since_ = std::chrono::steady_clock::now();
@@ -88,22 +112,34 @@ void Outbox::drop(std::size_t written) {
   const bool was_over_small = over_small_limit();
   bytes_ -= written;
   offset_ += written;
-  while (!segments_.empty()) {
-    Segment& segment = segments_.front();
+  for (; front_ < segments_.size(); ++front_) {
+    Segment& segment = segments_[front_];
     const std::size_t size = segment.own.size() + segment.shared.length;
     if (offset_ < size) break;
     offset_ -= size;
-    segments_.pop_front();
+    give_back(std::move(segment.own));
+    segment = {};
+  }
+  if (bytes_ == 0) {
+    clear();
+  } else if (front_ > kSegmentsKept && front_ > segments_.size() / 2) {
+    segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(front_));
+    front_ = 0;
   }
   report_size();
   const bool drained = was_over_soft != over_soft_limit() || was_over_small != over_small_limit();
   if (drained && callbacks_.on_drained) callbacks_.on_drained();
 }
 
+void Outbox::clear() {
+  segments_.clear();
+  if (segments_.capacity() > kSegmentsKept) segments_.shrink_to_fit();
+  front_ = offset_ = bytes_ = 0;
+}
+
 void Outbox::die(const char* reason) {
   dead_ = true;
-  segments_.clear();
-  bytes_ = offset_ = 0;
+  clear();
   report_size();
   if (const auto on_dead = std::exchange(callbacks_.on_dead, nullptr)) on_dead(reason);
 }

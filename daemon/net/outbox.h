@@ -5,12 +5,12 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "daemon/net/stream.h"
-#include "protocol/native_wire.h"
+#include "protocol/shared_bytes.h"
 
 namespace c10dd::daemon {
 
@@ -27,11 +27,20 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   };
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
-  /// Queues a frame. If more than limits::kOutboxHardBytes are queued and the peer has taken
-  /// nothing for kOutboxFullTime, the outbox ends and calls on_dead. The outbox also ends if more
-  /// than kOutboxMostBytes are queued. After its end, the outbox ignores all frames, because part
-  /// of the last frame may have been sent.
-  void add(native::EncodedReply frame);
+  /// Queues a frame. `write` must append the first bytes of the frame to its argument, and return
+  /// the shared bytes that end the frame; it is not called if the outbox has ended. If more than
+  /// limits::kOutboxHardBytes are queued and the peer has taken nothing for kOutboxFullTime, the
+  /// outbox ends and calls on_dead. The outbox also ends if more than kOutboxMostBytes are queued.
+  /// After its end, the outbox ignores all frames, because part of the last frame may have been
+  /// sent.
+  template <class Write>
+  void add(Write&& write) {
+    if (dead_) return;
+    Segment& segment = open_segment();
+    const std::size_t before = segment.own.size();
+    segment.shared = write(segment.own);
+    added(segment.own.size() - before + segment.shared.length);
+  }
 
   /// Writes as many bytes as the kernel accepts. Writes the rest when the kernel has room again.
   /// Called at the end of a turn of the loop.
@@ -50,15 +59,19 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
     SharedBytes shared;  ///< written after `own`
   };
 
+  Segment& open_segment();
+  void added(std::size_t bytes);
   void enforce_hard_limit();
   void report_size();
   void drop(std::size_t written);
+  void clear();
   void die(const char* reason);
 
   std::shared_ptr<Stream> stream_;
   Callbacks callbacks_;
-  std::deque<Segment> segments_;
-  std::size_t offset_ = 0;  // number of written bytes of the first segment
+  std::vector<Segment> segments_;
+  std::size_t front_ = 0;   // index of the first segment that is not written completely
+  std::size_t offset_ = 0;  // number of written bytes of that segment
   std::size_t bytes_ = 0;
   bool waiting_ = false;                              // until the kernel takes more
   std::chrono::steady_clock::time_point full_since_;  // the last time that a write found no room

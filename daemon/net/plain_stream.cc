@@ -14,6 +14,13 @@ PlainStream::PlainStream(tcp::socket socket, Ticket ticket)
   socket_.non_blocking(true, ignored);
 }
 
+void PlainStream::read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) {
+  socket_.async_read_some(into,
+                          [reader = std::move(reader)](const ErrorCode& failed, std::size_t n) {
+                            reader->on_read(n, failed);
+                          });
+}
+
 std::size_t PlainStream::read_now(asio::mutable_buffer into, ErrorCode& failed) {
   return socket_.read_some(into, failed);
 }

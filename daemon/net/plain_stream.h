@@ -17,6 +17,7 @@ class PlainStream final : public Stream {
   asio::awaitable<std::size_t> read_next(asio::mutable_buffer into, ErrorCode& failed) override {
     return socket_.async_read_some(into, asio::redirect_error(asio::use_awaitable, failed));
   }
+  void read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) override;
   std::size_t read_now(asio::mutable_buffer into, ErrorCode& failed) override;
   asio::awaitable<std::size_t> write_next(asio::const_buffer from, ErrorCode& failed) override {
     return socket_.async_write_some(from, asio::redirect_error(asio::use_awaitable, failed));

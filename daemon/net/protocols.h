@@ -34,7 +34,7 @@ struct WireProtocol {
   /// function is null if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
-  /// Starts a coroutine that serves the connection, and returns at once. The coroutine that
+  /// Starts to serve the connection, and returns at once. The coroutine that
   /// recognised the protocol then ends, so that its memory is freed. Stream::head() holds the bytes
   /// that were already read. Called on the connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};

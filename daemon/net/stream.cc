@@ -2,6 +2,8 @@
 // Implements what all streams have in common: the head, write_all(), and the end.
 #include "daemon/net/stream.h"
 
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -20,6 +22,17 @@ asio::awaitable<std::size_t> Stream::read_some(asio::mutable_buffer into, ErrorC
   }
   const std::size_t n = co_await read_next(into, failed);
   co_return n;
+}
+
+void Stream::read_into(asio::mutable_buffer into, std::shared_ptr<StreamReader> reader) {
+  asio::co_spawn(
+      executor(),
+      [this, into, reader = std::move(reader)]() -> asio::awaitable<void> {
+        ErrorCode failed;
+        const std::size_t n = co_await read_next(into, failed);
+        reader->on_read(n, failed);
+      },
+      asio::detached);
 }
 
 asio::awaitable<void> Stream::write_all(asio::const_buffer from, ErrorCode& failed) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements core::HostLoop with Asio: an event loop of one thread.
+// Implements core::HostLoop with Asio: an event loop of one thread. Another thread may only post to
+// the loop. It must not use the sockets and timers of the loop, because Asio does not lock them.
 #pragma once
 
 #include <boost/asio/dispatch.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <functional>
+#include <optional>
 #include <utility>
 
 #include "daemon/core/host/host_loop.h"
@@ -14,16 +16,30 @@ namespace c10dd::daemon {
 
 class Loop : public boost::asio::io_context, public core::HostLoop {
  public:
-  Loop() : io_context(1) {}
+  Loop() : io_context(BOOST_ASIO_CONCURRENCY_HINT_UNSAFE_IO) {}
 
   void post(std::function<void()> f) override { boost::asio::post(*this, std::move(f)); }
   void dispatch(std::function<void()> f) override { boost::asio::dispatch(*this, std::move(f)); }
-  core::SteadyTime now() const override { return std::chrono::steady_clock::now(); }
+  /// After start_clock(), returns the time of the first call since then, so that a turn reads the
+  /// clock once.
+  core::SteadyTime now() const override {
+    if (!turns_) return std::chrono::steady_clock::now();
+    if (!time_) time_ = std::chrono::steady_clock::now();
+    return *time_;
+  }
+  void start_clock() {
+    turns_ = true;
+    time_.reset();
+  }
 
   /// Destroys all handlers that wait in the loop. A handler may hold a connection of another loop.
   /// For this reason all loops must be emptied before any loop is destroyed. Called when no thread
   /// runs the loop any more.
   void empty() { shutdown(); }
+
+ private:
+  bool turns_ = false;  // start_clock() was called
+  mutable std::optional<core::SteadyTime> time_;
 };
 
 }  // namespace c10dd::daemon

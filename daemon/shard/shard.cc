@@ -16,11 +16,6 @@ namespace {
 /// for a few milliseconds; restoring them occupies the loop's thread for a few milliseconds.
 constexpr std::size_t kPieceRows = 4'096;
 
-std::int64_t steady_ns() {
-  return std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 }  // namespace
 
 Shard::Shard(Loop& loop, EngineHost& engine_host, const ShardContext& context)
@@ -125,7 +120,7 @@ void Shard::wake_resting() {
 }
 
 void Shard::end_turn() {
-  turn_ended_ns_ = steady_ns();
+  turn_ended_ns_ = Duration(loop_.now().time_since_epoch()).count();
   host_.end_turn();
   ++turn_;
   wake_resting();

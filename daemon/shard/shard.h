@@ -41,14 +41,7 @@ class Shard final : private core::JobHost::Shell {
   // ---- for the connections of this loop: see core::JobHost
 
   void hello(core::HelloRequest request) { host_.hello(std::move(request)); }
-  void submit(const core::JobRef& job, const core::Origin& from, const core::CallId& call,
-              Request request) {
-    host_.submit(job, from, call, std::move(request));
-  }
   void heard(const core::JobRef& job, std::uint64_t connection) { host_.heard(job, connection); }
-  void detach(const core::JobRef& job, const SessionId& session, const core::ReplySink* sink) {
-    host_.detach(job, session, sink);
-  }
   bool charge(const core::JobRef& job, std::size_t bytes) { return host_.charge(job, bytes); }
   bool spent(const core::JobRef& job) const { return host_.spent(job); }
   bool draining() const { return host_.draining(); }

@@ -79,9 +79,11 @@ void Shards::each(const std::function<void(Shard&)>& f) {
 }
 
 void Shards::turn(Loop& loop, Shard& shard) {
+  loop.start_clock();
   loop.run_one();
   for (int i = 0; i < kTurnHandlers && loop.poll_one() > 0; ++i) {
   }
+  loop.start_clock();
   shard.end_turn();
 }
 

@@ -39,14 +39,14 @@ class Command {
 
 /// Returns the end of the consecutive rows that start at `begin` and have the same kind. Such rows
 /// are encoded as a letter for the kind, the number of rows, and the arguments of the rows.
-std::size_t run_end(const std::vector<Row>& rows, std::size_t begin) {
+std::size_t run_end(const std::vector<RowView>& rows, std::size_t begin) {
   std::size_t end = begin;
   while (end < rows.size() && rows[end].kind == rows[begin].kind) ++end;
   return end;
 }
 
 /// Returns how many arguments append_rows() appends for the rows.
-std::size_t arguments_of(const std::vector<Row>& rows) {
+std::size_t arguments_of(const std::vector<RowView>& rows) {
   std::size_t count = 0;
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
     end = run_end(rows, at);
@@ -60,7 +60,7 @@ const char* letter_of(Row::Kind kind) {
   return kind == Row::Kind::erase ? "e" : "x";
 }
 
-void append_rows(Command& command, const std::vector<Row>& rows) {
+void append_rows(Command& command, const std::vector<RowView>& rows) {
   for (std::size_t at = 0, end = 0; at < rows.size(); at = end) {
     end = run_end(rows, at);
     const bool put = rows[at].kind == Row::Kind::put;
@@ -253,8 +253,9 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
           << batches.size();
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));
-    command << batch->epoch << batch->from_rev << batch->to_rev << arguments_of(batch->rows);
-    append_rows(command, batch->rows);
+    const std::vector<RowView> rows(batch->rows.begin(), batch->rows.end());
+    command << batch->epoch << batch->from_rev << batch->to_rev << arguments_of(rows);
+    append_rows(command, rows);
   }
   command.append_to(out);
 }

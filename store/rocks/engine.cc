@@ -40,6 +40,9 @@
 namespace c10dd::store {
 namespace {
 
+// What a WriteBatch needs for an entry besides its key and value, about: a prefix and lengths.
+constexpr std::size_t kEntryBytes = 24;
+
 rocksdb::Slice slice(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 class RocksEngine final : public Engine {
@@ -136,7 +139,10 @@ class RocksEngine final : public Engine {
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     if (lost_) return std::vector<Outcome>(batches.size(), Outcome::unknown);
-    rocksdb::WriteBatch write;
+    std::size_t bytes = 0;
+    for (const JobBatch& batch : batches)
+      bytes += batch.rows.bytes() + kEntryBytes * (batch.rows.size() + 1);
+    rocksdb::WriteBatch write(bytes);
     std::map<JobNumber, HeadCheck> checks;
     std::vector<Outcome> outcomes;
     bool changed = false;
@@ -364,21 +370,26 @@ class RocksEngine final : public Engine {
 
   /// Appends the rows of a batch to `write`. RocksDB applies them in order.
   void append(const JobBatch& batch, rocksdb::WriteBatch& write) {
-    for (const Row& row : batch.rows) {
-      const Bytes key = tagged(kRowTag, batch.job, row.key);
+    const Bytes prefix = tagged(kRowTag, batch.job);
+    for (const RowView row : batch.rows) {
+      const rocksdb::Slice parts[] = {slice(prefix), slice(row.key)};
+      const rocksdb::SliceParts key(parts, std::size(parts));
+      const rocksdb::Slice value = slice(row.value);
       rocksdb::Status status;
       switch (row.kind) {
         case Row::Kind::put:
-          status = write.Put(key, row.value);
+          status = write.Put(key, rocksdb::SliceParts(&value, 1));
           break;
         case Row::Kind::erase:
           keeper_->erased(1);
           status = write.Delete(key);
           break;
-        case Row::Kind::erase_prefix:
+        case Row::Kind::erase_prefix: {
           keeper_->erased(RoomKeeper::kWorthCompacting);
-          status = write.DeleteRange(key, after(key));
+          const Bytes first = tagged(kRowTag, batch.job, row.key);
+          status = write.DeleteRange(first, after(first));
           break;
+        }
       }
       C10DD_ASSERT(status.ok());  // RocksDB refuses only sizes far above the limits
     }

@@ -26,8 +26,8 @@ inline constexpr std::size_t kHeadBytes = 3 * sizeof(std::uint64_t);  // of an e
 inline Bytes tagged(char tag, JobNumber job, std::string_view key = {}) {
   Bytes out(1, tag);
   out.reserve(kTagBytes + key.size());
-  for (int shift = 56; shift >= 0; shift -= 8) out += static_cast<char>(job >> shift & 0xff);
-  return out.append(key);
+  const JobNumber big_endian = __builtin_bswap64(job);
+  return out.append(reinterpret_cast<const char*>(&big_endian), sizeof big_endian).append(key);
 }
 
 /// Returns the job number in a key that consists of only a tag and a job number.

@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "protocol/limits.h"
 #include "tests/bench/callgrind.h"
 #include "tests/bench/crowd.h"
+#include "tests/bench/group_crowd.h"
 #include "tests/bench/native_frames.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
@@ -23,6 +25,7 @@ namespace {
 
 constexpr unsigned kRequests = 2'400;
 constexpr unsigned kBarriers = 60;  // barriers of kMembers
+constexpr unsigned kJoins = 12;     // rounds of joins, and of notices
 constexpr unsigned kMembers = 64;
 constexpr std::size_t kFunctionsShown = 20;
 constexpr std::size_t kNameShown = 96;
@@ -87,6 +90,44 @@ class Heartbeats final : public Conversation {
   }
 };
 
+/// kMembers sessions that join one group together, and follow it.
+class Members {
+ public:
+  explicit Members(const Address& server)
+      : members_(server, kMembers, kMembers), teller_(server, 1, 1) {
+    join_ = join_of("instructions", kMembers);
+    join_.policy.ttl = limits::kMemberTtlMax;  // a heartbeat would be counted, too
+  }
+
+  /// Has all members join the next generation.
+  void join() {
+    members_.send(members_.encode(0, kMembers, [&](unsigned) { return join_; }));
+    members_.receive_each([&](unsigned, const ReplyBody& reply) {
+      join_.round = std::get<Joined>(reply).round;
+      status_ = std::get<Joined>(reply).status;
+    });
+  }
+
+  /// Has all members watch the group, and tells the daemon to notify them.
+  void notify() {
+    const WatchGroup watch{join_.group, status_, kPatience};
+    members_.send(members_.encode(0, kMembers, [&](unsigned) { return watch; }));
+    members_.settle();
+    Notify notice;
+    notice.group = join_.group;
+    notice.ranks = {0};
+    teller_.ask([&](unsigned) { return notice; });
+    members_.receive_each(
+        [&](unsigned, const ReplyBody& reply) { status_ = std::get<GroupStatus>(reply).number; });
+  }
+
+ private:
+  Crowd members_;
+  Crowd teller_;
+  Join join_;
+  std::uint64_t status_ = 0;
+};
+
 using Converse = std::unique_ptr<Conversation> (*)(const Workload&, unsigned);
 
 std::vector<Case> loads(const Address& server, Converse converse, const Options& options) {
@@ -103,7 +144,7 @@ std::vector<Case> loads(const Address& server, Converse converse, const Options&
   return cases;
 }
 
-/// Cases of one session that asks for one thing at a time, and a barrier of kMembers sessions.
+/// Cases of one session that asks for one thing at a time, and of kMembers sessions together.
 std::vector<Case> calls(const Address& server) {
   const auto one = std::make_shared<Crowd>(server, 1, 1);
   const auto asks = [&](const std::string& name, const Request& request) {
@@ -131,6 +172,14 @@ std::vector<Case> calls(const Address& server) {
                        });
                      }
                    }});
+  const auto members = std::make_shared<Members>(server);
+  const auto rounds = [members](void (Members::*round)()) {
+    return [members, round](unsigned count) {
+      for (unsigned n = 0; n < count; n += kMembers) ((*members).*round)();
+    };
+  };
+  cases.push_back({"join of 64, each member", kJoins * kMembers, rounds(&Members::join)});
+  cases.push_back({"notice to 64 followers, each", kJoins * kMembers, rounds(&Members::notify)});
   return cases;
 }
 

@@ -26,7 +26,7 @@ struct Round {
 /// All wait, the key is set, all are answered.
 void fan_out(Crowd& waiters, Crowd& setter, unsigned members, const Set& set, Round& round) {
   waiters.send(waiters.encode(0, members, [&](unsigned) {
-    return Wait{{set.key}, std::chrono::seconds(kPatience)};
+    return Wait{{set.key.str()}, std::chrono::seconds(kPatience)};
   }));
   waiters.settle();
   const std::vector<Bytes> out = setter.encode(0, 1, [&](unsigned) { return set; });

@@ -186,6 +186,10 @@ class Draw {
       auto& member = value.*field.pointer;
       if constexpr (std::is_same_v<decltype(member), std::string&>) {
         fill(member, texts_of(field.name));
+      } else if constexpr (std::is_same_v<decltype(member), Blob&>) {
+        std::string bytes;
+        fill(bytes, texts_of(field.name));
+        member = bytes;
       } else if constexpr (std::is_same_v<decltype(member), std::int64_t&>) {
         const bool open = std::string_view(field.name) == "rank";
         const std::uint8_t b = in_.byte();

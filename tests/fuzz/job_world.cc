@@ -221,7 +221,7 @@ void JobWorld::pass(Duration time) {
 void JobWorld::commit(std::size_t batches) {
   for (; batches > 0 && !unsynced_.empty(); --batches) {
     durable_ = unsynced_.front().first;
-    for (const Row& row : unsynced_.front().second) put(durable_rows_, row);
+    for (const RowView row : unsynced_.front().second) put(durable_rows_, row);
     unsynced_.pop_front();
   }
   job_->durable(durable_);
@@ -230,7 +230,7 @@ void JobWorld::commit(std::size_t batches) {
 JobWorld::Rows JobWorld::rows() const {
   Rows rows = durable_rows_;
   for (const auto& [revision, batch] : unsynced_) {
-    for (const Row& row : batch) put(rows, row);
+    for (const RowView row : batch) put(rows, row);
   }
   return rows;
 }

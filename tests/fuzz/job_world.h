@@ -66,7 +66,7 @@ class JobWorld {
   std::unique_ptr<core::Job> job_;
   Rows durable_rows_;
   Revision durable_ = 0;
-  std::deque<std::pair<Revision, std::vector<Row>>> unsynced_;
+  std::deque<std::pair<Revision, c10dd::Rows>> unsynced_;
 
   std::set<SessionId> connected_;
   std::map<SessionId, std::uint64_t> next_;   // sequence

@@ -68,6 +68,8 @@ class Undraw {
       const auto& member = value.*field.pointer;
       if constexpr (std::is_same_v<decltype(member), const std::string&>) {
         put(member, texts_of(field.name));
+      } else if constexpr (std::is_same_v<decltype(member), const Blob&>) {
+        put(member.str(), texts_of(field.name));
       } else if constexpr (std::is_same_v<decltype(member), const std::int64_t&>) {
         put_signed(member, std::string_view(field.name) == "rank");
       } else {

@@ -13,7 +13,7 @@ bool same(const Change& a, const Change& b) {
 std::string text_of(const std::vector<Change>& changes) {
   std::string text;
   for (const Change& change : changes) {
-    text += " " + std::to_string(change.revision) + (change.removed ? "-" : "+") + change.key;
+    text += " " + std::to_string(change.revision) + (change.removed ? "-" : "+") + change.key.str();
   }
   return text.empty() ? " nothing" : text;
 }
@@ -48,7 +48,7 @@ Findings judge_watch(const Op& op, const Happened& happened, Now now) {
   std::vector<Change> expected;
   for (auto it = std::ranges::lower_bound(happened.changes, watch.from, {}, &Change::revision);
        it != happened.changes.end() && it->revision < reply.next; ++it) {
-    if (watch.prefix ? it->key.starts_with(watch.key) : it->key == watch.key) {
+    if (watch.prefix ? it->key.view().starts_with(watch.key) : it->key == watch.key) {
       expected.push_back(*it);
     }
   }
@@ -64,7 +64,8 @@ Findings judge_watch(const Op& op, const Happened& happened, Now now) {
     last = change.revision;
     const bool is_sure = std::ranges::any_of(
         expected, [&](const Change& one) { return one.revision == change.revision; });
-    const bool may_be = !change.removed && happened.unsure.contains({change.key, change.value});
+    const bool may_be =
+        !change.removed && happened.unsure.contains({change.key.str(), change.value.str()});
     if (is_sure || !may_be) told.push_back(change);
   }
   if (watch.from == 0) {

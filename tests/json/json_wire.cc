@@ -24,6 +24,7 @@ bj::value write(const std::string& bytes) {
   if (is_utf8(bytes)) return bj::string(bytes);
   return bj::object{{"base64", base64_encode(bytes)}};
 }
+bj::value write(const Blob& bytes) { return write(bytes.str()); }
 bj::value write(const SharedBytes& bytes) { return write(std::string(bytes.view())); }
 bj::value write(Duration d) { return std::chrono::duration<double>(d).count(); }
 bj::value write(bool b) { return b; }

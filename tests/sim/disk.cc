@@ -21,13 +21,13 @@ Disk::Disk(World& world, const Swarm& swarm, Records& records)
 
 void Disk::roll_back() {
   auto older = std::move(*store::open_engine("memory:"));
-  const auto commit = [&](JobNumber job, Revision to, std::vector<Row> rows) {
-    const JobBatch batch{job, older->claim(job)->epoch, 0, to, std::move(rows)};
+  const auto commit = [&](JobNumber job, Revision to, const std::vector<Row>& rows) {
+    const JobBatch batch{job, older->claim(job)->epoch, 0, to, Rows(rows)};
     if (to > 0) C10DD_ASSERT(older->commit(std::span(&batch, 1)).front() == Outcome::durable);
   };
   std::vector<Row> directory;
   static_cast<void>(engine_->load(0, [&](Row row) { directory.push_back(std::move(row)); }));
-  commit(0, engine_->claim(0)->revision, std::move(directory));
+  commit(0, engine_->claim(0)->revision, directory);
   for (const auto& [name, job] : records_.jobs) {
     const std::vector<Step>& log = records_.log(job);
     const std::size_t kept = world_.random.below(log.size() + 1);
@@ -36,7 +36,7 @@ void Disk::roll_back() {
       rows.insert(rows.end(), log[i].rows.begin(), log[i].rows.end());
     }
     records_.rolled_back_to[name] = kept == 0 ? 0 : log[kept - 1].revision;
-    commit(job, records_.rolled_back_to[name], std::move(rows));
+    commit(job, records_.rolled_back_to[name], rows);
   }
   engine_ = std::move(older);
 }

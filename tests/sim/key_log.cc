@@ -52,7 +52,7 @@ KeyLog::KeyLog(const std::vector<Step>& log) {
       const Bytes key = row.key.substr(1);
       if (row.kind == Row::Kind::put) {
         const Result<core::KeyRow> value = wire::decode<core::KeyRow>(row.value);
-        add(step, key, value ? value->value : Bytes("undecodable"));
+        add(step, key, value ? value->value.str() : Bytes("undecodable"));
       } else if (row.kind == Row::Kind::erase) {
         add(step, key, std::nullopt);
       } else {

@@ -54,7 +54,7 @@ std::optional<Reply> Model::apply(const Request& request, const SessionId& sessi
     return told(Compared{true, true, {}});
   }
   if (const auto* remove = std::get_if<Remove>(&request)) {
-    return told(Removed{keys.erase(remove->key) > 0});
+    return told(Removed{keys.erase(remove->key.str()) > 0});
   }
   if (const auto* remove = std::get_if<RemovePrefix>(&request)) {
     return told(Counted{std::erase_if(

@@ -16,7 +16,8 @@ namespace {
 constexpr std::size_t kPieceRows = 60;  // at most
 
 /// Changes a batch before it goes to the engine, if that fault is planted.
-void spoil(std::vector<Row>& rows) {
+void spoil(Rows& batch) {
+  std::vector<Row> rows(batch.begin(), batch.end());
   const auto lose = [&](auto which) { std::erase_if(rows, which); };
   if (planted(Plant::reply_row_lost)) {
     lose([](const Row& row) { return row.kind == Row::Kind::put && row.key[0] == 'r'; });
@@ -34,6 +35,7 @@ void spoil(std::vector<Row>& rows) {
   } else if (planted(Plant::batch_reversed)) {
     std::reverse(rows.begin(), rows.end());
   }
+  batch = Rows(rows);
 }
 
 /// Returns true for guests (visits.h), which have records of their own.
@@ -144,7 +146,8 @@ void Shard::commit(store::CommitBatch batch) {
   for (store::JobBatch& made : batch.jobs) {
     if (!is_recorded(*host_->jobs().at(made.job))) continue;
     const std::size_t known = std::exchange(watched_[made.job].rows, 0);
-    daemon_.records().sealed(made.job, made.epoch, std::span(made.rows).subspan(known));
+    const std::vector<Row> rows(made.rows.begin(), made.rows.end());
+    daemon_.records().sealed(made.job, made.epoch, std::span(rows).subspan(known));
     spoil(made.rows);
   }
   batch_in_flight_ = true;
@@ -228,7 +231,7 @@ void Shard::note_step(const core::JobSlot& slot, const core::Effects& effects,
     step.session = from->session;
     step.sequence = sequence;
   }
-  step.rows = effects.rows;
+  step.rows.assign(effects.rows.begin(), effects.rows.end());
   step.keeps_answer = std::ranges::any_of(effects.replies, [&](const core::OutgoingReply& reply) {
     return reply.evidence == core::Evidence::own_commit && reply.to == step.session &&
            reply.sequence == sequence && find_op(reply.op)->dedup == Dedup::reply;

@@ -49,7 +49,7 @@ std::optional<Bytes> compare_set(Desk& desk, const std::string& key, const Bytes
     return Compared{false, !missing, missing ? Bytes() : there};
   });
   if (!told) return std::nullopt;
-  return told->swapped ? request.desired : told->current;
+  return told->swapped ? request.desired.str() : told->current;
 }
 
 std::optional<Values> get_many(Desk& desk, const std::vector<std::string>& keys) {

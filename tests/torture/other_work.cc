@@ -148,7 +148,8 @@ void watch(Desk& desk) {
     if (told) {
       request.from = told->next;
       const auto& seen = told->changes;
-      if (std::ranges::find(seen, last, &Change::key) != seen.end()) return;
+      if (std::ranges::find(seen, last, [](const Change& c) { return c.key.str(); }) != seen.end())
+        return;
     }
     if (desk.stop && give_up == 0) give_up = now() + std::uint64_t{kPatience / 1ns};
     if (give_up != 0 && now() > give_up) break;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocol/ops.h"
+#include "protocol/rows.h"
 
 namespace c10dd::core {
 
@@ -15,7 +16,7 @@ namespace c10dd::core {
 struct Moment {
   Revision revision;
   TimePoint now;
-  std::vector<Row>& rows;
+  Rows& rows;
 };
 
 /// Records in a member's row that a notice names the member.

@@ -30,7 +30,7 @@ class DirectoryHost {
   struct DirectoryBatch {
     Revision from = 0;              ///< revision of the directory before the change
     Revision to = 0;                ///< revision of the directory after the change
-    std::vector<Row> rows;          ///< changed rows of the directory
+    Rows rows;                      ///< changed rows of the directory
     std::vector<JobNumber> erased;  ///< jobs whose rows are erased in the same commit
   };
 

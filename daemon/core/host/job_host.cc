@@ -11,6 +11,8 @@
 namespace c10dd::core {
 namespace {
 
+constexpr std::size_t kRepliesKept = 64;  // a buffer for more replies is freed when it is not used
+
 /// Returns the total size of the keys and values in a reply, in bytes.
 std::size_t copied_bytes(const Reply& reply) {
   std::size_t bytes = 0;
@@ -39,24 +41,22 @@ JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthG
 
 JobHost::~JobHost() = default;
 
-void JobHost::submit(const JobRef& slot, const Origin& from, const CallId& call, Request request) {
+void JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
+                     const Request& request) {
   if (!mine(slot)) {
-    slot->owner.loop().post([slot, from, call, request = std::move(request)]() mutable {
-      slot->owner.submit(slot, from, call, std::move(request));
-    });
+    slot->owner.loop().post(
+        [slot, attachment, call, request] { slot->owner.submit(slot, attachment, call, request); });
     return;
   }
-  if (slot->dropped) return;  // drop() has ended the session; the client repeats the request
   // A request from another loop may be late: its session may have moved to a newer connection,
   // where the client repeats the request. Therefore the late request is ignored. Otherwise its
   // reply would go to the newer connection, and the client would mistake this reply for the reply
   // to the repeated request.
-  const auto it = slot->attached.find(from.session);
-  const bool late = it != slot->attached.end() && it->second.connection != from.connection;
-  if (late) return;
+  if (attachment->ended()) return;
   const std::optional<Failure> no_room = growth_.refuses(request);
-  perform(slot, slot->job->apply(from, call, request, now(), no_room ? &*no_room : nullptr), &from,
-          call.sequence);
+  slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
+  perform(slot, effects_, attachment, call.sequence);
+  effects_.clear();
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
@@ -70,7 +70,7 @@ void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
 bool JobHost::charge(const JobRef& job, std::size_t bytes) {
   TurnUse& use = mine(job) ? job->use : foreign_use_;
   use.add(bytes);
-  if (mine(job)) touch(job);
+  if (mine(job)) touch_quietly(job);
   return use.spent();
 }
 
@@ -78,29 +78,49 @@ bool JobHost::spent(const JobRef& job) const {
   return mine(job) ? job->use.spent() : foreign_use_.spent();
 }
 
-void JobHost::perform(const JobRef& slot, Effects effects, const Origin* from,
+/// Carries out the effects of a step. `by` is the attachment of the request that has caused the
+/// step, and null if something else has caused it.
+void JobHost::perform(const JobRef& slot, Effects& effects, const AttachmentRef& by,
                       std::uint64_t sequence) {
-  shell_.performed(*slot, effects, from, sequence);
-  for (Row& row : effects.rows) slot->rows.push_back(std::move(row));
-  for (OutgoingReply& reply : effects.replies) {
-    const auto it = slot->attached.find(reply.to);
-    if (it != slot->attached.end()) reply.attachment = it->second.number;
-    slot->use.answered(copied_bytes(reply.result));
-    if (planted(Planted::reads_not_gated) && reply.evidence != Evidence::own_commit) {
-      reply.observed = 0;
-    }
-    slot->gate->hold(std::move(reply));
-  }
-  if (engine_ && engine_->is_volatile) {  // no row goes to the engine, so no reply has to wait
-    slot->job->seal(slot->rows);
-    slot->rows.clear();
+  shell_.performed(*slot, effects, by ? &by->from : nullptr, sequence);
+  slot->rows.append(effects.rows);
+  const bool changed = effects.revision > slot->gate->stamp().revision;
+  if (changed && engine_ && engine_->is_volatile) {  // no row goes to the engine: no reply waits
     slot->gate->committed(effects.revision);
     slot->job->durable(effects.revision);
   }
-  touch(slot);
+  for (OutgoingReply& reply : effects.replies) {
+    if (reply.attachment == nullptr && by && by->from.session == reply.to) {
+      reply.attachment = by;
+    }
+    hold(slot, std::move(reply));
+  }
+  slot->changed = slot->changed || !effects.quiet;
+  touch_quietly(slot);
 }
 
+/// Passes a reply to the commit gate. If the reply has no attachment yet, gives it the current
+/// attachment of its session.
+void JobHost::hold(const JobRef& slot, OutgoingReply&& reply) {
+  if (reply.attachment == nullptr) {
+    const auto it = slot->attached.find(reply.to);
+    if (it != slot->attached.end()) reply.attachment = it->second;
+  }
+  slot->use.answered(copied_bytes(reply.result));
+  if (planted(Planted::reads_not_gated) && reply.evidence != Evidence::own_commit) {
+    reply.observed = 0;
+  }
+  slot->gate->hold(std::move(reply));
+}
+
+/// Makes end_turn() look at a job that may have changed.
 void JobHost::touch(const JobRef& slot) {
+  slot->changed = true;
+  touch_quietly(slot);
+}
+
+/// Makes end_turn() release the replies of a job.
+void JobHost::touch_quietly(const JobRef& slot) {
   if (std::exchange(slot->touched, true)) return;
   touched_.push_back(slot);
 }
@@ -111,7 +131,9 @@ void JobHost::end_turn() {
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
   start_batch();
-  for (const JobRef& slot : std::exchange(touched_, {})) end_turn_of(slot);
+  touched_.swap(spare_touched_);
+  for (const JobRef& slot : spare_touched_) end_turn_of(slot);
+  spare_touched_.clear();
   for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
@@ -130,12 +152,18 @@ void JobHost::end_turn_of(const JobRef& slot) {
   slot->touched = false;
   slot->use = {};
   if (!slot->serving) return;
-  watch_deadline(slot);
-  report_idle(slot);
-  count_bytes(slot);
+  if (std::exchange(slot->changed, false)) {
+    if (engine_ && engine_->is_volatile) {
+      slot->job->seal(slot->rows);
+      slot->rows.clear();
+    }
+    watch_deadline(slot);
+    report_idle(slot);
+    count_bytes(slot);
+  }
   const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
   release(slot);
-  if (waits) touch(slot);  // start_batch() looks at touched jobs only
+  if (waits) touch_quietly(slot);  // start_batch() looks at touched jobs only
 }
 
 void JobHost::count_bytes(const JobRef& slot) {
@@ -169,7 +197,7 @@ void JobHost::start_batch() {
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
       slot->job->seal(slot->rows);
-      for (const Row& row : slot->rows) written += row.key.size() + row.value.size();
+      written += slot->rows.bytes();
       committing_.push_back({slot, to, slot->rows.size()});
       batch.jobs.push_back(
           {slot->number, slot->epoch, slot->handed_over, to, std::exchange(slot->rows, {})});
@@ -236,25 +264,32 @@ void JobHost::finish_batch(const store::CommitResult& result) {
 
 /// Sends the replies that the commit gate has released, except to attachments that have ended.
 void JobHost::release(const JobRef& slot) {
-  for (OutgoingReply& reply : slot->gate->take_released()) {
+  slot->gate->take_released(spare_replies_);
+  for (OutgoingReply& reply : spare_replies_) {
     shell_.released(reply);
-    if (const auto refused = slot->refused.extract(reply.attachment)) {
-      refuse(refused.mapped(), reply.result.error());
+    AttachmentRef to = std::move(reply.attachment);
+    if (to == nullptr) continue;
+    const auto refused =
+        std::ranges::find(slot->refused, to, [](const auto& r) { return r.first; });
+    if (refused != slot->refused.end()) {
+      refuse(to->sink, to->channel, refused->second, reply.result.error());
+      slot->refused.erase(refused);
       continue;
     }
-    const auto it = slot->attached.find(reply.to);
-    if (it == slot->attached.end()) continue;
-    const bool older = it->second.number != reply.attachment;
-    if (older && !planted(Planted::replies_follow_session)) continue;
-    const JobSlot::Attachment attachment = it->second;
-    if (reply.op == Goodbye::op.code) slot->attached.erase(it);
+    if (to->ended() && planted(Planted::replies_follow_session)) {
+      const auto newer = slot->attached.find(reply.to);
+      if (newer != slot->attached.end()) to = newer->second;
+    }
+    if (to->ended()) continue;
     Stamp stamp = slot->gate->stamp();
     if (planted(Planted::stamp_too_new)) stamp.revision = slot->job->revision();
-    attachment.sink->deliver(attachment.channel, reply, stamp);
-    if (to_flush_.empty() || to_flush_.back() != attachment.sink) {
-      to_flush_.push_back(attachment.sink);
-    }
+    if (to_flush_.empty() || to_flush_.back() != to->sink) to_flush_.push_back(to->sink);
+    to->sink->deliver(to->channel, reply, stamp);
+    if (reply.op == Goodbye::op.code) end(slot, to);
   }
+  const bool mostly_unused = spare_replies_.size() < spare_replies_.capacity() / 4;
+  spare_replies_.clear();
+  if (mostly_unused && spare_replies_.capacity() > kRepliesKept) spare_replies_.shrink_to_fit();
 }
 
 /// Keeps the job's entry in deadlines_ up to date.
@@ -306,6 +341,7 @@ std::vector<JobReport> JobHost::reports() const {
 void JobHost::forget() {
   // A job and its connections own each other. Clearing these containers of the slot ends the cycle.
   for (const auto& [number, slot] : jobs_) {
+    for (const auto& [session, attachment] : slot->attached) attachment->sink = nullptr;
     slot->attached.clear();
     slot->refused.clear();
     slot->when_loaded.clear();

@@ -57,7 +57,7 @@ struct HelloRequest {
   std::uint64_t connection = 0;  ///< Origin::connection
   Hello hello;
   /// Called on the connection's loop, before the reply; not called if the hello is refused.
-  std::function<void(JobRef)> on_open;
+  std::function<void(const JobRef&, const AttachmentRef&)> on_open;
 };
 
 /// The directory's reply to a lookup: it says which host serves the job.
@@ -138,17 +138,17 @@ class JobHost {
   /// over from its older connection, if there is one. The reply comes through the request's sink.
   void hello(HelloRequest request);
 
-  /// Passes a request to its job. The reply comes through the session's sink. The request is
-  /// ignored if the job was dropped, or if the session has moved to a newer connection: in both
-  /// cases the client repeats the request.
-  void submit(const JobRef& job, const Origin& from, const CallId& call, Request request);
+  /// Passes a request to its job. The reply comes through the attachment's sink. The request is
+  /// ignored if the attachment has ended, because the job was dropped, or because the session has
+  /// closed or has moved to a newer connection: in all cases the client repeats the request.
+  void submit(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
+              const Request& request);
 
   /// Records a heartbeat of a connection that has sessions in the job.
   void heard(const JobRef& job, std::uint64_t connection);
 
-  /// Detaches a session from its connection, which has closed. `sink` is only compared, never
-  /// dereferenced.
-  void detach(const JobRef& job, const SessionId& session, const ReplySink* sink);
+  /// Ends an attachment, because its connection has closed. Has no effect if it has ended before.
+  void detach(const JobRef& job, const AttachmentRef& attachment);
 
   /// Counts a request of `bytes` bytes for a job, and returns spent(job).
   bool charge(const JobRef& job, std::size_t bytes);
@@ -219,9 +219,12 @@ class JobHost {
   TimePoint now() const { return job_time(); }
 
   // job_host.cc
-  void perform(const JobRef& slot, Effects effects, const Origin* from = nullptr,
+  void perform(const JobRef& slot, Effects& effects, const AttachmentRef& by = nullptr,
                std::uint64_t sequence = 0);
+  void perform(const JobRef& slot, Effects&& effects) { perform(slot, effects); }
+  void hold(const JobRef& slot, OutgoingReply&& reply);
   void touch(const JobRef& slot);
+  void touch_quietly(const JobRef& slot);
   void fire_deadlines(TimePoint now);
   void end_turn_of(const JobRef& slot);
   void count_bytes(const JobRef& slot);
@@ -238,7 +241,9 @@ class JobHost {
   void take_over(const JobRef& slot, const HelloRequest& request);
   void refuse_hello(const JobRef& slot, const HelloRequest& request);
   void refuse(const HelloRequest& request, Failure reason);
-  void refuse(const JobSlot::Refused& to, Failure reason);
+  void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
+              Failure reason);
+  static void end(const JobRef& slot, const AttachmentRef& attachment);
   void report_idle(const JobRef& slot);
   void drop(const JobRef& slot, const Failure& reason);
 
@@ -268,6 +273,11 @@ class JobHost {
   };
   std::set<std::pair<TimePoint, JobRef>, Earlier> deadlines_;
   std::vector<std::shared_ptr<ReplySink>> to_flush_;  ///< sinks that got replies in this turn
+
+  // These objects are empty between calls. They keep memory for the next call.
+  Effects effects_;
+  std::vector<OutgoingReply> spare_replies_;
+  std::vector<JobRef> spare_touched_;
 
   /// The rows of a job that are part of the batch in flight.
   struct InFlight {

@@ -20,16 +20,17 @@ Failure unavailable(std::string detail) {
 }
 
 void JobHost::refuse(const HelloRequest& request, Failure reason) {
-  refuse(JobSlot::Refused{request.sink, request.channel, request.sequence}, std::move(reason));
+  refuse(request.sink, request.channel, request.sequence, std::move(reason));
 }
 
-void JobHost::refuse(const JobSlot::Refused& to, Failure reason) {
+void JobHost::refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel,
+                     std::uint64_t sequence, Failure reason) {
   OutgoingReply reply;
-  reply.sequence = to.sequence;
+  reply.sequence = sequence;
   reply.op = Hello::op.code;
   reply.result = std::move(reason);
-  to.sink->deliver(to.channel, reply, Stamp{});
-  to_flush_.push_back(to.sink);
+  sink->deliver(channel, reply, Stamp{});
+  to_flush_.push_back(sink);
 }
 
 void JobHost::hello(HelloRequest request) {
@@ -48,8 +49,9 @@ void JobHost::hello(HelloRequest request) {
     JobHost& owner = *found->host;
     if (&owner == this) return arrive(*found, std::move(request));
     request.sink = std::make_shared<RemoteSink>(request.sink, loop_);
-    request.on_open = [this, on_open = std::move(request.on_open)](const JobRef& slot) {
-      loop_.post([on_open, slot] { on_open(slot); });
+    request.on_open = [this, on_open = std::move(request.on_open)](
+                          const JobRef& slot, const AttachmentRef& attachment) {
+      loop_.post([on_open, slot, attachment] { on_open(slot, attachment); });
     };
     owner.loop().post([&owner, location = *found, request = std::move(request)]() mutable {
       owner.arrive(location, std::move(request));
@@ -108,22 +110,29 @@ void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
   directory_.report_idle({this, slot->number, engine_->generation, slot->lookup}, false);
 }
 
+/// Ends an attachment. Does not tell the job, or the connection.
+void JobHost::end(const JobRef& slot, const AttachmentRef& attachment) {
+  slot->attached.erase(attachment->from.session);
+  attachment->sink = nullptr;
+}
+
 /// Ends the older attachment of the session, if there is one. The older connection is notified,
 /// unless the hello came on the same channel of the same connection.
 void JobHost::take_over(const JobRef& slot, const HelloRequest& request) {
-  const auto older = slot->attached.find(request.hello.session);
-  if (older == slot->attached.end()) return;
-  const JobSlot::Attachment attachment = older->second;
-  slot->attached.erase(older);
+  const auto found = slot->attached.find(request.hello.session);
+  if (found == slot->attached.end()) return;
+  const AttachmentRef older = found->second;
+  const std::shared_ptr<ReplySink> sink = older->sink;
+  end(slot, older);
   if (!planted(Planted::disconnect_not_reported)) {
     perform(slot, slot->job->disconnect(request.hello.session, now()));
   }
-  const bool same = attachment.sink->connection() == request.sink->connection() &&
-                    attachment.channel == request.channel;
+  if (planted(Planted::attachment_reused)) older->sink = request.sink;
+  const bool same =
+      sink->connection() == request.sink->connection() && older->channel == request.channel;
   if (same) return;
-  attachment.sink->end_session(
-      attachment.channel,
-      failure(Code::session_superseded, "the session was opened again on another connection"));
+  sink->end_session(older->channel, failure(Code::session_superseded,
+                                            "the session was opened again on another connection"));
 }
 
 void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
@@ -132,36 +141,34 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   Origin from;
   from.session = hello.session;
   from.connection = request.connection;
-  Effects effects = slot->job->apply(from, {request.sequence, 0, 0, 0}, hello, now());
+  const AttachmentRef attachment =
+      std::make_shared<Attachment>(std::move(from), request.channel, request.sink);
+  Effects effects = slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, now());
   OutgoingReply& welcome = effects.replies.front();
+  welcome.attachment = attachment;
   if (welcome.result) {
     std::get<Welcome>(*welcome.result).daemon = settings_.version;
-    if (!planted(Planted::attachment_reused)) ++slot->attachments;
-    slot->attached[hello.session] = {request.sink, request.channel, slot->attachments,
-                                     request.connection};
-    request.on_open(slot);
+    slot->attached[hello.session] = attachment;
+    request.on_open(slot, attachment);
   } else {
     // A refusal can depend on the job's state: it can say that the client has seen a newer revision
     // than the job has. On a shared engine, the host must therefore confirm that it owns the job
     // before it sends the refusal.
     welcome.evidence = Evidence::state;
-    welcome.attachment = ++slot->attachments;
-    slot->refused[welcome.attachment] = {request.sink, request.channel, request.sequence};
+    slot->refused.emplace_back(attachment, request.sequence);
   }
-  perform(slot, std::move(effects), &from, request.sequence);
+  perform(slot, effects, attachment, request.sequence);
 }
 
-void JobHost::detach(const JobRef& slot, const SessionId& session, const ReplySink* sink) {
+void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
   if (!mine(slot)) {
-    // The connection may be destroyed before the posted call runs, so `sink` is only compared.
-    slot->owner.loop().post([slot, session, sink] { slot->owner.detach(slot, session, sink); });
+    slot->owner.loop().post([slot, attachment] { slot->owner.detach(slot, attachment); });
     return;
   }
-  const auto it = slot->attached.find(session);
-  if (slot->dropped || it == slot->attached.end() || it->second.sink->connection() != sink) return;
-  slot->attached.erase(it);
+  if (attachment->ended()) return;
+  end(slot, attachment);
   if (planted(Planted::disconnect_not_reported)) return;
-  perform(slot, slot->job->disconnect(session, now()));
+  perform(slot, slot->job->disconnect(attachment->from.session, now()));
 }
 
 /// If the job has no session left, reports the job as idle to the directory, so that the directory
@@ -217,10 +224,16 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
   if (!planted(Planted::bytes_kept)) growth_.add_bytes(-bytes);
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
-  for (const auto& [session, attachment] : std::exchange(slot->attached, {})) {
-    attachment.sink->end_session(attachment.channel, reason);
+  // In a fixed order, so that simulated runs are reproducible.
+  const auto attached = std::exchange(slot->attached, {});
+  const std::map<SessionId, AttachmentRef> in_order(attached.begin(), attached.end());
+  for (const auto& [session, attachment] : in_order) {
+    const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
+    sink->end_session(attachment->channel, reason);
   }
-  for (const auto& [number, to] : std::exchange(slot->refused, {})) refuse(to, reason);
+  for (const auto& [to, sequence] : std::exchange(slot->refused, {})) {
+    refuse(to->sink, to->channel, sequence, reason);
+  }
 }
 
 void JobHost::engine_lost(const std::string& why) {

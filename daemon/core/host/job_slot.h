@@ -42,26 +42,20 @@ struct TurnUse {
   bool spent() const { return requests >= kRequests || bytes >= kBytes; }
 };
 
+/// A session on a channel of its connection. The connection passes its attachment to the host with
+/// each request, so that the host need not look it up.
+struct Attachment {
+  const Origin from;
+  const std::uint32_t channel;
+  /// Only the thread of the job's host may use the sink. Null: the attachment has ended, and
+  /// replies that are held for it are not sent.
+  std::shared_ptr<ReplySink> sink;
+
+  bool ended() const { return sink == nullptr; }
+};
+
 /// A job that a host serves or is loading.
 struct JobSlot {
-  /// A session on its connection.
-  struct Attachment {
-    std::shared_ptr<ReplySink> sink;
-    std::uint32_t channel = 0;
-    /// The number of this attachment, unique in the job. Replies that are held for an older
-    /// attachment of the session are not sent.
-    std::uint64_t number = 0;
-    std::uint64_t connection = 0;  ///< Origin::connection
-  };
-
-  /// A refused hello whose reply is held by the commit gate, because the refusal shows the job's
-  /// state.
-  struct Refused {
-    std::shared_ptr<ReplySink> sink;
-    std::uint32_t channel = 0;
-    std::uint64_t sequence = 0;
-  };
-
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
       : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
 
@@ -79,13 +73,14 @@ struct JobSlot {
   std::unique_ptr<CommitGate> gate;
 
   // Rows for the engine.
-  std::vector<Row> rows;     ///< not yet handed to the engine
+  Rows rows;                 ///< not yet handed to the engine
   Revision handed_over = 0;  ///< revision up to which rows were handed to the engine
 
   // Sessions.
-  std::unordered_map<SessionId, Attachment, SessionIdHash> attached;
-  std::map<std::uint64_t, Refused> refused;  ///< key: OutgoingReply::attachment of the refusal
-  std::uint64_t attachments = 0;             ///< number of attachments and refused hellos so far
+  std::unordered_map<SessionId, AttachmentRef, SessionIdHash> attached;
+  /// Refused hellos whose replies are held by the commit gate, because a refusal shows the job's
+  /// state. The numbers are the sequences of the hellos.
+  std::vector<std::pair<AttachmentRef, std::uint64_t>> refused;
 
   // Loading.
   std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed
@@ -96,7 +91,8 @@ struct JobSlot {
   std::optional<SteadyTime> damaged_until;
 
   // The turn.
-  bool touched = false;               ///< in JobHost::touched_
+  bool touched = false;  ///< in JobHost::touched_
+  bool changed = false;  ///< deadline and size may differ from the end of the last turn
   std::optional<TimePoint> deadline;  ///< its key in JobHost::deadlines_
   TurnUse use;
   std::size_t bytes = 0;  ///< size of the job, as last reported to the growth gate

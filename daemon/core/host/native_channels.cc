@@ -24,7 +24,7 @@ Result<void> check_hello(const Hello& hello) {
 
 bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   const native::RequestHeader& header = frame.header;
-  Result<Request> request = native::decode_request(header.op, frame.body);
+  Result<Request> request = native::decode_request_in_place(header.op, frame.body);
   if (!request) {
     if (request.error().code != Code::unknown_op) {
       refuse_bytes(header, request.error());
@@ -53,7 +53,7 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
   const Channel& channel = it->second;
   if (last_job_ != channel.job) last_job_ = channel.job;
   const bool spent = host_.charge(channel.job, frame.size);
-  if (op.access > channel.from.role) {
+  if (op.access > channel.attachment->from.role) {
     reply(header, failure(Code::permission_denied, "{} is not allowed for this session", op.name));
     return spent;
   }
@@ -63,7 +63,7 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
                     .fingerprint = by_reply ? native::fingerprint(header.op, frame.body) : 0,
                     .arrived_ns = arrived_ns};
   if (op.code == Ping::op.code && channels_.size() > 1) heartbeat_for_others(channel);
-  host_.submit(channel.job, channel.from, call, std::move(*request));
+  host_.submit(channel.job, channel.attachment, call, *request);
   return spent;
 }
 
@@ -86,28 +86,28 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                                  channels_.size() + 1, limits::kChannelsPerConnection));
   }
   Channel& channel = channels_[header.channel];
-  if (channel.job && channel.from.session != hello.session) {
-    host_.detach(channel.job, channel.from.session, this);
+  if (channel.job && channel.session != hello.session) {
+    host_.detach(channel.job, channel.attachment);
   }
-  channel = {};
-  channel.from.session = hello.session;
-  channel.from.connection = number_;
-  const auto on_open = [self = shared_from_this(), number = header.channel,
-                        session = hello.session](const JobRef& job) {
-    self->opened_on(number, session, job);
+  channel = {hello.session, nullptr, nullptr};
+  const auto on_open = [self = shared_from_this(), number = header.channel](
+                           const JobRef& job, const AttachmentRef& attachment) {
+    self->opened_on(number, job, attachment);
   };
   host_.hello(
       {shared_from_this(), header.channel, header.sequence, number_, std::move(hello), on_open});
 }
 
-/// Records that a job has opened `session`. If the channel no longer exists, or now belongs to
-/// another session, detaches `session` instead.
-void NativeChannels::opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job) {
+/// Records that a job has opened a session. If the channel no longer exists, or now belongs to
+/// another session, detaches the session instead.
+void NativeChannels::opened_on(std::uint32_t channel, const JobRef& job,
+                               const AttachmentRef& attachment) {
   const auto it = channels_.find(channel);
-  if (it == channels_.end() || it->second.from.session != session) {
-    return host_.detach(job, session, this);
+  if (it == channels_.end() || it->second.session != attachment->from.session) {
+    return host_.detach(job, attachment);
   }
   it->second.job = job;
+  it->second.attachment = attachment;
   opened_ = true;
 }
 
@@ -141,7 +141,7 @@ void NativeChannels::reply(const native::RequestHeader& header, const Reply& rep
 
 void NativeChannels::close_sessions() {
   for (const auto& [number, channel] : channels_) {
-    if (channel.job) host_.detach(channel.job, channel.from.session, this);
+    if (channel.job) host_.detach(channel.job, channel.attachment);
   }
   channels_.clear();
 }

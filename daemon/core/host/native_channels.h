@@ -64,12 +64,13 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
  private:
   struct Channel {
-    JobRef job;  ///< null until the hello has opened a session
-    Origin from;
+    SessionId session;
+    JobRef job;                ///< null until the hello has opened a session
+    AttachmentRef attachment;  ///< null until the hello has opened a session
   };
 
   void open(const native::RequestHeader& header, Hello hello);
-  void opened_on(std::uint32_t channel, const SessionId& session, const JobRef& job);
+  void opened_on(std::uint32_t channel, const JobRef& job, const AttachmentRef& attachment);
   void heartbeat_for_others(const Channel& one);
 
   JobHost& host_;

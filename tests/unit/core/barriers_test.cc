@@ -34,7 +34,7 @@ struct Durable {
   Result<const BarrierState*> arrive(const BarrierKey& key, Rank rank, std::uint32_t size,
                                      std::uint64_t who, std::vector<Bytes> parts = {},
                                      Shape shape = Shape::all, Rank root = 0) {
-    std::vector<Row> rows;
+    Rows rows;
     connect(who);
     Result<const BarrierState*> barrier =
         barriers.arrive(key, rank, {session(who), size, shape, root, std::move(parts)}, *sessions,
@@ -43,17 +43,17 @@ struct Durable {
     return barrier;
   }
   void connect(std::uint64_t who) {
-    std::vector<Row> none;
+    Rows none;
     Hello hello;
     hello.session = session(who);
     if (sessions->find(hello.session) == nullptr) sessions->open(hello, who, 0, kNow, none);
   }
   void leave(std::uint64_t who) {
-    std::vector<Row> rows;
+    Rows rows;
     barriers.leave(session(who), ++revision, rows);
     keep(rows);
   }
-  void keep(const std::vector<Row>& rows) {
+  void keep(const Rows& rows) {
     if (!keeps_rows) return;
     for (const Row& row : rows) {
       if (row.kind == Row::Kind::put) table[row.key] = row.value;

@@ -20,8 +20,10 @@ OutgoingReply reply(std::uint64_t sequence, Revision observed,
 }
 
 std::vector<std::uint64_t> released(CommitGate& gate) {
+  std::vector<OutgoingReply> replies;
+  gate.take_released(replies);
   std::vector<std::uint64_t> sequences;
-  for (const OutgoingReply& r : gate.take_released()) sequences.push_back(r.sequence);
+  for (const OutgoingReply& r : replies) sequences.push_back(r.sequence);
   return sequences;
 }
 

@@ -11,8 +11,8 @@ using Lines = std::vector<std::string>;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-void say_goodbye(HostWorld& world, const std::shared_ptr<TestSink>& sink, std::uint64_t session) {
-  world.loops[0]->turn([&] { world.ask(sink, session, 1'000, Goodbye{}); });
+void say_goodbye(HostWorld& world, const std::shared_ptr<TestSink>& sink) {
+  world.loops[0]->turn([&] { world.ask(sink, 1'000, Goodbye{}); });
   world.settle();
   sink->take();
 }
@@ -38,11 +38,11 @@ TEST(DirectoryHost, RetiresARunSomeTimeAfterItsLastSession) {
   const auto sink = world.join("a", 1, 0, "r");
   const JobNumber number = sink->job->number;
   EXPECT_EQ(world.counted(), 1) << "jobs with metric series";
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   world.settle();
   world.pass(seconds(60));
   EXPECT_EQ(world.struck, Lines{}) << "while its session is there";
-  say_goodbye(world, sink, 1);
+  say_goodbye(world, sink);
   EXPECT_GT(rows_of(world, number), 0U);
   world.pass(seconds(29));
   EXPECT_EQ(world.struck, Lines{});
@@ -62,7 +62,7 @@ TEST(DirectoryHost, AHelloOnItsWayKeepsTheRun) {
   world.join("other", 8);
   const auto sink = world.join("a", 1, 0, "r");
   ASSERT_EQ(&sink->job->owner, &world.host(1));
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Goodbye{}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Goodbye{}); });
   world.work();
   // The directory has named the job to a newer hello before it hears that the last session ended.
   const auto late = std::make_shared<TestSink>();
@@ -79,11 +79,11 @@ TEST(DirectoryHost, AfterARestartARunIsProbedBeforeItIsRetired) {
   world.limits.run_grace = seconds(5);
   world.open();
   const auto away = world.join("kept", 1, 0, "r");
-  world.loops[0]->turn([&] { world.ask(away, 1, 1, Set{"k", "v", {}, true}); });
+  world.loops[0]->turn([&] { world.ask(away, 1, Set{"k", "v", {}, true}); });
   const auto ended = world.join("over", 2, 0, "r");
-  world.loops[0]->turn([&] { world.ask(ended, 2, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(ended, 1, Set{"k", "v", {}, false}); });
   world.settle();
-  say_goodbye(world, ended, 2);
+  say_goodbye(world, ended);
   world.loops[0]->turn([&] { world.host().engine_lost("a disk"); });
   world.open();
   for (int i = 0; i < 14; ++i) {
@@ -98,16 +98,16 @@ TEST(DirectoryHost, RemovesAJobThatNobodyUses) {
   HostWorld world(2);
   const auto sink = world.join("a", 1);
   const JobNumber number = sink->job->number;
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   world.settle();
   const Result<void> in_use = removed(world, "a");
   ASSERT_FALSE(in_use);
   EXPECT_EQ(in_use.error().detail,
             "job \"a\" is in use: 1 sessions are connected; end its processes first");
-  world.loops[0]->turn([&] { world.ask(sink, 1, 2, Set{"k", "w", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 2, Set{"k", "w", {}, false}); });
   world.settle();
   sink->take();
-  say_goodbye(world, sink, 1);
+  say_goodbye(world, sink);
   EXPECT_TRUE(removed(world, "a"));
   EXPECT_EQ(world.struck, Lines{"a/ removed"});
   EXPECT_EQ(rows_of(world, number), 0U);
@@ -117,7 +117,7 @@ TEST(DirectoryHost, RemovesAJobThatNobodyUses) {
 TEST(DirectoryHost, RemovesNothingWhileAClientIsConnecting) {
   HostWorld world(2);
   const auto sink = world.join("a", 1);
-  say_goodbye(world, sink, 1);
+  say_goodbye(world, sink);
   std::optional<Result<void>> outcome;
   world.directory->remove("a", [&](Result<void> done) { outcome = done; });
   const auto late = std::make_shared<TestSink>();

@@ -33,7 +33,7 @@ TEST(Directory, NamesALostStateAnew) {
   EXPECT_EQ(second.incarnation(), 78u);
   EXPECT_EQ(renamed.revision, 2u);
   Directory third(renamed.revision);
-  ASSERT_TRUE(third.restore(renamed.rows.at(0)));
+  ASSERT_TRUE(third.restore(renamed.rows[0]));
   third.resume(79, false, at(0));
   EXPECT_EQ(third.incarnation(), 78u);
 }
@@ -58,7 +58,8 @@ TEST(Directory, GivesAJobItsNumberForEver) {
   EXPECT_EQ(first.find("train", "run-3"), std::nullopt);
 
   Directory second(two.revision);
-  for (const Row& row : {two.rows[0], one.rows[0], two.rows[1]}) ASSERT_TRUE(second.restore(row));
+  for (const RowView& row : {two.rows[0], one.rows[0], two.rows[1]})
+    ASSERT_TRUE(second.restore(row));
   EXPECT_EQ(second.find("train", ""), 1u);
   EXPECT_EQ(second.find("train", "run-2"), 2u);
   Effects three;
@@ -194,7 +195,7 @@ TEST(Directory, RetiresNoRunAfterARestartBeforeItsRowsWereLookedAt) {
   Directory::Limits limits;
   limits.run_grace = std::chrono::seconds(3);
   Directory second(run.revision, limits);
-  for (const Row& row : {permanent.rows[0], run.rows[0], run.rows[1]}) {
+  for (const RowView& row : {permanent.rows[0], run.rows[0], run.rows[1]}) {
     ASSERT_TRUE(second.restore(row));
   }
   second.resume(1, false, at(1'000));
@@ -217,7 +218,7 @@ TEST(Directory, LooksAtNoRunThatSomebodyHasComeTo) {
   Effects run;
   ASSERT_TRUE(first.open("train", "run", run));
   Directory second(run.revision);
-  for (const Row& row : run.rows) ASSERT_TRUE(second.restore(row));
+  for (const RowView& row : run.rows) ASSERT_TRUE(second.restore(row));
   second.resume(1, false, at(0));
   Effects again;
   ASSERT_TRUE(second.open("train", "run", again));

@@ -13,7 +13,7 @@
 namespace c10dd::core {
 namespace {
 
-using Rows = std::map<Bytes, Bytes>;
+using RowMap = std::map<Bytes, Bytes>;
 using Phase = GroupPhase;
 using State = GroupMember::State;
 
@@ -93,18 +93,18 @@ class Story {
     return (failure.code == Code::malformed ? "malformed: " : "another code: ") + failure.detail;
   }
 
-  Rows::iterator at(char kind, std::size_t n) {
+  RowMap::iterator at(char kind, std::size_t n) {
     return std::next(rows_.lower_bound(Bytes(1, kind)), static_cast<std::ptrdiff_t>(n));
   }
   void take(const Effects& effects) {
-    for (const Row& row : effects.rows) {
-      if (row.kind == Row::Kind::put) rows_[row.key] = row.value;
-      if (row.kind == Row::Kind::erase) rows_.erase(row.key);
+    for (const RowView& row : effects.rows) {
+      if (row.kind == Row::Kind::put) rows_[Bytes(row.key)] = row.value;
+      if (row.kind == Row::Kind::erase) rows_.erase(Bytes(row.key));
     }
   }
 
   std::unique_ptr<Job> job_ = std::make_unique<Job>(1, Stamp{1, 1, 0});
-  Rows rows_;
+  RowMap rows_;
   std::uint64_t sequence_ = 0;
 };
 

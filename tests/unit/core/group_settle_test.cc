@@ -38,7 +38,7 @@ class GroupSettleTest : public testing::Test {
   }
 
   Join join_;
-  std::vector<Row> rows_;
+  Rows rows_;
   Moment at_{1, TimePoint{}, rows_};
   Groups groups_;
 };

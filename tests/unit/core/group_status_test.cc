@@ -59,7 +59,7 @@ GroupStatus news_in(const Effects& effects, std::uint64_t session) {
 
 std::size_t bytes_of(const Effects& effects) {
   std::size_t bytes = 0;
-  for (const Row& row : effects.rows) bytes += row.key.size() + row.value.size();
+  for (const RowView& row : effects.rows) bytes += row.key.size() + row.value.size();
   return bytes;
 }
 

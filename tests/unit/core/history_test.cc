@@ -47,7 +47,7 @@ class World {
     history_.read(watch, head_, changes);
     std::string text;
     for (const Change& change : changes.changes) {
-      text += std::to_string(change.revision) + ':' + change.key + ' ';
+      text += std::to_string(change.revision) + ':' + change.key.str() + ' ';
     }
     return text + std::to_string(changes.next) + '+' + std::to_string(changes.skip);
   }
@@ -65,7 +65,7 @@ class World {
 
   Quotas quotas_;
   History history_;
-  std::vector<Row> rows_;
+  Rows rows_;
   std::map<Bytes, Bytes> table_;
   Revision head_ = 0;
 };
@@ -199,7 +199,7 @@ TEST(History, GivesWatchesTheirTimeAfterARestart) {
 }
 
 TEST(History, RefusesDamagedRows) {
-  std::vector<Row> rows;
+  Rows rows;
   History history(0, few(1));
   history.watched(prefix("dir/"), 0, at(0), rows);
   history.add({1, false, "dir/a", "value"}, rows);
@@ -214,7 +214,7 @@ TEST(History, RefusesDamagedRows) {
     if (row.key.size() < 9) continue;
     EXPECT_FALSE(History(9, {}).restore({row.kind, row.key.substr(0, 6), row.value}));
   }
-  EXPECT_FALSE(History(9, {}).restore({Row::Kind::put, "w" + Bytes(8, 'x'), rows[0].value}));
+  EXPECT_FALSE(History(9, {}).restore({Row::Kind::put, "w" + Bytes(8, 'x'), Bytes(rows[0].value)}));
 }
 
 /// Random changes, watches, restarts: what is read equals what was done, or is refused.

@@ -20,7 +20,7 @@
 namespace c10dd::core {
 
 /// A connection, which records as text everything that it gets, in order.
-class TestSink final : public ReplySink {
+class TestSink : public ReplySink {
  public:
   void deliver(std::uint32_t channel, const OutgoingReply& reply, const Stamp&) override {
     got.push_back(std::to_string(channel) + ":" + std::string(find_op(reply.op)->name) + " " +
@@ -39,6 +39,7 @@ class TestSink final : public ReplySink {
   std::string detail;  ///< of the newest failure
   int flushes = 0;
   JobRef job;  ///< the job that a hello was admitted to
+  AttachmentRef attachment = {};
 };
 
 class HostWorld : private DirectoryHost::Shell {
@@ -115,7 +116,8 @@ class HostWorld : private DirectoryHost::Shell {
     JobHost host;
   };
 
-  explicit HostWorld(std::size_t count, bool shared = false) : shared_(shared) {
+  explicit HostWorld(std::size_t count, bool shared = false, bool is_volatile = false)
+      : shared_(shared), is_volatile_(is_volatile) {
     engine = std::move(*store::open_engine("memory:"));
     directory = std::make_unique<DirectoryHost>(first_loop_, static_cast<Shell&>(*this));
     for (std::size_t i = 0; i < count; ++i) {
@@ -128,7 +130,7 @@ class HostWorld : private DirectoryHost::Shell {
   void open() {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
-    const EngineState state{++generation, read->directory->incarnation(), shared_, false};
+    const EngineState state{++generation, read->directory->incarnation(), shared_, is_volatile_};
     directory->opened(std::move(read->directory), generation);
     for (const auto& loop : loops) loop->host.engine_opened(state);
   }
@@ -167,9 +169,11 @@ class HostWorld : private DirectoryHost::Shell {
 
   HelloRequest hello(const std::shared_ptr<TestSink>& sink, std::string job, std::uint64_t session,
                      std::string run = "", std::uint32_t channel = 1) {
-    HelloRequest request{sink,    channel, 0,
-                         session, {},      [sink](const JobRef& slot) {
-                           sink->job = slot; }};
+    HelloRequest request{
+        sink, channel, 0, session, {}, [sink](const JobRef& slot, const AttachmentRef& opened) {
+          sink->job = slot;
+          sink->attachment = opened;
+        }};
     request.hello.version_min = request.hello.version_max = kProtocolVersion;
     request.hello.session = {session, session};
     request.hello.job = std::move(job);
@@ -187,12 +191,9 @@ class HostWorld : private DirectoryHost::Shell {
     return sink;
   }
 
-  void ask(const std::shared_ptr<TestSink>& sink, std::uint64_t session, std::uint64_t sequence,
-           Request request, std::size_t i = 0) {
-    Origin from;
-    from.session = {session, session};
-    from.connection = session;
-    host(i).submit(sink->job, from, {sequence, 0, sequence, 0}, std::move(request));
+  void ask(const std::shared_ptr<TestSink>& sink, std::uint64_t sequence, const Request& request,
+           std::size_t i = 0) {
+    host(i).submit(sink->job, sink->attachment, {sequence, 0, sequence, 0}, request);
   }
 
   std::unique_ptr<store::Engine> engine;
@@ -230,6 +231,7 @@ class HostWorld : private DirectoryHost::Shell {
   std::string not_ready() const override { return "the engine is closed"; }
 
   const bool shared_;
+  const bool is_volatile_;
   FirstLoop first_loop_;
 };
 

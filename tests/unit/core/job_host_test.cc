@@ -27,7 +27,7 @@ TEST(JobHost, LoadsAJobForItsFirstHelloAndAnswersWhenItIsServed) {
 TEST(JobHost, HoldsAnAnswerUntilItsBatchIsDurable) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   EXPECT_EQ(sink->take(), Lines{});
   EXPECT_EQ(world.host().unfinished(), 1U);
   world.work();
@@ -40,9 +40,9 @@ TEST(JobHost, HoldsAnAnswerUntilItsBatchIsDurable) {
 TEST(JobHost, GathersWhileABatchIsInFlight) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "1", {}, false}); });
-  world.loops[0]->turn([&] { world.ask(sink, 1, 2, Set{"k", "2", {}, false}); });
-  world.loops[0]->turn([&] { world.ask(sink, 1, 3, Set{"k", "3", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "1", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 2, Set{"k", "2", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 3, Set{"k", "3", {}, false}); });
   EXPECT_EQ(world.engine_work.size(), 1U);
   world.settle();
   EXPECT_EQ(sink->take(), (Lines{"1:set ok", "1:set ok", "1:set ok"}));
@@ -51,14 +51,14 @@ TEST(JobHost, GathersWhileABatchIsInFlight) {
 TEST(JobHost, ANewerConnectionTakesTheSessionOver) {
   HostWorld world(1);
   const auto older = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(older, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(older, 1, Set{"k", "v", {}, false}); });
   const auto newer = std::make_shared<TestSink>();
   world.loops[0]->turn([&] { world.host().hello(world.hello(newer, "a", 1)); });
   EXPECT_EQ(older->take(), Lines{"1:ended session_superseded"});
   world.settle();
   EXPECT_EQ(newer->take(), Lines{"1:hello ok"}) << "the held answer of the older one never leaves";
-  world.loops[0]->turn([&] { world.host().detach(newer->job, {1, 1}, older.get()); });
-  world.loops[0]->turn([&] { world.ask(newer, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.host().detach(older->job, older->attachment); });
+  world.loops[0]->turn([&] { world.ask(newer, 1, Set{"k", "v", {}, false}); });
   world.settle();
   EXPECT_EQ(newer->take(), Lines{"1:set ok"}) << "the end of the older one detaches nothing";
 }
@@ -74,16 +74,16 @@ TEST(JobHost, AHelloOnTheSameChannelEndsNothing) {
 TEST(JobHost, RefusesGrowthButAnswersWhatWasAppliedBefore) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   world.settle();
   sink->take();
   world.growth.watch("disk", 1'000, 100);
   world.growth.set_free(500);
   world.loops[0]->turn([&] {
-    world.ask(sink, 1, 1, Set{"k", "v", {}, false});
-    world.ask(sink, 1, 2, Set{"other", "v", {}, false});
-    world.ask(sink, 1, 3, Remove{"k"});
-    world.ask(sink, 1, 4, Get{"other", {}});
+    world.ask(sink, 1, Set{"k", "v", {}, false});
+    world.ask(sink, 2, Set{"other", "v", {}, false});
+    world.ask(sink, 3, Remove{"k"});
+    world.ask(sink, 4, Get{"other", {}});
   });
   world.settle();
   std::vector<std::string> got = sink->take();
@@ -96,14 +96,14 @@ TEST(JobHost, ARefusalForWantOfRoomNeedsNoConfirmation) {
   const auto sink = world.join("a", 1);
   world.growth.watch("disk", 1'000, 100);
   world.growth.set_free(500);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   EXPECT_EQ(sink->take(), Lines{"1:set disk_full"}) << "in the same turn, without the engine";
 }
 
 TEST(JobHost, AReadOfASharedEngineWaitsForAConfirmation) {
   HostWorld world(1, true);
   const auto sink = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Count{""}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Count{""}); });
   EXPECT_EQ(sink->take(), Lines{});
   world.settle();
   EXPECT_EQ(sink->take(), Lines{"1:count ok"});
@@ -113,7 +113,7 @@ TEST(JobHost, DropsAJobThatAnotherOwnerHasClaimed) {
   HostWorld world(1, true);
   const auto sink = world.join("a", 1);
   ASSERT_TRUE(world.engine->claim(sink->job->number));
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   world.settle();
   EXPECT_EQ(sink->take(), Lines{"1:ended not_owner"});
   EXPECT_TRUE(world.host().jobs().empty());
@@ -125,7 +125,7 @@ TEST(JobHost, NobodyIsToldFailedWhenAnOutcomeIsUnknown) {
   const auto sink = world.join("a", 1);
   const auto other = world.join("b", 2);
   world.fail_next = true;
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   world.settle();
   EXPECT_EQ(sink->take(), Lines{"1:ended unavailable"});
   EXPECT_EQ(other->take(), Lines{"1:ended unavailable"});
@@ -140,13 +140,13 @@ TEST(JobHost, NobodyIsToldFailedWhenAnOutcomeIsUnknown) {
 TEST(JobHost, ResultsOfAnOlderEngineAreDropped) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Set{"k", "v", {}, false}); });
   const std::uint64_t older = world.generation;
   world.loops[0]->turn([&] { world.host().engine_lost("a disk"); });
   world.engine_work.clear();
   world.open();
   const auto again = world.join("a", 1);
-  world.loops[0]->turn([&] { world.ask(again, 1, 1, Set{"k", "v", {}, false}); });
+  world.loops[0]->turn([&] { world.ask(again, 1, Set{"k", "v", {}, false}); });
   world.host().committed(older, {1, {store::Outcome::unknown}, {}, {}});
   world.settle();
   EXPECT_EQ(again->take(), Lines{"1:set ok"});
@@ -170,7 +170,7 @@ TEST(JobHost, RestoresOnePieceInATurn) {
   const auto sink = world.join("a", 1);
   world.loops[0]->turn([&] {
     for (std::uint64_t i = 1; i <= 9; ++i) {
-      world.ask(sink, 1, i, Set{std::to_string(i), "v", {}, false});
+      world.ask(sink, i, Set{std::to_string(i), "v", {}, false});
     }
   });
   world.settle();
@@ -188,7 +188,7 @@ TEST(JobHost, RestoresOnePieceInATurn) {
   }
   EXPECT_GE(turns, 5);
   EXPECT_EQ(again->take(), Lines{"1:hello ok"});
-  world.loops[0]->turn([&] { world.ask(again, 1, 20, Count{""}); });
+  world.loops[0]->turn([&] { world.ask(again, 20, Count{""}); });
   EXPECT_EQ(world.host().reports().front().stats.keys, 9U);
 }
 
@@ -272,8 +272,8 @@ TEST(JobHosts, ASessionReachesAJobOfAnotherLoop) {
   ASSERT_EQ(&sink->job->owner, &world.host(1));
   const int before = sink->flushes;
   world.loops[0]->turn([&] {
-    world.ask(sink, 1, 1, Set{"k", "v", {}, false});
-    world.ask(sink, 1, 2, Get{"k", {}});
+    world.ask(sink, 1, Set{"k", "v", {}, false});
+    world.ask(sink, 2, Get{"k", {}});
   });
   EXPECT_EQ(sink->take(), Lines{});
   world.settle();
@@ -285,10 +285,10 @@ TEST(JobHosts, AWaitOnAnotherLoopIsDroppedWithItsConnection) {
   HostWorld world(2);
   world.join("first", 9);
   const auto sink = world.join("b", 1);
-  world.loops[0]->turn([&] { world.ask(sink, 1, 1, Get{"k", minutes(1)}); });
+  world.loops[0]->turn([&] { world.ask(sink, 1, Get{"k", minutes(1)}); });
   world.settle();
   EXPECT_EQ(sink->job->job->stats().waiters, 1U);
-  world.loops[0]->turn([&] { world.host(0).detach(sink->job, {1, 1}, sink.get()); });
+  world.loops[0]->turn([&] { world.host(0).detach(sink->job, sink->attachment); });
   world.settle();
   EXPECT_EQ(sink->job->job->stats().waiters, 0U);
   EXPECT_EQ(sink->job->job->stats().sessions, 0U);
@@ -299,7 +299,7 @@ TEST(JobHosts, ALateRequestOfAnOlderConnectionIsNotTaken) {
   HostWorld world(2);
   world.join("first", 9);
   const auto older = world.join("b", 1);
-  world.loops[0]->turn([&] { world.ask(older, 1, 1, Count{""}); });
+  world.loops[0]->turn([&] { world.ask(older, 1, Count{""}); });
   const auto newer = std::make_shared<TestSink>();
   HelloRequest hello = world.hello(newer, "b", 1);
   hello.connection = 2;

@@ -121,11 +121,11 @@ class Stage {
     EXPECT_EQ(effects.revision, job_->revision());
     job_->seal(effects.rows);
     // The row of a session is not counted: it is written with the first other row.
-    rows_ = static_cast<std::size_t>(
-        std::ranges::count_if(effects.rows, [](const Row& row) { return row.key.front() != 's'; }));
-    for (const Row& row : effects.rows) {
-      if (row.kind == Row::Kind::put) table_[row.key] = row.value;
-      if (row.kind == Row::Kind::erase) table_.erase(row.key);
+    rows_ = static_cast<std::size_t>(std::ranges::count_if(
+        effects.rows, [](const RowView& row) { return row.key.front() != 's'; }));
+    for (const RowView& row : effects.rows) {
+      if (row.kind == Row::Kind::put) table_[Bytes(row.key)] = row.value;
+      if (row.kind == Row::Kind::erase) table_.erase(Bytes(row.key));
       if (row.kind == Row::Kind::erase_prefix) {
         std::erase_if(table_, [&](const auto& entry) { return entry.first.starts_with(row.key); });
       }

@@ -86,11 +86,11 @@ TEST(KeySpace, RemovesWhatHasAPrefix) {
   for (const char* key : {"a", "ab", "ab\xFF", "abc", "ac", "b"}) keys.put(key, "v", 1);
   EXPECT_EQ(keys.count("ab"), 3u);
   EXPECT_TRUE(keys.erase_prefix("b\xFF", 2).empty());
-  EXPECT_EQ(keys.erase_prefix("ab", 2), (std::vector<Bytes>{"ab", "abc", "ab\xFF"}));
+  EXPECT_EQ(keys.erase_prefix("ab", 2), (std::vector<Blob>{"ab", "abc", "ab\xFF"}));
   EXPECT_EQ(keys.count("ab"), 0u);
   EXPECT_EQ(keys.size(), 3u);
   EXPECT_EQ(keys.bytes(), 7u);
-  EXPECT_EQ(keys.erase_prefix("", 3), (std::vector<Bytes>{"a", "ac", "b"}));
+  EXPECT_EQ(keys.erase_prefix("", 3), (std::vector<Blob>{"a", "ac", "b"}));
   EXPECT_EQ(keys.bytes(), 0u);
 }
 

@@ -31,7 +31,8 @@ inline std::string changes_text(const Changes& changes) {
   std::string text;
   for (const Change& change : changes.changes) {
     text += ' ' + std::to_string(change.revision) + ':';
-    text += change.removed ? '-' + fold(change.key) : fold(change.key) + '=' + fold(change.value);
+    const std::string key = fold(change.key.str());
+    text += change.removed ? '-' + key : key + '=' + fold(change.value.str());
   }
   text += " next=" + std::to_string(changes.next);
   if (changes.skip != 0) text += " skip=" + std::to_string(changes.skip);
@@ -99,7 +100,7 @@ inline std::string text_of(const Reply& reply) {
         if constexpr (std::is_same_v<Body, Welcome>) {
           if (body.expiry != limits::kSessionExpiry) text += " expiry " + human(body.expiry);
         }
-        if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value);
+        if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value.str());
         if constexpr (std::is_same_v<Body, Values>) text += list_text(body.values);
         if constexpr (std::is_same_v<Body, Checked>) text += body.all ? " yes" : " no";
         if constexpr (std::is_same_v<Body, Counter>) text += ' ' + std::to_string(body.value);

@@ -70,7 +70,7 @@ class World {
   }
 
   Sessions sessions;
-  std::vector<Row> rows;
+  Rows rows;
 };
 
 TEST(Sessions, GiveUpTheOneThatWouldEndNextToMakeRoom) {
@@ -136,7 +136,8 @@ TEST(Sessions, EraseTheRowsOfWhatWasAcknowledged) {
   world.keep(id, 6, delivery(6));
   EXPECT_TRUE(world.acknowledge(id, 3).empty());
   EXPECT_EQ(world.sessions.garbage(), 2u);
-  const std::vector<Row> garbage = world.sessions.take_garbage();
+  Rows garbage;
+  world.sessions.take_garbage(garbage);
   EXPECT_EQ(garbage[0].key, world.rows[1].key);  // the first row is the session's
   EXPECT_EQ(garbage[1].key, world.rows[2].key);
   EXPECT_TRUE(world.acknowledge(id, 2).empty());
@@ -163,9 +164,10 @@ TEST(Sessions, ShareARowForTheRepliesOfABatch) {
   auto next = world.restart();
   EXPECT_EQ(next->find({3, 1})->replies.size(), 1u) << "until it is acknowledged again";
   EXPECT_EQ(next->find({3, 2}), nullptr) << "it had ended";
-  EXPECT_EQ(next->find({3, 3})->replies.at(7).revision, 3u);
+  EXPECT_EQ(next->find({3, 3})->replies.find(7)->second.revision, 3u);
   world.acknowledge({3, 3}, 8);
-  const std::vector<Row> garbage = world.sessions.take_garbage();
+  Rows garbage;
+  world.sessions.take_garbage(garbage);
   ASSERT_EQ(garbage.size(), 1u);
   EXPECT_EQ(garbage[0].key, world.rows[3].key);
 }
@@ -182,7 +184,7 @@ TEST(Sessions, HaveNothingOfAnEarlierOneWithTheSameId) {
   world.keep({3, 1}, 8, stored(5));
   EXPECT_FALSE(world.restart()->find({3, 1})->replies.contains(7));
   world.keep({3, 1}, 7, stored(6));
-  EXPECT_EQ(world.restart()->find({3, 1})->replies.at(7).revision, 6u);
+  EXPECT_EQ(world.restart()->find({3, 1})->replies.find(7)->second.revision, 6u);
 }
 
 TEST(Sessions, LeaveNoRowBehind) {
@@ -216,7 +218,7 @@ TEST(Sessions, ComeBackWithWhatWasKept) {
   shorter.session_expiry = std::chrono::seconds(3);
   const auto next = world.restart(shorter);
   EXPECT_EQ(next->connected(), 0u);
-  EXPECT_EQ(next->find({3, 1})->replies.at(7).revision, 9u);
+  EXPECT_EQ(next->find({3, 1})->replies.find(7)->second.revision, 9u);
   EXPECT_EQ(next->find({3, 1})->deliveries.at(8).item(), (ItemId{9, 2}));
   EXPECT_EQ(next->due(at(3'000), 10), (std::vector<SessionId>{{3, 2}}));
   EXPECT_EQ(next->due(at(5'000), 10), (std::vector<SessionId>{{3, 2}, {3, 1}}));

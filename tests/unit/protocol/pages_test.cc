@@ -77,7 +77,8 @@ struct Wire {
     if constexpr (std::is_same_v<T, Duration>) return "duration";
     if constexpr (std::is_same_v<T, SessionId>) return "session";
     if constexpr (std::is_same_v<T, Stamp>) return "stamp";
-    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, SharedBytes>) return "bytes";
+    if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, Blob>) return "bytes";
+    if constexpr (std::is_same_v<T, SharedBytes>) return "bytes";
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       return (std::is_signed_v<T> ? "i" : "u") + std::to_string(8 * sizeof(T));
     }

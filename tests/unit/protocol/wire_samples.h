@@ -37,6 +37,11 @@ class Filler {
     bytes = std::string("\x00\xFF\n", 3);
     for (auto n = random_() % 40; n > 0; --n) bytes.push_back(static_cast<char>(random_()));
   }
+  void fill(Blob& blob) {
+    std::string bytes;
+    fill(bytes);
+    blob = bytes;
+  }
   void fill(SharedBytes& slice) {
     std::string bytes;
     fill(bytes);

@@ -29,9 +29,9 @@ struct Model {
     if (!next && !known(newest, batch) && !known(accepted, batch)) return Outcome::fenced;
     accepted.push_back(batch);
     if (!next || batch.to_rev == revision) return Outcome::durable;
-    for (const Row& row : batch.rows) {
-      if (row.kind == Row::Kind::put) rows[row.key] = row.value;
-      if (row.kind == Row::Kind::erase) rows.erase(row.key);
+    for (const RowView& row : batch.rows) {
+      if (row.kind == Row::Kind::put) rows[Bytes(row.key)] = row.value;
+      if (row.kind == Row::Kind::erase) rows.erase(Bytes(row.key));
       if (row.kind == Row::Kind::erase_prefix) {
         std::erase_if(rows, [&](const auto& old) { return old.first.starts_with(row.key); });
       }

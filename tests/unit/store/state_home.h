@@ -89,7 +89,7 @@ class StateHome {
       const std::vector<Outcome> outcomes = engine.commit(round);
       for (std::size_t at = 0; at < round.size(); ++at) {
         ASSERT_EQ(outcomes[at], Outcome::durable);
-        const Row& row = round[at].rows.front();
+        const Row row = round[at].rows[0];
         acknowledged[round[at].job][row.key] = row.value;
       }
     }
