@@ -30,8 +30,7 @@ void ReplyRows::close(Rows& rows) {
 }
 
 void ReplyRows::seal(Rows& rows) {
-  rows.append(closed_);
-  closed_ = {};
+  rows.append(std::exchange(closed_, {}));
   if (open_ != 0) close(rows);
 }
 

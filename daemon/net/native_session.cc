@@ -124,8 +124,8 @@ void NativeSession::start() {
     if (!self->opened()) return self->end("hello_deadline");
     self->check_silence();
   });
-  take_in();
-  go_on();
+  waits_ = true;
+  take_turn();
 }
 
 /// Reads the next bytes, or takes the frames that an earlier turn has left. Does nothing if the
@@ -156,12 +156,14 @@ void NativeSession::take_turn() {
   if (ended_ != nullptr) return;
   if (must_wait_for_turn()) return wait_for_turn();
   waits_ = false;
-  if (!std::exchange(has_read_, false)) {
-    take_in();
-  } else if (!read()) {
-    return end("peer");
+  try {
+    const bool good = std::exchange(has_read_, false) ? read() : (take_in(), true);
+    return good ? go_on() : end("peer");
+  } catch (const std::exception& e) {  // no memory, for example
+    spdlog::error("event=session_failed protocol=native peer={} reason={}", stream_->peer(),
+                  quoted(e.what()));
   }
-  go_on();
+  end("failed");
 }
 
 void NativeSession::clean_up() {
@@ -258,6 +260,7 @@ void NativeSession::take_in() {
 /// If the frame that is arriving is large, asks the budget for room. Without room, reading pauses.
 void NativeSession::ask_for_room() {
   if (frames_left_ || ended_ != nullptr) return;
+  if (in_.size() < native::RequestHeader::kSize) return;  // its length was not checked yet
   const std::size_t size = native::request_size(in_);
   if (size <= limits::kSmallFrameBytes || share_.has_frame()) return;
   waits_for_room_ = !share_.begin_frame(size);

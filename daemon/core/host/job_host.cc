@@ -11,7 +11,11 @@
 namespace c10dd::core {
 namespace {
 
+constexpr std::size_t kRowBytesKept = 64 * 1024;  // a larger buffer for rows is freed after its use
 constexpr std::size_t kRepliesKept = 64;  // a buffer for more replies is freed when it is not used
+
+/// Removes the rows and frees their memory; an assignment would keep the memory.
+void free_memory(Rows& rows) { static_cast<void>(std::exchange(rows, {})); }
 
 /// Returns the total size of the keys and values in a reply, in bytes.
 std::size_t copied_bytes(const Reply& reply) {
@@ -54,9 +58,12 @@ void JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const 
   // to the repeated request.
   if (attachment->ended()) return;
   const std::optional<Failure> no_room = growth_.refuses(request);
+  effects_.clear();  // an exception may have left something
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
   perform(slot, effects_, attachment, call.sequence);
+  const bool large = effects_.rows.capacity() > kRowBytesKept;
   effects_.clear();
+  if (large) free_memory(effects_.rows);
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
@@ -156,6 +163,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
     if (engine_ && engine_->is_volatile) {
       slot->job->seal(slot->rows);
       slot->rows.clear();
+      if (slot->rows.capacity() > kRowBytesKept) free_memory(slot->rows);
     }
     watch_deadline(slot);
     report_idle(slot);
@@ -269,11 +277,8 @@ void JobHost::release(const JobRef& slot) {
     shell_.released(reply);
     AttachmentRef to = std::move(reply.attachment);
     if (to == nullptr) continue;
-    const auto refused =
-        std::ranges::find(slot->refused, to, [](const auto& r) { return r.first; });
-    if (refused != slot->refused.end()) {
-      refuse(to->sink, to->channel, refused->second, reply.result.error());
-      slot->refused.erase(refused);
+    if (const auto refused = slot->refused.extract(to->refusal)) {
+      refuse(refused.mapped(), reply.result.error());
       continue;
     }
     if (to->ended() && planted(Planted::replies_follow_session)) {
@@ -343,6 +348,7 @@ void JobHost::forget() {
   for (const auto& [number, slot] : jobs_) {
     for (const auto& [session, attachment] : slot->attached) attachment->sink = nullptr;
     slot->attached.clear();
+    for (const auto& [key, refused] : slot->refused) refused.to->sink = nullptr;
     slot->refused.clear();
     slot->when_loaded.clear();
   }

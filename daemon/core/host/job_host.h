@@ -243,6 +243,7 @@ class JobHost {
   void refuse(const HelloRequest& request, Failure reason);
   void refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t channel, std::uint64_t sequence,
               Failure reason);
+  void refuse(const JobSlot::Refused& refused, Failure reason);
   static void end(const JobRef& slot, const AttachmentRef& attachment);
   void report_idle(const JobRef& slot);
   void drop(const JobRef& slot, const Failure& reason);

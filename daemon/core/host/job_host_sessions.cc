@@ -33,6 +33,12 @@ void JobHost::refuse(const std::shared_ptr<ReplySink>& sink, std::uint32_t chann
   to_flush_.push_back(sink);
 }
 
+/// Sends the reply to a refused hello, and ends its attachment.
+void JobHost::refuse(const JobSlot::Refused& refused, Failure reason) {
+  const std::shared_ptr<ReplySink> sink = std::exchange(refused.to->sink, nullptr);
+  refuse(sink, refused.to->channel, refused.sequence, std::move(reason));
+}
+
 void JobHost::hello(HelloRequest request) {
   if (draining_) {
     Failure reason = unavailable("the daemon is shutting down");
@@ -142,7 +148,7 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   from.session = hello.session;
   from.connection = request.connection;
   const AttachmentRef attachment =
-      std::make_shared<Attachment>(std::move(from), request.channel, request.sink);
+      std::make_shared<Attachment>(Attachment{std::move(from), request.channel, request.sink});
   Effects effects = slot->job->apply(attachment->from, {request.sequence, 0, 0, 0}, hello, now());
   OutgoingReply& welcome = effects.replies.front();
   welcome.attachment = attachment;
@@ -155,7 +161,8 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
     // than the job has. On a shared engine, the host must therefore confirm that it owns the job
     // before it sends the refusal.
     welcome.evidence = Evidence::state;
-    slot->refused.emplace_back(attachment, request.sequence);
+    attachment->refusal = ++slot->refusals;
+    slot->refused[attachment->refusal] = {attachment, request.sequence};
   }
   perform(slot, effects, attachment, request.sequence);
 }
@@ -231,9 +238,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
     const std::shared_ptr<ReplySink> sink = std::exchange(attachment->sink, nullptr);
     sink->end_session(attachment->channel, reason);
   }
-  for (const auto& [to, sequence] : std::exchange(slot->refused, {})) {
-    refuse(to->sink, to->channel, sequence, reason);
-  }
+  for (const auto& [number, refused] : std::exchange(slot->refused, {})) refuse(refused, reason);
 }
 
 void JobHost::engine_lost(const std::string& why) {

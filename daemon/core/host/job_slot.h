@@ -50,6 +50,7 @@ struct Attachment {
   /// Only the thread of the job's host may use the sink. Null: the attachment has ended, and
   /// replies that are held for it are not sent.
   std::shared_ptr<ReplySink> sink;
+  std::uint64_t refusal = 0;  ///< if the hello was refused: its key in JobSlot::refused
 
   bool ended() const { return sink == nullptr; }
 };
@@ -78,9 +79,14 @@ struct JobSlot {
 
   // Sessions.
   std::unordered_map<SessionId, AttachmentRef, SessionIdHash> attached;
-  /// Refused hellos whose replies are held by the commit gate, because a refusal shows the job's
-  /// state. The numbers are the sequences of the hellos.
-  std::vector<std::pair<AttachmentRef, std::uint64_t>> refused;
+  /// A refused hello whose reply is held by the commit gate, because the refusal shows the job's
+  /// state.
+  struct Refused {
+    AttachmentRef to;
+    std::uint64_t sequence = 0;
+  };
+  std::map<std::uint64_t, Refused> refused;  ///< key: Attachment::refusal
+  std::uint64_t refusals = 0;                ///< number of refused hellos so far
 
   // Loading.
   std::vector<std::function<void()>> when_loaded;  ///< called when the load has ended or failed

@@ -86,9 +86,10 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                                  channels_.size() + 1, limits::kChannelsPerConnection));
   }
   Channel& channel = channels_[header.channel];
-  if (channel.job && channel.session != hello.session) {
-    host_.detach(channel.job, channel.attachment);
-  }
+  // A hello for the same session of the same job takes the session over.
+  const bool same = channel.job && channel.session == hello.session &&
+                    channel.job->name == hello.job && channel.job->run == hello.run;
+  if (channel.job && !same) host_.detach(channel.job, channel.attachment);
   channel = {hello.session, nullptr, nullptr};
   const auto on_open = [self = shared_from_this(), number = header.channel](
                            const JobRef& job, const AttachmentRef& attachment) {
@@ -105,6 +106,10 @@ void NativeChannels::opened_on(std::uint32_t channel, const JobRef& job,
   const auto it = channels_.find(channel);
   if (it == channels_.end() || it->second.session != attachment->from.session) {
     return host_.detach(job, attachment);
+  }
+  // Two hellos for one session, but for different jobs, may have come before the first reply.
+  if (it->second.job && it->second.job != job) {
+    host_.detach(it->second.job, it->second.attachment);
   }
   it->second.job = job;
   it->second.attachment = attachment;

@@ -92,6 +92,11 @@ TEST_F(Allocations, ASetAllocatesAtMostThreeTimes) {
   EXPECT_LE(per_request(set), 3);
 }
 
+TEST_F(Allocations, AJobDoesNotKeepTheMemoryOfALargeValue) {
+  per_request(Set{"k", Bytes(1 << 20, 'v')});
+  EXPECT_LE(sink_->job->rows.capacity(), std::size_t{64 * 1024});
+}
+
 TEST_F(Allocations, ABeatAllocatesNothing) {
   per_request(Ping{});
   EXPECT_EQ(per_request(Ping{}), 0);

@@ -155,6 +155,28 @@ TEST_F(NativeSessionTest, AnotherHelloOnAChannelLeavesTheSessionBefore) {
   EXPECT_EQ(sessions(), 1u);
 }
 
+TEST_F(NativeSessionTest, AHelloOfTheSameSessionForAnotherJobLeavesTheFirstJob) {
+  start();
+  ASSERT_TRUE(peer_.hello(1, 0, "letters"));
+  EXPECT_EQ(sessions(), 1u);
+  peer_.wire->hang_up();
+  EXPECT_TRUE(daemon_.turn_until([&] { return peer_.wire->closed(); }));
+  EXPECT_EQ(sessions(), 0u);
+}
+
+TEST_F(NativeSessionTest, HellosForTwoJobsThatComeTogetherLeaveOneSession) {
+  peer_.connect();
+  peer_.send(NativePeer::hello_of(1, "digits"));
+  peer_.send(NativePeer::hello_of(1, "letters"));
+  EXPECT_EQ(peer_.next().as<Welcome>().job, 2u) << "the first hello has lost its channel";
+  daemon_.turn_a_while();
+  EXPECT_EQ(sessions(), 1u);
+  peer_.wire->hang_up();
+  EXPECT_TRUE(daemon_.turn_until([&] { return peer_.wire->closed(); }));
+  daemon_.turn_a_while();
+  EXPECT_EQ(sessions(), 0u);
+}
+
 TEST_F(NativeSessionTest, SecondConnectionTakesTheSessionOver) {
   start();
   peer_.send(Wait{{"k"}, std::chrono::seconds(60)}, 0, 2);
@@ -230,6 +252,17 @@ TEST_F(NativeSessionTest, FrameThatIsTooLargeIsRefusedByItsHeader) {
                                 " bytes, limit " + std::to_string(limits::kFrameBytes));
   EXPECT_TRUE(peer_.ends());
   EXPECT_EQ(refused("too_large"), 1);
+}
+
+TEST_F(NativeSessionTest, LengthAloneTakesNoMemory) {
+  start();
+  const std::uint32_t length = ~std::uint32_t{0};
+  peer_.wire->say(std::string_view(reinterpret_cast<const char*>(&length), sizeof length));
+  daemon_.turn_a_while();
+  EXPECT_FALSE(peer_.wire->closed());
+  peer_.wire->say(NativePeer::frame(Set{"k", "v"}, 0, 2).substr(4, 24));
+  EXPECT_EQ(peer_.next().code(), Code::too_large);
+  EXPECT_TRUE(peer_.ends());
 }
 
 TEST_F(NativeSessionTest, FramesBeforeTheHelloAreSmall) {
