@@ -34,6 +34,7 @@ void CommitGate::confirmed(std::uint64_t number) {
 
 void CommitGate::committed(Revision durable) {
   stamp_.revision = std::max(stamp_.revision, durable);
+  if (by_revision_.empty()) return;
   const auto end = by_revision_.upper_bound(stamp_.revision);
   for (auto it = by_revision_.begin(); it != end; it = by_revision_.erase(it)) {
     released_.push_back(std::move(it->second));

@@ -35,7 +35,7 @@ Bytes subject_key(bool prefix, const Bytes& key) {
 
 // ---- changes -----------------------------------------------------------------------------------
 
-void History::add(Change change, Rows& rows) {
+void History::add(Change&& change, Rows& rows) {
   const Revision revision = change.revision;
   last_ = last_.revision == revision ? Position{revision, last_.index + 1} : Position{revision, 0};
   if (is_watched(change.key)) {
@@ -62,7 +62,7 @@ void History::add(Change change, Rows& rows) {
   if (full) rows.push_back({Row::Kind::put, "f", wire::encode(WatchedRow{floor_})});
 }
 
-void History::append(std::deque<StoredChange>& list, const Position& position, Change change) {
+void History::append(std::deque<StoredChange>& list, const Position& position, Change&& change) {
   bytes_ += size_of(change);
   list.push_back({position, std::move(change)});
 }

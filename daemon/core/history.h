@@ -29,7 +29,7 @@ class History {
   /// Adds a change. Its revision must not be lower than the previous change's. If the key is
   /// watched, appends a row with the change to `rows`. If the quotas are exceeded, drops the oldest
   /// changes. If a dropped change has a row, appends the deletion of this row to `rows`.
-  void add(Change change, Rows& rows);
+  void add(Change&& change, Rows& rows);
 
   /// Notes that a key or prefix is watched: its changes after `revision` will be stored as rows.
   void watched(const Watch& watch, Revision revision, TimePoint now, Rows& rows);
@@ -77,7 +77,7 @@ class History {
   };
 
   bool is_watched(std::string_view key) const;
-  void append(std::deque<StoredChange>& list, const Position& position, Change change);
+  void append(std::deque<StoredChange>& list, const Position& position, Change&& change);
   void drop_oldest(std::deque<StoredChange>& list);
   void set_deadline(const Subject& subject, Watched& watched, TimePoint deadline);
 

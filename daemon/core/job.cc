@@ -252,10 +252,10 @@ void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
   if (changed && op.dedup == Dedup::reply && done && *done) {
-    Bytes body;
-    std::visit([&](const auto& b) { body = wire::encode(b); }, **done);
-    sessions_.keep(step.from.session, *step.session, step.call.sequence,
-                   {op.code, step.call.fingerprint, std::move(body), step.next}, step.out.rows);
+    StoredReply kept{op.code, step.call.fingerprint, {}, step.next};
+    std::visit([&](const auto& body) { wire::Writer(kept.body).put_fields(body); }, **done);
+    sessions_.keep(step.from.session, *step.session, step.call.sequence, std::move(kept),
+                   step.out.rows);
   }
   sessions_.take_garbage(step.out.rows);
   if (!step.out.rows.empty()) revision_ = step.revision = step.next;

@@ -31,13 +31,13 @@ Result<void> check_keys(const Op& op) {
   return {};
 }
 
-Bytes row_key(std::string_view key) { return Bytes(1, 'k').append(key); }
+Bytes row_key(std::string_view key) { return RowKey('k').rest(key).take(); }
 
 }  // namespace
 
 // ---- changes -----------------------------------------------------------------------------------
 
-void KeyOps::put(Step& step, std::string_view key, Blob value,
+void KeyOps::put(Step& step, const KeySpace::Place& place, std::string_view key, Blob value,
                  const std::optional<Expiry>& new_expiry) {
   if (new_expiry) lifetimes_.put(key, *new_expiry, step.now);
   const Expiry expiry = lifetimes_.find(key);
@@ -47,7 +47,7 @@ void KeyOps::put(Step& step, std::string_view key, Blob value,
     put_row(step.out.rows, 'k', key, KeyRow{step.next, value, expiry.ttl, expiry.owner});
   }
   waits_.key_set(step, key);
-  const Blob& stored = keys_.put(key, value, step.next);
+  const Blob& stored = keys_.put(place, key, value, step.next);
   note(step, {step.next, false, stored, std::move(value)});
   step.observe(step.next);
 }
@@ -60,7 +60,7 @@ bool KeyOps::remove(Step& step, std::string_view key) {
   return true;
 }
 
-void KeyOps::note(Step& step, Change change) {
+void KeyOps::note(Step& step, Change&& change) {
   waits_.key_changed(step, change.key);
   history_.add(std::move(change), step.out.rows);
 }
@@ -79,9 +79,11 @@ void KeyOps::tick(Step& step) {
 // ---- writes ------------------------------------------------------------------------------------
 
 Maybe KeyOps::on(Step& step, const Set& set) {
-  if (Result<void> good = keys_.check_put(set.key, set.value.size()); !good) return good.error();
+  const auto place = keys_.check_put(set.key, set.value.size());
+  if (!place) return place.error();
   if (Result<void> good = check_ttl(set.ttl); !good) return good.error();
-  put(step, set.key, set.value, Expiry{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
+  put(step, *place, set.key, set.value,
+      Expiry{set.ttl, set.ephemeral ? step.from.session : SessionId{}});
   return reply(Written{step.next});
 }
 
@@ -96,8 +98,8 @@ Maybe KeyOps::on(Step& step, const MultiSet& set) {
   }
   KeySpace::PlannedPuts planned_puts;
   for (std::size_t i = 0; i < set.keys.size(); ++i) {
-    Result<void> good = keys_.check_put(set.keys[i], set.values[i].size(), planned_puts);
-    if (!good) return good.error();
+    const auto place = keys_.check_put(set.keys[i], set.values[i].size(), planned_puts);
+    if (!place) return place.error();
   }
   for (std::size_t i = 0; i < set.keys.size(); ++i) put(step, set.keys[i], set.values[i], Expiry{});
   step.observe(step.revision);
@@ -111,8 +113,9 @@ Maybe KeyOps::on(Step& step, const Add& add) {
   const Result<std::int64_t> sum = add_to(add.key, before, add.delta);
   if (!sum) return sum.error();
   const Bytes text = std::to_string(*sum);
-  if (Result<void> good = keys_.check_put(add.key, text.size()); !good) return good.error();
-  put(step, add.key, text, std::nullopt);
+  const auto place = keys_.check_put(add.key, text.size());
+  if (!place) return place.error();
+  put(step, *place, add.key, text, std::nullopt);
   return reply(Counter{*sum});
 }
 
@@ -120,11 +123,12 @@ Maybe KeyOps::on(Step& step, const Append& append) {
   const KeySpace::StoredValue* entry = keys_.find(append.key);
   const std::size_t size = append.value.size() + (entry == nullptr ? 0 : entry->value.size());
   if (entry != nullptr) step.observe(entry->revision);
-  if (Result<void> good = keys_.check_put(append.key, size); !good) return good.error();
+  const auto place = keys_.check_put(append.key, size);
+  if (!place) return place.error();
   Bytes value;
   value.reserve(size);
   if (entry != nullptr) value = entry->value.view();
-  put(step, append.key, value.append(append.value), std::nullopt);
+  put(step, *place, append.key, value.append(append.value), std::nullopt);
   return reply(Appended{size});
 }
 
@@ -137,9 +141,9 @@ Maybe KeyOps::on(Step& step, const CompareSet& compare) {
     return reply(
         Compared{false, entry != nullptr, entry != nullptr ? entry->value.str() : Bytes()});
   }
-  Result<void> good = keys_.check_put(compare.key, compare.desired.size());
-  if (!good) return good.error();
-  put(step, compare.key, compare.desired, Expiry{});
+  const auto place = keys_.check_put(compare.key, compare.desired.size());
+  if (!place) return place.error();
+  put(step, *place, compare.key, compare.desired, Expiry{});
   return reply(Compared{true, true, {}});
 }
 

@@ -32,7 +32,9 @@ class KeyOps {
   Maybe on(Step& step, const Watch& asked);
 
   /// Sets a key. Without `expiry`, the expiry of the key does not change.
-  void put(Step& step, std::string_view key, Blob value, const std::optional<Expiry>& expiry);
+  void put(Step& step, std::string_view key, Blob value, const std::optional<Expiry>& expiry) {
+    put(step, keys_.place(key), key, std::move(value), expiry);
+  }
   /// Removes a key. Returns whether it existed.
   bool remove(Step& step, std::string_view key);
 
@@ -41,7 +43,9 @@ class KeyOps {
   void tick(Step& step);
 
  private:
-  void note(Step& step, Change change);
+  void put(Step& step, const KeySpace::Place& place, std::string_view key, Blob value,
+           const std::optional<Expiry>& expiry);
+  void note(Step& step, Change&& change);
   template <class Op>
   Maybe wait_for(Step& step, const Op& op);
 

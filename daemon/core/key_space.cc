@@ -35,25 +35,30 @@ Revision KeySpace::observed(std::string_view key) const {
   return newest;
 }
 
-Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes) const {
+KeySpace::Place KeySpace::place(std::string_view key) {
+  const auto at = entries_.lower_bound(key);
+  return {at, at != entries_.end() && at->first == key};
+}
+
+Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t value_bytes) {
   PlannedPuts planned_puts;
   return check_put(key, value_bytes, planned_puts);
 }
 
-Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
-                                 PlannedPuts& planned_puts) const {
-  if (Result<void> good = check_key(key); !good) return good;
+Result<KeySpace::Place> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
+                                            PlannedPuts& planned_puts) {
+  if (Result<void> good = check_key(key); !good) return good.error();
   if (value_bytes > limits::kValueBytes) {
     return failure(Code::too_large, "value too large: {} bytes, limit {}", value_bytes,
                    limits::kValueBytes);
   }
-  const StoredValue* entry = find(key);
-  const std::size_t before = entry == nullptr ? 0 : entry->value.size();
-  const std::size_t after_put = value_bytes + (entry == nullptr ? key.size() : 0);
+  const Place place = this->place(key);
+  const std::size_t before = place.exists ? place.at->second.value.size() : 0;
+  const std::size_t after_put = value_bytes + (place.exists ? 0 : key.size());
   const std::size_t more = after_put > before ? after_put - before : 0;
-  planned_puts.keys += entry == nullptr ? 1 : 0;
+  planned_puts.keys += place.exists ? 0 : 1;
   planned_puts.bytes += more;
-  if (entry == nullptr && entries_.size() + planned_puts.keys > quotas_.keys) {
+  if (!place.exists && entries_.size() + planned_puts.keys > quotas_.keys) {
     return failure(Code::quota_exceeded, "too many keys in the job: {} with this one, limit {}",
                    entries_.size() + planned_puts.keys, quotas_.keys);
   }
@@ -62,12 +67,12 @@ Result<void> KeySpace::check_put(std::string_view key, std::size_t value_bytes,
     return failure(Code::quota_exceeded, "job is full: {} bytes with this value, limit {}", after,
                    quotas_.bytes);
   }
-  return {};
+  return place;
 }
 
-const Blob& KeySpace::put(std::string_view key, Blob value, Revision revision) {
-  auto it = entries_.lower_bound(key);
-  if (it == entries_.end() || it->first != key) {
+const Blob& KeySpace::put(const Place& place, std::string_view key, Blob value, Revision revision) {
+  auto it = place.at;
+  if (!place.exists) {
     it = entries_.try_emplace(it, key);
     bytes_ += key.size();
     if (const auto deleted = deleted_.find(key); deleted != deleted_.end()) deleted_.erase(deleted);
@@ -128,6 +133,7 @@ std::uint64_t KeySpace::count(std::string_view prefix) const {
 }
 
 void KeySpace::durable(Revision revision) {
+  if (deleted_.empty() && deleted_prefixes_.empty()) return;
   const auto done = [&](const auto& deletion) { return deletion.second <= revision; };
   std::erase_if(deleted_, done);
   std::erase_if(deleted_prefixes_, done);

@@ -23,7 +23,18 @@ class KeySpace {
     Revision revision = 0;
   };
 
+  using Entries = std::map<Blob, StoredValue, BytesLess>;
+
+  /// Where a key is, or where it would be inserted. Valid until a key is added or erased. So a key
+  /// is searched once, although its put is checked first.
+  struct Place {
+    Entries::iterator at;
+    bool exists = false;
+  };
+
   explicit KeySpace(const Quotas& quotas) : quotas_(quotas) {}
+
+  Place place(std::string_view key);
 
   const StoredValue* find(std::string_view key) const;
 
@@ -41,12 +52,15 @@ class KeySpace {
   /// empty, with too_large if the key or the value is too long, and with quota_exceeded if this put
   /// and `planned_puts` together exceed the job's quota. Adds this put to `planned_puts`. If two
   /// puts set the same new key, both count. Shrinking a value makes no room for other puts.
-  Result<void> check_put(std::string_view key, std::size_t value_bytes,
-                         PlannedPuts& planned_puts) const;
-  Result<void> check_put(std::string_view key, std::size_t value_bytes) const;
+  Result<Place> check_put(std::string_view key, std::size_t value_bytes, PlannedPuts& planned_puts);
+  Result<Place> check_put(std::string_view key, std::size_t value_bytes);
 
-  /// Sets a key. Returns the key as it is stored; the reference is valid until the key is erased.
-  const Blob& put(std::string_view key, Blob value, Revision revision);
+  /// Sets a key, which is or will be at `place`. Returns the key as it is stored; the reference is
+  /// valid until the key is erased.
+  const Blob& put(const Place& place, std::string_view key, Blob value, Revision revision);
+  const Blob& put(std::string_view key, Blob value, Revision revision) {
+    return put(place(key), key, std::move(value), revision);
+  }
   /// Erases a key. Returns whether it existed.
   bool erase(std::string_view key, Revision revision);
   /// Erases all keys that have the prefix. Returns these keys in byte order.
@@ -66,8 +80,6 @@ class KeySpace {
   Finding audit() const;
 
  private:
-  using Entries = std::map<Blob, StoredValue, BytesLess>;
-
   Quotas quotas_;
   Entries entries_;
   std::map<Blob, Revision, BytesLess> deleted_;

@@ -5,6 +5,22 @@
 #include "protocol/fields.h"
 
 namespace c10dd::core {
+
+/// A StoredReply and a KeptReply that point to their bytes.
+struct StoredReplyView {
+  std::uint8_t op = 0;
+  std::uint64_t fingerprint = 0;
+  std::string_view body;
+  Revision revision = 0;
+};
+BOOST_DESCRIBE_STRUCT(StoredReplyView, (), (op, fingerprint, body, revision))
+struct KeptReplyView {
+  SessionId session;
+  std::uint64_t sequence = 0;
+  StoredReplyView reply;
+};
+BOOST_DESCRIBE_STRUCT(KeptReplyView, (), (session, sequence, reply))
+
 namespace {
 
 constexpr std::size_t kRowBytes = 64 * 1024;  // a row of this size gets no more replies
@@ -13,33 +29,45 @@ Bytes key_of(Revision row) { return RowKey('r').number(row).take(); }
 
 }  // namespace
 
-void ReplyRows::add(KeptReply& kept) {
-  if (open_ == 0) open_ = kept.reply.revision;
-  kept.reply.row = open_;
-  ++needed_[open_];
-  wire::Writer(value_).put(kept);
+void ReplyRows::add(const SessionId& session, std::uint64_t sequence, StoredReply& reply) {
+  if (open_.name == 0) open_.name = reply.revision;
+  reply.row = open_.name;
+  ++open_.needed;
+  wire::Writer(value_).put(
+      KeptReplyView{session, sequence, {reply.op, reply.fingerprint, reply.body, reply.revision}});
   if (value_.size() >= kRowBytes) close(closed_);
 }
 
 /// Appends the open row to `rows`, if one of its replies is still needed.
 void ReplyRows::close(Rows& rows) {
-  const Revision row = std::exchange(open_, 0);
-  if (needed_.contains(row)) rows.add(Row::Kind::put, key_of(row), value_);
+  const NeededRow row = std::exchange(open_, {});
+  if (row.needed > 0) {
+    rows.add(Row::Kind::put, key_of(row.name), value_);
+    if (newest_.needed > 0) older_.emplace(newest_.name, newest_.needed);
+    newest_ = row;
+  }
   value_.clear();
   if (value_.capacity() > kRowBytes / 16) value_.shrink_to_fit();
 }
 
 void ReplyRows::seal(Rows& rows) {
-  rows.append(std::exchange(closed_, {}));
-  if (open_ != 0) close(rows);
+  if (!closed_.empty()) rows.append(std::exchange(closed_, {}));
+  if (open_.name != 0) close(rows);
 }
 
-std::optional<Row> ReplyRows::release(Revision row) {
-  const auto at = needed_.find(row);
-  if (--at->second > 0) return std::nullopt;
-  needed_.erase(at);
-  if (row == open_) return std::nullopt;  // the open row has not been written yet
-  return Row{Row::Kind::erase, key_of(row), {}};
+void ReplyRows::release(Revision row, Rows& garbage) {
+  if (row == open_.name) {  // has not been written yet
+    --open_.needed;
+    return;
+  }
+  if (row == newest_.name) {
+    if (--newest_.needed > 0) return;
+  } else {
+    const auto at = older_.find(row);
+    if (--at->second > 0) return;
+    older_.erase(at);
+  }
+  garbage.add(Row::Kind::erase, key_of(row), {});
 }
 
 Result<std::vector<KeptReply>> ReplyRows::restore(const Row& row) {
@@ -54,7 +82,7 @@ Result<std::vector<KeptReply>> ReplyRows::restore(const Row& row) {
   if (!key.complete() || !reader.ok() || all.empty() || all.front().reply.revision != name) {
     return failure(Code::malformed, "damaged reply row");
   }
-  needed_[name] = all.size();
+  older_[name] = all.size();
   return all;
 }
 

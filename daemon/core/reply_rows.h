@@ -8,7 +8,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "protocol/error.h"
@@ -37,15 +36,15 @@ BOOST_DESCRIBE_STRUCT(KeptReply, (), (session, sequence, reply))
 
 class ReplyRows {
  public:
-  /// Adds a reply to the open row and sets kept.reply.row. The revision of the reply must be higher
-  /// than in the previous call.
-  void add(KeptReply& kept);
+  /// Adds a reply to the open row and sets reply.row. The revision of the reply must be higher than
+  /// in the previous call.
+  void add(const SessionId& session, std::uint64_t sequence, StoredReply& reply);
   /// Appends the rows of all replies added since the last call. These rows must go into the same
   /// batch as the changes that the replies belong to.
   void seal(Rows& rows);
   /// Notes that one reply of this row is no longer needed. If no other reply of the row is needed,
-  /// returns the deletion of the row.
-  std::optional<Row> release(Revision row);
+  /// appends the deletion of the row to `garbage`.
+  void release(Revision row, Rows& garbage);
 
   /// Returns the replies of a row. Fails with `malformed` if the row is damaged.
   Result<std::vector<KeptReply>> restore(const Row& row);
@@ -53,10 +52,16 @@ class ReplyRows {
  private:
   void close(Rows& rows);
 
-  Revision open_ = 0;  // name of the open row; 0: no row is open
-  Bytes value_;        // of the open row; keeps its memory when the row is closed
+  struct NeededRow {
+    Revision name = 0;       ///< 0: there is no row
+    std::size_t needed = 0;  ///< number of its replies that are still needed
+  };
+
+  NeededRow open_;
+  Bytes value_;  // of the open row; keeps its memory when the row is closed
   Rows closed_;
-  std::map<Revision, std::size_t> needed_;  // row -> number of its replies that are still needed
+  NeededRow newest_;  // of the closed rows; it mostly goes before the next row is closed
+  std::map<Revision, std::size_t> older_;  // the other closed rows: their NeededRow::needed
 };
 
 }  // namespace c10dd::core

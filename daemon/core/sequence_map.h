@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A map from sequences to values, for values that come and go mostly in the order of their
 // sequences: adding the last and removing the first rarely allocate, and take constant time on
-// average.
+// average. A removed value is destroyed later, but there are never more of them than others.
 #pragma once
 
 #include <algorithm>
@@ -29,6 +29,7 @@ class SequenceMap {
   bool empty() const { return size() == 0; }
 
   ConstIterator find(std::uint64_t sequence) const {
+    if (empty() || entries_.back().first < sequence) return end();
     const ConstIterator it = std::ranges::lower_bound(begin(), end(), sequence, {}, &Entry::first);
     return it == end() || it->first != sequence ? end() : it;
   }
@@ -42,18 +43,22 @@ class SequenceMap {
       it = std::ranges::lower_bound(begin(), end(), sequence, {}, &Entry::first);
       if (it->first == sequence) return {it->second, false};
     }
-    it = entries_.insert(it, Entry{sequence, std::move(value)});
-    return {it->second, true};
+    if (it != end()) return {entries_.insert(it, {sequence, std::move(value)})->second, true};
+    Entry& entry = entries_.emplace_back();
+    entry.first = sequence;
+    entry.second = std::move(value);
+    return {entry.second, true};
   }
 
-  void insert_or_assign(std::uint64_t sequence, T value) {
+  /// Adds or replaces a value. Returns it; the reference is valid until the map changes.
+  T& insert_or_assign(std::uint64_t sequence, T&& value) {
     const auto [there, added] = try_emplace(sequence, std::move(value));
     if (!added) there = std::move(value);
+    return there;
   }
 
   /// Removes the value with the lowest sequence. The map must not be empty.
   void pop_front() {
-    entries_[static_cast<std::size_t>(front_)].second = T();  // frees its memory
     ++front_;
     if (empty()) {
       entries_.clear();

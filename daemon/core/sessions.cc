@@ -98,8 +98,11 @@ Session& Sessions::entry(const SessionId& id) {
 }
 
 Session* Sessions::find(const SessionId& id) {
+  if (last_found_.second != nullptr && last_found_.first == id) return last_found_.second;
   const auto it = index_.find(id);
-  return it == index_.end() ? nullptr : it->second;
+  if (it == index_.end()) return nullptr;
+  last_found_ = {id, it->second};
+  return it->second;
 }
 const Session* Sessions::find(const SessionId& id) const {
   const auto it = index_.find(id);
@@ -152,6 +155,7 @@ void Sessions::close(const SessionId& id, Ending ending, bool remembered, Revisi
   detached_.erase({session.ends, id});
   leave_rank(id, session);
   index_.erase(id);
+  last_found_ = {};
   sessions_.erase(it);
 }
 
@@ -213,7 +217,7 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
   if (acked_below <= session.acked_below) return acked;
   session.acked_below = acked_below;
   while (!session.replies.empty() && session.replies.begin()->first < acked_below) {
-    release(session.replies.begin()->second);
+    replies_.release(session.replies.begin()->second.row, garbage_);
     session.replies.pop_front();
   }
   while (!session.deliveries.empty() && session.deliveries.begin()->first < acked_below) {
@@ -225,12 +229,10 @@ std::vector<Delivery> Sessions::acknowledge(const SessionId& id, Session& sessio
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
-                    StoredReply reply, Rows& rows) {
+                    StoredReply&& reply, Rows& rows) {
   C10DD_ASSERT(reply.body.size() <= limits::kStoredReplyBytes);
   keep_row(id, session, reply.revision, rows);
-  KeptReply kept{id, sequence, std::move(reply)};
-  replies_.add(kept);
-  session.replies.insert_or_assign(sequence, std::move(kept.reply));
+  replies_.add(id, sequence, session.replies.insert_or_assign(sequence, std::move(reply)));
 }
 
 void Sessions::keep(const SessionId& id, Session& session, std::uint64_t sequence,
@@ -254,10 +256,6 @@ Row Sessions::row_of(const SessionId& id, const Session& session) const {
           wire::encode(SessionRow{own ? session.expiry : Duration::zero(), session.kept_since})};
 }
 
-void Sessions::release(const StoredReply& reply) {
-  if (auto row = replies_.release(reply.row)) garbage_.push_back(*row);
-}
-
 std::optional<Delivery> Sessions::withdraw(const SessionId& id, Session& session,
                                            std::uint64_t sequence, Rows& rows) {
   auto node = session.deliveries.extract(sequence);
@@ -278,7 +276,7 @@ Result<void> Sessions::restore(const Row& row) {
       if (first) continue;
       // Of two replies to one sequence, the older belongs to an ended session with the same id.
       if (kept.reply.revision > at.revision) std::swap(kept.reply, at);
-      release(kept.reply);
+      replies_.release(kept.reply.row, garbage_);
     }
     return {};
   }
@@ -325,10 +323,11 @@ Result<void> Sessions::drop_ended() {
     }
     session.replies.erase_if([&](const auto& entry) {
       const bool old = ended || entry.second.revision < session.kept_since;
-      if (old) release(entry.second);
+      if (old) replies_.release(entry.second.row, garbage_);
       return old;
     });
     if (ended) index_.erase(it->first);
+    last_found_ = {};
     it = ended ? sessions_.erase(it) : std::next(it);
   }
   return {};

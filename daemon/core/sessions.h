@@ -97,7 +97,7 @@ class Sessions {
   /// Keeps a reply or delivery for retries. Appends to `rows` the row of a delivery, and the row of
   /// the session unless that row exists. seal() appends the rows of replies. All these rows must be
   /// in the same batch as the change to which the reply or delivery belongs.
-  void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply reply,
+  void keep(const SessionId& id, Session& session, std::uint64_t sequence, StoredReply&& reply,
             Rows& rows);
   void keep(const SessionId& id, Session& session, std::uint64_t sequence, Delivery delivery,
             Rows& rows);
@@ -163,7 +163,6 @@ class Sessions {
   Session& entry(const SessionId& id);  // adds the session if it is unknown
   void keep_row(const SessionId& id, Session& session, Revision now, Rows& rows) const;
   Row row_of(const SessionId& id, const Session& session) const;
-  void release(const StoredReply& reply);
   void remember(const SessionId& id, Ending ending, Revision revision, Rows& rows);
   void leave_rank(const SessionId& id, const Session& session);
   void leave_connection(const Session& session);
@@ -172,6 +171,7 @@ class Sessions {
   Quotas quotas_;
   std::map<SessionId, Session> sessions_;
   std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; never iterated
+  std::pair<SessionId, Session*> last_found_;  // the requests of one session come one after another
   std::map<Rank, SessionId> by_rank_;
   struct ConnectionLiveness {
     TimePoint heard;

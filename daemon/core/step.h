@@ -70,7 +70,7 @@ inline Bytes watch_token(const Watch& watch) {
   return watch.prefix ? Pending::prefix_token(watch.key) : change_token(watch.key);
 }
 
-/// Returns a reply with this body. Constructs the reply in place, because moving one is dear.
+/// Returns a reply with this body. Constructs the reply in place, because moving one is costly.
 template <class Body>
 Maybe reply(Body body) {
   return Maybe(std::in_place, boost::system::in_place_value, std::in_place_type<Body>,

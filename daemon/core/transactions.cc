@@ -133,8 +133,8 @@ Result<void> Transactions::plan(Plan& plan, const Action& action) const {
     return failure(Code::invalid_argument, "unknown action kind {}: use 0 to 4",
                    static_cast<int>(action.kind));
   }
-  Result<void> good = keys_.check_put(action.key, value->size(), plan.planned_puts);
-  if (!good) return good;
+  const auto place = keys_.check_put(action.key, value->size(), plan.planned_puts);
+  if (!place) return place.error();
   plan.value_bytes += value->size();
   if (plan.value_bytes > limits::kTransactBytes) {
     return failure(Code::too_large, "the values written so far have {} bytes, limit {}",

@@ -10,7 +10,7 @@ namespace c10dd::core {
 
 class Transactions {
  public:
-  Transactions(const KeySpace& keys, const Queues& queues, KeyOps& key_ops, QueueOps& queue_ops)
+  Transactions(KeySpace& keys, const Queues& queues, KeyOps& key_ops, QueueOps& queue_ops)
       : keys_(keys), queues_(queues), key_ops_(key_ops), queue_ops_(queue_ops) {}
 
   Maybe on(Step& step, const Transact& transact);
@@ -20,7 +20,7 @@ class Transactions {
   bool holds(const Condition& condition) const;
   Result<void> plan(Plan& plan, const Action& action) const;
 
-  const KeySpace& keys_;
+  KeySpace& keys_;
   const Queues& queues_;
   KeyOps& key_ops_;
   QueueOps& queue_ops_;

@@ -40,9 +40,9 @@ std::uint64_t next_connection() {
   return ++last;
 }
 
-/// Serves one native connection. start() begins to read; each result of a read or a wait calls
-/// go_on(), which reads on. Replies come through the functions of ReplySink. All functions are
-/// called on the loop of the shard and the stream.
+/// Serves one native connection. start() begins to read; the end of a read or of a wait
+/// for a turn calls take_turn(), and that go_on(), which reads on. Replies come through the
+/// functions of ReplySink. All functions are called on the loop of the shard and the stream.
 class NativeSession final : public core::NativeChannels, public BudgetSink, public StreamReader {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
@@ -97,7 +97,7 @@ class NativeSession final : public core::NativeChannels, public BudgetSink, publ
   std::size_t first_bytes_ = 0;
   ErrorCode read_failed_;
   bool has_read_ = false;  // a read has ended, and its result was not handled yet
-  bool waits_ = false;     // for a read or for a turn; then go_on() is called
+  bool waits_ = false;     // for a read or for a turn; then take_turn() is called
   BudgetShare share_;
   Bytes in_;                      // bytes of frames that are incomplete or left for a later turn
   bool waits_for_room_ = false;   // the budget has no room yet for a large frame
@@ -238,7 +238,8 @@ bool NativeSession::read() {
     bytes = std::string_view(scratch).substr(0, bytes.size() + more);
   }
   if (in_.empty()) {
-    in_ = bytes.substr(take_frames(bytes));
+    const std::size_t used = take_frames(bytes);
+    if (used < bytes.size()) in_ = bytes.substr(used);
     ask_for_room();
   } else {
     in_.append(bytes);

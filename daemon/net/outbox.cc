@@ -21,19 +21,18 @@ std::vector<Bytes>& spare_buffers() {
   return buffers;
 }
 
-void give_back(Bytes buffer) {
+void give_back(Bytes& buffer) {
   std::vector<Bytes>& spares = spare_buffers();
   if (buffer.capacity() > kSpareBytes || spares.size() >= kSpareBuffers) return;
   buffer.clear();
   spares.push_back(std::move(buffer));
 }
 
-Bytes take_buffer() {
+void take_spare(Bytes& into) {
   std::vector<Bytes>& spares = spare_buffers();
-  if (spares.empty()) return {};
-  Bytes buffer = std::move(spares.back());
+  if (spares.empty()) return;
+  into = std::move(spares.back());
   spares.pop_back();
-  return buffer;
 }
 
 }  // namespace
@@ -46,8 +45,9 @@ Outbox::Segment& Outbox::open_segment() {
   const bool open = !segments_.empty() && segments_.back().shared.length == 0 &&
                     segments_.back().own.size() < kSegmentBytes;
   if (open) return segments_.back();
-  segments_.push_back({take_buffer(), {}});
-  return segments_.back();
+  Segment& segment = segments_.emplace_back();
+  take_spare(segment.own);
+  return segment;
 }
 
 void Outbox::added(std::size_t bytes) {
@@ -112,26 +112,34 @@ void Outbox::drop(std::size_t written) {
   const bool was_over_small = over_small_limit();
   bytes_ -= written;
   offset_ += written;
-  for (; front_ < segments_.size(); ++front_) {
-    Segment& segment = segments_[front_];
-    const std::size_t size = segment.own.size() + segment.shared.length;
-    if (offset_ < size) break;
-    offset_ -= size;
-    give_back(std::move(segment.own));
-    segment = {};
-  }
   if (bytes_ == 0) {
     clear();
-  } else if (front_ > kSegmentsKept && front_ > segments_.size() / 2) {
-    segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(front_));
-    front_ = 0;
+  } else {
+    drop_segments();
   }
   report_size();
   const bool drained = was_over_soft != over_soft_limit() || was_over_small != over_small_limit();
   if (drained && callbacks_.on_drained) callbacks_.on_drained();
 }
 
+/// Drops the segments that are written completely.
+void Outbox::drop_segments() {
+  for (; front_ < segments_.size(); ++front_) {
+    Segment& segment = segments_[front_];
+    const std::size_t size = segment.own.size() + segment.shared.length;
+    if (offset_ < size) break;
+    offset_ -= size;
+    give_back(segment.own);
+    segment = {};
+  }
+  if (front_ > kSegmentsKept && front_ > segments_.size() / 2) {
+    segments_.erase(segments_.begin(), segments_.begin() + static_cast<std::ptrdiff_t>(front_));
+    front_ = 0;
+  }
+}
+
 void Outbox::clear() {
+  for (Segment& segment : std::span(segments_).subspan(front_)) give_back(segment.own);
   segments_.clear();
   if (segments_.capacity() > kSegmentsKept) segments_.shrink_to_fit();
   front_ = offset_ = bytes_ = 0;

@@ -64,6 +64,7 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   void enforce_hard_limit();
   void report_size();
   void drop(std::size_t written);
+  void drop_segments();
   void clear();
   void die(const char* reason);
 

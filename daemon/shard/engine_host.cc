@@ -177,8 +177,9 @@ void EngineHost::end_turn() {
 }
 
 void EngineHost::arm_timer() {
+  if (grace_timer_set_) return;
   const auto next = directory_.next_wake();
-  if (!next || grace_timer_set_) return;
+  if (!next) return;
   grace_timer_set_ = true;
   grace_timer_.expires_at(*next);
   grace_timer_.async_wait([this](const boost::system::error_code&) { grace_timer_set_ = false; });

@@ -32,6 +32,10 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
     time_.reset();
   }
 
+  /// Runs the handlers of a turn: waits for one, then also runs those that are ready by then. A
+  /// turn may leave ready handlers to the next turn.
+  void run_ready();
+
   /// Destroys all handlers that wait in the loop. A handler may hold a connection of another loop.
   /// For this reason all loops must be emptied before any loop is destroyed. Called when no thread
   /// runs the loop any more.
@@ -40,6 +44,8 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
  private:
   bool turns_ = false;  // start_clock() was called
   mutable std::optional<core::SteadyTime> time_;
+  core::SteadyTime last_turn_;       // when the handlers of the last turn began
+  unsigned turns_without_look_ = 0;  // how many of the next turns may run one handler only
 };
 
 }  // namespace c10dd::daemon

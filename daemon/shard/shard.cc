@@ -115,6 +115,7 @@ void Shard::rest(std::function<void()> wake, bool had_some) {
 }
 
 void Shard::wake_resting() {
+  if (starved_.empty() && served_.empty()) return;
   for (const auto& wake : std::exchange(starved_, {})) wake();
   for (const auto& wake : std::exchange(served_, {})) wake();
 }

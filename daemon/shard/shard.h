@@ -40,11 +40,7 @@ class Shard final : private core::JobHost::Shell {
 
   // ---- for the connections of this loop: see core::JobHost
 
-  void hello(core::HelloRequest request) { host_.hello(std::move(request)); }
-  void heard(const core::JobRef& job, std::uint64_t connection) { host_.heard(job, connection); }
-  bool charge(const core::JobRef& job, std::size_t bytes) { return host_.charge(job, bytes); }
   bool spent(const core::JobRef& job) const { return host_.spent(job); }
-  bool draining() const { return host_.draining(); }
 
   /// Returns the counters of the requests on this loop.
   RequestTally& tally() { return tally_; }

@@ -6,13 +6,6 @@
 #include <thread>
 
 namespace c10dd::daemon {
-namespace {
-
-// After its first handler, a turn runs at most this many further handlers. The number is limited
-// because replies are sent only at the end of a turn.
-constexpr int kTurnHandlers = 256;
-
-}  // namespace
 
 class Shards::Thread {
  public:
@@ -79,10 +72,7 @@ void Shards::each(const std::function<void(Shard&)>& f) {
 }
 
 void Shards::turn(Loop& loop, Shard& shard) {
-  loop.start_clock();
-  loop.run_one();
-  for (int i = 0; i < kTurnHandlers && loop.poll_one() > 0; ++i) {
-  }
+  loop.run_ready();
   loop.start_clock();
   shard.end_turn();
 }

@@ -32,6 +32,18 @@ std::size_t copied_bytes(const Reply& reply) {
   return bytes;
 }
 
+/// Empties effects at the end of a scope, also after an exception. Keeps their memory for the next
+/// step unless it is large.
+struct EffectsCleaner {
+  Effects& effects;
+
+  ~EffectsCleaner() {
+    const bool large = effects.rows.capacity() > kRowBytesKept;
+    effects.clear();
+    if (large) free_memory(effects.rows);
+  }
+};
+
 }  // namespace
 
 JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthGate& growth,
@@ -58,12 +70,9 @@ void JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const 
   // to the repeated request.
   if (attachment->ended()) return;
   const std::optional<Failure> no_room = growth_.refuses(request);
-  effects_.clear();  // an exception may have left something
+  const EffectsCleaner cleaner{effects_};
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
   perform(slot, effects_, attachment, call.sequence);
-  const bool large = effects_.rows.capacity() > kRowBytesKept;
-  effects_.clear();
-  if (large) free_memory(effects_.rows);
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {
@@ -165,17 +174,17 @@ void JobHost::end_turn_of(const JobRef& slot) {
       slot->rows.clear();
       if (slot->rows.capacity() > kRowBytesKept) free_memory(slot->rows);
     }
+    const JobStats stats = slot->job->stats();
     watch_deadline(slot);
-    report_idle(slot);
-    count_bytes(slot);
+    report_idle(slot, stats);
+    count_bytes(slot, stats);
   }
   const bool waits = !slot->rows.empty() || slot->gate->wants_confirmation();
   release(slot);
   if (waits) touch_quietly(slot);  // start_batch() looks at touched jobs only
 }
 
-void JobHost::count_bytes(const JobRef& slot) {
-  const JobStats stats = slot->job->stats();
+void JobHost::count_bytes(const JobRef& slot, const JobStats& stats) {
   const std::size_t bytes = stats.bytes + stats.queue_bytes + stats.history_bytes;
   if (bytes == slot->bytes) return;
   growth_.add_bytes(static_cast<std::int64_t>(bytes) - static_cast<std::int64_t>(slot->bytes));

@@ -227,7 +227,7 @@ class JobHost {
   void touch_quietly(const JobRef& slot);
   void fire_deadlines(TimePoint now);
   void end_turn_of(const JobRef& slot);
-  void count_bytes(const JobRef& slot);
+  void count_bytes(const JobRef& slot, const JobStats& stats);
   std::size_t waiting() const;
   void start_batch();
   void finish_batch(const store::CommitResult& result);
@@ -245,7 +245,7 @@ class JobHost {
               Failure reason);
   void refuse(const JobSlot::Refused& refused, Failure reason);
   static void end(const JobRef& slot, const AttachmentRef& attachment);
-  void report_idle(const JobRef& slot);
+  void report_idle(const JobRef& slot, const JobStats& stats);
   void drop(const JobRef& slot, const Failure& reason);
 
   // job_host_load.cc

@@ -26,6 +26,7 @@ void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPie
 }
 
 void JobHost::restore_pieces() {
+  if (loading_.empty()) return;
   for (const JobRef& slot : std::exchange(loading_, {})) {
     if (!slot->dropped) restore_piece(slot);
     if (!slot->dropped && !slot->pieces.empty()) loading_.push_back(slot);

@@ -180,8 +180,7 @@ void JobHost::detach(const JobRef& slot, const AttachmentRef& attachment) {
 
 /// If the job has no session left, reports the job as idle to the directory, so that the directory
 /// can retire the job. From then on, hello() asks the directory before it opens a session.
-void JobHost::report_idle(const JobRef& slot) {
-  const JobStats stats = slot->job->stats();
+void JobHost::report_idle(const JobRef& slot, const JobStats& stats) {
   const bool away_counts = !planted(Planted::away_is_idle);
   if (!slot->in_use || (away_counts ? stats.sessions_known : stats.sessions) > 0) return;
   slot->in_use = false;

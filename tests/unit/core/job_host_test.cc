@@ -309,6 +309,21 @@ TEST(JobHosts, ALateRequestOfAnOlderConnectionIsNotTaken) {
   EXPECT_EQ(older->take(), Lines{"1:ended session_superseded"});
 }
 
+TEST(JobHosts, ARequestThatArrivesAfterItsConnectionHasClosedIsNotTaken) {
+  HostWorld world(2);
+  world.join("first", 9);
+  const auto sink = world.join("b", 1);
+  const Revision before = sink->job->job->revision();
+  world.loops[0]->turn([&] {
+    world.host(0).detach(sink->job, sink->attachment);
+    world.ask(sink, 1, Set{"k", "v", {}, false});
+  });
+  world.settle();
+  EXPECT_EQ(sink->take(), Lines{});
+  EXPECT_EQ(sink->job->job->revision(), before);
+  EXPECT_EQ(world.host(1).unfinished(), 0U);
+}
+
 TEST(JobHosts, ConnectionsOfAnotherLoopShareOneTurn) {
   HostWorld world(2);
   world.join("first", 9);

@@ -47,7 +47,7 @@ TEST(KeySpace, HoldsItsQuotasOverManyPutsOfOneRequest) {
   for (std::size_t i = 0; i < room; ++i) {
     ASSERT_TRUE(keys.check_put(Bytes(1, static_cast<char>(i)), limits::kValueBytes, planned_puts));
   }
-  const Result<void> full = keys.check_put("x", limits::kValueBytes, planned_puts);
+  const auto full = keys.check_put("x", limits::kValueBytes, planned_puts);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, Code::quota_exceeded);
   EXPECT_TRUE(full.error().detail.starts_with("job is full: ")) << full.error().detail;

@@ -40,7 +40,7 @@ class World {
   }
   /// Keeps a reply, and seals the rows as a batch of their own.
   void keep(const SessionId& id, std::uint64_t sequence, auto what) {
-    sessions.keep(id, *sessions.find(id), sequence, what, rows);
+    sessions.keep(id, *sessions.find(id), sequence, std::move(what), rows);
     sessions.seal(rows);
   }
   std::vector<Delivery> acknowledge(const SessionId& id, std::uint64_t below) {
@@ -170,6 +170,31 @@ TEST(Sessions, ShareARowForTheRepliesOfABatch) {
   world.sessions.take_garbage(garbage);
   ASSERT_EQ(garbage.size(), 1u);
   EXPECT_EQ(garbage[0].key, world.rows[3].key);
+}
+
+TEST(Sessions, WriteNoRowForRepliesThatWereAcknowledgedInTheSameBatch) {
+  World world;
+  const SessionId id{3, 1};
+  world.open(hello(1), 0);
+  world.keep(id, 1, stored(1));
+  const std::size_t before = world.rows.size();
+  for (std::uint64_t n = 2; n <= 3; ++n) {
+    world.sessions.keep(id, *world.sessions.find(id), n, stored(n), world.rows);
+  }
+  world.acknowledge(id, 4);
+  world.sessions.seal(world.rows);
+  EXPECT_EQ(world.rows.size(), before);
+  EXPECT_EQ(world.sessions.garbage(), 1u) << "the row of the first batch";
+}
+
+TEST(Sessions, AreNotFoundAfterTheirEnd) {
+  World world;
+  world.open(hello(1), 0);
+  ASSERT_NE(world.sessions.find({3, 1}), nullptr);
+  world.close({3, 1}, false);
+  EXPECT_EQ(world.sessions.find({3, 1}), nullptr);
+  world.open(hello(2), 0);
+  EXPECT_EQ(world.sessions.find({3, 1}), nullptr);
 }
 
 TEST(Sessions, HaveNothingOfAnEarlierOneWithTheSameId) {
