@@ -48,10 +48,11 @@ void compute(const std::vector<Arrival>& ranks) {
     case Collective::all_reduce: {
       const ReduceFunction combine = reduce_function(first.output.dtype, first.reduce);
       void* const result = first.output.data;
+      for (const Arrival& one : ranks) prepare(one.output, one.reduce);
       for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
         combine(result, result, ranks[rank].output.data, first.output.count);
       }
-      if (first.reduce == ReduceOp::avg) divide(first.output, static_cast<Rank>(ranks.size()));
+      finish(first.output, first.reduce, static_cast<Rank>(ranks.size()));
       for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
         std::memcpy(ranks[rank].output.data, result, bytes);
       }

@@ -53,6 +53,10 @@ class Group final : public collectives::AbortableGroup {
 
   WorkPtr all_reduce(Tensor tensor, ReduceOp op, std::optional<Duration> timeout) override {
     check(tensor, "all_reduce");
+    if (!combines(op, tensor.dtype)) {
+      refuse(format("all_reduce: {} does not combine elements of type {}", name_of(op),
+                    name_of(tensor.dtype)));
+    }
     auto call = prepare(Collective::all_reduce, tensor, timeout);
     call->info.reduce = op;
     call->output = std::move(tensor);
@@ -126,6 +130,10 @@ class Group final : public collectives::AbortableGroup {
   }
 
   static void check(const Tensor& tensor, const char* what) {
+    if (!is_dtype(tensor.dtype)) {
+      refuse(format("{}: the element type has number {}, but the last type has number {}", what,
+                    static_cast<unsigned>(tensor.dtype), kDTypes - 1));
+    }
     if (tensor.count > 0 && tensor.data == nullptr) {
       refuse(format("{}: data is null, but count is {}", what, tensor.count));
     }

@@ -10,42 +10,83 @@
 namespace c10dd::collectives {
 namespace {
 
-// `type` is the type in which sums and products of T are computed. For integers it is the unsigned
-// version of T, which wraps on overflow. Signed overflow would be undefined.
+/// How elements of type T are computed: as values of type Value.
 template <class T>
-struct Wrapping {
-  using type = T;
+struct Arithmetic {  // float and double
+  using Value = T;
+  static Value load(T element) { return element; }
+  static T store(Value value) { return value; }
 };
+
+// Integers are computed as unsigned integers that have at least the size of int: their sums and
+// products wrap around, while those of signed types, and of types that are promoted to int, would
+// be undefined on overflow.
 template <class T>
 requires std::is_integral_v<T>
-struct Wrapping<T> {
-  using type = std::make_unsigned_t<T>;
+struct Arithmetic<T> {
+  using Value = std::common_type_t<std::make_unsigned_t<T>, unsigned>;
+  static Value load(T element) { return static_cast<Value>(element); }
+  static T store(Value value) { return static_cast<T>(value); }
+};
+
+template <class T>
+requires std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>
+struct Arithmetic<T> {
+  using Value = float;
+  static Value load(T element) { return static_cast<float>(element); }
+  static T store(Value value) { return T(value); }
 };
 
 struct Sum {
   template <class T>
   static T apply(T a, T b) {
-    using W = typename Wrapping<T>::type;
-    return static_cast<T>(static_cast<W>(static_cast<W>(a) + static_cast<W>(b)));
+    using A = Arithmetic<T>;
+    return A::store(A::load(a) + A::load(b));
   }
 };
 struct Product {
   template <class T>
   static T apply(T a, T b) {
-    using W = typename Wrapping<T>::type;
-    return static_cast<T>(static_cast<W>(static_cast<W>(a) * static_cast<W>(b)));
+    using A = Arithmetic<T>;
+    return A::store(A::load(a) * A::load(b));
   }
 };
+template <class T>
+bool less(T a, T b) {
+  if constexpr (std::is_class_v<T>) {
+    return Arithmetic<T>::load(a) < Arithmetic<T>::load(b);
+  } else {
+    return a < b;
+  }
+}
 struct Min {
   template <class T>
   static T apply(T a, T b) {
-    return b < a ? b : a;
+    return less(b, a) ? b : a;
   }
 };
 struct Max {
   template <class T>
   static T apply(T a, T b) {
-    return a < b ? b : a;
+    return less(a, b) ? b : a;
+  }
+};
+struct And {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a & b);
+  }
+};
+struct Or {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  static T apply(T a, T b) {
+    return static_cast<T>(a ^ b);
   }
 };
 
@@ -58,74 +99,97 @@ void reduce(void* out, const void* a, const void* b, std::size_t count) {
 #ifndef __clang__
 #pragma GCC ivdep
 #endif
-  for (std::size_t i = 0; i < count; ++i) to[i] = Op::template apply<T>(left[i], right[i]);
+  for (std::size_t i = 0; i < count; ++i) to[i] = Op::apply(left[i], right[i]);
+}
+
+/// Chooses for booleans that are 0 or 1.
+ReduceFunction choose_boolean(ReduceOp op) {
+  switch (op.kind) {
+    case ReduceOp::product:
+    case ReduceOp::min:
+    case ReduceOp::band:
+      return &reduce<std::uint8_t, And>;
+    case ReduceOp::bxor:
+      return &reduce<std::uint8_t, Xor>;
+    default:
+      return &reduce<std::uint8_t, Or>;
+  }
+}
+
+template <class T>
+ReduceFunction choose_bitwise(ReduceOp op) {
+  if (op.kind == ReduceOp::band) return &reduce<T, And>;
+  return op.kind == ReduceOp::bor ? &reduce<T, Or> : &reduce<T, Xor>;
 }
 
 template <class T>
 ReduceFunction choose(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg:
-      return &reduce<T, Sum>;
+  switch (op.kind) {
     case ReduceOp::product:
       return &reduce<T, Product>;
     case ReduceOp::min:
       return &reduce<T, Min>;
     case ReduceOp::max:
       return &reduce<T, Max>;
+    case ReduceOp::band:
+    case ReduceOp::bor:
+    case ReduceOp::bxor:
+      if constexpr (std::is_integral_v<T>) return choose_bitwise<T>(op);
+      return nullptr;
+    default:
+      return &reduce<T, Sum>;
   }
-  return nullptr;
 }
 
-template <class T>
-void divide_all(void* data, std::size_t count, Rank divisor) {
-  T* const values = static_cast<T*>(data);
-  for (std::size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_floating_point_v<T>) {
-      values[i] /= static_cast<T>(divisor);
-    } else {
-      // Divides in 64 bits, because the divisor may be larger than the largest value of a small T.
-      values[i] =
-          static_cast<T>(static_cast<std::int64_t>(values[i]) / static_cast<std::int64_t>(divisor));
-    }
-  }
+/// Calls `f` with each element of type T, and stores the result in its place.
+template <class T, class F>
+void replace_all(const Tensor& tensor, F f) {
+  T* const values = static_cast<T*>(tensor.data);
+  for (std::size_t i = 0; i < tensor.count; ++i) values[i] = f(values[i]);
 }
 
 }  // namespace
 
 ReduceFunction reduce_function(DType dtype, ReduceOp op) {
-  switch (dtype) {
-    case DType::float32:
-      return choose<float>(op);
-    case DType::float64:
-      return choose<double>(op);
-    case DType::int8:
-      return choose<std::int8_t>(op);
-    case DType::uint8:
-      return choose<std::uint8_t>(op);
-    case DType::int32:
-      return choose<std::int32_t>(op);
-    case DType::int64:
-      return choose<std::int64_t>(op);
-  }
-  return nullptr;
+  if (!combines(op, dtype)) return nullptr;
+  return with_dtype(dtype, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return choose_boolean(op);
+    } else {
+      return choose<T>(op);
+    }
+  });
 }
 
-void divide(const Tensor& tensor, Rank divisor) {
-  switch (tensor.dtype) {
-    case DType::float32:
-      return divide_all<float>(tensor.data, tensor.count, divisor);
-    case DType::float64:
-      return divide_all<double>(tensor.data, tensor.count, divisor);
-    case DType::int8:
-      return divide_all<std::int8_t>(tensor.data, tensor.count, divisor);
-    case DType::uint8:
-      return divide_all<std::uint8_t>(tensor.data, tensor.count, divisor);
-    case DType::int32:
-      return divide_all<std::int32_t>(tensor.data, tensor.count, divisor);
-    case DType::int64:
-      return divide_all<std::int64_t>(tensor.data, tensor.count, divisor);
+void prepare(const Tensor& tensor, ReduceOp op) {
+  if (tensor.dtype == DType::boolean) {
+    return replace_all<std::uint8_t>(tensor, [](std::uint8_t byte) { return byte != 0; });
   }
+  if (op.kind != ReduceOp::premul_sum) return;
+  with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
+    using A = Arithmetic<T>;
+    if constexpr (!std::is_integral_v<T>) {
+      const auto factor = static_cast<typename A::Value>(op.factor);
+      replace_all<T>(tensor, [factor](T value) { return A::store(A::load(value) * factor); });
+    }
+  });
+}
+
+void finish(const Tensor& tensor, ReduceOp op, Rank size) {
+  if (op.kind != ReduceOp::avg) return;
+  with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
+    using A = Arithmetic<T>;
+    if constexpr (std::is_integral_v<T>) {
+      // Divides in 64 bits, because the size may be larger than the largest value of a small T.
+      const auto divisor = static_cast<std::int64_t>(size);
+      replace_all<T>(tensor, [divisor](T value) {
+        return static_cast<T>(static_cast<std::int64_t>(value) / divisor);
+      });
+    } else {
+      const auto divisor = static_cast<typename A::Value>(size);
+      replace_all<T>(tensor, [divisor](T value) { return A::store(A::load(value) / divisor); });
+    }
+  });
 }
 
 }  // namespace c10dd::collectives

@@ -13,11 +13,17 @@ namespace c10dd::collectives {
 /// same array as `a` or `b`; otherwise the arrays must not overlap.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 
-/// Returns the function that applies `op` to arrays of `dtype`. For avg, returns the function for
-/// sum; the caller must call divide() after the last sum.
+/// Returns the function that applies `op` to arrays of `dtype`, or null unless combines(op, dtype).
+/// Each rank must call prepare() on its tensor before the first call of the function, and finish()
+/// on the result.
 ReduceFunction reduce_function(DType dtype, ReduceOp op);
 
-/// Divides each element by `divisor`. Integer results are truncated towards zero.
-void divide(const Tensor& tensor, Rank divisor);
+/// Multiplies each element by the factor of premul_sum. Makes each boolean 0 or 1. Otherwise does
+/// nothing.
+void prepare(const Tensor& tensor, ReduceOp op);
+
+/// Divides each element by `size` for avg. Integer results are truncated towards zero.
+/// Otherwise does nothing.
+void finish(const Tensor& tensor, ReduceOp op, Rank size);
 
 }  // namespace c10dd::collectives

@@ -6,48 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
-#include <c10dd/language.h>
+#include <c10dd/dtype.h>
+#include <c10dd/reduce_op.h>
 
 namespace c10dd {
-
-/// Type of one element.
-enum class DType : std::uint8_t { float32, float64, int8, uint8, int32, int64 };
-
-/// Returns the size of one element, in bytes.
-constexpr std::size_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::int8:
-    case DType::uint8:
-      return 1;
-    case DType::float32:
-    case DType::int32:
-      return 4;
-    case DType::float64:
-    case DType::int64:
-      return 8;
-  }
-  return 0;
-}
-
-/// Returns the name that error texts and metrics use, such as "float32".
-constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view kNames[] = {"float32", "float64", "int8", "uint8", "int32", "int64"};
-  return kNames[static_cast<std::size_t>(dtype)];
-}
-
-/// The operation with which all_reduce combines elements. avg divides the sum by the group's size;
-/// for integers the division truncates. Integer sums and products wrap around on overflow.
-enum class ReduceOp : std::uint8_t { sum, avg, product, min, max };
-
-/// Returns the name that error texts and metrics use, such as "sum".
-constexpr std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view kNames[] = {"sum", "avg", "product", "min", "max"};
-  return kNames[static_cast<std::size_t>(op)];
-}
 
 /// The device whose memory a tensor uses. The backends gloo and loopback accept only cpu memory.
 struct Device {
@@ -84,27 +49,6 @@ struct Tensor {
   }
 };
 
-/// Returns the DType of the C++ type T. Does not compile if there is no DType for T.
-template <class T>
-constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) {
-    return DType::float32;
-  } else if constexpr (std::is_same_v<T, double>) {
-    return DType::float64;
-  } else if constexpr (std::is_same_v<T, std::int8_t>) {
-    return DType::int8;
-  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-    return DType::uint8;
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    return DType::int32;
-  } else {
-    static_assert(std::is_same_v<T, std::int64_t>,
-                  "c10dd has no DType for this element type; it has one for float, double, "
-                  "std::int8_t, std::uint8_t, std::int32_t and std::int64_t");
-    return DType::int64;
-  }
-}
-
 /// Returns a Tensor of the `count` elements that begin at `data` in cpu memory. It has no owner:
 /// the caller must keep the memory until the Work has ended.
 template <class T>
@@ -123,7 +67,10 @@ Tensor tensor_of(T* data, std::size_t count) {
 template <class T>
 Tensor tensor_of(std::vector<T>& values) {
   if constexpr (std::is_same_v<T, bool>) {
-    return Tensor{.dtype = dtype_of<T>()};  // does not compile: there is no DType for bool
+    static_assert(!std::is_same_v<T, bool>,
+                  "c10dd::tensor_of needs an array of elements, but std::vector<bool> stores bits: "
+                  "use std::vector<std::uint8_t>, and set dtype to DType::boolean");
+    return {};
   } else {
     return tensor_of(values.data(), values.size());
   }

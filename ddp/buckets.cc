@@ -11,8 +11,6 @@
 namespace c10dd::ddp {
 namespace {
 
-constexpr std::size_t kDTypes = 6;
-
 struct OpenBucket {
   Bucket bucket;
   bool first = true;  // of its dtype

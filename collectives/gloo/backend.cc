@@ -48,37 +48,24 @@ std::uint32_t tag_of(const CallContext& context, Collective collective, const Te
   return static_cast<std::uint32_t>((context.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
 
-/// Calls `f` with a null pointer to an unsigned integer of the size of `dtype`. Only the type of
-/// the pointer matters: it tells Gloo the element size.
-template <class F>
-void with_element_type(DType dtype, F f) {
-  switch (size_of(dtype)) {
-    case 1:
-      return f(static_cast<std::uint8_t*>(nullptr));
-    case 4:
-      return f(static_cast<std::uint32_t*>(nullptr));
-    default:
-      return f(static_cast<std::uint64_t*>(nullptr));
-  }
-}
-
 class GlooBackend final : public Backend {
  public:
   explicit GlooBackend(Mesh mesh)
       : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
 
   Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
-    return run(context, Collective::all_reduce, tensor, static_cast<std::uint32_t>(op),
-               [&](std::uint32_t tag) {
-                 ::gloo::AllreduceOptions options(context_);
-                 with_element_type(tensor.dtype, [&](auto* type) {
-                   options.setOutput(static_cast<decltype(type)>(tensor.data), tensor.count);
-                 });
-                 options.setReduceFunction(reduce_function(tensor.dtype, op));
-                 options.setTag(tag);
-                 ::gloo::allreduce(options);
-                 if (op == ReduceOp::avg) divide(tensor, static_cast<Rank>(context_->size));
-               });
+    return run(context, Collective::all_reduce, tensor, op.kind, [&](std::uint32_t tag) {
+      ::gloo::AllreduceOptions options(context_);
+      // Gloo uses only the size of the type.
+      with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
+        options.setOutput(static_cast<T*>(tensor.data), tensor.count);
+      });
+      prepare(tensor, op);
+      options.setReduceFunction(reduce_function(tensor.dtype, op));
+      options.setTag(tag);
+      ::gloo::allreduce(options);
+      finish(tensor, op, static_cast<Rank>(context_->size));
+    });
   }
 
   Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {

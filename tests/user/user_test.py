@@ -74,15 +74,17 @@ class Headers(unittest.TestCase):
                 self.assertIn("nothing more is compiled", errors[1])
 
     def test_an_unknown_element_type_is_one_sentence(self):
-        for element in ("std::uint16_t", "bool", "long double"):
+        for element in ("std::uint16_t", "long double"):
             with self.subTest(element=element):
                 self.assert_one_sentence(
                     "#include <c10dd/tensor.h>\n"
                     f"void f(std::vector<{element}>& v) {{ c10dd::tensor_of(v); }}\n",
                     "c10dd has no DType for this element type; it has one for float, double, ")
 
-    def test_memory_that_is_const_is_one_sentence(self):
+    def test_memory_that_cannot_be_used_is_one_sentence(self):
         for source, words in [
+            ("void f(std::vector<bool>& v) { c10dd::tensor_of(v); }\n",
+             "std::vector<bool> stores bits: use std::vector<std::uint8_t>"),
             ("void f(const std::vector<float>& v) { c10dd::tensor_of(v); }\n",
              "needs a vector that outlives the collective and that it may write into"),
             ("void f() { c10dd::tensor_of(std::vector<float>(3)); }\n", "this one is a temporary"),

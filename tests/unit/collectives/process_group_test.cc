@@ -110,6 +110,48 @@ TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
                InvalidArgument);
 }
 
+TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
+  const auto groups = testing::open_groups(1, {.backend = "loopback"});
+  ProcessGroup& group = *groups[0];
+  std::vector<float> floats(4);
+  std::vector<std::int16_t> whole(4);
+  const Tensor good = tensor_of(floats);
+  Tensor tensor = good;
+  const auto error_of = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const auto reduced = [&](const Tensor& of, ReduceOp op) {
+    return error_of([&] { group.all_reduce(of, op); });
+  };
+  EXPECT_EQ(reduced(good, ReduceOp::band),
+            "all_reduce: band does not combine elements of type float32");
+  EXPECT_EQ(reduced(tensor_of(whole), premul_sum(2)),
+            "all_reduce: premul_sum does not combine elements of type int16");
+  tensor.dtype = DType::boolean;
+  EXPECT_EQ(reduced(tensor, ReduceOp::avg),
+            "all_reduce: avg does not combine elements of type bool");
+  tensor.dtype = static_cast<DType>(10);
+  EXPECT_EQ(reduced(tensor, ReduceOp::sum),
+            "all_reduce: the element type has number 10, but the last type has number 9");
+  tensor = good;
+  tensor.data = nullptr;
+  EXPECT_EQ(reduced(tensor, ReduceOp::sum), "all_reduce: data is null, but count is 4");
+  tensor = good;
+  tensor.device.kind = Device::Kind::cuda;
+  EXPECT_TRUE(contains(reduced(tensor, ReduceOp::sum), "the tensor is not in cpu memory"));
+  EXPECT_TRUE(contains(reduced(good, static_cast<ReduceOp::Kind>(9)), "unknown does not combine"));
+  EXPECT_TRUE(contains(error_of([&] { group.broadcast(good, 1); }), "root 1 is not a rank"));
+  EXPECT_TRUE(contains(error_of([&] { group.all_gather_single(good, tensor_of(whole)); }),
+                       "the output has 4 float32 elements, but needs 1 times the 4 int16"));
+  EXPECT_TRUE(contains(error_of([&] { group.barrier(0s); }), "must be positive, got 0 ns"));
+  group.all_reduce(good)->wait();  // a refused call has hurt nothing
+}
+
 TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {
   const auto point = std::make_shared<ThreadExchange>(2);
   for (const char* backend : {"loopback", "gloo"}) {

@@ -92,11 +92,11 @@ TEST(Buckets, EveryParameterHasOnePlaceWhateverTheSizes) {
   std::mt19937 random(7);
   for (int round = 0; round < 200; ++round) {
     std::vector<GradientSize> sizes(random() % 40);
-    for (GradientSize& size : sizes) size = {random() % 60, static_cast<DType>(random() % 6)};
+    for (GradientSize& size : sizes) size = {random() % 60, static_cast<DType>(random() % kDTypes)};
     const auto plan = plan_buckets(sizes, kSmall);
     std::vector<int> seen(sizes.size());
     std::size_t previous_end = sizes.size();
-    std::vector<int> buckets_of(6);
+    std::vector<int> buckets_of(kDTypes);
     for (const Bucket& bucket : plan) {
       std::size_t offset = 0;
       for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
