@@ -5,7 +5,6 @@
 // tests/unit/collectives/thread_ranks.h. backend_contract_test.cc tests all backends in that list.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -19,30 +18,19 @@
 
 namespace c10dd::collectives {
 
-/// The number and the time limit of one collective.
-struct CallContext {
-  std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
-  Duration timeout{0};         ///< time limit that the caller gave; only for error texts
-  std::chrono::steady_clock::time_point deadline;
-};
-
-/// Runs the collectives of one rank. The four collectives are called by one thread, one at a time,
-/// in the order of issue, with valid arguments: cpu tensors, count > 0, root < size. abort() may be
-/// called by any thread at any time. After the first failure, and after abort(), every call fails.
+/// Runs the operations of one rank. run() is called by one thread, one operation at a time, in the
+/// order of issue, with valid arguments: cpu tensors, elements in each tensor, root < size. abort()
+/// may be called by any thread at any time. After the first failure, and after abort(), every call
+/// fails.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Each collective blocks until it has ended, at most until the deadline. After a collective has
-  /// returned, the backend does not access the tensors any more. If the ranks that caused a failure
-  /// are known, the failure's text and Failure::missing name them. The code is timed_out if the
+  /// Blocks until the operation has ended, at most until its deadline. After run() has returned,
+  /// the backend does not access the tensors any more. If the ranks that caused a failure are
+  /// known, the failure's text and Failure::missing name them. The code is timed_out if the
   /// deadline has passed, and unavailable if a peer was lost.
-  virtual Result<void> all_reduce(const Tensor& tensor, ReduceOp op,
-                                  const CallContext& context) = 0;
-  virtual Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) = 0;
-  virtual Result<void> all_gather(const Tensor& output, const Tensor& input,
-                                  const CallContext& context) = 0;
-  virtual Result<void> barrier(const CallContext& context) = 0;
+  virtual Result<void> run(const Operation& operation) = 0;
 
   /// Makes the running call fail with code aborted and `reason`. Does not wait for that call.
   virtual void abort(const std::string& reason) = 0;
@@ -86,7 +74,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 2;
+inline constexpr std::uint32_t kBackendAbi = 3;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {

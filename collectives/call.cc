@@ -58,8 +58,8 @@ Duration Call::duration() const {
 void Call::end(Status status, const Failure& reason) {
   // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does
   // not keep their memory alive.
-  output = {};
-  input = {};
+  operation.output = {};
+  operation.input = {};
   {
     const std::lock_guard lock(mutex_);
     C10DD_ASSERT(status_ == Status::pending && status != Status::pending);

@@ -8,7 +8,7 @@
 
 #include "client/internal/fork_guard.h"
 #include "collectives/hooks.h"
-#include "collectives/tensor.h"
+#include "collectives/operation.h"
 #include "collectives/work.h"
 #include "protocol/error.h"
 
@@ -23,8 +23,7 @@ class Call final : public Work {
   explicit Call(client::HomeProcess home) : home_(home) {}
 
   CollectiveCall info;  ///< written only by the issuing thread, then only by the worker thread
-  Tensor output;        ///< an in-place collective has only this tensor
-  Tensor input;         ///< only for all_gather
+  Operation operation;  ///< its tensors are released when the collective ends
 
   Status status() const override;
   void wait() override;

@@ -6,21 +6,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include <c10dd/codes.h>
-#include <c10dd/tensor.h>
+#include <c10dd/operation.h>
 #include <c10dd/types.h>
 
 namespace c10dd {
-
-enum class Collective : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
-
-/// Returns the name that error texts and metrics use, such as "all_reduce".
-constexpr std::string_view name_of(Collective collective) {
-  constexpr std::string_view kNames[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
-  return kNames[static_cast<std::size_t>(collective)];
-}
 
 /// Describes one collective of a group. A time point is zero until its event has happened.
 struct CollectiveCall {
@@ -28,11 +19,11 @@ struct CollectiveCall {
 
   std::uint64_t sequence = 0;  ///< position among the collectives of the group, from 0
   Collective collective = Collective::barrier;
-  DType dtype = DType::float32;     ///< type of each element; unused for barrier
-  ReduceOp reduce = ReduceOp::sum;  ///< only for all_reduce
-  Rank root = 0;                    ///< only for broadcast
-  std::size_t count = 0;            ///< number of elements in the input of one rank; 0 for barrier
-  std::size_t bytes = 0;            ///< size of the tensor; for all_gather, size of the output
+  DType dtype = DType::float32;     ///< type of each element; unused if there is no tensor
+  ReduceOp reduce = ReduceOp::sum;  ///< only if OperationInfo::reduces
+  Rank root = 0;                    ///< only if OperationInfo::has_root
+  std::size_t count = 0;            ///< number of elements that each rank contributes
+  std::size_t bytes = 0;            ///< size of the output
   Duration timeout{0};              ///< time limit, counted from `started`
   Clock::time_point enqueued{};     ///< when the caller issued the collective
   Clock::time_point started{};      ///< when the worker thread started the collective

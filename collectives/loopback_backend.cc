@@ -19,36 +19,26 @@
 namespace c10dd::collectives {
 namespace {
 
-/// The arguments of one rank for the current collective.
-struct Arrival {
-  Collective collective = Collective::barrier;
-  std::uint64_t sequence = 0;
-  ReduceOp reduce = ReduceOp::sum;
-  Rank root = 0;
-  Tensor output = {};
-  Tensor input = {};
-
-  /// Returns a text for errors that lists the arguments that must be equal on all ranks.
-  std::string signature() const {
-    const Tensor& shape = collective == Collective::all_gather ? input : output;
-    return text_of(published({.sequence = sequence,
-                              .collective = collective,
-                              .dtype = shape.dtype,
-                              .reduce = reduce,
-                              .root = root,
-                              .count = shape.count}));
-  }
-};
+/// Returns a text for errors that lists the arguments that must be equal on all ranks.
+std::string signature(const Operation& operation) {
+  const Tensor& contribution = operation.contribution();
+  return text_of(published({.sequence = operation.sequence,
+                            .collective = operation.collective,
+                            .dtype = contribution.dtype,
+                            .reduce = operation.reduce,
+                            .root = operation.root,
+                            .count = contribution.count}));
+}
 
 /// Runs the collective on the tensors of all ranks.
-void compute(const std::vector<Arrival>& ranks) {
-  const Arrival& first = ranks.front();
+void compute(const std::vector<Operation>& ranks) {
+  const Operation& first = ranks.front();
   const std::size_t bytes = first.output.bytes();
   switch (first.collective) {
     case Collective::all_reduce: {
       const ReduceFunction combine = reduce_function(first.output.dtype, first.reduce);
       void* const result = first.output.data;
-      for (const Arrival& one : ranks) prepare(one.output, one.reduce);
+      for (const Operation& one : ranks) prepare(one.output, one.reduce);
       for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
         combine(result, result, ranks[rank].output.data, first.output.count);
       }
@@ -65,9 +55,9 @@ void compute(const std::vector<Arrival>& ranks) {
       }
       return;
     case Collective::all_gather:
-      for (const Arrival& to : ranks) {
+      for (const Operation& to : ranks) {
         std::byte* out = static_cast<std::byte*>(to.output.data);
-        for (const Arrival& from : ranks) {
+        for (const Operation& from : ranks) {
           // Uses memmove, because an input may already be at its place in the output.
           std::memmove(out, from.input.data, from.input.bytes());
           out += from.input.bytes();
@@ -86,16 +76,16 @@ class LoopbackGroup {
   explicit LoopbackGroup(Rank size) : arrivals_(size) {}
 
   /// Blocks until all ranks have called run() for this collective, at most until the deadline.
-  Result<void> run(Rank rank, Arrival arrival, const CallContext& context) {
+  Result<void> run(Rank rank, const Operation& operation) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
     const std::uint64_t round = round_;
-    arrivals_[rank] = std::move(arrival);
+    arrivals_[rank] = operation;
     if (++arrived_ == arrivals_.size()) {
       finish_round();
-    } else if (!changed_.wait_until(lock, context.deadline,
+    } else if (!changed_.wait_until(lock, operation.deadline,
                                     [&] { return dead_ || round_ != round; })) {
-      die(time_out(rank, context));
+      die(time_out(operation));
     }
     if (round_ != round) return {};
     arrivals_[rank].reset();  // the group must not keep the tensors after run() returns
@@ -112,16 +102,16 @@ class LoopbackGroup {
   // computes nothing and makes the group fail. Called under the lock, after all ranks have arrived.
   void finish_round() {
     std::vector<Rank> different;
-    const std::string expected = arrivals_.front()->signature();
+    const std::string expected = signature(*arrivals_.front());
     for (Rank rank = 1; rank < arrivals_.size(); ++rank) {
-      if (arrivals_[rank]->signature() != expected) different.push_back(rank);
+      if (signature(*arrivals_[rank]) != expected) different.push_back(rank);
     }
     if (!different.empty()) {
       die(failure(Code::size_mismatch, "{} issued {}, but rank 0 issued {}", named(different),
-                  arrivals_[different.front()]->signature(), expected));
+                  signature(*arrivals_[different.front()]), expected));
       return;
     }
-    std::vector<Arrival> ranks;
+    std::vector<Operation> ranks;
     for (auto& arrival : arrivals_) {
       ranks.push_back(std::move(*arrival));
       arrival.reset();
@@ -132,13 +122,13 @@ class LoopbackGroup {
     changed_.notify_all();
   }
 
-  Failure time_out(Rank rank, const CallContext& context) const {
+  Failure time_out(const Operation& operation) const {
     std::vector<Rank> missing;
     for (Rank other = 0; other < arrivals_.size(); ++other) {
       if (!arrivals_[other]) missing.push_back(other);
     }
     Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}",
-                           arrivals_[rank]->signature(), human(context.timeout), missing.size(),
+                           signature(operation), human(*operation.timeout), missing.size(),
                            arrivals_.size(), folded(missing));
     for (const Rank other : missing) {
       late.missing.push_back({.rank = other, .cause = MissingRank::Cause::not_arrived, .host = {}});
@@ -152,8 +142,8 @@ class LoopbackGroup {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;               ///< round_ or dead_ has changed
-  std::vector<std::optional<Arrival>> arrivals_;  ///< indexed by rank; nullopt: not arrived yet
+  std::condition_variable changed_;                 ///< round_ or dead_ has changed
+  std::vector<std::optional<Operation>> arrivals_;  ///< indexed by rank; nullopt: not arrived yet
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;      ///< number of collectives that were computed
   std::optional<Failure> dead_;  ///< if set, no collective can run any more; never reset
@@ -204,38 +194,7 @@ class LoopbackBackend final : public Backend {
 
   ~LoopbackBackend() override { group_->abort(format("rank {} closed its process group", rank_)); }
 
-  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
-    return group_->run(rank_,
-                       {.collective = Collective::all_reduce,
-                        .sequence = context.sequence,
-                        .reduce = op,
-                        .output = tensor},
-                       context);
-  }
-
-  Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {
-    return group_->run(rank_,
-                       {.collective = Collective::broadcast,
-                        .sequence = context.sequence,
-                        .root = root,
-                        .output = tensor},
-                       context);
-  }
-
-  Result<void> all_gather(const Tensor& output, const Tensor& input,
-                          const CallContext& context) override {
-    return group_->run(rank_,
-                       {.collective = Collective::all_gather,
-                        .sequence = context.sequence,
-                        .output = output,
-                        .input = input},
-                       context);
-  }
-
-  Result<void> barrier(const CallContext& context) override {
-    return group_->run(rank_, {.collective = Collective::barrier, .sequence = context.sequence},
-                       context);
-  }
+  Result<void> run(const Operation& operation) override { return group_->run(rank_, operation); }
 
   void abort(const std::string& reason) override { group_->abort(reason); }
 

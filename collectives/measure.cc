@@ -38,19 +38,8 @@ class MeasureHook final : public Hook {
 }  // namespace
 
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size) {
-  const double n = size;
-  const double payload = static_cast<double>(payload_bytes);
-  switch (collective) {
-    case Collective::all_reduce:
-      return static_cast<std::uint64_t>(payload * 2 * (n - 1) / n + 0.5);
-    case Collective::all_gather:
-      return static_cast<std::uint64_t>(payload * (n - 1) / n + 0.5);
-    case Collective::broadcast:
-      return payload_bytes;
-    case Collective::barrier:
-      return 0;
-  }
-  return 0;
+  const double factor = info_of(collective).bus_factor(size);
+  return static_cast<std::uint64_t>(static_cast<double>(payload_bytes) * factor + 0.5);
 }
 
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,

@@ -23,9 +23,8 @@ class CollectiveRecorder {
   virtual void record(const CollectiveSample& sample) noexcept = 0;
 };
 
-/// Returns how many bytes each link carries, rounded to whole bytes. With n ranks, this is the
-/// payload times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, 1 for broadcast and 0 for
-/// barrier. Source of the factors: nccl-tests, doc/PERFORMANCE.md.
+/// Returns how many bytes each link carries, rounded to whole bytes: the payload times
+/// OperationInfo::bus_factor.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
 /// Returns a hook for one group. The hook labels samples with the group's kind, backend and size.

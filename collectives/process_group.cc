@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -51,48 +52,21 @@ class Group final : public collectives::AbortableGroup {
     close();
   }
 
-  WorkPtr all_reduce(Tensor tensor, ReduceOp op, std::optional<Duration> timeout) override {
-    check(tensor, "all_reduce");
-    if (!combines(op, tensor.dtype)) {
-      refuse(format("all_reduce: {} does not combine elements of type {}", name_of(op),
-                    name_of(tensor.dtype)));
-    }
-    auto call = prepare(Collective::all_reduce, tensor, timeout);
-    call->info.reduce = op;
-    call->output = std::move(tensor);
-    return issue(std::move(call));
-  }
-
-  WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout) override {
-    check(tensor, "broadcast");
-    if (root >= size()) {
-      refuse(format("broadcast: root {} is not a rank of process group \"{}\", size {}", root,
-                    world_.name, size()));
-    }
-    auto call = prepare(Collective::broadcast, tensor, timeout);
-    call->info.root = root;
-    call->output = std::move(tensor);
-    return issue(std::move(call));
-  }
-
-  WorkPtr all_gather_single(Tensor output, Tensor input, std::optional<Duration> timeout) override {
-    check(output, "all_gather_single output");
-    check(input, "all_gather_single input");
-    if (output.dtype != input.dtype || output.count != input.count * size()) {
-      refuse(
-          format("all_gather_single: the output has {} {} elements, but needs {} times the {} "
-                 "{} elements of the input",
-                 output.count, name_of(output.dtype), size(), input.count, name_of(input.dtype)));
-    }
-    auto call = prepare(Collective::all_gather, input, timeout);
-    call->info.bytes = output.bytes();
-    call->output = std::move(output);
-    call->input = std::move(input);
-    return issue(std::move(call));
-  }
-
-  WorkPtr barrier(std::optional<Duration> timeout) override {
-    return issue(prepare(Collective::barrier, Tensor{}, timeout));
+  WorkPtr issue(Operation operation) override {
+    require_home();
+    check(operation);
+    auto call = client::owned_by_this_process(new Call(home_));
+    CollectiveCall& info = call->info;
+    const Tensor& contribution = operation.contribution();
+    info.collective = operation.collective;
+    info.dtype = contribution.dtype;
+    info.reduce = operation.reduce;
+    info.root = operation.root;
+    info.count = contribution.count;
+    info.bytes = operation.output.bytes();
+    info.timeout = *(operation.timeout = operation.timeout.value_or(options_.timeout));
+    call->operation = std::move(operation);
+    return queue(std::move(call));
   }
 
   const World& world() const override { return world_; }
@@ -129,7 +103,43 @@ class Group final : public collectives::AbortableGroup {
     throw_failure(failure(Code::invalid_argument, std::move(text)));
   }
 
-  static void check(const Tensor& tensor, const char* what) {
+  /// Throws InvalidArgument if the arguments cannot be right whatever the other ranks issue.
+  void check(const Operation& operation) const {
+    if (!is_operation(operation.collective)) {
+      refuse(format("the operation has number {}, but the last operation has number {}",
+                    static_cast<unsigned>(operation.collective), std::size(kOperations) - 1));
+    }
+    const OperationInfo& info = info_of(operation.collective);
+    const Tensor& output = operation.output;
+    if (info.layout == Layout::in_place) check(output, std::string(info.function));
+    if (info.layout == Layout::gathered) check_gathered(info, output, operation.input);
+    if (info.reduces && !combines(operation.reduce, output.dtype)) {
+      refuse(format("{}: {} does not combine elements of type {}", info.function,
+                    name_of(operation.reduce), name_of(output.dtype)));
+    }
+    if (info.has_root && operation.root >= size()) {
+      refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
+                    operation.root, world_.name, size()));
+    }
+    const Duration timeout = operation.timeout.value_or(options_.timeout);
+    if (timeout <= Duration{0}) {
+      refuse(format("the time-out for {} must be positive, got {} ns", info.function,
+                    timeout.count()));
+    }
+  }
+
+  void check_gathered(const OperationInfo& info, const Tensor& output, const Tensor& input) const {
+    check(output, format("{} output", info.function));
+    check(input, format("{} input", info.function));
+    if (output.dtype == input.dtype && output.count == input.count * size()) return;
+    refuse(
+        format("{}: the output has {} {} elements, but needs {} times the {} {} elements of the "
+               "input",
+               info.function, output.count, name_of(output.dtype), size(), input.count,
+               name_of(input.dtype)));
+  }
+
+  static void check(const Tensor& tensor, const std::string& what) {
     if (!is_dtype(tensor.dtype)) {
       refuse(format("{}: the element type has number {}, but the last type has number {}", what,
                     static_cast<unsigned>(tensor.dtype), kDTypes - 1));
@@ -143,28 +153,12 @@ class Group final : public collectives::AbortableGroup {
     }
   }
 
-  std::shared_ptr<Call> prepare(Collective collective, const Tensor& tensor,
-                                std::optional<Duration> timeout) const {
-    require_home();
-    auto call = client::owned_by_this_process(new Call(home_));
-    call->info.collective = collective;
-    call->info.dtype = tensor.dtype;
-    call->info.count = tensor.count;
-    call->info.bytes = tensor.bytes();
-    call->info.timeout = timeout.value_or(options_.timeout);
-    if (call->info.timeout <= Duration{0}) {
-      refuse(format("the time-out for {} must be positive, got {} ns", name_of(collective),
-                    call->info.timeout.count()));
-    }
-    return call;
-  }
-
   /// Numbers and queues the collective under one lock, so that the queue is in numeric order.
-  WorkPtr issue(std::shared_ptr<Call> call) {
+  WorkPtr queue(std::shared_ptr<Call> call) {
     {
       const std::lock_guard lock(mutex_);
       call->info.enqueued = Clock::now();
-      call->info.sequence = next_sequence_++;
+      call->info.sequence = call->operation.sequence = next_sequence_++;
       if (!dead_ && !closed_) {
         queue_.push_back(call);
         changed_.notify_one();
@@ -260,23 +254,12 @@ class Group final : public collectives::AbortableGroup {
   }
 
   Result<void> execute(Call& call) {
-    // Does nothing for a collective without elements: the other ranks have no elements either. A
-    // barrier never has elements, but must run.
-    if (call.info.collective != Collective::barrier && call.info.count == 0) return {};
-    const collectives::CallContext context{.sequence = call.info.sequence,
-                                           .timeout = call.info.timeout,
-                                           .deadline = call.info.started + call.info.timeout};
-    switch (call.info.collective) {
-      case Collective::all_reduce:
-        return backend_->all_reduce(call.output, call.info.reduce, context);
-      case Collective::broadcast:
-        return backend_->broadcast(call.output, call.info.root, context);
-      case Collective::all_gather:
-        return backend_->all_gather(call.output, call.input, context);
-      case Collective::barrier:
-        return backend_->barrier(context);
-    }
-    return failure(Code::internal, "collective out of range");
+    // Does nothing for a collective without elements: the other ranks have no elements either. An
+    // operation that never has elements must run.
+    const bool moves_data = info_of(call.info.collective).layout != Layout::none;
+    if (moves_data && call.info.count == 0) return {};
+    call.operation.deadline = call.info.started + call.info.timeout;
+    return backend_->run(call.operation);
   }
 
   /// Closes the group. Waits until the worker thread has run the queue and ended. Thread-safe.
@@ -311,6 +294,32 @@ class Group final : public collectives::AbortableGroup {
 };
 
 }  // namespace
+
+WorkPtr ProcessGroup::all_reduce(Tensor tensor, ReduceOp op, std::optional<Duration> timeout) {
+  return issue({.collective = Collective::all_reduce,
+                .output = std::move(tensor),
+                .reduce = op,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout) {
+  return issue({.collective = Collective::broadcast,
+                .output = std::move(tensor),
+                .root = root,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::all_gather_single(Tensor output, Tensor input,
+                                        std::optional<Duration> timeout) {
+  return issue({.collective = Collective::all_gather,
+                .output = std::move(output),
+                .input = std::move(input),
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::barrier(std::optional<Duration> timeout) {
+  return issue({.collective = Collective::barrier, .timeout = timeout});
+}
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {

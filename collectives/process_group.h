@@ -12,6 +12,7 @@
 
 #include <c10dd/bootstrap.h>
 #include <c10dd/hooks.h>
+#include <c10dd/operation.h>
 #include <c10dd/tensor.h>
 #include <c10dd/types.h>
 #include <c10dd/work.h>
@@ -39,14 +40,14 @@ struct GroupOptions {
 /// same arguments, in the same order. One worker thread per group runs the collectives in the order
 /// in which they were issued.
 ///
-/// all_reduce(), broadcast(), all_gather_single() and barrier() issue a collective and return at
-/// once. Each function returns a Work, which gets the outcome when the collective ends. The
-/// parameter `timeout` of these functions replaces GroupOptions::timeout for this collective. The
-/// functions throw InvalidArgument if the time-out is not positive, if a tensor with elements has
-/// null data, or if a tensor is not in cpu memory. A collective without elements (count 0) succeeds
-/// without waiting for the other ranks.
-/// After its first failure a group is unusable: queued and later work is abandoned with the reason
-/// of the first failure. To continue, open a new group with a higher generation.
+/// issue(), and the functions named after operations, issue a collective and return at once. Each
+/// returns a Work, which gets the outcome when the collective ends. The parameter `timeout` of
+/// these functions replaces GroupOptions::timeout for this collective. The functions throw
+/// InvalidArgument if the time-out is not positive, if a tensor with elements has null data, or if
+/// a tensor is not in cpu memory. A collective without elements (count 0) succeeds without waiting
+/// for the other ranks. After its first failure a group is unusable: queued and later work is
+/// abandoned with the reason of the first failure. To continue, open a new group with a higher
+/// generation.
 ///
 /// Thread-safe. In a process that was forked after the group was opened, issuing a collective,
 /// abort() and shutdown() throw Forked.
@@ -92,22 +93,25 @@ class ProcessGroup {
 
   /// Reduces `tensor` over all ranks, element by element, in place: afterwards every rank has the
   /// result. `count` and `dtype` must be equal on all ranks. The backend chooses the order of the
-  /// operations, which affects the rounding of floats.
-  virtual WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
-                             std::optional<Duration> timeout = {}) = 0;
+  /// operations, which affects the rounding of floats. Throws InvalidArgument unless
+  /// combines(op, tensor.dtype).
+  WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
+                     std::optional<Duration> timeout = {});
 
   /// Copies the elements of rank `root` to all other ranks, in place. `count` and `dtype` must be
   /// equal on all ranks. Throws InvalidArgument if `root` is not a rank of the group.
-  virtual WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout = {}) = 0;
+  WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout = {});
 
   /// Concatenates the inputs of all ranks, in rank order, into the output of every rank. Throws
   /// InvalidArgument if the output does not have size() times the elements of the input. `input`
   /// may be this rank's own part of `output`; otherwise input and output must not overlap.
-  virtual WorkPtr all_gather_single(Tensor output, Tensor input,
-                                    std::optional<Duration> timeout = {}) = 0;
+  WorkPtr all_gather_single(Tensor output, Tensor input, std::optional<Duration> timeout = {});
 
   /// Moves no data: the Work is done after every rank has issued the barrier.
-  virtual WorkPtr barrier(std::optional<Duration> timeout = {}) = 0;
+  WorkPtr barrier(std::optional<Duration> timeout = {});
+
+  /// Issues any operation. Sets its sequence and deadline.
+  virtual WorkPtr issue(Operation operation) = 0;
 
   virtual const World& world() const = 0;
   virtual std::string_view backend() const = 0;  ///< GroupOptions::backend

@@ -105,12 +105,13 @@ std::string who_is_where(const PublishedCalls& calls,
 PublishedCall published(const CollectiveCall& call) {
   PublishedCall all;
   all.sequence = call.sequence;
-  all.collective = name_of(call.collective);
-  if (call.collective == Collective::barrier) return all;
+  const OperationInfo& info = info_of(call.collective);
+  all.collective = info.name;
+  if (info.layout == Layout::none) return all;
   all.dtype = name_of(call.dtype);
   all.count = call.count;
-  if (call.collective == Collective::all_reduce) all.reduce_op = name_of(call.reduce);
-  if (call.collective == Collective::broadcast) all.root = call.root;
+  if (info.reduces) all.reduce_op = name_of(call.reduce);
+  if (info.has_root) all.root = call.root;
   return all;
 }
 

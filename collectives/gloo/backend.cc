@@ -36,16 +36,19 @@ class MeshContext final : public ::gloo::Context {
 /// arguments. If two ranks issue different collectives, their tags almost surely differ. So each
 /// rank ignores the other's messages and times out, with a failure that names the awaited ranks.
 /// With equal tags, Gloo would end the process when a message of the wrong size arrives.
-std::uint32_t tag_of(const CallContext& context, Collective collective, const Tensor& tensor,
-                     std::uint32_t detail) {
+std::uint32_t tag_of(const Operation& operation) {
+  const OperationInfo& info = info_of(operation.collective);
+  const Tensor& contribution = operation.contribution();
+  const Rank detail = info.reduces ? Rank{operation.reduce.kind} : operation.root;
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(collective), static_cast<std::uint64_t>(tensor.dtype),
-        static_cast<std::uint64_t>(tensor.count), static_cast<std::uint64_t>(detail)}) {
+       {static_cast<std::uint64_t>(operation.collective),
+        static_cast<std::uint64_t>(contribution.dtype),
+        static_cast<std::uint64_t>(contribution.count), std::uint64_t{detail}}) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
   }
-  return static_cast<std::uint32_t>((context.sequence & 0xfff) << 20 | (hash & 0xfffff));
+  return static_cast<std::uint32_t>((operation.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
 
 class GlooBackend final : public Backend {
@@ -53,72 +56,14 @@ class GlooBackend final : public Backend {
   explicit GlooBackend(Mesh mesh)
       : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
 
-  Result<void> all_reduce(const Tensor& tensor, ReduceOp op, const CallContext& context) override {
-    return run(context, Collective::all_reduce, tensor, op.kind, [&](std::uint32_t tag) {
-      ::gloo::AllreduceOptions options(context_);
-      // Gloo uses only the size of the type.
-      with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
-        options.setOutput(static_cast<T*>(tensor.data), tensor.count);
-      });
-      prepare(tensor, op);
-      options.setReduceFunction(reduce_function(tensor.dtype, op));
-      options.setTag(tag);
-      ::gloo::allreduce(options);
-      finish(tensor, op, static_cast<Rank>(context_->size));
-    });
-  }
-
-  Result<void> broadcast(const Tensor& tensor, Rank root, const CallContext& context) override {
-    return run(context, Collective::broadcast, tensor, root, [&](std::uint32_t tag) {
-      ::gloo::BroadcastOptions options(context_);
-      options.setOutput(static_cast<std::byte*>(tensor.data), tensor.bytes());
-      options.setRoot(static_cast<int>(root));
-      options.setTag(tag);
-      ::gloo::broadcast(options);
-    });
-  }
-
-  Result<void> all_gather(const Tensor& output, const Tensor& input,
-                          const CallContext& context) override {
-    return run(context, Collective::all_gather, input, 0, [&](std::uint32_t tag) {
-      ::gloo::AllgatherOptions options(context_);
-      const auto rank = static_cast<std::size_t>(context_->rank);
-      // If no input is set, Gloo takes the input from this rank's place in the output. An input
-      // that is already in that place must not be copied onto itself.
-      if (output.slice(rank * input.count, input.count).data != input.data) {
-        options.setInput(static_cast<std::byte*>(input.data), input.bytes());
-      }
-      options.setOutput(static_cast<std::byte*>(output.data), output.bytes());
-      options.setTag(tag);
-      ::gloo::allgather(options);
-    });
-  }
-
-  Result<void> barrier(const CallContext& context) override {
-    return run(context, Collective::barrier, Tensor{}, 0, [&](std::uint32_t tag) {
-      ::gloo::BarrierOptions options(context_);
-      options.setTag(tag);
-      ::gloo::barrier(options);
-    });
-  }
-
-  void abort(const std::string& reason) override {
-    transport_->stop(failure(Code::aborted, "gloo group aborted: {}", reason),
-                     failure(Code::aborted, "rank {} aborted: {}", transport_->rank, reason),
-                     Transport::Closing::now);
-  }
-
- private:
-  /// Runs `body`, which calls Gloo. If the transport is stopped, returns the reason for the stop.
-  template <class Body>
-  Result<void> run(const CallContext& context, Collective collective, const Tensor& tensor,
-                   std::uint32_t detail, Body body) {
-    const auto begun =
-        transport_->begin(context, format("{} {}", name_of(collective), context.sequence));
+  /// If the transport is stopped, returns the reason for the stop.
+  Result<void> run(const Operation& operation) override {
+    const auto begun = transport_->begin(
+        operation, format("{} {}", name_of(operation.collective), operation.sequence));
     if (!begun) return begun;
     const NoSigpipe no_sigpipe;
     try {
-      body(tag_of(context, collective, tensor, detail));
+      call_gloo(operation, tag_of(operation));
     } catch (const Stopped&) {
       // The transport has the reason.
     } catch (const ::gloo::IoException& error) {
@@ -132,6 +77,66 @@ class GlooBackend final : public Backend {
     transport_->end();
     if (auto reason = transport_->stopped()) return *reason;
     return {};
+  }
+
+  void abort(const std::string& reason) override {
+    transport_->stop(failure(Code::aborted, "gloo group aborted: {}", reason),
+                     failure(Code::aborted, "rank {} aborted: {}", transport_->rank, reason),
+                     Transport::Closing::now);
+  }
+
+ private:
+  void call_gloo(const Operation& operation, std::uint32_t tag) {
+    switch (operation.collective) {
+      case Collective::all_reduce:
+        return all_reduce(operation.output, operation.reduce, tag);
+      case Collective::broadcast:
+        return broadcast(operation.output, operation.root, tag);
+      case Collective::all_gather:
+        return all_gather(operation.output, operation.input, tag);
+      case Collective::barrier:
+        return barrier(tag);
+    }
+  }
+
+  void all_reduce(const Tensor& tensor, ReduceOp op, std::uint32_t tag) {
+    ::gloo::AllreduceOptions options(context_);
+    // Gloo uses only the size of the type.
+    with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
+      options.setOutput(static_cast<T*>(tensor.data), tensor.count);
+    });
+    options.setReduceFunction(reduce_function(tensor.dtype, op));
+    options.setTag(tag);
+    prepare(tensor, op);
+    ::gloo::allreduce(options);
+    finish(tensor, op, static_cast<Rank>(context_->size));
+  }
+
+  void broadcast(const Tensor& tensor, Rank root, std::uint32_t tag) {
+    ::gloo::BroadcastOptions options(context_);
+    options.setOutput(static_cast<std::byte*>(tensor.data), tensor.bytes());
+    options.setRoot(static_cast<int>(root));
+    options.setTag(tag);
+    ::gloo::broadcast(options);
+  }
+
+  void all_gather(const Tensor& output, const Tensor& input, std::uint32_t tag) {
+    ::gloo::AllgatherOptions options(context_);
+    const auto rank = static_cast<std::size_t>(context_->rank);
+    // If no input is set, Gloo takes the input from this rank's place in the output. An input that
+    // is already in that place must not be copied onto itself.
+    if (output.slice(rank * input.count, input.count).data != input.data) {
+      options.setInput(static_cast<std::byte*>(input.data), input.bytes());
+    }
+    options.setOutput(static_cast<std::byte*>(output.data), output.bytes());
+    options.setTag(tag);
+    ::gloo::allgather(options);
+  }
+
+  void barrier(std::uint32_t tag) {
+    ::gloo::BarrierOptions options(context_);
+    options.setTag(tag);
+    ::gloo::barrier(options);
   }
 
   const std::shared_ptr<Transport> transport_;

@@ -65,16 +65,17 @@ void Transport::watch(std::vector<ProcessAddress> processes) {
   guard_ = std::thread([this] { run_guard(); });
 }
 
-Result<void> Transport::begin(const CallContext& context, std::string what) {
+Result<void> Transport::begin(const Operation& operation, std::string what) {
   const std::lock_guard lock(mutex_);
   if (reason_) return *reason_;
   running_ = true;
   ++begun_;
   what_ = std::move(what);
-  call_ = context;
+  timeout_ = *operation.timeout;
+  deadline_ = operation.deadline;
   // Wakes the guard thread if it would otherwise sleep too long. Usually the guard wakes early
   // enough by itself, so most collectives need no system call here.
-  if (guard_wakes_ > std::min(context.deadline, Clock::now() + kGuardPeriod * 2)) {
+  if (guard_wakes_ > std::min(deadline_, Clock::now() + kGuardPeriod * 2)) {
     changed_.notify_all();
   }
   return {};
@@ -138,7 +139,7 @@ void Transport::run_guard() {
     const bool lasts = running_ && begun_ == seen && !reason_;
     const bool active = begun_ != seen || lasts;
     seen = begun_;
-    if (running_ && !reason_ && now >= call_.deadline) {
+    if (running_ && !reason_ && now >= deadline_) {
       stop_late_locked();
       continue;
     }
@@ -148,7 +149,7 @@ void Transport::run_guard() {
     }
     guard_wakes_ = Clock::time_point::max();
     if (active) guard_wakes_ = now + kGuardPeriod;
-    if (running_ && !reason_) guard_wakes_ = std::min(guard_wakes_, call_.deadline);
+    if (running_ && !reason_) guard_wakes_ = std::min(guard_wakes_, deadline_);
     if (guard_wakes_ == Clock::time_point::max()) {
       changed_.wait(lock);
     } else {
@@ -192,7 +193,7 @@ std::vector<Rank> Transport::awaited_locked() const {
 // Stops the transport at the deadline. The failure names the awaited ranks. Leaves the connections
 // open, because each peer must reach its own deadline to name the ranks that the peer awaits.
 void Transport::stop_late_locked() {
-  std::string text = format("{} timed out after {}", what_, human(call_.timeout));
+  std::string text = format("{} timed out after {}", what_, human(timeout_));
   const std::vector<Rank> awaited = awaited_locked();
   Failure late = failure(Code::timed_out, "");
   for (const Rank peer : awaited) {

@@ -59,7 +59,7 @@ class Transport final : public ::gloo::transport::Context {
   /// Begins a collective, which the guard thread then watches until end(). Must be called before
   /// each collective; if it succeeds, end() must be called after the collective. Fails if the
   /// transport is stopped. `what` names the collective in error texts.
-  Result<void> begin(const CallContext& context, std::string what);
+  Result<void> begin(const Operation& operation, std::string what);
   void end();
 
   /// Says when the transport sends the exit message and then closes the connections: `now` (by the
@@ -110,7 +110,8 @@ class Transport final : public ::gloo::transport::Context {
   bool running_ = false;
   std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
   std::string what_;
-  CallContext call_;
+  Duration timeout_{0};                                       // of the running collective
+  Clock::time_point deadline_;                                // of the running collective
   Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again
 
   std::thread guard_;

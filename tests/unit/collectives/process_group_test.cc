@@ -149,6 +149,8 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   EXPECT_TRUE(contains(error_of([&] { group.all_gather_single(good, tensor_of(whole)); }),
                        "the output has 4 float32 elements, but needs 1 times the 4 int16"));
   EXPECT_TRUE(contains(error_of([&] { group.barrier(0s); }), "must be positive, got 0 ns"));
+  EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(4)}); }),
+                       "the operation has number 4, but the last operation has number 3"));
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
 }
 

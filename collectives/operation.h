@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operations of a process group, in one table. The checks of arguments, error texts, metrics
+// and the backends use the table. Operation: one operation with its arguments. Standard library
+// only.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include <c10dd/reduce_op.h>
+#include <c10dd/tensor.h>
+#include <c10dd/types.h>
+
+namespace c10dd {
+
+enum class Collective : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+
+/// Which tensors an operation has.
+enum class Layout : std::uint8_t {
+  none,
+  in_place,  ///< only an output, whose elements are also the input; its size is equal on all ranks
+  gathered,  ///< the output has the elements of the inputs of all ranks
+};
+
+/// Describes one kind of operation.
+struct OperationInfo {
+  Collective collective;
+  std::string_view name;      ///< as in error texts and metrics
+  std::string_view function;  ///< the function of ProcessGroup
+  Layout layout = Layout::none;
+  bool reduces = false;   ///< it has a ReduceOp
+  bool has_root = false;  ///< it has a root
+  /// The part of the payload that each link carries in a group of n ranks. The payload is the size
+  /// of the output. Source: nccl-tests, doc/PERFORMANCE.md.
+  double (*bus_factor)(double n);
+};
+
+/// One entry for each Collective, in that order.
+inline constexpr OperationInfo kOperations[] = {
+    {.collective = Collective::all_reduce,
+     .name = "all_reduce",
+     .function = "all_reduce",
+     .layout = Layout::in_place,
+     .reduces = true,
+     .bus_factor = [](double n) { return 2 * (n - 1) / n; }},
+    {.collective = Collective::broadcast,
+     .name = "broadcast",
+     .function = "broadcast",
+     .layout = Layout::in_place,
+     .has_root = true,
+     .bus_factor = [](double) { return 1.0; }},
+    {.collective = Collective::all_gather,
+     .name = "all_gather",
+     .function = "all_gather_single",
+     .layout = Layout::gathered,
+     .bus_factor = [](double n) { return (n - 1) / n; }},
+    {.collective = Collective::barrier,
+     .name = "barrier",
+     .function = "barrier",
+     .bus_factor = [](double) { return 0.0; }},
+};
+
+/// Returns whether `collective` is one of the enumerators. A number that was cast may be none.
+constexpr bool is_operation(Collective collective) {
+  return static_cast<std::size_t>(collective) < std::size(kOperations);
+}
+
+constexpr const OperationInfo& info_of(Collective collective) {
+  return kOperations[static_cast<std::size_t>(collective)];
+}
+
+/// Returns the name that error texts and metrics use, such as "all_reduce".
+constexpr std::string_view name_of(Collective collective) { return info_of(collective).name; }
+
+/// One operation with its arguments. Fields that its kind does not have are ignored.
+struct Operation {
+  Collective collective = Collective::barrier;
+  Tensor output = {};
+  Tensor input = {};  ///< only for Layout::gathered
+  ReduceOp reduce = ReduceOp::sum;
+  Rank root = 0;
+  std::optional<Duration> timeout = {};  ///< empty: GroupOptions::timeout
+
+  // The group sets these fields.
+  std::uint64_t sequence = 0;  ///< position among the operations of the group, from 0
+  std::chrono::steady_clock::time_point deadline = {};
+
+  /// Returns the tensor whose elements each rank contributes.
+  const Tensor& contribution() const {
+    return info_of(collective).layout == Layout::gathered ? input : output;
+  }
+};
+
+}  // namespace c10dd
