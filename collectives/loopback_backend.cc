@@ -21,49 +21,100 @@ namespace {
 
 /// Returns a text for errors that lists the arguments that must be equal on all ranks.
 std::string signature(const Operation& operation) {
-  const Tensor& contribution = operation.contribution();
+  const Tensor& common = operation.common();
   return text_of(published({.sequence = operation.sequence,
                             .collective = operation.collective,
-                            .dtype = contribution.dtype,
+                            .dtype = common.dtype,
                             .reduce = operation.reduce,
                             .root = operation.root,
-                            .count = contribution.count}));
+                            .count = common.count}));
 }
 
-/// Runs the collective on the tensors of all ranks.
-void compute(const std::vector<Operation>& ranks) {
+using Ranks = std::vector<Operation>;  // the same operation, as each rank has issued it
+
+void copy(const Tensor& to, const Tensor& from) {
+  // Uses memmove, because the elements may already be in their place.
+  if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
+}
+
+/// Returns the reduction of part(rank) over all ranks. `keep` gets its memory.
+template <class Part>
+Tensor reduced(const Ranks& ranks, Part part, std::vector<std::byte>& keep) {
+  Tensor result = part(ranks.front());
+  const ReduceOp op = ranks.front().reduce;
+  keep.resize(2 * result.bytes());
+  result.data = keep.data();
+  Tensor prepared = result;
+  prepared.data = keep.data() + result.bytes();
+  const ReduceFunction combine = reduce_function(result.dtype, op);
+  for (const Operation& rank : ranks) {
+    const bool first = &rank == &ranks.front();
+    const Tensor& to = first ? result : prepared;
+    copy(to, part(rank));
+    prepare(to, rank.reduce);
+    if (!first) combine(result.data, result.data, prepared.data, result.count);
+  }
+  finish(result, op, static_cast<Rank>(ranks.size()));
+  return result;
+}
+
+void gather(const Ranks& ranks, const Tensor& output) {
+  const std::size_t count = ranks.front().input.count;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    copy(output.slice(i * count, count), ranks[i].input);
+  }
+}
+
+void reduce_scatter(const Ranks& ranks) {
+  std::vector<std::byte> keep;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::size_t count = ranks[i].output.count;
+    const auto part = [&](const Operation& rank) { return rank.input.slice(i * count, count); };
+    copy(ranks[i].output, reduced(ranks, part, keep));
+  }
+}
+
+void all_to_all(const Ranks& ranks) {
+  const std::size_t count = ranks.front().input.count / ranks.size();
+  for (std::size_t to = 0; to < ranks.size(); ++to) {
+    for (std::size_t from = 0; from < ranks.size(); ++from) {
+      copy(ranks[to].output.slice(from * count, count), ranks[from].input.slice(to * count, count));
+    }
+  }
+}
+
+/// Runs the operation on the tensors of all ranks.
+void compute(const Ranks& ranks) {
   const Operation& first = ranks.front();
-  const std::size_t bytes = first.output.bytes();
+  const Operation& root = ranks[first.root];
+  const auto output = [](const Operation& rank) { return rank.output; };
+  std::vector<std::byte> keep;
   switch (first.collective) {
     case Collective::all_reduce: {
-      const ReduceFunction combine = reduce_function(first.output.dtype, first.reduce);
-      void* const result = first.output.data;
-      for (const Operation& one : ranks) prepare(one.output, one.reduce);
-      for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-        combine(result, result, ranks[rank].output.data, first.output.count);
-      }
-      finish(first.output, first.reduce, static_cast<Rank>(ranks.size()));
-      for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-        std::memcpy(ranks[rank].output.data, result, bytes);
-      }
+      const Tensor result = reduced(ranks, output, keep);
+      for (const Operation& rank : ranks) copy(rank.output, result);
       return;
     }
+    case Collective::reduce:
+      return copy(root.output, reduced(ranks, output, keep));
     case Collective::broadcast:
-      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        if (rank == first.root) continue;
-        std::memcpy(ranks[rank].output.data, ranks[first.root].output.data, bytes);
-      }
+      for (const Operation& rank : ranks) copy(rank.output, root.output);
       return;
     case Collective::all_gather:
-      for (const Operation& to : ranks) {
-        std::byte* out = static_cast<std::byte*>(to.output.data);
-        for (const Operation& from : ranks) {
-          // Uses memmove, because an input may already be at its place in the output.
-          std::memmove(out, from.input.data, from.input.bytes());
-          out += from.input.bytes();
-        }
+      for (const Operation& rank : ranks) gather(ranks, rank.output);
+      return;
+    case Collective::reduce_scatter:
+      return reduce_scatter(ranks);
+    case Collective::gather:
+      return gather(ranks, root.output);
+    case Collective::scatter:
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        const std::size_t count = ranks[i].output.count;
+        copy(ranks[i].output, root.input.slice(i * count, count));
       }
       return;
+    case Collective::all_to_all:
+      return all_to_all(ranks);
     case Collective::barrier:
       return;
   }

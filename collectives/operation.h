@@ -17,13 +17,27 @@
 
 namespace c10dd {
 
-enum class Collective : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
+enum class Collective : std::uint8_t {
+  all_reduce,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all,
+  barrier,
+};
 
-/// Which tensors an operation has.
+/// Which tensors an operation has in a group of n ranks.
 enum class Layout : std::uint8_t {
   none,
-  in_place,  ///< only an output, whose elements are also the input; its size is equal on all ranks
-  gathered,  ///< the output has the elements of the inputs of all ranks
+  in_place,          ///< only an output, whose elements are also the input
+  gathered,          ///< the output has n times the elements of the input
+  gathered_at_root,  ///< the same on the root; the other ranks have only an input
+  split,             ///< the input has n times the elements of the output
+  split_by_root,     ///< the same on the root; the other ranks have only an output
+  exchanged,         ///< input and output have as many elements, a multiple of n
 };
 
 /// Describes one kind of operation.
@@ -34,8 +48,8 @@ struct OperationInfo {
   Layout layout = Layout::none;
   bool reduces = false;   ///< it has a ReduceOp
   bool has_root = false;  ///< it has a root
-  /// The part of the payload that each link carries in a group of n ranks. The payload is the size
-  /// of the output. Source: nccl-tests, doc/PERFORMANCE.md.
+  /// The part of Operation::payload() that each link carries in a group of n ranks. Source:
+  /// nccl-tests, doc/PERFORMANCE.md.
   double (*bus_factor)(double n);
 };
 
@@ -53,10 +67,40 @@ inline constexpr OperationInfo kOperations[] = {
      .layout = Layout::in_place,
      .has_root = true,
      .bus_factor = [](double) { return 1.0; }},
+    {.collective = Collective::reduce,
+     .name = "reduce",
+     .function = "reduce",
+     .layout = Layout::in_place,
+     .reduces = true,
+     .has_root = true,
+     .bus_factor = [](double) { return 1.0; }},
     {.collective = Collective::all_gather,
      .name = "all_gather",
      .function = "all_gather_single",
      .layout = Layout::gathered,
+     .bus_factor = [](double n) { return (n - 1) / n; }},
+    {.collective = Collective::reduce_scatter,
+     .name = "reduce_scatter",
+     .function = "reduce_scatter_single",
+     .layout = Layout::split,
+     .reduces = true,
+     .bus_factor = [](double n) { return (n - 1) / n; }},
+    {.collective = Collective::gather,
+     .name = "gather",
+     .function = "gather_single",
+     .layout = Layout::gathered_at_root,
+     .has_root = true,
+     .bus_factor = [](double n) { return (n - 1) / n; }},
+    {.collective = Collective::scatter,
+     .name = "scatter",
+     .function = "scatter_single",
+     .layout = Layout::split_by_root,
+     .has_root = true,
+     .bus_factor = [](double n) { return (n - 1) / n; }},
+    {.collective = Collective::all_to_all,
+     .name = "all_to_all",
+     .function = "all_to_all_single",
+     .layout = Layout::exchanged,
      .bus_factor = [](double n) { return (n - 1) / n; }},
     {.collective = Collective::barrier,
      .name = "barrier",
@@ -80,7 +124,7 @@ constexpr std::string_view name_of(Collective collective) { return info_of(colle
 struct Operation {
   Collective collective = Collective::barrier;
   Tensor output = {};
-  Tensor input = {};  ///< only for Layout::gathered
+  Tensor input = {};  ///< unless the operation is in place
   ReduceOp reduce = ReduceOp::sum;
   Rank root = 0;
   std::optional<Duration> timeout = {};  ///< empty: GroupOptions::timeout
@@ -89,9 +133,23 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< position among the operations of the group, from 0
   std::chrono::steady_clock::time_point deadline = {};
 
-  /// Returns the tensor whose elements each rank contributes.
-  const Tensor& contribution() const {
-    return info_of(collective).layout == Layout::gathered ? input : output;
+  /// Returns the tensor that every rank has, with as many elements on all ranks.
+  const Tensor& common() const {
+    switch (info_of(collective).layout) {
+      case Layout::gathered:
+      case Layout::gathered_at_root:
+      case Layout::exchanged:
+        return input;
+      default:
+        return output;
+    }
+  }
+
+  /// Returns the size of the largest tensor of a rank, in bytes, in a group of n ranks.
+  std::size_t payload(Rank n) const {
+    const Layout layout = info_of(collective).layout;
+    const bool one = layout == Layout::in_place || layout == Layout::exchanged;
+    return common().bytes() * (one ? 1 : n);
   }
 };
 

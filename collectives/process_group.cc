@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <thread>
@@ -57,13 +58,13 @@ class Group final : public collectives::AbortableGroup {
     check(operation);
     auto call = client::owned_by_this_process(new Call(home_));
     CollectiveCall& info = call->info;
-    const Tensor& contribution = operation.contribution();
+    const Tensor& common = operation.common();
     info.collective = operation.collective;
-    info.dtype = contribution.dtype;
+    info.dtype = common.dtype;
     info.reduce = operation.reduce;
     info.root = operation.root;
-    info.count = contribution.count;
-    info.bytes = operation.output.bytes();
+    info.count = common.count;
+    info.bytes = operation.payload(size());
     info.timeout = *(operation.timeout = operation.timeout.value_or(options_.timeout));
     call->operation = std::move(operation);
     return queue(std::move(call));
@@ -110,16 +111,14 @@ class Group final : public collectives::AbortableGroup {
                     static_cast<unsigned>(operation.collective), std::size(kOperations) - 1));
     }
     const OperationInfo& info = info_of(operation.collective);
-    const Tensor& output = operation.output;
-    if (info.layout == Layout::in_place) check(output, std::string(info.function));
-    if (info.layout == Layout::gathered) check_gathered(info, output, operation.input);
-    if (info.reduces && !combines(operation.reduce, output.dtype)) {
-      refuse(format("{}: {} does not combine elements of type {}", info.function,
-                    name_of(operation.reduce), name_of(output.dtype)));
-    }
     if (info.has_root && operation.root >= size()) {
       refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
                     operation.root, world_.name, size()));
+    }
+    check_tensors(info, operation);
+    if (info.reduces && !combines(operation.reduce, operation.output.dtype)) {
+      refuse(format("{}: {} does not combine elements of type {}", info.function,
+                    name_of(operation.reduce), name_of(operation.output.dtype)));
     }
     const Duration timeout = operation.timeout.value_or(options_.timeout);
     if (timeout <= Duration{0}) {
@@ -128,15 +127,61 @@ class Group final : public collectives::AbortableGroup {
     }
   }
 
-  void check_gathered(const OperationInfo& info, const Tensor& output, const Tensor& input) const {
-    check(output, format("{} output", info.function));
-    check(input, format("{} input", info.function));
-    if (output.dtype == input.dtype && output.count == input.count * size()) return;
-    refuse(
-        format("{}: the output has {} {} elements, but needs {} times the {} {} elements of the "
-               "input",
-               info.function, output.count, name_of(output.dtype), size(), input.count,
-               name_of(input.dtype)));
+  void check_tensors(const OperationInfo& info, const Operation& operation) const {
+    const Tensor& output = operation.output;
+    const Tensor& input = operation.input;
+    const bool root = operation.root == rank();
+    switch (info.layout) {
+      case Layout::none:
+        return;
+      case Layout::in_place:
+        return check(output, std::string(info.function));
+      case Layout::gathered:
+        return check_sizes(info, "output", output, size(), "input", input);
+      case Layout::gathered_at_root:
+        if (root) return check_sizes(info, "output", output, size(), "input", input);
+        return check_absent(info, "output", output, "input", input);
+      case Layout::split:
+        return check_sizes(info, "input", input, size(), "output", output);
+      case Layout::split_by_root:
+        if (root) return check_sizes(info, "input", input, size(), "output", output);
+        return check_absent(info, "input", input, "output", output);
+      case Layout::exchanged:
+        return check_exchanged(info, output, input);
+    }
+  }
+
+  /// Checks that the tensor `large` has `times` times the elements of the tensor `small`.
+  static void check_sizes(const OperationInfo& info, const char* large_name, const Tensor& large,
+                          Rank times, const char* small_name, const Tensor& small) {
+    check(large, format("{} {}", info.function, large_name));
+    check(small, format("{} {}", info.function, small_name));
+    if (large.dtype == small.dtype && large.count == small.count * times) return;
+    refuse(format("{}: the {} has {} {} elements, but needs {} times the {} {} elements of the {}",
+                  info.function, large_name, large.count, name_of(large.dtype), times, small.count,
+                  name_of(small.dtype), small_name));
+  }
+
+  /// Checks the tensors of a rank that is not the root: `absent` must be empty.
+  static void check_absent(const OperationInfo& info, const char* absent_name, const Tensor& absent,
+                           const char* name, const Tensor& tensor) {
+    check(tensor, format("{} {}", info.function, name));
+    if (absent.count == 0) return;
+    refuse(format("{}: the {} has {} elements, but must be empty: only the root has one",
+                  info.function, absent_name, absent.count));
+  }
+
+  void check_exchanged(const OperationInfo& info, const Tensor& output, const Tensor& input) const {
+    check_sizes(info, "output", output, 1, "input", input);
+    if (input.count % size() != 0) {
+      refuse(format("{}: {} elements cannot be divided by the {} ranks of process group \"{}\"",
+                    info.function, input.count, size(), world_.name));
+    }
+    const auto* const from = static_cast<const std::byte*>(input.data);
+    const auto* const to = static_cast<const std::byte*>(output.data);
+    const std::less<const std::byte*> before;
+    const bool overlap = before(from, to + output.bytes()) && before(to, from + input.bytes());
+    if (overlap) refuse(format("{}: input and output overlap", info.function));
   }
 
   static void check(const Tensor& tensor, const std::string& what) {
@@ -312,6 +357,50 @@ WorkPtr ProcessGroup::broadcast(Tensor tensor, Rank root, std::optional<Duration
 WorkPtr ProcessGroup::all_gather_single(Tensor output, Tensor input,
                                         std::optional<Duration> timeout) {
   return issue({.collective = Collective::all_gather,
+                .output = std::move(output),
+                .input = std::move(input),
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::reduce(Tensor tensor, Rank root, ReduceOp op,
+                             std::optional<Duration> timeout) {
+  return issue({.collective = Collective::reduce,
+                .output = std::move(tensor),
+                .reduce = op,
+                .root = root,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::reduce_scatter_single(Tensor output, Tensor input, ReduceOp op,
+                                            std::optional<Duration> timeout) {
+  return issue({.collective = Collective::reduce_scatter,
+                .output = std::move(output),
+                .input = std::move(input),
+                .reduce = op,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::gather_single(Tensor output, Tensor input, Rank root,
+                                    std::optional<Duration> timeout) {
+  return issue({.collective = Collective::gather,
+                .output = std::move(output),
+                .input = std::move(input),
+                .root = root,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::scatter_single(Tensor output, Tensor input, Rank root,
+                                     std::optional<Duration> timeout) {
+  return issue({.collective = Collective::scatter,
+                .output = std::move(output),
+                .input = std::move(input),
+                .root = root,
+                .timeout = timeout});
+}
+
+WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input,
+                                        std::optional<Duration> timeout) {
+  return issue({.collective = Collective::all_to_all,
                 .output = std::move(output),
                 .input = std::move(input),
                 .timeout = timeout});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcessGroup: collectives (all_reduce, broadcast, all_gather, barrier) among the members of one
-// World. Standard library only.
+// ProcessGroup: collectives, such as all_reduce, among the members of one World. Standard library
+// only.
 #pragma once
 
 #include <chrono>
@@ -106,6 +106,33 @@ class ProcessGroup {
   /// InvalidArgument if the output does not have size() times the elements of the input. `input`
   /// may be this rank's own part of `output`; otherwise input and output must not overlap.
   WorkPtr all_gather_single(Tensor output, Tensor input, std::optional<Duration> timeout = {});
+
+  /// Reduces `tensor` over all ranks, as all_reduce() does, but only `root` gets the result. The
+  /// tensors of the other ranks do not change.
+  WorkPtr reduce(Tensor tensor, Rank root, ReduceOp op = ReduceOp::sum,
+                 std::optional<Duration> timeout = {});
+
+  /// Reduces `input` over all ranks, and splits the result into size() equal parts. `output` gets
+  /// the part with the number of this rank. `input` must have size() times the elements of
+  /// `output`, and does not change unless `output` is this rank's own part of it; otherwise they
+  /// must not overlap.
+  WorkPtr reduce_scatter_single(Tensor output, Tensor input, ReduceOp op = ReduceOp::sum,
+                                std::optional<Duration> timeout = {});
+
+  /// Concatenates the inputs of all ranks, in rank order, into the output of `root`. The outputs of
+  /// the other ranks must be empty.
+  WorkPtr gather_single(Tensor output, Tensor input, Rank root,
+                        std::optional<Duration> timeout = {});
+
+  /// Splits the input of `root` into size() equal parts. The output of each rank gets the part with
+  /// its number. The inputs of the other ranks must be empty.
+  WorkPtr scatter_single(Tensor output, Tensor input, Rank root,
+                         std::optional<Duration> timeout = {});
+
+  /// Splits the input of each rank into size() equal parts. Part i goes to rank i, which puts the
+  /// parts into its output in the order of the ranks that they come from. Input and output must not
+  /// overlap.
+  WorkPtr all_to_all_single(Tensor output, Tensor input, std::optional<Duration> timeout = {});
 
   /// Moves no data: the Work is done after every rank has issued the barrier.
   WorkPtr barrier(std::optional<Duration> timeout = {});

@@ -3,18 +3,24 @@
 // algorithm, over a Transport that can be stopped.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/common/error.h>
 #include <gloo/context.h>
+#include <gloo/gather.h>
+#include <gloo/reduce.h>
+#include <gloo/scatter.h>
 #include <gloo/transport/device.h>
 
 #include <cstddef>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "collectives/backend.h"
 #include "collectives/gloo/mesh.h"
+#include "collectives/gloo/reduce_scatter.h"
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/gloo/transport.h"
 #include "collectives/reduce.h"
@@ -38,17 +44,23 @@ class MeshContext final : public ::gloo::Context {
 /// With equal tags, Gloo would end the process when a message of the wrong size arrives.
 std::uint32_t tag_of(const Operation& operation) {
   const OperationInfo& info = info_of(operation.collective);
-  const Tensor& contribution = operation.contribution();
+  const Tensor& common = operation.common();
   const Rank detail = info.reduces ? Rank{operation.reduce.kind} : operation.root;
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(operation.collective),
-        static_cast<std::uint64_t>(contribution.dtype),
-        static_cast<std::uint64_t>(contribution.count), std::uint64_t{detail}}) {
+       {static_cast<std::uint64_t>(operation.collective), static_cast<std::uint64_t>(common.dtype),
+        static_cast<std::uint64_t>(common.count), std::uint64_t{detail}}) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
   }
   return static_cast<std::uint32_t>((operation.sequence & 0xfff) << 20 | (hash & 0xfffff));
+}
+
+/// Copies the elements of a tensor to `memory`, and returns where they are.
+void* copy_of(const Tensor& tensor, std::vector<std::byte>& memory) {
+  const auto* const bytes = static_cast<const std::byte*>(tensor.data);
+  memory.assign(bytes, bytes + tensor.bytes());
+  return memory.data();
 }
 
 class GlooBackend final : public Backend {
@@ -92,8 +104,19 @@ class GlooBackend final : public Backend {
         return all_reduce(operation.output, operation.reduce, tag);
       case Collective::broadcast:
         return broadcast(operation.output, operation.root, tag);
+      case Collective::reduce:
+        return reduce(operation.output, operation.root, operation.reduce, tag);
       case Collective::all_gather:
         return all_gather(operation.output, operation.input, tag);
+      case Collective::reduce_scatter:
+        return ring_reduce_scatter(context_, operation.output, operation.input, operation.reduce,
+                                   tag);
+      case Collective::gather:
+        return gather(operation.output, operation.input, operation.root, tag);
+      case Collective::scatter:
+        return scatter(operation.output, operation.input, operation.root, tag);
+      case Collective::all_to_all:
+        return all_to_all(operation.output, operation.input, tag);
       case Collective::barrier:
         return barrier(tag);
     }
@@ -133,11 +156,75 @@ class GlooBackend final : public Backend {
     ::gloo::allgather(options);
   }
 
+  void reduce(Tensor tensor, Rank root, ReduceOp op, std::uint32_t tag) {
+    // Gloo's algorithm writes into the tensors of all ranks, but only the root's may change.
+    std::vector<std::byte> copy;
+    if (root != rank()) {
+      tensor.data = copy_of(tensor, copy);
+    }
+    ::gloo::ReduceOptions options(context_);
+    with_dtype(tensor.dtype, [&]<class T>(std::type_identity<T>) {
+      options.setOutput(static_cast<T*>(tensor.data), tensor.count);
+    });
+    options.setRoot(static_cast<int>(root));
+    options.setReduceFunction(reduce_function(tensor.dtype, op));
+    options.setTag(tag);
+    prepare(tensor, op);
+    ::gloo::reduce(options);
+    if (root == rank()) finish(tensor, op, static_cast<Rank>(context_->size));
+  }
+
+  void gather(const Tensor& output, const Tensor& input, Rank root, std::uint32_t tag) {
+    ::gloo::GatherOptions options(context_);
+    // On the root, Gloo copies the input into the output, so the input must not be there already.
+    Tensor from = input;
+    std::vector<std::byte> copy;
+    if (root == rank() && output.slice(rank() * input.count, input.count).data == input.data) {
+      from.data = copy_of(input, copy);
+    }
+    options.setInput(static_cast<std::byte*>(from.data), from.bytes());
+    if (root == rank()) {
+      options.setOutput(static_cast<std::byte*>(output.data), output.bytes());
+    }
+    options.setRoot(static_cast<int>(root));
+    options.setTag(tag);
+    ::gloo::gather(options);
+  }
+
+  void scatter(const Tensor& output, const Tensor& input, Rank root, std::uint32_t tag) {
+    ::gloo::ScatterOptions options(context_);
+    Tensor own = output;
+    std::vector<std::byte> copy;
+    if (root == rank()) {
+      std::vector<std::byte*> parts;
+      for (std::size_t i = 0; i < static_cast<std::size_t>(context_->size); ++i) {
+        parts.push_back(static_cast<std::byte*>(input.slice(i * output.count, 0).data));
+      }
+      options.setInputs(parts, output.bytes());
+      // On the root, Gloo copies its part into the output, so the output must not be that part.
+      if (parts[rank()] == output.data) own.data = copy_of(output, copy);
+    }
+    options.setOutput(static_cast<std::byte*>(own.data), own.bytes());
+    options.setRoot(static_cast<int>(root));
+    options.setTag(tag);
+    ::gloo::scatter(options);
+  }
+
+  void all_to_all(const Tensor& output, const Tensor& input, std::uint32_t tag) {
+    ::gloo::AlltoallOptions options(context_);
+    options.setInput(static_cast<std::byte*>(input.data), input.bytes());
+    options.setOutput(static_cast<std::byte*>(output.data), output.bytes());
+    options.setTag(tag);
+    ::gloo::alltoall(options);
+  }
+
   void barrier(std::uint32_t tag) {
     ::gloo::BarrierOptions options(context_);
     options.setTag(tag);
     ::gloo::barrier(options);
   }
+
+  Rank rank() const { return static_cast<Rank>(context_->rank); }
 
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<MeshContext> context_;

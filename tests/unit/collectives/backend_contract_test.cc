@@ -204,6 +204,140 @@ TEST_P(BackendContract, GathersEveryTypeInRankOrder) {
   });
 }
 
+TEST_P(BackendContract, ReducesEveryTypeToEveryRoot) {
+  const Groups groups = open_groups(size(), options());
+  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
+    for (const std::size_t count : counts(dtype)) {
+      std::vector<std::vector<T>> inputs;
+      for (Rank rank = 0; rank < size(); ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+      for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
+        const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
+        if (!combines(op, dtype) || (count > 2'000 && op != ReduceOp::sum)) continue;
+        std::vector<T> expected(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          expected[i] = expected_at(i, size(), op, dtype, inputs);
+        }
+        const Rank root = static_cast<Rank>(kind) % size();
+        run_ranks(size(), [&](Rank rank) {
+          std::vector<T> values = inputs[rank];
+          groups[rank]->reduce(tensor(values, dtype), root, {op.kind, factor_of(rank)})->wait();
+          EXPECT_TRUE(values == (rank == root ? expected : inputs[rank]))
+              << name_of(dtype) << " " << name_of(op) << " of " << count << " on rank " << rank;
+        });
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, ReducesAndScattersEveryTypeByEveryOperation) {
+  const Groups groups = open_groups(size(), options());
+  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
+    for (const std::size_t part : {0u, 1u, 1021u, 100'003u}) {
+      const std::size_t count = part * size();
+      std::vector<std::vector<T>> inputs;
+      for (Rank rank = 0; rank < size(); ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+      for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
+        const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
+        if (!combines(op, dtype) || (count > 5'000 && op != ReduceOp::avg)) continue;
+        std::vector<T> expected(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          expected[i] = expected_at(i, size(), op, dtype, inputs);
+        }
+        run_ranks(size(), [&](Rank rank) {
+          const std::vector<T> own(
+              expected.begin() + static_cast<std::ptrdiff_t>(rank * part),
+              expected.begin() + static_cast<std::ptrdiff_t>((rank + 1) * part));
+          const ReduceOp mine(op.kind, factor_of(rank));
+          std::vector<T> input = inputs[rank];
+          std::vector<T> output(part);
+          const Tensor whole = tensor(input, dtype);
+          groups[rank]->reduce_scatter_single(tensor(output, dtype), whole, mine)->wait();
+          EXPECT_TRUE(output == own) << name_of(dtype) << " " << name_of(op) << " x " << part;
+          EXPECT_TRUE(input == inputs[rank]) << "the input has changed";
+          groups[rank]->reduce_scatter_single(whole.slice(rank * part, part), whole, mine)->wait();
+          EXPECT_TRUE(std::equal(own.begin(), own.end(),
+                                 input.begin() + static_cast<std::ptrdiff_t>(rank * part)))
+              << "in place, " << name_of(dtype) << " " << name_of(op) << " x " << part;
+        });
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, GathersToEveryRootAndScattersFromIt) {
+  const Groups groups = open_groups(size(), options());
+  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
+    for (const std::size_t part : {0u, 1u, 1021u, 100'003u}) {
+      std::vector<T> whole;
+      for (Rank rank = 0; rank < size(); ++rank) {
+        const std::vector<T> own = input_of<T>(rank, part, dtype);
+        whole.insert(whole.end(), own.begin(), own.end());
+      }
+      for (Rank root = 0; root < size(); ++root) {
+        run_ranks(size(), [&](Rank rank) {
+          ProcessGroup& group = *groups[rank];
+          const bool has_all = rank == root;
+          std::vector<T> own = input_of<T>(rank, part, dtype);
+          std::vector<T> all(has_all ? part * size() : 0);
+          group.gather_single(tensor(all, dtype), tensor(own, dtype), root)->wait();
+          EXPECT_TRUE(!has_all || all == whole) << name_of(dtype) << " x " << part;
+          std::fill(own.begin(), own.end(), T{});
+          group.scatter_single(tensor(own, dtype), tensor(all, dtype), root)->wait();
+          EXPECT_TRUE(own == input_of<T>(rank, part, dtype)) << name_of(dtype) << " x " << part;
+
+          // On the root, the rank's own part may be in its place already.
+          const Tensor place =
+              has_all ? tensor(all, dtype).slice(rank * part, part) : tensor(own, dtype);
+          group.gather_single(tensor(all, dtype), place, root)->wait();
+          group.scatter_single(place, tensor(all, dtype), root)->wait();
+          EXPECT_TRUE(has_all ? all == whole : own == input_of<T>(rank, part, dtype))
+              << "in place, " << name_of(dtype) << " x " << part;
+        });
+      }
+    }
+  });
+}
+
+TEST_P(BackendContract, ExchangesEveryTypeAmongAll) {
+  const Groups groups = open_groups(size(), options());
+  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
+    for (const std::size_t part : {0u, 1u, 1021u, 100'003u}) {
+      run_ranks(size(), [&](Rank rank) {
+        std::vector<T> input = input_of<T>(rank, part * size(), dtype);
+        std::vector<T> output(part * size());
+        groups[rank]->all_to_all_single(tensor(output, dtype), tensor(input, dtype))->wait();
+        std::vector<T> expected;
+        for (Rank from = 0; from < size(); ++from) {
+          const std::vector<T> sent = input_of<T>(from, part * size(), dtype);
+          const auto first = sent.begin() + static_cast<std::ptrdiff_t>(rank * part);
+          expected.insert(expected.end(), first, first + static_cast<std::ptrdiff_t>(part));
+        }
+        EXPECT_TRUE(output == expected) << name_of(dtype) << " x " << part;
+        EXPECT_TRUE(input == input_of<T>(rank, part * size(), dtype)) << "the input has changed";
+      });
+    }
+  });
+}
+
+TEST_P(BackendContract, ReducesAndScattersAThousandTimesInARow) {
+  const Groups groups = open_groups(size(), options());
+  run_ranks(size(), [&](Rank rank) {
+    std::vector<std::int32_t> input(7 * size());
+    std::vector<std::int32_t> output(7);
+    for (std::int32_t round = 0; round < 1'000; ++round) {
+      for (std::size_t i = 0; i < input.size(); ++i) {
+        input[i] = round * static_cast<std::int32_t>(i + rank);
+      }
+      groups[rank]->reduce_scatter_single(tensor_of(output), tensor_of(input))->wait();
+      for (std::size_t i = 0; i < output.size(); ++i) {
+        const auto n = static_cast<std::int32_t>(size());
+        const auto at = static_cast<std::int32_t>(i + 7 * rank);
+        ASSERT_EQ(output[i], round * (n * at + n * (n - 1) / 2)) << round;
+      }
+    }
+  });
+}
+
 TEST_P(BackendContract, AddsBooleansOfAnyByte) {
   const Groups groups = open_groups(size(), options());
   run_ranks(size(), [&](Rank rank) {

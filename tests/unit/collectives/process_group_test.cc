@@ -148,10 +148,42 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   EXPECT_TRUE(contains(error_of([&] { group.broadcast(good, 1); }), "root 1 is not a rank"));
   EXPECT_TRUE(contains(error_of([&] { group.all_gather_single(good, tensor_of(whole)); }),
                        "the output has 4 float32 elements, but needs 1 times the 4 int16"));
+  EXPECT_TRUE(contains(error_of([&] { group.reduce(good, 7); }), "reduce: root 7 is not a rank"));
+  EXPECT_TRUE(contains(error_of([&] { group.all_to_all_single(good, good); }),
+                       "all_to_all_single: input and output overlap"));
+  EXPECT_TRUE(contains(error_of([&] { group.reduce_scatter_single(good, good.slice(0, 3)); }),
+                       "reduce_scatter_single: the input has 3 float32 elements, but needs 1 times "
+                       "the 4 float32 elements of the output"));
   EXPECT_TRUE(contains(error_of([&] { group.barrier(0s); }), "must be positive, got 0 ns"));
-  EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(4)}); }),
-                       "the operation has number 4, but the last operation has number 3"));
+  EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(9)}); }),
+                       "the operation has number 9, but the last operation has number 8"));
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
+}
+
+TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
+  const auto groups = testing::open_groups(2, {.backend = "loopback"});
+  std::vector<float> two(2);
+  std::vector<float> three(3);
+  const auto error_of = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  ProcessGroup& other = *groups[1];
+  EXPECT_EQ(error_of([&] { other.gather_single(tensor_of(two), tensor_of(two), 0); }),
+            "gather_single: the output has 2 elements, but must be empty: only the root has one");
+  EXPECT_EQ(error_of([&] { other.scatter_single(tensor_of(two), tensor_of(two), 0); }),
+            "scatter_single: the input has 2 elements, but must be empty: only the root has one");
+  EXPECT_EQ(error_of([&] { other.gather_single(tensor_of(three), tensor_of(two), 1); }),
+            "gather_single: the output has 3 float32 elements, but needs 2 times the 2 float32 "
+            "elements of the input");
+  std::vector<float> more(3);
+  EXPECT_EQ(error_of([&] { other.all_to_all_single(tensor_of(three), tensor_of(more)); }),
+            "all_to_all_single: 3 elements cannot be divided by the 2 ranks of process group "
+            "\"world\"");
 }
 
 TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {

@@ -127,6 +127,10 @@ class HostWorld : private DirectoryHost::Shell {
     open();
   }
 
+  ~HostWorld() {
+    for (const auto& loop : loops) loop->host.forget();
+  }
+
   void open() {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
