@@ -19,9 +19,9 @@
 namespace c10dd::collectives {
 
 /// Runs the operations of one rank. run() is called by one thread, one operation at a time, in the
-/// order of issue, with valid arguments: cpu tensors, elements in each tensor, root < size. abort()
-/// may be called by any thread at any time. After the first failure, and after abort(), every call
-/// fails.
+/// order of issue, with valid arguments: cpu tensors, elements in Operation::common(), root < size.
+/// abort() may be called by any thread at any time. After the first failure, and after abort(),
+/// every call fails.
 class Backend {
  public:
   virtual ~Backend() = default;

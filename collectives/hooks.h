@@ -21,9 +21,9 @@ struct CollectiveCall {
   Collective collective = Collective::barrier;
   DType dtype = DType::float32;     ///< type of each element; unused if there is no tensor
   ReduceOp reduce = ReduceOp::sum;  ///< only if OperationInfo::reduces
-  Rank root = 0;                    ///< only if OperationInfo::has_root
-  std::size_t count = 0;            ///< number of elements that each rank contributes
-  std::size_t bytes = 0;            ///< size of the output
+  Rank root = 0;                    ///< only if OperationInfo::root is not none
+  std::size_t count = 0;            ///< number of elements of Operation::common()
+  std::size_t bytes = 0;            ///< Operation::payload()
   Duration timeout{0};              ///< time limit, counted from `started`
   Clock::time_point enqueued{};     ///< when the caller issued the collective
   Clock::time_point started{};      ///< when the worker thread started the collective

@@ -40,14 +40,17 @@ enum class Layout : std::uint8_t {
   exchanged,         ///< input and output have as many elements, a multiple of n
 };
 
+/// What the root does, if the operation has a root.
+enum class Root : std::uint8_t { none, sends, receives };
+
 /// Describes one kind of operation.
 struct OperationInfo {
   Collective collective;
   std::string_view name;      ///< as in error texts and metrics
   std::string_view function;  ///< the function of ProcessGroup
   Layout layout = Layout::none;
-  bool reduces = false;   ///< it has a ReduceOp
-  bool has_root = false;  ///< it has a root
+  bool reduces = false;  ///< it has a ReduceOp
+  Root root = Root::none;
   /// The part of Operation::payload() that each link carries in a group of n ranks. Source:
   /// nccl-tests, doc/PERFORMANCE.md.
   double (*bus_factor)(double n);
@@ -65,14 +68,14 @@ inline constexpr OperationInfo kOperations[] = {
      .name = "broadcast",
      .function = "broadcast",
      .layout = Layout::in_place,
-     .has_root = true,
+     .root = Root::sends,
      .bus_factor = [](double) { return 1.0; }},
     {.collective = Collective::reduce,
      .name = "reduce",
      .function = "reduce",
      .layout = Layout::in_place,
      .reduces = true,
-     .has_root = true,
+     .root = Root::receives,
      .bus_factor = [](double) { return 1.0; }},
     {.collective = Collective::all_gather,
      .name = "all_gather",
@@ -89,13 +92,13 @@ inline constexpr OperationInfo kOperations[] = {
      .name = "gather",
      .function = "gather_single",
      .layout = Layout::gathered_at_root,
-     .has_root = true,
+     .root = Root::receives,
      .bus_factor = [](double n) { return (n - 1) / n; }},
     {.collective = Collective::scatter,
      .name = "scatter",
      .function = "scatter_single",
      .layout = Layout::split_by_root,
-     .has_root = true,
+     .root = Root::sends,
      .bus_factor = [](double n) { return (n - 1) / n; }},
     {.collective = Collective::all_to_all,
      .name = "all_to_all",
@@ -115,6 +118,14 @@ constexpr bool is_operation(Collective collective) {
 
 constexpr const OperationInfo& info_of(Collective collective) {
   return kOperations[static_cast<std::size_t>(collective)];
+}
+
+/// Returns the entry with this name, or null.
+constexpr const OperationInfo* find_operation(std::string_view name) {
+  for (const OperationInfo& info : kOperations) {
+    if (info.name == name) return &info;
+  }
+  return nullptr;
 }
 
 /// Returns the name that error texts and metrics use, such as "all_reduce".

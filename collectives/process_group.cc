@@ -56,6 +56,7 @@ class Group final : public collectives::AbortableGroup {
   WorkPtr issue(Operation operation) override {
     require_home();
     check(operation);
+    if (info_of(operation.collective).root == Root::none) operation.root = 0;
     auto call = client::owned_by_this_process(new Call(home_));
     CollectiveCall& info = call->info;
     const Tensor& common = operation.common();
@@ -111,7 +112,7 @@ class Group final : public collectives::AbortableGroup {
                     static_cast<unsigned>(operation.collective), std::size(kOperations) - 1));
     }
     const OperationInfo& info = info_of(operation.collective);
-    if (info.has_root && operation.root >= size()) {
+    if (info.root != Root::none && operation.root >= size()) {
       refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
                     operation.root, world_.name, size()));
     }

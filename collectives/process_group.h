@@ -36,18 +36,18 @@ struct GroupOptions {
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
 
-/// Collectives among the members of one World. All ranks must issue the same collectives, with the
-/// same arguments, in the same order. One worker thread per group runs the collectives in the order
-/// in which they were issued.
+/// Collectives among the members of one World. All ranks must issue the same collectives in the
+/// same order, with equal types, sizes, reductions and roots. One worker thread per group runs the
+/// collectives in the order in which they were issued.
 ///
 /// issue(), and the functions named after operations, issue a collective and return at once. Each
 /// returns a Work, which gets the outcome when the collective ends. The parameter `timeout` of
 /// these functions replaces GroupOptions::timeout for this collective. The functions throw
-/// InvalidArgument if the time-out is not positive, if a tensor with elements has null data, or if
-/// a tensor is not in cpu memory. A collective without elements (count 0) succeeds without waiting
-/// for the other ranks. After its first failure a group is unusable: queued and later work is
-/// abandoned with the reason of the first failure. To continue, open a new group with a higher
-/// generation.
+/// InvalidArgument if the time-out is not positive, if a tensor with elements has null data, if a
+/// tensor has an unknown type or is not in cpu memory, or if the sizes of the tensors do not fit
+/// each other. A collective without elements (count 0) succeeds without waiting for the other
+/// ranks. After its first failure a group is unusable: queued and later work is abandoned with the
+/// reason of the first failure. To continue, open a new group with a higher generation.
 ///
 /// Thread-safe. In a process that was forked after the group was opened, issuing a collective,
 /// abort() and shutdown() throw Forked.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <iterator>
 #include <string_view>
+#include <type_traits>
 
 #include <c10dd/dtype.h>
 
@@ -36,7 +37,11 @@ struct ReduceOp {
   Kind kind;
   double factor;  ///< only for premul_sum; ranks may have different factors
 
-  bool operator==(const ReduceOp&) const = default;
+  /// The factor counts only for premul_sum; in a comparison with a Kind, it does not count.
+  friend constexpr bool operator==(const ReduceOp& a, const ReduceOp& b) {
+    return a.kind == b.kind && (a.kind != premul_sum || a.factor == b.factor);
+  }
+  friend constexpr bool operator==(const ReduceOp& op, Kind kind) { return op.kind == kind; }
 };
 
 inline constexpr std::size_t kReduceOps = 9;  ///< number of kinds
@@ -55,8 +60,8 @@ constexpr std::string_view name_of(ReduceOp op) {
 
 /// Returns whether elements of this type can be combined by `op`.
 constexpr bool combines(ReduceOp op, DType dtype) {
-  const bool is_float = dtype == DType::float16 || dtype == DType::bfloat16 ||
-                        dtype == DType::float32 || dtype == DType::float64;
+  const bool is_float =
+      with_dtype(dtype, []<class T>(std::type_identity<T>) { return !std::is_integral_v<T>; });
   switch (op.kind) {
     case ReduceOp::avg:
       return dtype != DType::boolean;

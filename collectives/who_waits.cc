@@ -111,7 +111,7 @@ PublishedCall published(const CollectiveCall& call) {
   all.dtype = name_of(call.dtype);
   all.count = call.count;
   if (info.reduces) all.reduce_op = name_of(call.reduce);
-  if (info.has_root) all.root = call.root;
+  if (info.root != Root::none) all.root = call.root;
   return all;
 }
 
@@ -119,7 +119,11 @@ std::string text_of(const PublishedCall& call) {
   std::string text = format("{} {}", call.collective, call.sequence);
   if (!call.dtype.empty()) text += format(" of {} {}", call.count, call.dtype);
   if (!call.reduce_op.empty()) text += " " + call.reduce_op;
-  if (call.root >= 0) text += format(" from rank {}", call.root);
+  if (call.root >= 0) {
+    const OperationInfo* info = find_operation(call.collective);
+    const bool receives = info != nullptr && info->root == Root::receives;
+    text += format(" {} rank {}", receives ? "to" : "from", call.root);
+  }
   return text;
 }
 

@@ -45,11 +45,12 @@ class MeshContext final : public ::gloo::Context {
 std::uint32_t tag_of(const Operation& operation) {
   const OperationInfo& info = info_of(operation.collective);
   const Tensor& common = operation.common();
-  const Rank detail = info.reduces ? Rank{operation.reduce.kind} : operation.root;
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::uint64_t word :
        {static_cast<std::uint64_t>(operation.collective), static_cast<std::uint64_t>(common.dtype),
-        static_cast<std::uint64_t>(common.count), std::uint64_t{detail}}) {
+        static_cast<std::uint64_t>(common.count),
+        static_cast<std::uint64_t>(info.reduces ? operation.reduce.kind : 0),
+        static_cast<std::uint64_t>(info.root != Root::none ? operation.root : 0)}) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
   }

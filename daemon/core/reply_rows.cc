@@ -79,7 +79,8 @@ Result<std::vector<KeptReply>> ReplyRows::restore(const Row& row) {
     reader.get(all.emplace_back());
     all.back().reply.row = name;
   }
-  if (!key.complete() || !reader.ok() || all.empty() || all.front().reply.revision != name) {
+  if (!key.complete() || name == 0 || !reader.ok() || all.empty() ||
+      all.front().reply.revision != name) {
     return failure(Code::malformed, "damaged reply row");
   }
   older_[name] = all.size();

@@ -9,8 +9,9 @@ namespace {
 constexpr int kTurnHandlers = 256;
 
 // Looking for a further handler costs a system call if there is none. After a look in vain, this
-// many turns do not look, as long as they follow each other within kBusy. The time is short, so
-// that deadlines do not fire while the requests that arrived before them wait.
+// many turns do not look, as long as each ends within kBusy of the one before. So a deadline may
+// fire although a request that arrived earlier is ready, but only if it arrived less than 15 ms
+// earlier.
 constexpr unsigned kTurnsWithoutLook = 15;
 constexpr std::chrono::milliseconds kBusy{1};
 
@@ -19,6 +20,7 @@ constexpr std::chrono::milliseconds kBusy{1};
 void Loop::run_ready() {
   start_clock();
   run_one();
+  start_clock();  // because the handler may have taken long, or the process was stopped meanwhile
   const bool busy = now() - std::exchange(last_turn_, now()) < kBusy;
   if (busy && turns_without_look_ > 0) {
     --turns_without_look_;
@@ -27,6 +29,7 @@ void Loop::run_ready() {
   int more = 0;
   while (more < kTurnHandlers && poll_one() > 0) ++more;
   turns_without_look_ = more == 0 ? kTurnsWithoutLook : 0;
+  start_clock();
 }
 
 }  // namespace c10dd::daemon

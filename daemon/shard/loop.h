@@ -33,7 +33,8 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
   }
 
   /// Runs the handlers of a turn: waits for one, then also runs those that are ready by then. A
-  /// turn may leave ready handlers to the next turn.
+  /// turn may leave ready handlers to the next turn. After the call, now() is not earlier than the
+  /// end of the handlers.
   void run_ready();
 
   /// Destroys all handlers that wait in the loop. A handler may hold a connection of another loop.
@@ -44,7 +45,7 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
  private:
   bool turns_ = false;  // start_clock() was called
   mutable std::optional<core::SteadyTime> time_;
-  core::SteadyTime last_turn_;       // when the handlers of the last turn began
+  core::SteadyTime last_turn_;       // when the first handler of the last turn had run
   unsigned turns_without_look_ = 0;  // how many of the next turns may run one handler only
 };
 

@@ -57,7 +57,7 @@ class Shard final : private core::JobHost::Shell {
   /// Drops all jobs and the reference to the engine.
   void engine_lost(const std::string& why);
 
-  /// Ends a turn, after the ready sockets were served: see core::JobHost::end_turn().
+  /// Ends a turn, after its handlers have run: see core::JobHost::end_turn().
   void end_turn();
 
   void drain() { host_.drain(); }

@@ -73,7 +73,6 @@ void Shards::each(const std::function<void(Shard&)>& f) {
 
 void Shards::turn(Loop& loop, Shard& shard) {
   loop.run_ready();
-  loop.start_clock();
   shard.end_turn();
 }
 

@@ -86,7 +86,7 @@ class DirectoryHost {
   /// remove() returns.
   void remove(const std::string& job, std::function<void(Result<void>)> then);
 
-  /// Ends a turn of the loop, after the ready sockets were served: advances job time, and retires
+  /// Ends a turn of the loop, after its handlers have run: advances job time, and retires
   /// the runs whose grace is over.
   void end_turn();
   /// Returns the time by which end_turn() must be called again; empty if no run waits for the end

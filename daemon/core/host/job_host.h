@@ -9,7 +9,7 @@
 // host, the connection's host posts the call to the loop of that host; the replies come back
 // through a RemoteSink.
 //
-// Turns: in each turn the loop first serves the ready sockets, which pass requests to the host.
+// Turns: in each turn the loop first serves ready sockets, which pass requests to the host.
 // Then end_turn() fires deadlines, starts a batch and sends the replies that need not wait any
 // more.
 //
@@ -190,7 +190,7 @@ class JobHost {
 
   // ---- the turn
 
-  /// Ends a turn, after the ready sockets were served: advances job time, fires deadlines, starts a
+  /// Ends a turn, after its handlers have run: advances job time, fires deadlines, starts a
   /// batch, and sends replies.
   void end_turn();
   /// Returns the time by which end_turn() must be called again; empty if nothing has to be done.

@@ -29,7 +29,7 @@ class JobTime {
     return time_ + std::min(passed, kTurnMax);
   }
 
-  /// Ends a turn, after the ready sockets were served. Returns the current job time.
+  /// Ends a turn, after its handlers have run. Returns the current job time.
   TimePoint end_turn(SteadyTime clock) {
     time_ = now(clock);
     turn_ended_ = clock;

@@ -210,6 +210,17 @@ TEST_P(BackendFailure, RanksThatDisagreeFailInsteadOfMixingData) {
   });
 }
 
+TEST_P(BackendFailure, RanksThatReduceToDifferentRootsFail) {
+  const Groups groups = open_groups(3, options());
+  run_ranks(3, [&](Rank rank) {
+    std::vector<float> values(10, 1.0f);
+    const Duration limit = gloo() ? Duration(150ms) : Duration(60s);
+    const Rank root = rank == 2 ? 2 : 0;
+    const WorkPtr work = groups[rank]->reduce(tensor_of(values), root, ReduceOp::sum, limit);
+    EXPECT_THROW(work->wait(), Error) << rank;
+  });
+}
+
 TEST_P(BackendFailure, BadArgumentsAreRefusedAndHarmless) {
   const Groups groups = open_groups(2, options());
   std::vector<float> four(4);

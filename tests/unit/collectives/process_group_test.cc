@@ -157,6 +157,7 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   EXPECT_TRUE(contains(error_of([&] { group.barrier(0s); }), "must be positive, got 0 ns"));
   EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(9)}); }),
                        "the operation has number 9, but the last operation has number 8"));
+  group.issue({.collective = Collective::all_reduce, .output = good, .root = 9})->wait();
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
 }
 
@@ -254,13 +255,22 @@ TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
     group.broadcast(tensor_of(values), 1)->wait();
     group.all_gather_single(tensor_of(gathered), tensor_of(values))->wait();
     group.barrier()->wait();
-    EXPECT_EQ(recorders[rank]->samples().size(), 4u);
+    const bool root = rank == 1;
+    const Tensor all = root ? tensor_of(gathered) : Tensor{};
+    group.reduce(tensor_of(values), 1)->wait();
+    group.reduce_scatter_single(tensor_of(values), tensor_of(gathered))->wait();
+    group.gather_single(all, tensor_of(values), 1)->wait();
+    group.scatter_single(tensor_of(values), all, 1)->wait();
+    std::vector<float> exchanged(4000);
+    group.all_to_all_single(tensor_of(exchanged), tensor_of(gathered))->wait();
+    EXPECT_EQ(recorders[rank]->samples().size(), 9u);
   });
   const std::vector<Recorded> samples = recorders[0]->samples();
-  const char* const names[] = {"all_reduce", "broadcast", "all_gather", "barrier"};
-  const std::uint64_t payload[] = {4000, 4000, 16000, 0};
-  const std::uint64_t bus[] = {6000, 4000, 12000, 0};
-  for (std::size_t i = 0; i < 4; ++i) {
+  const char* const names[] = {"all_reduce",     "broadcast", "all_gather", "barrier",   "reduce",
+                               "reduce_scatter", "gather",    "scatter",    "all_to_all"};
+  const std::uint64_t payload[] = {4000, 4000, 16000, 0, 4000, 16000, 16000, 16000, 16000};
+  const std::uint64_t bus[] = {6000, 4000, 12000, 0, 4000, 12000, 12000, 12000, 12000};
+  for (std::size_t i = 0; i < std::size(names); ++i) {
     EXPECT_EQ(samples[i].collective, names[i]);
     EXPECT_EQ(samples[i].group_kind, "tp");
     EXPECT_EQ(samples[i].backend, "loopback");

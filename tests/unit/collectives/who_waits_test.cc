@@ -48,6 +48,14 @@ TEST(WhoWaits, SaysACallInFewWords) {
             "broadcast 0 of 1000 float32 from rank 1");
   EXPECT_EQ(text_of(published(call(Collective::barrier, 7))), "barrier 7");
   EXPECT_EQ(text_of(published(call(Collective::all_gather))), "all_gather 0 of 1000 float32");
+  EXPECT_EQ(text_of(published(call(Collective::gather, 0, 2))),
+            "gather 0 of 1000 float32 to rank 2");
+  EXPECT_EQ(text_of(published(call(Collective::scatter, 0, 2))),
+            "scatter 0 of 1000 float32 from rank 2");
+  EXPECT_EQ(text_of(published(call(Collective::reduce, 1, 0))),
+            "reduce 1 of 1000 float32 sum to rank 0");
+  EXPECT_EQ(text_of(published(call(Collective::reduce_scatter, 2))),
+            "reduce_scatter 2 of 1000 float32 sum");
 }
 
 TEST(WhoWaits, TheOddRankIsNamedFirstAndIsWhoIsMissing) {

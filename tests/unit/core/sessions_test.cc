@@ -6,6 +6,8 @@
 
 #include <memory>
 
+#include "daemon/core/row_key.h"
+#include "protocol/fields.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
@@ -310,6 +312,15 @@ TEST(Sessions, AreAwayForLongerAfterARestart) {
   const std::unique_ptr<Sessions> next = world.restart();
   EXPECT_EQ(next->presence({3, 1}, TimePoint(std::chrono::milliseconds(9'999))), Presence::away);
   EXPECT_EQ(next->presence({3, 1}, TimePoint(std::chrono::seconds(10))), Presence::gone);
+}
+
+TEST(Sessions, RefuseARowOfRepliesWithoutARevision) {
+  for (const Revision revision : {0, 1}) {
+    Bytes value;
+    wire::Writer(value).put(KeptReply{{3, 1}, 1, stored(revision)});
+    const Row row{Row::Kind::put, RowKey('r').number(revision).take(), value};
+    EXPECT_EQ(Sessions({}).restore(row).has_value(), revision > 0) << "no change has revision 0";
+  }
 }
 
 TEST(Sessions, RefuseDamagedRows) {
