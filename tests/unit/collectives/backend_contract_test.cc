@@ -119,6 +119,25 @@ T expected_at(std::size_t i, Rank size, ReduceOp op, DType dtype,
              : element<T>(static_cast<float>(result) / static_cast<float>(size));
 }
 
+template <class T>
+using Inputs = std::vector<std::vector<T>>;  // of all ranks
+
+template <class T>
+Inputs<T> inputs_of(Rank size, std::size_t count, DType dtype) {
+  Inputs<T> inputs;
+  for (Rank rank = 0; rank < size; ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+  return inputs;
+}
+
+template <class T>
+std::vector<T> reduction_of(const Inputs<T>& inputs, ReduceOp op, DType dtype) {
+  std::vector<T> result(inputs.front().size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = expected_at(i, static_cast<Rank>(inputs.size()), op, dtype, inputs);
+  }
+  return result;
+}
+
 class BackendContract : public ::testing::TestWithParam<std::tuple<std::string, Rank>> {
  protected:
   std::string backend() const { return std::get<0>(GetParam()); }
@@ -138,18 +157,14 @@ TEST_P(BackendContract, ReducesEveryTypeByEveryOperation) {
   const Groups groups = open_groups(size(), options());
   each_type([&]<class T>(DType dtype, std::type_identity<T>) {
     for (const std::size_t count : counts(dtype)) {
-      std::vector<std::vector<T>> inputs;
-      for (Rank rank = 0; rank < size(); ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+      const Inputs<T> inputs = inputs_of<T>(size(), count, dtype);
       for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
         const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
         if (!combines(op, dtype)) continue;
         // Large tensors concern the backend's algorithm, which is the same for all operations.
         const bool any_size = op == ReduceOp::sum || op == ReduceOp::avg;
         if (count > 2'000 && !any_size && dtype != DType::float32) continue;
-        std::vector<T> expected(count);
-        for (std::size_t i = 0; i < count; ++i) {
-          expected[i] = expected_at(i, size(), op, dtype, inputs);
-        }
+        const std::vector<T> expected = reduction_of(inputs, op, dtype);
         run_ranks(size(), [&](Rank rank) {
           std::vector<T> values = inputs[rank];
           groups[rank]->all_reduce(tensor(values, dtype), {op.kind, factor_of(rank)})->wait();
@@ -208,15 +223,11 @@ TEST_P(BackendContract, ReducesEveryTypeToEveryRoot) {
   const Groups groups = open_groups(size(), options());
   each_type([&]<class T>(DType dtype, std::type_identity<T>) {
     for (const std::size_t count : counts(dtype)) {
-      std::vector<std::vector<T>> inputs;
-      for (Rank rank = 0; rank < size(); ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+      const Inputs<T> inputs = inputs_of<T>(size(), count, dtype);
       for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
         const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
         if (!combines(op, dtype) || (count > 2'000 && op != ReduceOp::sum)) continue;
-        std::vector<T> expected(count);
-        for (std::size_t i = 0; i < count; ++i) {
-          expected[i] = expected_at(i, size(), op, dtype, inputs);
-        }
+        const std::vector<T> expected = reduction_of(inputs, op, dtype);
         const Rank root = static_cast<Rank>(kind) % size();
         run_ranks(size(), [&](Rank rank) {
           std::vector<T> values = inputs[rank];
@@ -234,15 +245,11 @@ TEST_P(BackendContract, ReducesAndScattersEveryTypeByEveryOperation) {
   each_type([&]<class T>(DType dtype, std::type_identity<T>) {
     for (const std::size_t part : {0u, 1u, 1021u, 100'003u}) {
       const std::size_t count = part * size();
-      std::vector<std::vector<T>> inputs;
-      for (Rank rank = 0; rank < size(); ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
+      const Inputs<T> inputs = inputs_of<T>(size(), count, dtype);
       for (std::size_t kind = 0; kind < kReduceOps; ++kind) {
         const ReduceOp op(static_cast<ReduceOp::Kind>(kind));
         if (!combines(op, dtype) || (count > 5'000 && op != ReduceOp::avg)) continue;
-        std::vector<T> expected(count);
-        for (std::size_t i = 0; i < count; ++i) {
-          expected[i] = expected_at(i, size(), op, dtype, inputs);
-        }
+        const std::vector<T> expected = reduction_of(inputs, op, dtype);
         run_ranks(size(), [&](Rank rank) {
           const std::vector<T> own(
               expected.begin() + static_cast<std::ptrdiff_t>(rank * part),

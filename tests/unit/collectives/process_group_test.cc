@@ -36,6 +36,17 @@ std::string error_of_opening(const GroupOptions& options, World world = {}) {
   return "";
 }
 
+/// Returns the text of the InvalidArgument that `call` throws.
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
@@ -117,14 +128,6 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   std::vector<std::int16_t> whole(4);
   const Tensor good = tensor_of(floats);
   Tensor tensor = good;
-  const auto error_of = [](auto call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "no error";
-  };
   const auto reduced = [&](const Tensor& of, ReduceOp op) {
     return error_of([&] { group.all_reduce(of, op); });
   };
@@ -165,14 +168,6 @@ TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
   const auto groups = testing::open_groups(2, {.backend = "loopback"});
   std::vector<float> two(2);
   std::vector<float> three(3);
-  const auto error_of = [](auto call) -> std::string {
-    try {
-      call();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "no error";
-  };
   ProcessGroup& other = *groups[1];
   EXPECT_EQ(error_of([&] { other.gather_single(tensor_of(two), tensor_of(two), 0); }),
             "gather_single: the output has 2 elements, but must be empty: only the root has one");
