@@ -35,7 +35,10 @@ void ReplyRows::add(const SessionId& session, std::uint64_t sequence, StoredRepl
   ++open_.needed;
   wire::Writer(value_).put(
       KeptReplyView{session, sequence, {reply.op, reply.fingerprint, reply.body, reply.revision}});
-  if (value_.size() >= kRowBytes) close(closed_);
+  if (value_.size() >= kRowBytes) {
+    if (first_closed_ == 0) first_closed_ = open_.name;
+    close(closed_);
+  }
 }
 
 /// Appends the open row to `rows`, if one of its replies is still needed.
@@ -51,7 +54,8 @@ void ReplyRows::close(Rows& rows) {
 }
 
 void ReplyRows::seal(Rows& rows) {
-  if (!closed_.empty()) rows.append(std::exchange(closed_, {}));
+  if (first_closed_ != 0) rows.append(std::exchange(closed_, {}));
+  first_closed_ = 0;
   if (open_.name != 0) close(rows);
 }
 
@@ -67,7 +71,8 @@ void ReplyRows::release(Revision row, Rows& garbage) {
     if (--at->second > 0) return;
     older_.erase(at);
   }
-  garbage.add(Row::Kind::erase, key_of(row), {});
+  const bool waits = first_closed_ != 0 && row >= first_closed_;
+  (waits ? closed_ : garbage).add(Row::Kind::erase, key_of(row), {});
 }
 
 Result<std::vector<KeptReply>> ReplyRows::restore(const Row& row) {

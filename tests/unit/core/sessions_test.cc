@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 
 #include "daemon/core/row_key.h"
 #include "protocol/fields.h"
@@ -187,6 +188,31 @@ TEST(Sessions, WriteNoRowForRepliesThatWereAcknowledgedInTheSameBatch) {
   world.sessions.seal(world.rows);
   EXPECT_EQ(world.rows.size(), before);
   EXPECT_EQ(world.sessions.garbage(), 1u) << "the row of the first batch";
+}
+
+TEST(Sessions, LeaveNoRowOfALargeBatchThatWasAcknowledgedAtOnce) {
+  World world;
+  const SessionId id{3, 1};
+  world.open(hello(1), 0);
+  StoredReply large = stored(0);
+  large.body = Bytes(limits::kStoredReplyBytes, 'x');
+  for (std::uint64_t n = 1; n <= 600; ++n) {
+    large.revision = n;
+    world.sessions.keep(id, *world.sessions.find(id), n, StoredReply(large), world.rows);
+  }
+  world.acknowledge(id, 601);
+  world.sessions.take_garbage(world.rows);
+  world.sessions.seal(world.rows);
+  std::set<Bytes> left;
+  std::size_t written = 0;
+  for (const Row& row : world.rows) {
+    if (row.key[0] != 'r') continue;
+    written += row.kind == Row::Kind::put ? 1 : 0;
+    if (row.kind == Row::Kind::put) left.insert(row.key);
+    if (row.kind == Row::Kind::erase) left.erase(row.key);
+  }
+  EXPECT_GT(written, 1U) << "the batch was too small";
+  EXPECT_TRUE(left.empty()) << left.size() << " rows are never erased";
 }
 
 TEST(Sessions, AreNotFoundAfterTheirEnd) {
