@@ -42,7 +42,10 @@ std::uint64_t next_connection() {
 
 /// Serves one native connection. start() begins to read; the end of a read or of a wait
 /// for a turn calls take_turn(), and that go_on(), which reads on. Replies come through the
-/// functions of ReplySink. All functions are called on the loop of the shard and the stream.
+/// functions of ReplySink. All functions are called on the loop of the shard and the stream. Only
+/// the destructor may run on another shard's loop, which may hold the last reference: by then end()
+/// has cancelled the timer and close_stream() has closed the socket, so the destructor uses neither
+/// loop.
 class NativeSession final : public core::NativeChannels, public BudgetSink, public StreamReader {
  public:
   NativeSession(std::shared_ptr<Stream> stream, const SessionContext& context, Shard& shard)
