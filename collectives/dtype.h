@@ -77,31 +77,19 @@ constexpr std::string_view name_of(DType dtype) {
 /// Returns the DType of the C++ type T. Does not compile if there is no DType for T.
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>) {
-    return DType::float32;
-  } else if constexpr (std::is_same_v<T, double>) {
-    return DType::float64;
-  } else if constexpr (std::is_same_v<T, Float16>) {
-    return DType::float16;
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    return DType::bfloat16;
-  } else if constexpr (std::is_same_v<T, std::int8_t>) {
-    return DType::int8;
-  } else if constexpr (std::is_same_v<T, std::int16_t>) {
-    return DType::int16;
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    return DType::int32;
-  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
-    return DType::uint8;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return DType::boolean;
-  } else {
-    static_assert(std::is_same_v<T, std::int64_t>,
-                  "c10dd has no DType for this element type; it has one for float, double, "
-                  "c10dd::Float16, c10dd::BFloat16, std::int8_t, std::int16_t, std::int32_t, "
-                  "std::int64_t, std::uint8_t and bool");
-    return DType::int64;
-  }
+  constexpr std::size_t found = [] {
+    const auto is_t = []<class Element>(std::type_identity<Element>) {
+      return std::is_same_v<T, Element>;
+    };
+    std::size_t i = 0;
+    while (i < kDTypes && !with_dtype(static_cast<DType>(i), is_t)) ++i;
+    return i;
+  }();
+  static_assert(found < kDTypes,
+                "c10dd has no DType for this element type; it has one for float, double, "
+                "c10dd::Float16, c10dd::BFloat16, std::int8_t, std::int16_t, std::int32_t, "
+                "std::int64_t, std::uint8_t and bool");
+  return static_cast<DType>(found);
 }
 
 }  // namespace c10dd

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of a process group, in one table. The checks of arguments, error texts, metrics
-// and the backends use the table. Operation: one operation with its arguments. Standard library
-// only.
+// Lists the operations of a process group in one table, from which the checks of arguments, error
+// texts, metrics and backends derive what they need. Operation: one operation with its arguments.
+// Standard library only.
 #pragma once
 
 #include <chrono>
@@ -37,7 +37,7 @@ enum class Layout : std::uint8_t {
   gathered_at_root,  ///< the same on the root; the other ranks have only an input
   split,             ///< the input has n times the elements of the output
   split_by_root,     ///< the same on the root; the other ranks have only an output
-  exchanged,         ///< input and output have as many elements, a multiple of n
+  exchanged,         ///< input and output have equally many elements, a multiple of n
 };
 
 /// What the root does, if the operation has a root.
@@ -119,6 +119,13 @@ constexpr bool is_operation(Collective collective) {
 constexpr const OperationInfo& info_of(Collective collective) {
   return kOperations[static_cast<std::size_t>(collective)];
 }
+static_assert([] {
+  for (const OperationInfo& info : kOperations) {
+    if (&info_of(info.collective) != &info) return false;
+  }
+  return is_operation(Collective::barrier) &&
+         std::size(kOperations) == static_cast<std::size_t>(Collective::barrier) + 1;
+}());
 
 /// Returns the entry with this name, or null.
 constexpr const OperationInfo* find_operation(std::string_view name) {
@@ -144,7 +151,7 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< position among the operations of the group, from 0
   std::chrono::steady_clock::time_point deadline = {};
 
-  /// Returns the tensor that every rank has, with as many elements on all ranks.
+  /// Returns the tensor that has equally many elements on all ranks.
   const Tensor& common() const {
     switch (info_of(collective).layout) {
       case Layout::gathered:

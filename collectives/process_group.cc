@@ -300,8 +300,8 @@ class Group final : public collectives::AbortableGroup {
   }
 
   Result<void> execute(Call& call) {
-    // Does nothing for a collective without elements: the other ranks have no elements either. An
-    // operation that never has elements must run.
+    // Tensors without elements need no communication, because the other ranks' tensors have none
+    // either. An operation without tensors, such as a barrier, must run.
     const bool moves_data = info_of(call.info.collective).layout != Layout::none;
     if (moves_data && call.info.count == 0) return {};
     call.operation.deadline = call.info.started + call.info.timeout;

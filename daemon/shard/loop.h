@@ -20,8 +20,8 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
 
   void post(std::function<void()> f) override { boost::asio::post(*this, std::move(f)); }
   void dispatch(std::function<void()> f) override { boost::asio::dispatch(*this, std::move(f)); }
-  /// After start_clock(), returns the time of the first call since then, so that a turn reads the
-  /// clock once.
+  /// After start_clock(), returns the time of the first call since then, so that the
+  /// handlers of a turn read the clock once.
   core::SteadyTime now() const override {
     if (!turns_) return std::chrono::steady_clock::now();
     if (!time_) time_ = std::chrono::steady_clock::now();

@@ -14,8 +14,14 @@ namespace {
 constexpr std::size_t kRowBytesKept = 64 * 1024;  // a larger buffer for rows is freed after its use
 constexpr std::size_t kRepliesKept = 64;  // a buffer for more replies is freed when it is not used
 
-/// Removes the rows and frees their memory; an assignment would keep the memory.
-void free_memory(Rows& rows) { static_cast<void>(std::exchange(rows, {})); }
+/// Removes the rows. Keeps their memory for the next rows unless it is large.
+void empty(Rows& rows) {
+  if (rows.capacity() > kRowBytesKept) {
+    static_cast<void>(std::exchange(rows, {}));  // an assignment would keep the memory
+  } else {
+    rows.clear();
+  }
+}
 
 /// Returns the total size of the keys and values in a reply, in bytes.
 std::size_t copied_bytes(const Reply& reply) {
@@ -32,15 +38,13 @@ std::size_t copied_bytes(const Reply& reply) {
   return bytes;
 }
 
-/// Empties effects at the end of a scope, also after an exception. Keeps their memory for the next
-/// step unless it is large.
+/// Empties effects at the end of a scope, also after an exception.
 struct EffectsCleaner {
   Effects& effects;
 
   ~EffectsCleaner() {
-    const bool large = effects.rows.capacity() > kRowBytesKept;
+    empty(effects.rows);
     effects.clear();
-    if (large) free_memory(effects.rows);
   }
 };
 
@@ -171,8 +175,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   if (std::exchange(slot->changed, false)) {
     if (engine_ && engine_->is_volatile) {
       slot->job->seal(slot->rows);
-      slot->rows.clear();
-      if (slot->rows.capacity() > kRowBytesKept) free_memory(slot->rows);
+      empty(slot->rows);
     }
     const JobStats stats = slot->job->stats();
     watch_deadline(slot);

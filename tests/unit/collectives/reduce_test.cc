@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -41,20 +42,16 @@ T random_value(std::mt19937_64& random) {
 }
 
 /// Returns the value of a finite 16-bit float, decoded by the definition of its format.
-long double exact(Float16 value) {
-  const int exponent = value.bits >> 10 & 31;
-  const long double fraction = value.bits & 1023;
+long double decoded(std::uint16_t bits, int fraction_bits, int bias) {
+  const int exponent = (bits & 0x7fff) >> fraction_bits;
+  const int one = 1 << fraction_bits;
+  const int fraction = (bits & (one - 1)) + (exponent == 0 ? 0 : one);
   const long double magnitude =
-      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
-  return value.bits >> 15 ? -magnitude : magnitude;
+      std::ldexp(static_cast<long double>(fraction), std::max(exponent, 1) - bias - fraction_bits);
+  return bits >> 15 ? -magnitude : magnitude;
 }
-long double exact(BFloat16 value) {
-  const int exponent = value.bits >> 7 & 255;
-  const long double fraction = value.bits & 127;
-  const long double magnitude =
-      exponent == 0 ? std::ldexp(fraction, -133) : std::ldexp(fraction + 128, exponent - 134);
-  return value.bits >> 15 ? -magnitude : magnitude;
-}
+long double exact(Float16 value) { return decoded(value.bits, 10, 15); }
+long double exact(BFloat16 value) { return decoded(value.bits, 7, 127); }
 
 template <class Half>
 bool is_nan(Half value) {
@@ -204,9 +201,8 @@ T expected_float(ReduceOp op, T a, T b) {
       return value;
     }
   };
-  // The product of two 16-bit floats is exact in double. A sum may be rounded, but double has so
-  // many bits that rounding it again, to float, gives what one rounding would. Then the result is
-  // rounded to 16 bits, as the interface says.
+  // Computes 16-bit floats in double, rounds the result to float, and then to 16 bits. The first
+  // two steps give the same as arithmetic in float: double has more than twice the bits of float.
   const auto narrow = [](auto value) {
     if constexpr (std::is_class_v<T>) {
       return T(static_cast<float>(value));
