@@ -25,8 +25,8 @@ class KeySpace {
 
   using Entries = std::map<Blob, StoredValue, BytesLess>;
 
-  /// Where a key is, or where it would be inserted. Valid until a key is added or erased. So a key
-  /// is searched once, although its put is checked first.
+  /// Where a key is, or where it would be inserted. Valid until a key is added or erased.
+  /// check_put() returns the place, so that put() need not search for the key again.
   struct Place {
     Entries::iterator at;
     bool exists = false;

@@ -61,8 +61,8 @@ class ReplyRows {
   NeededRow open_;
   Bytes value_;  // of the open row; keeps its memory when the row is closed
   Rows closed_;  // wait for seal(), and then the deletions of those that are no longer needed
-  Revision first_closed_ = 0;  // name of the first row in closed_; 0: closed_ is empty
-  NeededRow newest_;           // of the closed rows; it mostly goes before the next row is closed
+  Revision first_closed_ = 0;  // name of the first row closed since seal(); 0: none
+  NeededRow newest_;           // of the closed rows; usually erased before the next row is closed
   std::map<Revision, std::size_t> older_;  // the other closed rows: their NeededRow::needed
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A map from sequences to values, for values that come and go mostly in the order of their
 // sequences: adding the last and removing the first rarely allocate, and take constant time on
-// average. A removed value is destroyed later, but there are never more of them than others.
+// average. A removed value is destroyed later; the map holds at most as many removed values as
+// others.
 #pragma once
 
 #include <algorithm>

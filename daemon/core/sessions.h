@@ -171,7 +171,7 @@ class Sessions {
   Quotas quotas_;
   std::map<SessionId, Session> sessions_;
   std::unordered_map<SessionId, Session*, SessionIdHash> index_;  // of sessions_; never iterated
-  std::pair<SessionId, Session*> last_found_;  // the requests of one session come one after another
+  std::pair<SessionId, Session*> last_found_;                     // often asked for again at once
   std::map<Rank, SessionId> by_rank_;
   struct ConnectionLiveness {
     TimePoint heard;
