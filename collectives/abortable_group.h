@@ -29,10 +29,16 @@ struct FailureSources {
   /// that says "not confirmed yet". If 0, the collective fails at once with the failure of the
   /// backend.
   Duration reason_patience{0};
-  /// Adds to the failure what the other ranks are doing. Called on the group's worker thread; may
-  /// block for a moment.
+  /// Adds to the failure what the other ranks are doing. Called on the thread that ends the
+  /// collective; may block for a moment.
   std::function<void(const CollectiveCall&, Failure&)> explain = {};
 };
+
+class Backend;
+
+/// Returns a group that runs its operations on `backend`, which is open. Does not block.
+std::shared_ptr<AbortableGroup> group_over(std::shared_ptr<Backend> backend, World world,
+                                           GroupOptions options, FailureSources sources = {});
 
 /// Like ProcessGroup::open().
 std::shared_ptr<AbortableGroup> open_group(std::shared_ptr<Bootstrap> bootstrap, World world,

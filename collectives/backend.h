@@ -5,6 +5,7 @@
 // tests/unit/collectives/thread_ranks.h. backend_contract_test.cc tests all backends in that list.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -18,22 +19,64 @@
 
 namespace c10dd::collectives {
 
-/// Runs the operations of one rank. run() is called by one thread, one operation at a time, in the
-/// order of issue, with valid arguments: cpu tensors, elements in Operation::common(), root < size.
-/// abort() may be called by any thread at any time. After the first failure, and after abort(),
-/// every call fails.
+/// Gets the end of one operation.
+class Completion {
+ public:
+  /// Ends the operation. The backend calls it exactly once for each start(), on any thread, and
+  /// does not access the tensors afterwards.
+  virtual void complete(Result<void> result) noexcept = 0;
+
+ protected:
+  ~Completion() = default;
+};
+
+/// How a group must call its backend.
+struct Traits {
+  /// May a thread that issues an operation call start()? If not, only the group's worker does.
+  bool on_callers_thread = true;
+  /// How many operations may have been started without having ended.
+  std::size_t in_flight = 1;
+  /// Do operations end only while a thread calls progress()?
+  bool needs_progress = false;
+};
+
+/// Runs the operations of one rank. After the first failure, and after abort(), every operation
+/// fails.
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  /// Blocks until the operation has ended, at most until its deadline. After run() has returned,
-  /// the backend does not access the tensors any more. If the ranks that caused a failure are
-  /// known, the failure's text and Failure::missing name them. The code is timed_out if the
-  /// deadline has passed, and unavailable if a peer was lost.
-  virtual Result<void> run(const Operation& operation) = 0;
+  virtual Traits traits() const { return {}; }
 
-  /// Makes the running call fail with code aborted and `reason`. Does not wait for that call.
+  /// Returns whether the backend runs the operation on elements of this type, in the memory of this
+  /// device. `op` counts only if the operation reduces; combines(op, dtype) is true then. `dtype`
+  /// and `device` count only if the operation has tensors. Thread-safe.
+  virtual bool supports(Collective, DType, ReduceOp, Device device) const {
+    return device.kind == Device::Kind::cpu;
+  }
+
+  /// Starts an operation, or runs it until its end. Called by one thread at a time, in the order of
+  /// the sequences, with valid arguments: supported, elements in Operation::common(), root < size.
+  /// `operation` and `completion` stay valid until the completion is called, which may happen
+  /// before start() returns. The operation ends at its deadline at the latest. If the ranks that
+  /// caused a failure are known, the failure's text and Failure::missing name them. The code is
+  /// timed_out if the deadline has passed, and unavailable if a peer was lost.
+  virtual void start(const Operation& operation, Completion& completion) = 0;
+
+  /// Continues operations that were started. Does not block. Thread-safe.
+  virtual void progress() {}
+
+  /// Makes all started operations fail with code aborted and `reason`. Each completion is still
+  /// called. Does not wait for that. Thread-safe.
   virtual void abort(const std::string& reason) = 0;
+
+  /// Returns zeroed memory in which the backend works best. The memory can be used after the
+  /// backend was destroyed. Not a collective operation. Fails with `unsupported` if the backend has
+  /// no memory of this device. Thread-safe.
+  virtual Result<std::shared_ptr<void>> allocate(std::size_t bytes, Device device);
+
+  /// Returns what the backend uses, such as "gloo over TCP, 127.0.0.1". Thread-safe.
+  virtual std::string describe() const = 0;
 };
 
 /// Holds all that is needed to open the backend of a group. Passed to open_backend() and to
@@ -74,7 +117,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 3;
+inline constexpr std::uint32_t kBackendAbi = 4;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {

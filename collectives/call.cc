@@ -1,39 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-// Implements the end of a collective: stores the outcome and wakes the waiters.
+// Implements the end of an operation: stores the outcome, wakes the waiters and calls the
+// callbacks.
 #include "collectives/call.h"
 
 #include "client/internal/throw_failure.h"
+#include "collectives/call_queue.h"
 #include "collectives/wording.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
+namespace {
+
+/// Ends the use of a tensor. Keeps its type and count, which error texts need.
+void let_go(Tensor& tensor) {
+  tensor.data = nullptr;
+  tensor.owner.reset();
+}
+
+}  // namespace
 
 void Call::require_home() const { home_.require("work", "open another process group"); }
 
 Work::Status Call::status() const {
   require_home();
-  const std::lock_guard lock(mutex_);
-  return status_;
+  return status_.load(std::memory_order_acquire);
+}
+
+bool Call::test() {
+  require_home();
+  if (!has_ended()) queue_->progress();
+  return has_ended();
 }
 
 void Call::wait() {
   require_home();
-  std::unique_lock lock(mutex_);
-  ended_.wait(lock, [&] { return status_ != Status::pending; });
+  await(std::nullopt);
   throw_unless_done();
 }
 
 void Call::wait(Duration limit) {
   require_home();
-  std::unique_lock lock(mutex_);
-  if (!ended_.wait_for(lock, limit, [&] { return status_ != Status::pending; })) {
-    throw TimedOut(
-        format("waited {} for {} {}: it is still running or queued, its own time-out is "
-               "{} from its start",
-               human(limit), name_of(info.collective), info.sequence, human(info.timeout)),
-        {});
+  if (!await(Clock::now() + limit)) {
+    throw TimedOut(format("waited {} for {} {}: it is still running or queued, its own time-out is "
+                          "{} from its start",
+                          human(limit), name_of(info.operation.collective), sequence(),
+                          human(info.operation.timeout)),
+                   {});
   }
   throw_unless_done();
+}
+
+// Blocks until the operation has ended, or until `until`. Returns whether it has ended.
+bool Call::await(std::optional<Clock::time_point> until) {
+  const bool drives = queue_->needs_progress();
+  while (!has_ended()) {
+    if (until && Clock::now() >= *until) return false;
+    if (drives) queue_->progress();
+    std::unique_lock lock(mutex_);
+    const auto ended = [&] { return has_ended(); };
+    if (drives) {
+      ended_.wait_for(lock, CallQueue::kProgressPeriod, ended);
+    } else if (until) {
+      ended_.wait_until(lock, *until, ended);
+    } else {
+      ended_.wait(lock, ended);
+    }
+  }
+  return true;
+}
+
+void Call::on_end(std::function<void(Work&)> callback) {
+  require_home();
+  if (!callback) throw InvalidArgument("on_end: the callback is empty");
+  {
+    const std::lock_guard lock(mutex_);
+    if (users_ > 0) return callbacks_.push_back(std::move(callback));
+  }
+  callback(*this);
+}
+
+void Call::abort(const std::string& reason) {
+  require_home();
+  queue_->abort(failure(Code::aborted, reason), true);
 }
 
 Code Call::code() const {
@@ -48,29 +96,48 @@ std::string Call::error() const {
   return failure_.detail;
 }
 
-Duration Call::duration() const {
+std::vector<Missing> Call::failed_ranks() const {
   require_home();
   const std::lock_guard lock(mutex_);
-  if (status_ == Status::pending || status_ == Status::abandoned) return Duration{0};
+  return client::missing_of(failure_.missing);
+}
+
+Duration Call::duration() const {
+  require_home();
+  const Status status = status_.load(std::memory_order_acquire);
+  if (status == Status::pending || status == Status::abandoned) return Duration{0};
   return info.finished - info.started;
 }
 
-void Call::end(Status status, const Failure& reason) {
+void Call::complete(Result<void> result) noexcept { queue_->complete(*this, std::move(result)); }
+
+void Call::end(Status status, Failure reason) {
   // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does
   // not keep their memory alive.
-  operation.output = {};
-  operation.input = {};
+  let_go(info.operation.output);
+  let_go(info.operation.input);
   {
     const std::lock_guard lock(mutex_);
     C10DD_ASSERT(status_ == Status::pending && status != Status::pending);
-    status_ = status;
-    if (status != Status::done) failure_ = reason;
+    if (status != Status::done) failure_ = std::move(reason);
+    status_.store(status, std::memory_order_release);
   }
   ended_.notify_all();
 }
 
+void Call::release() {
+  if (users_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  const std::shared_ptr<Call> alive = std::move(self);
+  std::vector<std::function<void(Work&)>> callbacks;
+  {
+    const std::lock_guard lock(mutex_);
+    callbacks = std::move(callbacks_);
+  }
+  for (const auto& callback : callbacks) callback(*this);
+}
+
 void Call::throw_unless_done() const {
-  if (status_ != Status::done) client::throw_failure(failure_);
+  if (status_.load(std::memory_order_acquire) != Status::done) client::throw_failure(failure_);
 }
 
 }  // namespace c10dd::collectives

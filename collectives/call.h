@@ -1,50 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call: the Work of one collective of a ProcessGroup.
+// Call: the Work of one operation of a ProcessGroup.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "client/internal/fork_guard.h"
+#include "collectives/backend.h"
 #include "collectives/hooks.h"
-#include "collectives/operation.h"
 #include "collectives/work.h"
 #include "protocol/error.h"
 
 namespace c10dd::collectives {
 
-/// One collective: its arguments, tensors and outcome. The thread that issues the collective makes
-/// the Call, the group's worker thread ends it exactly once, and any thread may wait for it.
-class Call final : public Work {
- public:
-  /// The caller must pass the new Call to client::owned_by_this_process(), so that a forked process
-  /// does not destroy the Call.
-  explicit Call(client::HomeProcess home) : home_(home) {}
+class CallQueue;
 
-  CollectiveCall info;  ///< written only by the issuing thread, then only by the worker thread
-  Operation operation;  ///< its tensors are released when the collective ends
+/// One operation: its arguments, tensors and outcome. The CallQueue runs it and ends it exactly
+/// once, and any thread may wait for it.
+class Call final : public Work, public Completion {
+ public:
+  Call(std::shared_ptr<CallQueue> queue, client::HomeProcess home, Operation operation)
+      : queue_(std::move(queue)), home_(home) {
+    info.operation = std::move(operation);
+  }
+
+  CollectiveCall info;  ///< written by the issuing thread, then by the threads that run the call
+
+  // These fields belong to the queue, which guards them by its lock.
+  std::shared_ptr<Call> next;     ///< the following call in the queue
+  bool on_callers_thread = true;  ///< false: the worker runs the call
+  std::condition_variable turn;   ///< wakes the caller's thread when its turn may have come
+  std::shared_ptr<Call> self;     ///< keeps the call alive while the backend has a reference to it
 
   Status status() const override;
+  bool test() override;
   void wait() override;
   void wait(Duration limit) override;
+  void on_end(std::function<void(Work&)> callback) override;
+  void abort(const std::string& reason) override;
   Code code() const override;
   std::string error() const override;
+  std::vector<Missing> failed_ranks() const override;
   Duration duration() const override;
-  std::uint64_t sequence() const override { return info.sequence; }
+  std::uint64_t sequence() const override { return info.operation.sequence; }
 
-  /// Releases the tensors and wakes the waiters. `reason` is ignored if the status is done.
-  void end(Status status, const Failure& reason);
+  void complete(Result<void> result) noexcept override;
+
+  /// Blocks until the operation has ended. Does not throw if it has failed.
+  void await_end() { await(std::nullopt); }
+
+  /// Releases the tensors, stores the outcome and wakes the waiters. `reason` is ignored if the
+  /// status is done.
+  void end(Status status, Failure reason);
+
+  /// Called twice: when the call has ended, and when the thread that has started it is done with
+  /// it. The later of the two calls the callbacks. The Call may be destroyed afterwards.
+  void release();
 
  private:
+  using Clock = CollectiveCall::Clock;
+
+  bool has_ended() const { return status_.load(std::memory_order_acquire) != Status::pending; }
+  bool await(std::optional<Clock::time_point> until);
   void throw_unless_done() const;
   void require_home() const;
 
+  const std::shared_ptr<CallQueue> queue_;
   const client::HomeProcess home_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  Status status_ = Status::pending;
+  std::atomic<Status> status_ = Status::pending;  // written under the lock
   Failure failure_ = failure(Code::ok, "");
+  std::vector<std::function<void(Work&)>> callbacks_;
+  std::atomic<int> users_ = 2;  // how often release() must still be called
 };
 
 }  // namespace c10dd::collectives

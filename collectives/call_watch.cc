@@ -2,6 +2,8 @@
 // Decides when a call is published and when its publication is removed, and explains failures.
 #include "collectives/call_watch.h"
 
+#include <algorithm>
+
 #include "collectives/who_waits.h"
 #include "protocol/limits.h"
 
@@ -39,21 +41,31 @@ void CallWatch::identify(std::uint64_t process_group, std::vector<ProcessAddress
   processes_ = std::move(processes);
 }
 
-void CallWatch::before(const CollectiveCall& call) noexcept {
+void CallWatch::started(const CollectiveCall& call) noexcept {
   const std::lock_guard lock(mutex_);
-  running_ = call;
+  running_.push_back(&call);
+  if (running_.size() == 1) watch_first_locked();
+}
+
+void CallWatch::finished(const CollectiveCall& call) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find(running_.begin(), running_.end(), &call);
+  if (found == running_.end()) return;  // abandoned
+  const bool first = found == running_.begin();
+  running_.erase(found);
+  if (!first) return;
+  // A failed call stays published: other ranks may fail a moment later and read it.
+  if (published_ && call.outcome == Code::ok) publish_locked(published(call.operation), true);
+  if (!running_.empty()) watch_first_locked();
+}
+
+void CallWatch::watch_first_locked() {
+  const CollectiveCall& first = *running_.front();
   published_ = false;
-  due_ = call.started + call.timeout / 2;
+  due_ = first.started + first.operation.timeout / 2;
   // Wakes the thread only if it would otherwise sleep past `due_`. Usually the thread wakes early
   // enough, and no system call is needed.
   if (wakes_ > due_) changed_.notify_all();
-}
-
-void CallWatch::after(const CollectiveCall& call) noexcept {
-  const std::lock_guard lock(mutex_);
-  running_.reset();
-  // A failed call stays published: other ranks may fail a moment later and read it.
-  if (published_ && call.outcome == Code::ok) publish_locked(published(call), true);
 }
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
@@ -66,7 +78,7 @@ void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   for (;;) {
     if (published) {
       const std::lock_guard lock(mutex_);
-      publish_locked(collectives::published(call), false);
+      publish_locked(collectives::published(call.operation), false);
     }
     const Reply reply = connection_->call(ReadCalls{*process_group_, world_size_}, kReplyTimeout);
     if (!reply) return;
@@ -81,16 +93,17 @@ void CallWatch::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     const auto now = Clock::now();
-    wakes_ = running_ ? due_ : Clock::time_point::max();
-    if (running_ && published_) {
+    const bool watching = !running_.empty();
+    wakes_ = watching ? due_ : Clock::time_point::max();
+    if (watching && published_) {
       // Publishes again after a reconnect, because a restarted daemon has lost the published call.
       if (connection_->stats().connects != published_in_) due_ = now;
       wakes_ = std::min(due_, now + kConnectionCheck);
     }
-    if (running_ && due_ <= now && connection_->open()) {
-      publish_locked(published(*running_), false);
+    if (watching && due_ <= now && connection_->open()) {
+      publish_locked(published(running_.front()->operation), false);
       due_ = now + kRepeat;
-    } else if (running_ && due_ <= now) {
+    } else if (watching && due_ <= now) {
       wakes_ = now + kConnectionCheck;  // cannot publish without a connection: tries again
       changed_.wait_until(lock, wakes_);
     } else if (wakes_ == Clock::time_point::max()) {

@@ -29,8 +29,8 @@ class CallWatch final : public Hook {
   /// the host and process id of each rank, or is empty. Called once, before the first collective.
   void identify(std::uint64_t process_group, std::vector<ProcessAddress> processes);
 
-  void before(const CollectiveCall& call) noexcept override;
-  void after(const CollectiveCall& call) noexcept override;
+  void started(const CollectiveCall& call) noexcept override;
+  void finished(const CollectiveCall& call) noexcept override;
 
   /// Asks the daemon which collectives the ranks are in, and adds the answer to `failure`. Leaves
   /// `failure` unchanged if the daemon does not reply in time. Asks at most twice, and waits at
@@ -42,6 +42,7 @@ class CallWatch final : public Hook {
   using Clock = CollectiveCall::Clock;
 
   void run();
+  void watch_first_locked();
   void publish_locked(const PublishedCall& call, bool ended);
 
   const std::shared_ptr<client::Connection> connection_;
@@ -54,10 +55,10 @@ class CallWatch final : public Hook {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stop_ = false;
-  std::optional<CollectiveCall> running_;
-  Clock::time_point due_;                               ///< when to publish the running call
+  std::vector<const CollectiveCall*> running_;          ///< in the order in which they started
+  Clock::time_point due_;                               ///< when to publish the first of them
   Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
-  bool published_ = false;                              ///< true if the running call is published
+  bool published_ = false;                              ///< true if the first of them is published
   std::uint64_t published_in_ = 0;  ///< value of stats().connects at the last publication
   std::thread thread_;
 };

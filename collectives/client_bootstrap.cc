@@ -131,9 +131,6 @@ class MemberBootstrap final : public IntroducingBootstrap {
 /// Hook only because a group owns its hooks, and so keeps this object alive.
 class AbortAtEnd final : public Hook {
  public:
-  void before(const CollectiveCall&) noexcept override {}
-  void after(const CollectiveCall&) noexcept override {}
-
   void watch(Membership& membership, std::uint64_t generation,
              const std::shared_ptr<collectives::AbortableGroup>& group) {
     subscription_ =
@@ -181,8 +178,7 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
     Duration reason_patience = Duration{0}) {
   const std::shared_ptr<Client> client = bootstrap->client();
-  options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), world.kind,
-                                       options.backend, world.size));
+  options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), options.backend));
   const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
                                                               world.rank, world.size);
   options.hooks.push_back(watch);

@@ -2,6 +2,7 @@
 // The loopback backend: the ranks are threads of one process. The last rank to arrive computes for
 // all ranks, in rank order, so that results are equal on every run. A collective fails if the ranks
 // issue different collectives. After a time-out, the failure names the missing ranks.
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <map>
@@ -20,88 +21,98 @@ namespace c10dd::collectives {
 namespace {
 
 /// Returns a text for errors that lists the arguments that must be equal on all ranks.
-std::string signature(const Operation& operation) {
-  const Tensor& common = operation.common();
-  return text_of(published({.sequence = operation.sequence,
-                            .collective = operation.collective,
-                            .dtype = common.dtype,
-                            .reduce = operation.reduce,
-                            .root = operation.root,
-                            .count = common.count}));
+std::string signature(const Operation& operation) { return text_of(published(operation)); }
+
+bool matches(const Operation& a, const Operation& b) {
+  const OperationInfo& info = info_of(a.collective);
+  return a.collective == b.collective && a.sequence == b.sequence && a.root == b.root &&
+         a.common().count == b.common().count && a.common().dtype == b.common().dtype &&
+         (!info.reduces || a.reduce.kind == b.reduce.kind);
 }
 
-using Ranks = std::vector<Operation>;  // the same operation, as each rank has issued it
+using Ranks = std::vector<const Operation*>;  // the same operation, as each rank has issued it
 
 void copy(const Tensor& to, const Tensor& from) {
   // Uses memmove, because the elements may already be in their place.
   if (from.count > 0) std::memmove(to.data, from.data, from.bytes());
 }
 
-/// Returns the reduction of part(rank) over all ranks. `keep` gets its memory.
-template <class Part>
-Tensor reduced(const Ranks& ranks, Part part, std::vector<std::byte>& keep) {
-  Tensor result = part(ranks.front());
-  const ReduceOp op = ranks.front().reduce;
-  keep.resize(2 * result.bytes());
-  result.data = keep.data();
-  Tensor prepared = result;
-  prepared.data = keep.data() + result.bytes();
-  const ReduceFunction combine = reduce_function(result.dtype, op);
-  for (const Operation& rank : ranks) {
-    const bool first = &rank == &ranks.front();
-    const Tensor& to = first ? result : prepared;
-    copy(to, part(rank));
-    prepare(to, rank.reduce);
-    if (!first) combine(result.data, result.data, prepared.data, result.count);
+/// Computes the reduction in place of the tensors of all ranks, and stores it in all of them.
+void all_reduce(const Ranks& ranks) {
+  const Operation& first = *ranks.front();
+  const ReduceFunction combine = reduce_function(first.output.dtype, first.reduce);
+  prepare(first.output, first.reduce);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const Tensor& other = ranks[i]->output;
+    prepare(other, ranks[i]->reduce);
+    combine(first.output.data, first.output.data, other.data, other.count);
   }
-  finish(result, op, static_cast<Rank>(ranks.size()));
-  return result;
+  finish(first.output, first.reduce, static_cast<Rank>(ranks.size()));
+  for (std::size_t i = 1; i < ranks.size(); ++i) copy(ranks[i]->output, first.output);
+}
+
+/// Stores the reduction of part(rank) over all ranks in `to`. Changes no other tensor.
+template <class Part>
+void reduce(const Ranks& ranks, Part part, const Tensor& to) {
+  const Operation& first = *ranks.front();
+  std::vector<std::byte> memory(2 * to.bytes());
+  Tensor result = to;
+  result.data = memory.data();
+  Tensor prepared = to;
+  prepared.data = memory.data() + to.bytes();
+  const ReduceFunction combine = reduce_function(to.dtype, first.reduce);
+  copy(result, part(first));
+  prepare(result, first.reduce);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    copy(prepared, part(*ranks[i]));
+    prepare(prepared, ranks[i]->reduce);
+    combine(result.data, result.data, prepared.data, result.count);
+  }
+  finish(result, first.reduce, static_cast<Rank>(ranks.size()));
+  copy(to, result);
 }
 
 void gather(const Ranks& ranks, const Tensor& output) {
-  const std::size_t count = ranks.front().input.count;
+  const std::size_t count = ranks.front()->input.count;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    copy(output.slice(i * count, count), ranks[i].input);
+    copy(output.slice(i * count, count), ranks[i]->input);
   }
 }
 
 void reduce_scatter(const Ranks& ranks) {
-  std::vector<std::byte> keep;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const std::size_t count = ranks[i].output.count;
-    const auto part = [&](const Operation& rank) { return rank.input.slice(i * count, count); };
-    copy(ranks[i].output, reduced(ranks, part, keep));
+    const Tensor& output = ranks[i]->output;
+    const auto part = [&](const Operation& rank) {
+      return rank.input.slice(i * output.count, output.count);
+    };
+    reduce(ranks, part, output);
   }
 }
 
 void all_to_all(const Ranks& ranks) {
-  const std::size_t count = ranks.front().input.count / ranks.size();
+  const std::size_t count = ranks.front()->input.count / ranks.size();
   for (std::size_t to = 0; to < ranks.size(); ++to) {
     for (std::size_t from = 0; from < ranks.size(); ++from) {
-      copy(ranks[to].output.slice(from * count, count), ranks[from].input.slice(to * count, count));
+      copy(ranks[to]->output.slice(from * count, count),
+           ranks[from]->input.slice(to * count, count));
     }
   }
 }
 
 /// Runs the operation on the tensors of all ranks.
 void compute(const Ranks& ranks) {
-  const Operation& first = ranks.front();
-  const Operation& root = ranks[first.root];
-  const auto output = [](const Operation& rank) { return rank.output; };
-  std::vector<std::byte> keep;
-  switch (first.collective) {
-    case Collective::all_reduce: {
-      const Tensor result = reduced(ranks, output, keep);
-      for (const Operation& rank : ranks) copy(rank.output, result);
-      return;
-    }
+  const Operation& root = *ranks[ranks.front()->root];
+  switch (root.collective) {
+    case Collective::all_reduce:
+      return all_reduce(ranks);
     case Collective::reduce:
-      return copy(root.output, reduced(ranks, output, keep));
+      return reduce(
+          ranks, [](const Operation& rank) { return rank.output; }, root.output);
     case Collective::broadcast:
-      for (const Operation& rank : ranks) copy(rank.output, root.output);
+      for (const Operation* rank : ranks) copy(rank->output, root.output);
       return;
     case Collective::all_gather:
-      for (const Operation& rank : ranks) gather(ranks, rank.output);
+      for (const Operation* rank : ranks) gather(ranks, rank->output);
       return;
     case Collective::reduce_scatter:
       return reduce_scatter(ranks);
@@ -109,8 +120,8 @@ void compute(const Ranks& ranks) {
       return gather(ranks, root.output);
     case Collective::scatter:
       for (std::size_t i = 0; i < ranks.size(); ++i) {
-        const std::size_t count = ranks[i].output.count;
-        copy(ranks[i].output, root.input.slice(i * count, count));
+        const std::size_t count = ranks[i]->output.count;
+        copy(ranks[i]->output, root.input.slice(i * count, count));
       }
       return;
     case Collective::all_to_all:
@@ -120,18 +131,18 @@ void compute(const Ranks& ranks) {
   }
 }
 
-/// One process group: keeps the arguments of each rank for the current collective until all ranks
+/// One process group: keeps the arguments of each rank for the current operation until all ranks
 /// have arrived. Thread-safe.
 class LoopbackGroup {
  public:
   explicit LoopbackGroup(Rank size) : arrivals_(size) {}
 
-  /// Blocks until all ranks have called run() for this collective, at most until the deadline.
+  /// Blocks until all ranks have called run() for this operation, at most until the deadline.
   Result<void> run(Rank rank, const Operation& operation) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
     const std::uint64_t round = round_;
-    arrivals_[rank] = operation;
+    arrivals_[rank] = &operation;
     if (++arrived_ == arrivals_.size()) {
       finish_round();
     } else if (!changed_.wait_until(lock, operation.deadline,
@@ -139,7 +150,7 @@ class LoopbackGroup {
       die(time_out(operation));
     }
     if (round_ != round) return {};
-    arrivals_[rank].reset();  // the group must not keep the tensors after run() returns
+    arrivals_[rank] = nullptr;  // the operation ends with run()
     return *dead_;
   }
 
@@ -149,25 +160,21 @@ class LoopbackGroup {
   }
 
  private:
-  // Computes the collective, increases round_ and wakes the ranks. If the ranks' arguments differ,
+  // Computes the operation, increases round_ and wakes the ranks. If the ranks' arguments differ,
   // computes nothing and makes the group fail. Called under the lock, after all ranks have arrived.
   void finish_round() {
+    const Operation& first = *arrivals_.front();
     std::vector<Rank> different;
-    const std::string expected = signature(*arrivals_.front());
     for (Rank rank = 1; rank < arrivals_.size(); ++rank) {
-      if (signature(*arrivals_[rank]) != expected) different.push_back(rank);
+      if (!matches(*arrivals_[rank], first)) different.push_back(rank);
     }
     if (!different.empty()) {
       die(failure(Code::size_mismatch, "{} issued {}, but rank 0 issued {}", named(different),
-                  signature(*arrivals_[different.front()]), expected));
+                  signature(*arrivals_[different.front()]), signature(first)));
       return;
     }
-    std::vector<Operation> ranks;
-    for (auto& arrival : arrivals_) {
-      ranks.push_back(std::move(*arrival));
-      arrival.reset();
-    }
-    compute(ranks);
+    compute(arrivals_);
+    std::fill(arrivals_.begin(), arrivals_.end(), nullptr);
     arrived_ = 0;
     ++round_;
     changed_.notify_all();
@@ -176,10 +183,10 @@ class LoopbackGroup {
   Failure time_out(const Operation& operation) const {
     std::vector<Rank> missing;
     for (Rank other = 0; other < arrivals_.size(); ++other) {
-      if (!arrivals_[other]) missing.push_back(other);
+      if (arrivals_[other] == nullptr) missing.push_back(other);
     }
     Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}",
-                           signature(operation), human(*operation.timeout), missing.size(),
+                           signature(operation), human(operation.timeout), missing.size(),
                            arrivals_.size(), folded(missing));
     for (const Rank other : missing) {
       late.missing.push_back({.rank = other, .cause = MissingRank::Cause::not_arrived, .host = {}});
@@ -193,11 +200,11 @@ class LoopbackGroup {
   }
 
   std::mutex mutex_;
-  std::condition_variable changed_;                 ///< round_ or dead_ has changed
-  std::vector<std::optional<Operation>> arrivals_;  ///< indexed by rank; nullopt: not arrived yet
+  std::condition_variable changed_;  ///< round_ or dead_ has changed
+  Ranks arrivals_;                   ///< indexed by rank; null: not arrived yet
   std::size_t arrived_ = 0;
-  std::uint64_t round_ = 0;      ///< number of collectives that were computed
-  std::optional<Failure> dead_;  ///< if set, no collective can run any more; never reset
+  std::uint64_t round_ = 0;      ///< number of operations that were computed
+  std::optional<Failure> dead_;  ///< if set, no operation can run any more; never reset
 };
 
 /// All groups of this process. Rank 0 sends the key of a group to the other ranks. Thread-safe.
@@ -245,9 +252,13 @@ class LoopbackBackend final : public Backend {
 
   ~LoopbackBackend() override { group_->abort(format("rank {} closed its process group", rank_)); }
 
-  Result<void> run(const Operation& operation) override { return group_->run(rank_, operation); }
+  void start(const Operation& operation, Completion& completion) override {
+    completion.complete(group_->run(rank_, operation));
+  }
 
   void abort(const std::string& reason) override { group_->abort(reason); }
+
+  std::string describe() const override { return "threads of one process"; }
 
  private:
   const std::shared_ptr<LoopbackGroup> group_;

@@ -9,30 +9,32 @@ namespace {
 
 class MeasureHook final : public Hook {
  public:
-  MeasureHook(std::shared_ptr<CollectiveRecorder> recorder, std::string group_kind,
-              std::string backend, Rank size)
-      : recorder_(std::move(recorder)),
-        group_kind_(std::move(group_kind)),
-        backend_(std::move(backend)),
-        size_(size) {}
+  MeasureHook(std::shared_ptr<CollectiveRecorder> recorder, std::string backend)
+      : recorder_(std::move(recorder)), backend_(std::move(backend)) {}
 
-  void before(const CollectiveCall&) noexcept override {}
+  void opened(const World& world) noexcept override {
+    group_kind_ = world.kind;
+    size_ = world.size;
+  }
 
-  void after(const CollectiveCall& call) noexcept override {
+  void finished(const CollectiveCall& call) noexcept override {
+    if (call.started == CollectiveCall::Clock::time_point{}) return;  // abandoned
+    const Operation& operation = call.operation;
+    const std::size_t bytes = operation.payload(size_);
     recorder_->record({.process_group = group_kind_,
-                       .collective = name_of(call.collective),
+                       .collective = name_of(operation.collective),
                        .backend = backend_,
                        .duration = call.finished - call.started,
-                       .payload_bytes = call.bytes,
-                       .bus_bytes = bus_bytes(call.collective, call.bytes, size_),
+                       .payload_bytes = bytes,
+                       .bus_bytes = bus_bytes(operation.collective, bytes, size_),
                        .succeeded = call.outcome == Code::ok});
   }
 
  private:
   const std::shared_ptr<CollectiveRecorder> recorder_;
-  const std::string group_kind_;
   const std::string backend_;
-  const Rank size_;
+  std::string group_kind_;  // set by opened()
+  Rank size_ = 1;           // set by opened()
 };
 
 }  // namespace
@@ -43,9 +45,8 @@ std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank
 }
 
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
-                                   std::string group_kind, std::string backend, Rank size) {
-  return std::make_shared<MeasureHook>(std::move(recorder), std::move(group_kind),
-                                       std::move(backend), size);
+                                   std::string backend) {
+  return std::make_shared<MeasureHook>(std::move(recorder), std::move(backend));
 }
 
 }  // namespace c10dd

@@ -15,8 +15,7 @@
 
 namespace c10dd {
 
-/// Receives the samples. record() is called on the worker threads of the groups. The samples of one
-/// group come in the order of its collectives.
+/// Receives the samples. record() is called by the threads that run operations.
 class CollectiveRecorder {
  public:
   virtual ~CollectiveRecorder() = default;
@@ -27,8 +26,9 @@ class CollectiveRecorder {
 /// OperationInfo::bus_factor.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// Returns a hook for one group. The hook labels samples with the group's kind, backend and size.
+/// Returns a hook for one group. The hook labels samples with the group's kind and with `backend`.
+/// It gives no sample for an operation that was abandoned.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
-                                   std::string group_kind, std::string backend, Rank size);
+                                   std::string backend);
 
 }  // namespace c10dd

@@ -138,6 +138,17 @@ constexpr const OperationInfo* find_operation(std::string_view name) {
 /// Returns the name that error texts and metrics use, such as "all_reduce".
 constexpr std::string_view name_of(Collective collective) { return info_of(collective).name; }
 
+/// How an operation is issued.
+struct CallOptions {
+  /// Time limit of this operation, counted from its start; must be above 0. If empty,
+  /// GroupOptions::timeout.
+  std::optional<Duration> timeout = {};
+  /// If true, the call returns at once with work that may be pending. If false, the call returns
+  /// after the operation has ended, and throws what Work::wait() would throw. A caller that issues
+  /// several operations before it waits, or that issues for several ranks, needs true.
+  bool async = false;
+};
+
 /// One operation with its arguments. Fields that its kind does not have are ignored.
 struct Operation {
   Collective collective = Collective::barrier;
@@ -145,10 +156,10 @@ struct Operation {
   Tensor input = {};  ///< unless the operation is in place
   ReduceOp reduce = ReduceOp::sum;
   Rank root = 0;
-  std::optional<Duration> timeout = {};  ///< empty: GroupOptions::timeout
 
   // The group sets these fields.
   std::uint64_t sequence = 0;  ///< position among the operations of the group, from 0
+  Duration timeout{0};         ///< time limit, counted from the start of the operation
   std::chrono::steady_clock::time_point deadline = {};
 
   /// Returns the tensor that has equally many elements on all ranks.

@@ -24,7 +24,7 @@ class Membership;
 
 struct GroupOptions {
   std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
-  Duration timeout = std::chrono::minutes(10);  ///< limit for each collective; must be above 0
+  Duration timeout = std::chrono::minutes(10);  ///< limit for each operation; must be above 0
   /// Limit for each of two steps: exchanging addresses, and connecting. Must be above 0.
   Duration open_timeout = std::chrono::minutes(5);
   /// Network interface of this rank, such as "eth0". Only for gloo. If empty, `hostname` is used.
@@ -36,20 +36,24 @@ struct GroupOptions {
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
 
-/// Collectives among the members of one World. All ranks must issue the same collectives in the
-/// same order, with equal types, sizes, reductions and roots. One worker thread per group runs the
-/// collectives in the order in which they were issued.
+/// Collectives among the members of one World. All ranks must issue the same operations in the same
+/// order, with equal types, sizes, reductions and roots. A group runs its operations in the order
+/// in which they were issued, from however many threads.
 ///
-/// issue(), and the functions named after operations, issue a collective and return at once. Each
-/// returns a Work, which gets the outcome when the collective ends. The parameter `timeout` of
-/// these functions replaces GroupOptions::timeout for this collective. The functions throw
-/// InvalidArgument if the time-out is not positive, if a tensor with elements has null data, if a
-/// tensor has an unknown type or is not in cpu memory, or if the sizes of the tensors do not fit
-/// each other. A collective without elements (count 0) succeeds without waiting for the other
-/// ranks. After its first failure a group is unusable: queued and later work is abandoned with the
-/// reason of the first failure. To continue, open a new group with a higher generation.
+/// issue(), and the functions named after operations, are synchronous: they return after the
+/// operation has ended, and throw what Work::wait() would throw. With CallOptions::async they
+/// return at once, and the returned Work gets the outcome. A synchronous operation runs on its
+/// caller's thread if the backend allows it; all others run on a worker thread, which starts with
+/// the first of them.
 ///
-/// Thread-safe. In a process that was forked after the group was opened, issuing a collective,
+/// The functions throw InvalidArgument if the time-out is not positive, if a tensor with elements
+/// has null data or an unknown type, or if the sizes of the tensors do not fit each other. They
+/// throw Error with code `unsupported` for what the backend lacks. An operation on tensors without
+/// elements (count 0) succeeds without waiting for the other ranks. After its first failure a group
+/// is unusable: queued and later work is abandoned with the reason of the first failure. To
+/// continue, open a new group with a higher generation.
+///
+/// Thread-safe. In a process that was forked after the group was opened, issuing an operation,
 /// abort() and shutdown() throw Forked.
 class ProcessGroup {
  public:
@@ -88,60 +92,63 @@ class ProcessGroup {
                                             GroupOptions options = {}, std::string kind = "dp");
 
   /// Aborts the work that is still pending and closes the connections to the other ranks. Blocks
-  /// until the running collective has ended.
+  /// until the running operation has ended.
   virtual ~ProcessGroup() = default;
 
   /// Reduces `tensor` over all ranks, element by element, in place: afterwards every rank has the
   /// result. `count` and `dtype` must be equal on all ranks. The backend chooses the order of the
   /// operations, which affects the rounding of floats. Throws InvalidArgument unless
   /// combines(op, tensor.dtype).
-  WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum,
-                     std::optional<Duration> timeout = {});
+  WorkPtr all_reduce(Tensor tensor, ReduceOp op = ReduceOp::sum, CallOptions options = {});
 
   /// Copies the elements of rank `root` to all other ranks, in place. `count` and `dtype` must be
   /// equal on all ranks. Throws InvalidArgument if `root` is not a rank of the group.
-  WorkPtr broadcast(Tensor tensor, Rank root, std::optional<Duration> timeout = {});
+  WorkPtr broadcast(Tensor tensor, Rank root, CallOptions options = {});
 
   /// Concatenates the inputs of all ranks, in rank order, into the output of every rank. Throws
   /// InvalidArgument if the output does not have size() times the elements of the input. `input`
   /// may be this rank's own part of `output`; otherwise input and output must not overlap.
-  WorkPtr all_gather_single(Tensor output, Tensor input, std::optional<Duration> timeout = {});
+  WorkPtr all_gather_single(Tensor output, Tensor input, CallOptions options = {});
 
   /// Reduces `tensor` over all ranks, as all_reduce() does, but only `root` gets the result. The
   /// tensors of the other ranks do not change.
-  WorkPtr reduce(Tensor tensor, Rank root, ReduceOp op = ReduceOp::sum,
-                 std::optional<Duration> timeout = {});
+  WorkPtr reduce(Tensor tensor, Rank root, ReduceOp op = ReduceOp::sum, CallOptions options = {});
 
   /// Reduces `input` over all ranks, and splits the result into size() equal parts. `output` gets
   /// the part with the number of this rank. `input` must have size() times the elements of
   /// `output`, and does not change unless `output` is this rank's own part of it; otherwise they
   /// must not overlap.
   WorkPtr reduce_scatter_single(Tensor output, Tensor input, ReduceOp op = ReduceOp::sum,
-                                std::optional<Duration> timeout = {});
+                                CallOptions options = {});
 
   /// Concatenates the inputs of all ranks, in rank order, into the output of `root`. The outputs of
   /// the other ranks must be empty.
-  WorkPtr gather_single(Tensor output, Tensor input, Rank root,
-                        std::optional<Duration> timeout = {});
+  WorkPtr gather_single(Tensor output, Tensor input, Rank root, CallOptions options = {});
 
   /// Splits the input of `root` into size() equal parts. The output of each rank gets the part with
   /// its number. The inputs of the other ranks must be empty.
-  WorkPtr scatter_single(Tensor output, Tensor input, Rank root,
-                         std::optional<Duration> timeout = {});
+  WorkPtr scatter_single(Tensor output, Tensor input, Rank root, CallOptions options = {});
 
   /// Splits the input of each rank into size() equal parts. Part i goes to rank i, which puts the
   /// parts into its output in the order of the ranks that they come from. Input and output must not
   /// overlap.
-  WorkPtr all_to_all_single(Tensor output, Tensor input, std::optional<Duration> timeout = {});
+  WorkPtr all_to_all_single(Tensor output, Tensor input, CallOptions options = {});
 
   /// Moves no data: the Work is done after every rank has issued the barrier.
-  WorkPtr barrier(std::optional<Duration> timeout = {});
+  WorkPtr barrier(CallOptions options = {});
 
-  /// Issues any operation. Sets its sequence and deadline.
-  virtual WorkPtr issue(Operation operation) = 0;
+  /// Issues any operation. Sets the fields that Operation leaves to the group.
+  virtual WorkPtr issue(Operation operation, CallOptions options = {}) = 0;
+
+  /// Returns zeroed memory for `count` elements, in which the backend works best, such as the
+  /// buckets of a reducer. The memory stays valid as long as a copy of the tensor exists, also
+  /// after the group was destroyed. Not a collective operation. Throws Error with code
+  /// `unsupported` if the backend has no memory of this device.
+  virtual Tensor allocate(DType dtype, std::size_t count, Device device = {}) = 0;
 
   virtual const World& world() const = 0;
   virtual std::string_view backend() const = 0;  ///< GroupOptions::backend
+  virtual std::string describe() const = 0;      ///< what the backend uses, for logs
   Rank rank() const { return world().rank; }
   Rank size() const { return world().size; }  ///< number of ranks
   const std::string& kind() const { return world().kind; }

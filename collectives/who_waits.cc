@@ -102,16 +102,17 @@ std::string who_is_where(const PublishedCalls& calls,
 
 }  // namespace
 
-PublishedCall published(const CollectiveCall& call) {
+PublishedCall published(const Operation& operation) {
   PublishedCall all;
-  all.sequence = call.sequence;
-  const OperationInfo& info = info_of(call.collective);
+  all.sequence = operation.sequence;
+  const OperationInfo& info = info_of(operation.collective);
   all.collective = info.name;
   if (info.layout == Layout::none) return all;
-  all.dtype = name_of(call.dtype);
-  all.count = call.count;
-  if (info.reduces) all.reduce_op = name_of(call.reduce);
-  if (info.root != Root::none) all.root = call.root;
+  const Tensor& common = operation.common();
+  all.dtype = name_of(common.dtype);
+  all.count = common.count;
+  if (info.reduces) all.reduce_op = name_of(operation.reduce);
+  if (info.root != Root::none) all.root = operation.root;
   return all;
 }
 
@@ -137,13 +138,13 @@ void explain(Failure& failure, const CollectiveCall& own, const PublishedCalls& 
   if (calls.calls.empty()) return;
   failure.detail += who_is_where(calls, processes);
   if (!mismatch.empty()) {
-    failure.missing = odd_ranks(mismatch, published(own), processes);
+    failure.missing = odd_ranks(mismatch, published(own.operation), processes);
     return;
   }
   if (calls.silent.count > 0) failure.missing = late_ranks(failure.missing, calls, processes);
   // If this rank waited for less than its time-out, a different rank timed out first.
   const Duration waited = own.finished - own.started;
-  if (waited < own.timeout) {
+  if (waited < own.operation.timeout) {
     failure.detail += format("; this rank started its call only {} ago", human(waited));
   }
 }

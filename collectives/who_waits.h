@@ -13,8 +13,8 @@
 
 namespace c10dd::collectives {
 
-/// Returns the description of `call` that the rank publishes to the daemon.
-PublishedCall published(const CollectiveCall& call);
+/// Returns the description of the operation that the rank publishes to the daemon.
+PublishedCall published(const Operation& operation);
 
 /// Returns the text that names a call in errors, such as "all_reduce 3 of 1000 float32 sum",
 /// "broadcast 0 of 8 int64 from rank 1" or "barrier 7".

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work: the handle of one collective that was issued to a process group.
+// Work: the handle of one operation that was issued to a process group.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <c10dd/codes.h>
 #include <c10dd/errors.h>
@@ -12,8 +14,8 @@
 
 namespace c10dd {
 
-/// One issued collective. A Work keeps the tensors of the collective, with their `owner` fields,
-/// until the collective has ended. The collective continues if a wait() times out or if the caller
+/// One issued operation. A Work keeps the tensors of the operation, with their `owner` fields,
+/// until the operation has ended. The operation continues if a wait() times out or if the caller
 /// drops the Work. A Work can be used after its group was destroyed. Thread-safe. In a process that
 /// was forked after the Work was issued, all methods except sequence() throw Forked.
 class Work {
@@ -30,23 +32,38 @@ class Work {
   /// Returns the status. Does not block.
   virtual Status status() const = 0;
 
-  /// Blocks until the collective has ended. A collective that was started ends within its own
+  /// Returns whether the operation has ended. Does not block. Lets the backend make progress, if
+  /// the backend needs the caller for that.
+  virtual bool test() = 0;
+
+  /// Blocks until the operation has ended. An operation that was started ends within its own
   /// time-out. If the status is then `failed` or `abandoned`, throws the exception that belongs to
   /// code(): TimedOut, Aborted, Unavailable (a peer was lost), or Error for the other codes.
   virtual void wait() = 0;
 
   /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without a list of
-  /// missing ranks. The collective continues after that, so its tensors must stay valid.
+  /// missing ranks. The operation continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
+
+  /// Calls `callback` once when the operation has ended, on the thread that ends the operation. If
+  /// the operation has already ended, calls it at once, on this thread. `callback` must not throw,
+  /// and must not wait for other work of the group. It may destroy the group.
+  virtual void on_end(std::function<void(Work&)> callback) = 0;
+
+  /// Aborts the group of the operation; see ProcessGroup::abort().
+  virtual void abort(const std::string& reason) = 0;
 
   virtual Code code() const = 0;          ///< code of the failure; ok if pending or done
   virtual std::string error() const = 0;  ///< the failure in one sentence; empty if pending or done
 
-  /// Returns how long the backend ran the collective; 0 if the collective is pending or abandoned.
+  /// Returns the ranks that the failure names, with host and cause; empty if pending or done.
+  virtual std::vector<Missing> failed_ranks() const = 0;
+
+  /// Returns how long the backend ran the operation; 0 if the operation is pending or abandoned.
   virtual Duration duration() const = 0;
 
-  /// Returns the position among the collectives of the group, from 0. The position is equal on all
-  /// ranks if all ranks issue the same collectives.
+  /// Returns the position among the operations of the group, from 0. The position is equal on all
+  /// ranks if all ranks issue the same operations.
   virtual std::uint64_t sequence() const = 0;
 };
 

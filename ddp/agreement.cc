@@ -44,7 +44,7 @@ std::int64_t hash_of(const Parameter& parameter) {
 
 std::vector<std::int64_t> gather(ProcessGroup& group, std::vector<std::int64_t> own) {
   std::vector<std::int64_t> all(own.size() * group.size());
-  group.all_gather_single(tensor_of(all), tensor_of(own))->wait();
+  group.all_gather_single(tensor_of(all), tensor_of(own));
   return all;
 }
 

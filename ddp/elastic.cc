@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kElasticReasonPatience{5};
 /// Gives every member the state of the member with the highest step. A collective operation.
 void share(ProcessGroup& group, ElasticState& state, const std::vector<Member>& members) {
   const std::uint32_t source = state_source(members);
-  for (const Tensor& tensor : state.tensors) group.broadcast(tensor, source)->wait();
+  for (const Tensor& tensor : state.tensors) group.broadcast(tensor, source);
   state.step = members[source].step;
 }
 

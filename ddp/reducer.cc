@@ -8,7 +8,6 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "ddp/agreement.h"
@@ -18,17 +17,6 @@ namespace c10dd::ddp {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr std::align_val_t kAlignment{64};
-
-/// Returns zeroed memory that the tensor owns, aligned to 64 bytes for vector instructions.
-Tensor allocate(DType dtype, std::size_t count) {
-  const std::size_t bytes = std::max<std::size_t>(count * size_of(dtype), 1);
-  std::shared_ptr<void> memory(::operator new(bytes, kAlignment),
-                               [](void* data) { ::operator delete(data, kAlignment); });
-  std::memset(memory.get(), 0, bytes);
-  return Tensor{.data = memory.get(), .count = count, .dtype = dtype, .owner = memory};
-}
 
 std::size_t to_bytes(double megabytes) {
   if (!(megabytes > 0) || megabytes > 1e6) {  // the negation also refuses NaN
@@ -120,7 +108,8 @@ struct Reducer::State {
     marked.resize(parameters.size());
     for (std::size_t b = 0; b < plan.size(); ++b) {
       const Bucket& bucket = plan[b];
-      slots.push_back({allocate(bucket.dtype, bucket.count), bucket.parameters.size(), nullptr});
+      slots.push_back(
+          {group.allocate(bucket.dtype, bucket.count), bucket.parameters.size(), nullptr});
       stats.bytes += slots[b].memory.bytes();
       for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
         const std::size_t parameter = bucket.parameters[i];
@@ -138,7 +127,7 @@ struct Reducer::State {
     if (source) {
       for (std::size_t i = 0; i < parameters.size(); ++i) copy(views[i], parameters[i].value);
     }
-    for (Slot& slot : slots) slot.work = group.broadcast(slot.memory, 0);
+    for (Slot& slot : slots) slot.work = group.broadcast(slot.memory, 0, {.async = true});
     wait_for_all();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       if (!source) copy(parameters[i].value, views[i]);
@@ -168,7 +157,8 @@ struct Reducer::State {
   // ranks must issue the buckets in the same order. Called with the lock held.
   void launch_full_buckets() {
     while (launched < slots.size() && slots[launched].waiting == 0) {
-      slots[launched].work = group.all_reduce(slots[launched].memory, ReduceOp::avg);
+      slots[launched].work =
+          group.all_reduce(slots[launched].memory, ReduceOp::avg, {.async = true});
       ++launched;
     }
   }

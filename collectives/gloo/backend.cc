@@ -69,10 +69,25 @@ class GlooBackend final : public Backend {
   explicit GlooBackend(Mesh mesh)
       : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
 
-  /// If the transport is stopped, returns the reason for the stop.
-  Result<void> run(const Operation& operation) override {
-    const auto begun = transport_->begin(
-        operation, format("{} {}", name_of(operation.collective), operation.sequence));
+  /// Runs the operation on the calling thread. If the transport is stopped, fails with the reason
+  /// for the stop.
+  void start(const Operation& operation, Completion& completion) override {
+    completion.complete(run(operation));
+  }
+
+  void abort(const std::string& reason) override {
+    transport_->stop(failure(Code::aborted, "gloo group aborted: {}", reason),
+                     failure(Code::aborted, "rank {} aborted: {}", transport_->rank, reason),
+                     Transport::Closing::now);
+  }
+
+  std::string describe() const override {
+    return format("gloo over TCP, {}", context_->getDevice()->str());
+  }
+
+ private:
+  Result<void> run(const Operation& operation) {
+    const auto begun = transport_->begin(operation);
     if (!begun) return begun;
     const NoSigpipe no_sigpipe;
     try {
@@ -92,13 +107,6 @@ class GlooBackend final : public Backend {
     return {};
   }
 
-  void abort(const std::string& reason) override {
-    transport_->stop(failure(Code::aborted, "gloo group aborted: {}", reason),
-                     failure(Code::aborted, "rank {} aborted: {}", transport_->rank, reason),
-                     Transport::Closing::now);
-  }
-
- private:
   void call_gloo(const Operation& operation, std::uint32_t tag) {
     switch (operation.collective) {
       case Collective::all_reduce:

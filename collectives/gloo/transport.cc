@@ -65,13 +65,14 @@ void Transport::watch(std::vector<ProcessAddress> processes) {
   guard_ = std::thread([this] { run_guard(); });
 }
 
-Result<void> Transport::begin(const Operation& operation, std::string what) {
+Result<void> Transport::begin(const Operation& operation) {
   const std::lock_guard lock(mutex_);
   if (reason_) return *reason_;
   running_ = true;
   ++begun_;
-  what_ = std::move(what);
-  timeout_ = *operation.timeout;
+  collective_ = operation.collective;
+  sequence_ = operation.sequence;
+  timeout_ = operation.timeout;
   deadline_ = operation.deadline;
   // Wakes the guard thread if it would otherwise sleep too long. Usually the guard wakes early
   // enough by itself, so most collectives need no system call here.
@@ -182,6 +183,11 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   if (matters) stop_lost_locked(ended, "connection lost");
 }
 
+// Returns a text such as "all_reduce 7", for error texts.
+std::string Transport::what_locked() const {
+  return format("{} {}", name_of(collective_), sequence_);
+}
+
 std::vector<Rank> Transport::awaited_locked() const {
   std::vector<Rank> ranks;
   for (const StoppableBuffer* buffer : buffers_) buffer->add_awaited(ranks);
@@ -193,7 +199,7 @@ std::vector<Rank> Transport::awaited_locked() const {
 // Stops the transport at the deadline. The failure names the awaited ranks. Leaves the connections
 // open, because each peer must reach its own deadline to name the ranks that the peer awaits.
 void Transport::stop_late_locked() {
-  std::string text = format("{} timed out after {}", what_, human(timeout_));
+  std::string text = format("{} timed out after {}", what_locked(), human(timeout_));
   const std::vector<Rank> awaited = awaited_locked();
   Failure late = failure(Code::timed_out, "");
   for (const Rank peer : awaited) {
@@ -227,7 +233,7 @@ void Transport::stop_lost_locked(const Ended& ended, const std::string& message)
   }
   const std::string lost = dead.empty() ? message : "lost the connection to " + described(dead);
   Failure reason = failure(Code::unavailable, "{} failed: {}; check the end of the lost rank's log",
-                           what_, lost);
+                           what_locked(), lost);
   Failure exit_message = failure(Code::unavailable, "rank {} stopped: {}", rank, lost);
   reason.missing = exit_message.missing = std::move(dead);
   stop_locked(std::move(reason), std::move(exit_message), Closing::now);
@@ -237,8 +243,8 @@ void Transport::stop_lost_locked(const Ended& ended, const std::string& message)
 void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
   const Failure& message = *peer.message;
   const bool closed = message.code == Code::closed;
-  Failure reason =
-      failure(closed ? Code::unavailable : message.code, "{} failed: {}", what_, message.detail);
+  Failure reason = failure(closed ? Code::unavailable : message.code, "{} failed: {}",
+                           what_locked(), message.detail);
   for (const MissingRank& lost : message.missing) {
     reason.missing.push_back(lost_peer(lost.rank, "connection lost"));
   }

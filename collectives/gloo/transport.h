@@ -58,8 +58,8 @@ class Transport final : public ::gloo::transport::Context {
 
   /// Begins a collective, which the guard thread then watches until end(). Must be called before
   /// each collective; if it succeeds, end() must be called after the collective. Fails if the
-  /// transport is stopped. `what` names the collective in error texts.
-  Result<void> begin(const Operation& operation, std::string what);
+  /// transport is stopped.
+  Result<void> begin(const Operation& operation);
   void end();
 
   /// Says when the transport sends the exit message and then closes the connections: `now` (by the
@@ -84,6 +84,7 @@ class Transport final : public ::gloo::transport::Context {
 
   void run_guard();
   void guard_collective(std::unique_lock<std::mutex>& lock);
+  std::string what_locked() const;
   std::vector<Rank> awaited_locked() const;
   MissingRank lost_peer(Rank rank, std::string how) const;
   void stop_locked(Failure reason, Failure exit_message, Closing closing);
@@ -109,8 +110,9 @@ class Transport final : public ::gloo::transport::Context {
   // The running collective, if any.
   bool running_ = false;
   std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
-  std::string what_;
-  Duration timeout_{0};                                       // of the running collective
+  Collective collective_ = Collective::barrier;               // of the running operation
+  std::uint64_t sequence_ = 0;                                // of the running operation
+  Duration timeout_{0};                                       // of the running operation
   Clock::time_point deadline_;                                // of the running collective
   Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again
 

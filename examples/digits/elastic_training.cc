@@ -36,7 +36,7 @@ class GenerationTeam final : public Team {
   std::span<double* const> gradients() const override { return gradients_; }
   void ready(std::size_t parameter) override { reducer_->mark_ready(parameter); }
   void average() override { reducer_->finish(); }
-  void sum(std::span<double> values) override { group_.all_reduce(tensor_of(values))->wait(); }
+  void sum(std::span<double> values) override { group_.all_reduce(tensor_of(values)); }
   void end_epoch(std::size_t, std::size_t) override {}
 
  private:

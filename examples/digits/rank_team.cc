@@ -44,7 +44,7 @@ RankTeam::RankTeam(std::shared_ptr<Client> client, Rank rank, Rank world_size, N
   }
 }
 
-void RankTeam::sum(std::span<double> values) { group_->all_reduce(tensor_of(values))->wait(); }
+void RankTeam::sum(std::span<double> values) { group_->all_reduce(tensor_of(values)); }
 
 void RankTeam::end_epoch(std::size_t epoch, std::size_t images) {
   std::future<void> added = std::async(std::launch::async, [store = store_, images] {

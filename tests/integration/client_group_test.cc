@@ -121,7 +121,7 @@ TEST_F(ClientGroup, AForkedChildLeavesAllAloneAndTheParentGoesOn) {
   auto other = std::async(std::launch::async, open, 1);
   open(0);
   other.get();
-  ranks[0].pending = ranks[0].group->all_reduce(tensor_of(ranks[0].values));
+  ranks[0].pending = ranks[0].group->all_reduce(tensor_of(ranks[0].values), ReduceOp::sum, {.async = true});
   std::atomic<bool> stop = false;
   std::thread busy([&] {
     while (!stop) {

@@ -40,12 +40,12 @@ Ending ending_of(const Error& error) {
 
 void all_reduce(ProcessGroup& group, std::size_t count, ReduceOp op = ReduceOp::sum) {
   std::vector<float> values(count, 1.0F);
-  group.all_reduce(tensor_of(values), op)->wait();
+  group.all_reduce(tensor_of(values), op);
 }
 
 void broadcast(ProcessGroup& group, Rank root) {
   std::vector<float> values(8, 1.0F);
-  group.broadcast(tensor_of(values), root)->wait();
+  group.broadcast(tensor_of(values), root);
 }
 
 class Mismatch : public ::testing::TestWithParam<std::tuple<Rank, bool>> {
@@ -82,7 +82,7 @@ class Mismatch : public ::testing::TestWithParam<std::tuple<Rank, bool>> {
     run_ranks(size(), [&](Rank rank) {
       members[rank] = open(rank, timeout);
       const auto& group = members[rank].group;
-      group->barrier()->wait();
+      group->barrier();
       const auto began = Clock::now();
       Ending& ending = endings[rank];
       try {
@@ -140,7 +140,7 @@ TEST_P(Mismatch, OfType) {
     return [rank](ProcessGroup& group) {
       if (rank != kOdd) return all_reduce(group, 1000);
       std::vector<double> values(1000);
-      group.all_reduce(tensor_of(values))->wait();
+      group.all_reduce(tensor_of(values));
     };
   });
   expect_named(endings, "all_reduce 1 of 1000 float64 sum", "all_reduce 1 of 1000 float32 sum");
@@ -170,7 +170,7 @@ TEST_P(Mismatch, OfRoot) {
   const auto endings = run([](Rank rank) {
     return [rank](ProcessGroup& group) {
       broadcast(group, rank == kOdd ? kOdd : 0);
-      group.barrier()->wait();
+      group.barrier();
     };
   });
   expect_named(endings, "broadcast 1 of 8 float32 from rank 1",
@@ -213,7 +213,7 @@ TEST_P(Mismatch, WhoLosesItsConnectionToOneThatGaveUpSaysTheSame) {
   std::vector<Ending> endings(size());
   run_ranks(size(), [&](Rank rank) {
     const Member member = open(rank, rank == kOdd ? 60s : 1s);
-    member.group->barrier()->wait();
+    member.group->barrier();
     try {
       all_reduce(*member.group, rank == kOdd ? 999 : 1000);
     } catch (const Error& error) {

@@ -30,7 +30,7 @@ void meet(const std::string& url, std::uint32_t size) {
   const auto rank = static_cast<float>(team->rank());
 
   std::vector<float> values(1000, rank);
-  group->all_reduce(c10dd::tensor_of(values))->wait();
+  group->all_reduce(c10dd::tensor_of(values));
 
   std::vector<float> weights(3, rank);
   c10dd::ddp::Reducer reducer(
@@ -55,7 +55,7 @@ struct Place {
 
 void step(c10dd::Client& client, c10dd::ProcessGroup& group, const Place& own) {
   std::vector<double> sum{std::stod(own.launch)};
-  group.all_reduce(c10dd::tensor_of(sum))->wait();
+  group.all_reduce(c10dd::tensor_of(sum));
   require(sum[0] == std::stod(own.launch) * own.size, "all_reduce met another launch");
   client.barrier("step", {.rank = own.rank, .world_size = own.size, .timeout = own.timeout});
 }

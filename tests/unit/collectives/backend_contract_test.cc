@@ -386,7 +386,8 @@ TEST_P(BackendContract, RunsQueuedWorkInIssueOrder) {
   run_ranks(size(), [&](Rank rank) {
     std::vector<std::int64_t> value = {1};
     std::vector<WorkPtr> works;
-    for (int i = 0; i < 20; ++i) works.push_back(groups[rank]->all_reduce(tensor_of(value)));
+    for (int i = 0; i < 20; ++i)
+      works.push_back(groups[rank]->all_reduce(tensor_of(value), ReduceOp::sum, {.async = true}));
     for (std::size_t i = 0; i < works.size(); ++i) {
       works[i]->wait();
       EXPECT_EQ(works[i]->status(), Work::Status::done);
@@ -406,7 +407,8 @@ TEST_P(BackendContract, OpensAndClosesManyGenerations) {
       EXPECT_EQ(value[0], static_cast<std::int32_t>(size()));
       groups[rank]->barrier()->wait();
       groups[rank]->shutdown();
-      const WorkPtr late = groups[rank]->barrier();
+      EXPECT_THROW(groups[rank]->barrier(), Error);
+      const WorkPtr late = groups[rank]->barrier({.async = true});
       EXPECT_EQ(late->status(), Work::Status::abandoned);
       EXPECT_EQ(late->code(), Code::closed);
     });
@@ -418,7 +420,8 @@ TEST_P(BackendContract, ShutdownRunsWhatWasIssued) {
   run_ranks(size(), [&](Rank rank) {
     std::vector<std::vector<float>> values(5, std::vector<float>(1000, 1.0f));
     std::vector<WorkPtr> works;
-    for (auto& one : values) works.push_back(groups[rank]->all_reduce(tensor_of(one)));
+    for (auto& one : values)
+      works.push_back(groups[rank]->all_reduce(tensor_of(one), ReduceOp::sum, {.async = true}));
     groups[rank]->shutdown();
     for (const WorkPtr& work : works) EXPECT_EQ(work->status(), Work::Status::done);
     for (const auto& one : values) EXPECT_EQ(one.back(), static_cast<float>(size()));

@@ -30,7 +30,7 @@ std::vector<std::shared_ptr<AbortableGroup>> open_pair(Duration patience) {
 
 TEST(Verdict, APeerThatNobodyHasGivenUpIsLostWithoutConfirmation) {
   auto groups = open_pair(20ms);
-  const WorkPtr work = groups[0]->barrier();
+  const WorkPtr work = groups[0]->barrier({.async = true});
   groups[1].reset();
   EXPECT_THROW(work->wait(), Aborted);
   EXPECT_NE(work->error().find("rank 1 closed its process group, not confirmed yet"),
@@ -40,7 +40,7 @@ TEST(Verdict, APeerThatNobodyHasGivenUpIsLostWithoutConfirmation) {
 
 TEST(Verdict, TheReasonThatComesInTimeIsWhatIsThrown) {
   auto groups = open_pair(60s);
-  const WorkPtr work = groups[0]->barrier();
+  const WorkPtr work = groups[0]->barrier({.async = true});
   groups[1].reset();
   Failure reason =
       failure(Code::aborted, "rank 1 on host-b (pid 7) is lost: its connection closed");
@@ -61,7 +61,7 @@ TEST(Verdict, TheReasonThatComesInTimeIsWhatIsThrown) {
 
 TEST(Verdict, ATimeOutIsNoLoss) {
   const auto groups = open_pair(60s);
-  EXPECT_THROW(groups[0]->barrier(20ms)->wait(), TimedOut);
+  EXPECT_THROW(groups[0]->barrier({.timeout = 20ms}), TimedOut);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ void live(Rank rank, Line line, std::size_t count) {
                                         {.rank = rank, .size = kSize}, {.timeout = 60s});
   std::vector<float> values(count);
   for (;;) {
-    const WorkPtr work = group->all_reduce(tensor_of(values));
+    const WorkPtr work = group->all_reduce(tensor_of(values), ReduceOp::sum, {.async = true});
     try {
       work->wait();
     } catch (const Unavailable& error) {

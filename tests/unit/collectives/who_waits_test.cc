@@ -11,16 +11,25 @@ using namespace std::chrono_literals;
 
 /// Returns a call that has waited for its whole time-out.
 CollectiveCall call(Collective collective, std::uint64_t sequence = 0, Rank root = 0) {
-  CollectiveCall call{.sequence = sequence, .collective = collective, .root = root, .count = 1000};
-  call.timeout = 2s;
-  call.finished = call.started + call.timeout;
+  CollectiveCall call;
+  call.operation = {.collective = collective,
+                    .output = {.count = 1000},
+                    .input = {.count = 1000},
+                    .root = root,
+                    .sequence = sequence,
+                    .timeout = 2s};
+  call.finished = call.started + 2s;
   return call;
+}
+
+Operation op(Collective collective, std::uint64_t sequence = 0, Rank root = 0) {
+  return call(collective, sequence, root).operation;
 }
 
 const CollectiveCall kAllReduce = call(Collective::all_reduce);
 
 SharedCall in(const CollectiveCall& one, std::vector<Rank> ranks) {
-  return {published(one), {ranks.size(), ranges_of(ranks)}};
+  return {published(one.operation), {ranks.size(), ranges_of(ranks)}};
 }
 
 SomeRanks silent(std::vector<Rank> ranks) { return {ranks.size(), ranges_of(ranks)}; }
@@ -42,19 +51,17 @@ const std::vector<ProcessAddress> kProcesses = {{"host-a", 5}, {"host-b", 7}, {"
 const std::string kNoCall = "in no call of this group, or in one for less than half its time-out";
 
 TEST(WhoWaits, SaysACallInFewWords) {
-  EXPECT_EQ(text_of(published(call(Collective::all_reduce, 3))),
-            "all_reduce 3 of 1000 float32 sum");
-  EXPECT_EQ(text_of(published(call(Collective::broadcast, 0, 1))),
+  EXPECT_EQ(text_of(published(op(Collective::all_reduce, 3))), "all_reduce 3 of 1000 float32 sum");
+  EXPECT_EQ(text_of(published(op(Collective::broadcast, 0, 1))),
             "broadcast 0 of 1000 float32 from rank 1");
-  EXPECT_EQ(text_of(published(call(Collective::barrier, 7))), "barrier 7");
-  EXPECT_EQ(text_of(published(call(Collective::all_gather))), "all_gather 0 of 1000 float32");
-  EXPECT_EQ(text_of(published(call(Collective::gather, 0, 2))),
-            "gather 0 of 1000 float32 to rank 2");
-  EXPECT_EQ(text_of(published(call(Collective::scatter, 0, 2))),
+  EXPECT_EQ(text_of(published(op(Collective::barrier, 7))), "barrier 7");
+  EXPECT_EQ(text_of(published(op(Collective::all_gather))), "all_gather 0 of 1000 float32");
+  EXPECT_EQ(text_of(published(op(Collective::gather, 0, 2))), "gather 0 of 1000 float32 to rank 2");
+  EXPECT_EQ(text_of(published(op(Collective::scatter, 0, 2))),
             "scatter 0 of 1000 float32 from rank 2");
-  EXPECT_EQ(text_of(published(call(Collective::reduce, 1, 0))),
+  EXPECT_EQ(text_of(published(op(Collective::reduce, 1, 0))),
             "reduce 1 of 1000 float32 sum to rank 0");
-  EXPECT_EQ(text_of(published(call(Collective::reduce_scatter, 2))),
+  EXPECT_EQ(text_of(published(op(Collective::reduce_scatter, 2))),
             "reduce_scatter 2 of 1000 float32 sum");
 }
 

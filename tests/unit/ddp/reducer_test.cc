@@ -134,9 +134,8 @@ TEST(Reducer, RanksMayFinishGradientsInDifferentOrders) {
 /// Counts finished all_reduces, so that a test can wait for one.
 class FinishedHook final : public Hook {
  public:
-  void before(const CollectiveCall&) noexcept override {}
-  void after(const CollectiveCall& call) noexcept override {
-    if (call.collective != Collective::all_reduce) return;
+  void finished(const CollectiveCall& call) noexcept override {
+    if (call.operation.collective != Collective::all_reduce) return;
     const std::lock_guard lock(mutex_);
     ++finished_;
     changed_.notify_all();

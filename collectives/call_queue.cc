@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call has its turn when it is the first of the queue, no thread is in Backend::start(), and the
+// backend accepts another operation. Then its caller's thread, if that thread waits for the call
+// and the backend allows it, or else the worker starts the call.
+#include "collectives/call_queue.h"
+
+#include <system_error>
+#include <utility>
+
+#include "client/internal/throw_failure.h"
+#include "protocol/format.h"
+
+namespace c10dd::collectives {
+
+CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
+                     FailureSources sources)
+    : world_(std::move(world)),
+      options_(std::move(options)),
+      traits_(backend->traits()),
+      failure_(world_.name, std::move(sources)),
+      backend_(std::move(backend)) {
+  for (const auto& hook : options_.hooks) hook->opened(world_);
+}
+
+WorkPtr CallQueue::issue(Operation operation, bool async) {
+  const auto call = std::allocate_shared<Call>(CallAllocator<Call>(memory_, home_),
+                                               shared_from_this(), home_, std::move(operation));
+  call->on_callers_thread = !async && traits_.on_callers_thread;
+  if (enqueue(call)) {
+    if (call->on_callers_thread) start(call);
+  } else {
+    abandon(*call);
+  }
+  if (!async && call->status() == Work::Status::pending) call->await_end();
+  return call;
+}
+
+// Gives the call its sequence. Returns false if the call must be abandoned. Otherwise the call
+// waits in the queue for the worker or, if the caller's thread runs it, has its turn.
+bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
+  std::unique_lock lock(mutex_);
+  if (!call->on_callers_thread) require_worker_locked();
+  call->info.enqueued = Clock::now();
+  call->info.operation.sequence = next_sequence_++;
+  for (const auto& hook : options_.hooks) hook->enqueued(call->info);
+  if (!accepts_locked()) return false;
+  if (!call->on_callers_thread) {
+    push_locked(call);
+    if (worker_waits_ && first_ == call) work_changed_.notify_one();
+    return true;
+  }
+  if (first_ || !may_start_locked()) {
+    push_locked(call);
+    call->turn.wait(lock, [&] { return first_ == call && may_start_locked(); });
+    pop_locked();
+  }
+  starting_ = true;
+  ++in_flight_;
+  return true;
+}
+
+bool CallQueue::accepts_locked() const { return !closed_ && !failure_.exists(); }
+
+bool CallQueue::may_start_locked() const { return !starting_ && in_flight_ < traits_.in_flight; }
+
+// Starts the call that has its turn, and lets the next call have its turn.
+void CallQueue::start(const std::shared_ptr<Call>& call) {
+  call->self = call;
+  if (failure_.exists()) {
+    complete(*call, failure_.get());
+  } else {
+    CollectiveCall& info = call->info;
+    info.started = Clock::now();
+    info.operation.deadline = info.started + info.operation.timeout;
+    for (const auto& hook : options_.hooks) hook->started(info);
+    // Tensors without elements need no communication, because the other ranks' tensors have none
+    // either. An operation without tensors, such as a barrier, must run.
+    const bool moves_data = info_of(info.operation.collective).layout != Layout::none;
+    if (moves_data && info.operation.common().count == 0) {
+      complete(*call, {});
+    } else {
+      backend_->start(info.operation, *call);
+    }
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    starting_ = false;
+    pass_turn_locked();
+  }
+  call->release();
+}
+
+void CallQueue::complete(Call& call, Result<void> result) noexcept {
+  CollectiveCall& info = call.info;
+  const bool was_started = info.started != Clock::time_point{};
+  info.finished = Clock::now();
+  Failure why = failure(Code::ok, "");
+  if (!result) why = was_started ? failure_.settle(info, result.error()) : result.error();
+  info.outcome = why.code;
+  for (const auto& hook : options_.hooks) hook->finished(info);
+  const auto failed = was_started ? Work::Status::failed : Work::Status::abandoned;
+  call.end(result ? Work::Status::done : failed, std::move(why));
+  {
+    const std::lock_guard lock(mutex_);
+    --in_flight_;
+    pass_turn_locked();
+  }
+  call.release();
+}
+
+// Ends a call that was refused: it is not in the queue, and no thread waits for its turn.
+void CallQueue::abandon(Call& call) {
+  Failure why = failure_.exists()
+                    ? failure_.get()
+                    : failure(Code::closed, "process group \"{}\" is shut down", world_.name);
+  call.info.finished = Clock::now();
+  call.info.outcome = why.code;
+  for (const auto& hook : options_.hooks) hook->finished(call.info);
+  call.end(Work::Status::abandoned, std::move(why));
+  call.release();
+  call.release();
+}
+
+void CallQueue::pass_turn_locked() {
+  if (!first_) {
+    if (!starting_ && in_flight_ == 0) idle_.notify_all();
+    return;
+  }
+  if (!may_start_locked()) return;
+  if (first_->on_callers_thread) {
+    first_->turn.notify_one();
+  } else if (worker_waits_) {
+    work_changed_.notify_one();
+  }
+}
+
+void CallQueue::push_locked(const std::shared_ptr<Call>& call) {
+  (last_ == nullptr ? first_ : last_->next) = call;
+  last_ = call.get();
+}
+
+std::shared_ptr<Call> CallQueue::pop_locked() {
+  std::shared_ptr<Call> call = std::move(first_);
+  first_ = std::move(call->next);
+  if (!first_) last_ = nullptr;
+  return call;
+}
+
+void CallQueue::require_worker_locked() {
+  if (worker_.joinable() || stop_) return;
+  try {
+    worker_ = std::thread([self = shared_from_this()] { self->work(); });
+  } catch (const std::system_error& error) {
+    client::throw_failure(failure(Code::unavailable,
+                                  "process group \"{}\" cannot start its worker thread: {}",
+                                  world_.name, error.what()));
+  }
+}
+
+// Runs on the worker thread.
+void CallQueue::work() {
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (run_first(lock)) continue;
+    worker_waits_ = true;
+    work_changed_.wait(lock);
+    worker_waits_ = false;
+  }
+}
+
+// If the first call has its turn and the worker must run it, starts the call and returns true.
+// Releases the lock meanwhile.
+bool CallQueue::run_first(std::unique_lock<std::mutex>& lock) {
+  if (!first_ || first_->on_callers_thread || !may_start_locked()) return false;
+  const std::shared_ptr<Call> call = pop_locked();
+  starting_ = true;
+  ++in_flight_;
+  lock.unlock();
+  start(call);
+  lock.lock();
+  return true;
+}
+
+void CallQueue::abort(const Failure& reason, bool by_owner) {
+  if (!failure_.abort(reason, by_owner)) return;
+  // Called without the lock, because it may take long and issue() must not wait for that.
+  if (const auto backend = this->backend()) backend->abort(reason.detail);
+}
+
+void CallQueue::close() {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  await_idle(lock);
+}
+
+void CallQueue::await_idle(std::unique_lock<std::mutex>& lock) {
+  while (first_ || starting_ || in_flight_ > 0) {
+    if (!traits_.needs_progress) {
+      idle_.wait(lock);
+      continue;
+    }
+    lock.unlock();
+    progress();
+    lock.lock();
+    idle_.wait_for(lock, kProgressPeriod);
+  }
+}
+
+void CallQueue::destroy() {
+  std::unique_lock lock(mutex_);
+  closed_ = true;
+  if (first_ || starting_ || in_flight_ > 0) {
+    lock.unlock();
+    abort(failure(Code::aborted, "it was destroyed with work pending"), true);
+    lock.lock();
+  }
+  // A callback may destroy the group on the worker thread, which must then empty the queue here.
+  const bool on_worker = worker_.get_id() == std::this_thread::get_id();
+  while (on_worker && run_first(lock)) continue;
+  await_idle(lock);
+  stop_ = true;
+  work_changed_.notify_one();
+  std::thread worker = std::move(worker_);
+  const std::shared_ptr<Backend> backend = std::move(backend_);
+  lock.unlock();
+  if (on_worker) {
+    worker.detach();
+  } else if (worker.joinable()) {
+    worker.join();
+  }
+}
+
+void CallQueue::progress() {
+  if (!traits_.needs_progress) return;
+  if (const auto backend = this->backend()) backend->progress();
+}
+
+std::shared_ptr<Backend> CallQueue::backend() const {
+  const std::lock_guard lock(mutex_);
+  return backend_;
+}
+
+}  // namespace c10dd::collectives

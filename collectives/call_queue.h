@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// CallQueue: runs the operations of one process group in the order in which they were issued, on
+// the threads of their callers or on a worker thread.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "client/internal/fork_guard.h"
+#include "collectives/backend.h"
+#include "collectives/call.h"
+#include "collectives/call_memory.h"
+#include "collectives/first_failure.h"
+#include "collectives/process_group.h"
+
+namespace c10dd::collectives {
+
+/// Owns the backend of a group until close(). Shared by the group, by its calls and by its worker
+/// thread. Thread-safe.
+class CallQueue : public std::enable_shared_from_this<CallQueue> {
+ public:
+  CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
+            FailureSources sources);
+
+  /// Issues an operation with valid arguments. Returns its work, which has ended unless
+  /// `async` is true. Does not throw if the operation fails.
+  WorkPtr issue(Operation operation, bool async);
+
+  /// Fails all operations that have not ended, and all later ones, unless the group has already
+  /// failed. Does not wait for the running operation. See FirstFailure::abort().
+  void abort(const Failure& reason, bool by_owner);
+
+  /// Abandons all later operations. Blocks until all earlier ones have ended.
+  void close();
+  /// As close(), but aborts operations that have not ended. Then ends the worker thread and
+  /// destroys the backend. Called once, possibly by the worker thread.
+  void destroy();
+
+  /// Ends a call that was started, or one that has not begun. Called by Call::complete().
+  void complete(Call& call, Result<void> result) noexcept;
+
+  /// How long a thread sleeps between two calls of progress(), if the backend needs them.
+  static constexpr auto kProgressPeriod = std::chrono::microseconds(50);
+  bool needs_progress() const { return traits_.needs_progress; }
+  void progress();
+
+  const World& world() const { return world_; }
+  const GroupOptions& options() const { return options_; }
+  /// Returns null after destroy().
+  std::shared_ptr<Backend> backend() const;
+
+ private:
+  using Clock = CollectiveCall::Clock;
+
+  bool enqueue(const std::shared_ptr<Call>& call);
+  bool accepts_locked() const;
+  bool may_start_locked() const;
+  void start(const std::shared_ptr<Call>& call);
+  void abandon(Call& call);
+  void pass_turn_locked();
+  void push_locked(const std::shared_ptr<Call>& call);
+  std::shared_ptr<Call> pop_locked();
+  void require_worker_locked();
+  void work();
+  bool run_first(std::unique_lock<std::mutex>& lock);
+  void await_idle(std::unique_lock<std::mutex>& lock);
+
+  const World world_;
+  const GroupOptions options_;
+  const Traits traits_;
+  const client::HomeProcess home_;
+  const std::shared_ptr<CallMemory> memory_ = std::make_shared<CallMemory>();
+  FirstFailure failure_;
+
+  mutable std::mutex mutex_;  // guards all members below
+  std::shared_ptr<Backend> backend_;
+  std::condition_variable work_changed_;  // wakes the worker
+  std::condition_variable idle_;          // wakes close()
+  std::shared_ptr<Call> first_;           // the calls that wait for their turn
+  Call* last_ = nullptr;
+  std::uint64_t next_sequence_ = 0;
+  bool starting_ = false;      // a thread is in start()
+  std::size_t in_flight_ = 0;  // calls that have begun and not ended
+  bool closed_ = false;        // no further call is accepted
+  bool stop_ = false;          // the worker must end
+  bool worker_waits_ = false;  // the worker must be woken
+  std::thread worker_;         // starts with the first call that needs it
+};
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// One function per rule. Error texts begin with the function that the caller has called.
+#include "collectives/check_operation.h"
+
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <string>
+
+#include "client/internal/throw_failure.h"
+#include "protocol/format.h"
+
+namespace c10dd::collectives {
+namespace {
+
+[[noreturn]] void refuse(std::string text) {
+  client::throw_failure(failure(Code::invalid_argument, std::move(text)));
+}
+
+/// An operation that is checked. `name` of a tensor is "input" or "output".
+struct Checked {
+  const Operation& operation;
+  const OperationInfo& info;
+  const World& world;
+
+  void check_layout() const {
+    const Tensor& output = operation.output;
+    const Tensor& input = operation.input;
+    const bool root = operation.root == world.rank;
+    switch (info.layout) {
+      case Layout::none:
+        return;
+      case Layout::in_place:
+        return check_tensor(output, "");
+      case Layout::gathered:
+        return check_sizes("output", output, world.size, "input", input);
+      case Layout::gathered_at_root:
+        if (root) return check_sizes("output", output, world.size, "input", input);
+        return check_absent("output", output, "input", input);
+      case Layout::split:
+        return check_sizes("input", input, world.size, "output", output);
+      case Layout::split_by_root:
+        if (root) return check_sizes("input", input, world.size, "output", output);
+        return check_absent("input", input, "output", output);
+      case Layout::exchanged:
+        return check_exchanged(output, input);
+    }
+  }
+
+  /// Checks that the tensor `large` has `times` times the elements of the tensor `small`.
+  void check_sizes(const char* large_name, const Tensor& large, Rank times, const char* small_name,
+                   const Tensor& small) const {
+    check_tensor(large, large_name);
+    check_tensor(small, small_name);
+    if (large.device != small.device) {
+      refuse(format("{}: input and output are on different devices", info.function));
+    }
+    if (large.dtype == small.dtype && large.count == small.count * times) return;
+    refuse(format("{}: the {} has {} {} elements, but needs {} times the {} {} elements of the {}",
+                  info.function, large_name, large.count, name_of(large.dtype), times, small.count,
+                  name_of(small.dtype), small_name));
+  }
+
+  /// Checks the tensors of a rank that is not the root: `absent` must be empty.
+  void check_absent(const char* absent_name, const Tensor& absent, const char* name,
+                    const Tensor& tensor) const {
+    check_tensor(tensor, name);
+    if (absent.count == 0) return;
+    refuse(format("{}: the {} has {} elements, but must be empty: only the root has one",
+                  info.function, absent_name, absent.count));
+  }
+
+  void check_exchanged(const Tensor& output, const Tensor& input) const {
+    check_sizes("output", output, 1, "input", input);
+    if (input.count % world.size != 0) {
+      refuse(format("{}: {} elements cannot be divided by the {} ranks of process group \"{}\"",
+                    info.function, input.count, world.size, world.name));
+    }
+    const auto* const from = static_cast<const std::byte*>(input.data);
+    const auto* const to = static_cast<const std::byte*>(output.data);
+    const std::less<const std::byte*> before;
+    const bool overlap = before(from, to + output.bytes()) && before(to, from + input.bytes());
+    if (overlap) refuse(format("{}: input and output overlap", info.function));
+  }
+
+  void check_tensor(const Tensor& tensor, const char* name) const {
+    if (is_dtype(tensor.dtype) && (tensor.count == 0 || tensor.data != nullptr)) return;
+    const std::string what = format("{}{}{}", info.function, *name == '\0' ? "" : " ", name);
+    if (!is_dtype(tensor.dtype)) {
+      refuse(format("{}: the element type has number {}, but the last type has number {}", what,
+                    static_cast<unsigned>(tensor.dtype), kDTypes - 1));
+    }
+    refuse(format("{}: data is null, but count is {}", what, tensor.count));
+  }
+};
+
+}  // namespace
+
+void check(const Operation& operation, const World& world, const Backend& backend,
+           std::string_view backend_name) {
+  if (!is_operation(operation.collective)) {
+    refuse(format("the operation has number {}, but the last operation has number {}",
+                  static_cast<unsigned>(operation.collective), std::size(kOperations) - 1));
+  }
+  const OperationInfo& info = info_of(operation.collective);
+  if (info.root != Root::none && operation.root >= world.size) {
+    refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
+                  operation.root, world.name, world.size));
+  }
+  Checked{operation, info, world}.check_layout();
+  const Tensor& common = operation.common();
+  if (info.reduces && !combines(operation.reduce, common.dtype)) {
+    refuse(format("{}: {} does not combine elements of type {}", info.function,
+                  name_of(operation.reduce), name_of(common.dtype)));
+  }
+  if (operation.timeout <= Duration{0}) {
+    refuse(format("the time-out for {} must be positive, got {} ns", info.function,
+                  operation.timeout.count()));
+  }
+  if (backend.supports(operation.collective, common.dtype, operation.reduce, common.device)) return;
+  const bool cpu = common.device.kind == Device::Kind::cpu;
+  client::throw_failure(
+      failure(Code::unsupported, "{}: backend \"{}\" does not support {}{} elements in {} memory",
+              info.function, backend_name,
+              info.reduces ? format("{} of ", name_of(operation.reduce)) : std::string(),
+              name_of(common.dtype), cpu ? "cpu" : "cuda"));
+}
+
+}  // namespace c10dd::collectives

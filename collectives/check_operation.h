@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks the arguments of an operation before a process group accepts it.
+#pragma once
+
+#include "collectives/backend.h"
+#include "collectives/operation.h"
+
+namespace c10dd::collectives {
+
+/// Throws InvalidArgument if the arguments cannot be right whatever the other ranks issue: an
+/// unknown operation, a root that is not a rank, tensors that do not fit each other, or a time-out
+/// that is not positive. Throws Error with code `unsupported` if the backend lacks the operation.
+void check(const Operation& operation, const World& world, const Backend& backend,
+           std::string_view backend_name);
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chooses between the failure that the backend has seen and the reason that an abort brings.
+#include "collectives/first_failure.h"
+
+#include <utility>
+
+#include "collectives/wording.h"
+#include "protocol/format.h"
+
+namespace c10dd::collectives {
+namespace {
+
+/// Returns `seen` with code aborted, and with "not confirmed yet" at the end of its text.
+Failure unconfirmed(const Operation& operation, Failure seen) {
+  seen.code = Code::aborted;
+  if (!seen.missing.empty()) {
+    seen.detail = format("{} {} failed: {}: {}", name_of(operation.collective), operation.sequence,
+                         collectives::described(seen.missing), seen.missing.front().doing);
+  }
+  seen.detail += ", not confirmed yet";
+  return seen;
+}
+
+}  // namespace
+
+Failure FirstFailure::get() const {
+  const std::lock_guard lock(mutex_);
+  C10DD_ASSERT(reason_.has_value());
+  return *reason_;
+}
+
+bool FirstFailure::abort(Failure reason, bool by_owner) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason_) return false;
+    by_owner_ = by_owner;
+    reason.detail = format("process group \"{}\" aborted: {}", group_, reason.detail);
+    set_locked(std::move(reason));
+  }
+  changed_.notify_all();
+  return true;
+}
+
+Failure FirstFailure::settle(const CollectiveCall& call, Failure seen) {
+  return explained(call, first_reason(call, std::move(seen)));
+}
+
+// Returns the reason of abort() if abort() came, unconfirmed() if the wait for it timed out, and
+// otherwise `seen`.
+Failure FirstFailure::first_reason(const CollectiveCall& call, Failure seen) {
+  std::unique_lock lock(mutex_);
+  const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
+  const Duration patience = sources_.reason_patience;
+  if (lost && patience > Duration{0} &&
+      !changed_.wait_for(lock, patience, [this] { return reason_.has_value(); })) {
+    seen = unconfirmed(call.operation, std::move(seen));
+  }
+  if (!reason_) set_locked(std::move(seen));
+  return *reason_;
+}
+
+// Adds to `why` what the other ranks are doing, records the result and returns it. Changes nothing
+// if the owner has aborted the group. Asks the daemon without the lock, because the reply may take
+// a moment.
+Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (by_owner_) return why;
+  }
+  const std::size_t known = why.detail.size();
+  if (sources_.explain) sources_.explain(call, why);
+  if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
+    why.detail += "; check the logs or a stack trace of these ranks";
+  }
+  const std::lock_guard lock(mutex_);
+  reason_ = why;
+  return why;
+}
+
+void FirstFailure::set_locked(Failure reason) {
+  reason_ = std::move(reason);
+  exists_.store(true, std::memory_order_release);
+}
+
+}  // namespace c10dd::collectives

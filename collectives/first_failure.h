@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// FirstFailure: the first reason why a process group has failed. All later operations of the group
+// fail with that reason.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "collectives/abortable_group.h"
+#include "collectives/hooks.h"
+#include "protocol/error.h"
+
+namespace c10dd::collectives {
+
+/// Keeps the first failure of one group. Thread-safe.
+class FirstFailure {
+ public:
+  FirstFailure(std::string group, FailureSources sources)
+      : group_(std::move(group)), sources_(std::move(sources)) {}
+
+  /// Returns whether the group has failed.
+  bool exists() const { return exists_.load(std::memory_order_acquire); }
+
+  /// Returns the failure. exists() must be true.
+  Failure get() const;
+
+  /// Records that the group was aborted. Returns false, and does nothing, if the group has already
+  /// failed. `by_owner`: ProcessGroup::abort() or Work::abort() was called.
+  bool abort(Failure reason, bool by_owner);
+
+  /// Records that the backend has failed an operation with `seen`, and returns the failure of that
+  /// operation. If a peer was lost, first waits for abort(), which may bring the daemon's reason;
+  /// see FailureSources::reason_patience. Then adds what the other ranks are doing.
+  Failure settle(const CollectiveCall& call, Failure seen);
+
+ private:
+  Failure first_reason(const CollectiveCall& call, Failure seen);
+  Failure explained(const CollectiveCall& call, Failure why);
+  void set_locked(Failure reason);
+
+  const std::string group_;
+  const FailureSources sources_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Failure> reason_;  // never reset
+  bool by_owner_ = false;          // the owner of the group has aborted it
+  std::atomic<bool> exists_ = false;
+};
+
+}  // namespace c10dd::collectives
