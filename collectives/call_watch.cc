@@ -24,16 +24,11 @@ constexpr Duration kPublishTimeout = std::chrono::seconds(5);
 
 CallWatch::CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size)
     : connection_(std::move(connection)), rank_(rank), world_size_(world_size) {
-  if (world_size_ > 1) thread_ = std::thread([this] { run(); });
+  if (world_size_ > 1) TimerThread::instance().add(*this);
 }
 
 CallWatch::~CallWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  if (world_size_ > 1) TimerThread::instance().remove(*this);
 }
 
 void CallWatch::identify(std::uint64_t process_group, std::vector<ProcessAddress> processes) {
@@ -63,9 +58,10 @@ void CallWatch::watch_first_locked() {
   const CollectiveCall& first = *running_.front();
   published_ = false;
   due_ = first.started + first.operation.timeout / 2;
-  // Wakes the thread only if it would otherwise sleep past `due_`. Usually the thread wakes early
-  // enough, and no system call is needed.
-  if (wakes_ > due_) changed_.notify_all();
+  // Usually the timer thread comes early enough, and needs no call here.
+  if (wakes_ <= due_) return;
+  wakes_ = due_;
+  TimerThread::instance().wake(*this, due_);
 }
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
@@ -89,29 +85,20 @@ void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   }
 }
 
-void CallWatch::run() {
-  std::unique_lock lock(mutex_);
-  while (!stop_) {
-    const auto now = Clock::now();
-    const bool watching = !running_.empty();
-    wakes_ = watching ? due_ : Clock::time_point::max();
-    if (watching && published_) {
-      // Publishes again after a reconnect, because a restarted daemon has lost the published call.
-      if (connection_->stats().connects != published_in_) due_ = now;
-      wakes_ = std::min(due_, now + kConnectionCheck);
-    }
-    if (watching && due_ <= now && connection_->open()) {
-      publish_locked(published(running_.front()->operation), false);
-      due_ = now + kRepeat;
-    } else if (watching && due_ <= now) {
-      wakes_ = now + kConnectionCheck;  // cannot publish without a connection: tries again
-      changed_.wait_until(lock, wakes_);
-    } else if (wakes_ == Clock::time_point::max()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_until(lock, wakes_);
-    }
+CallWatch::Clock::time_point CallWatch::on_time(Clock::time_point now) noexcept {
+  const std::lock_guard lock(mutex_);
+  wakes_ = Clock::time_point::max();
+  if (running_.empty()) return wakes_;
+  // Publishes again after a reconnect, because a restarted daemon has lost the published call.
+  if (published_ && connection_->stats().connects != published_in_) due_ = now;
+  if (due_ <= now && connection_->open()) {
+    publish_locked(published(running_.front()->operation), false);
+    due_ = now + kRepeat;
   }
+  wakes_ = due_;
+  // Without a connection nothing can be published: tries again.
+  if (published_ || due_ <= now) wakes_ = now + kConnectionCheck;
+  return wakes_;
 }
 
 void CallWatch::publish_locked(const PublishedCall& call, bool ended) {

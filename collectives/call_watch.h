@@ -3,24 +3,23 @@
 // collective fails, CallWatch asks the daemon which collectives the other ranks are in.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "client/internal/connection.h"
 #include "collectives/bootstrap.h"
 #include "collectives/hooks.h"
+#include "collectives/timer_thread.h"
 #include "protocol/error.h"
 #include "protocol/ops.h"
 
 namespace c10dd::collectives {
 
-/// Watches the collectives of one process group. A thread publishes each collective that is still
-/// running after half of its time-out. Until then the thread sleeps.
-class CallWatch final : public Hook {
+/// Watches the collectives of one process group. Publishes each collective that is still running
+/// after half of its time-out, on the timer thread.
+class CallWatch final : public Hook, private TimerThread::Task {
  public:
   CallWatch(std::shared_ptr<client::Connection> connection, Rank rank, Rank world_size);
   ~CallWatch() override;
@@ -41,7 +40,7 @@ class CallWatch final : public Hook {
  private:
   using Clock = CollectiveCall::Clock;
 
-  void run();
+  Clock::time_point on_time(Clock::time_point now) noexcept override;
   void watch_first_locked();
   void publish_locked(const PublishedCall& call, bool ended);
 
@@ -53,14 +52,11 @@ class CallWatch final : public Hook {
   std::vector<ProcessAddress> processes_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stop_ = false;
   std::vector<const CollectiveCall*> running_;          ///< in the order in which they started
   Clock::time_point due_;                               ///< when to publish the first of them
-  Clock::time_point wakes_ = Clock::time_point::max();  ///< when the thread checks again
+  Clock::time_point wakes_ = Clock::time_point::max();  ///< when on_time() is called next
   bool published_ = false;                              ///< true if the first of them is published
   std::uint64_t published_in_ = 0;  ///< value of stats().connects at the last publication
-  std::thread thread_;
 };
 
 }  // namespace c10dd::collectives

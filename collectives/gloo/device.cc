@@ -10,12 +10,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "client/internal/fork_guard.h"
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
@@ -82,6 +89,47 @@ Result<std::string> own_address(const std::string& name) {
                  std::strerror(refused), kHint);
 }
 
+/// The devices of this process. Each has a thread, so groups share them: there are at most as many
+/// devices per address as cores. Thread-safe.
+class Devices {
+ public:
+  using Device = ::gloo::transport::Device;
+
+  /// Returns the devices of this process; in a forked child, those of the child.
+  static Devices& instance() {
+    static std::atomic<Devices*> current = new Devices;
+    Devices* devices = current.load();
+    if (devices->home_.forked()) {
+      auto* const fresh = new Devices;
+      if (current.compare_exchange_strong(devices, fresh)) return *fresh;
+      delete fresh;
+    }
+    return *devices;
+  }
+
+  /// Returns the device with the fewest users, or a new one if there may be more. May throw.
+  std::shared_ptr<Device> get(const std::string& address) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::weak_ptr<Device>>& open = open_[address];
+    std::erase_if(open, [](const auto& device) { return device.expired(); });
+    if (open.size() < std::max(std::thread::hardware_concurrency(), 1u)) {
+      auto device = ::gloo::transport::tcp::CreateDevice(address.c_str());
+      open.push_back(device);
+      return device;
+    }
+    const auto least = std::min_element(open.begin(), open.end(), [](const auto& a, const auto& b) {
+      return a.use_count() < b.use_count();
+    });
+    if (auto device = least->lock()) return device;
+    return ::gloo::transport::tcp::CreateDevice(address.c_str());
+  }
+
+ private:
+  const client::HomeProcess home_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::weak_ptr<Device>>> open_;  // by address
+};
+
 }  // namespace
 
 Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetup& setup) {
@@ -103,7 +151,7 @@ Result<std::shared_ptr<::gloo::transport::Device>> open_device(const BackendSetu
     }
     auto address = own_address(name);
     if (!address) return address.error();
-    return ::gloo::transport::tcp::CreateDevice(address->c_str());
+    return Devices::instance().get(*address);
   } catch (const std::exception& error) {
     return failure(Code::unavailable, "gloo: cannot open \"{}\": {}", name, error.what());
   }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stops a transport, and runs the guard thread, which notices deadlines and lost peers.
+// Stops a transport. The guard, a task of the timer thread, notices deadlines and lost peers.
 #include "collectives/gloo/transport.h"
 
 #include <gloo/transport/pair.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "collectives/gloo/buffer.h"
@@ -16,7 +17,7 @@
 namespace c10dd::collectives {
 namespace {
 
-// How often the guard thread checks the peers during a collective. A lost peer that Gloo itself
+// How often the guard checks the peers during a collective. A lost peer that Gloo itself
 // does not report is noticed after about this time.
 constexpr auto kGuardPeriod = std::chrono::milliseconds(50);
 
@@ -33,14 +34,11 @@ Transport::Transport(std::shared_ptr<::gloo::transport::Context> inner)
 
 Transport::~Transport() {
   const NoSigpipe no_sigpipe;
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  if (guard_.joinable()) {
-    guard_.join();
-    if (!has_left_) exit_messages_.send(exit_message_);
+  if (watched_) TimerThread::instance().remove(*this);
+  if (leaver_.joinable()) {
+    leaver_.join();
+  } else if (watched_) {
+    exit_messages_.send(exit_message_);
   }
   // Each close waits for an iteration of Gloo's event loop, so all closes run in parallel.
   for_each_peer(rank, size, [this](int peer) { inner_->getPair(peer).reset(); });
@@ -62,7 +60,8 @@ std::unique_ptr<::gloo::transport::UnboundBuffer> Transport::createUnboundBuffer
 void Transport::watch(std::vector<ProcessAddress> processes) {
   processes_ = std::move(processes);
   exit_messages_.listen();
-  guard_ = std::thread([this] { run_guard(); });
+  TimerThread::instance().add(*this);
+  watched_ = true;
 }
 
 Result<void> Transport::begin(const Operation& operation) {
@@ -74,10 +73,12 @@ Result<void> Transport::begin(const Operation& operation) {
   sequence_ = operation.sequence;
   timeout_ = operation.timeout;
   deadline_ = operation.deadline;
-  // Wakes the guard thread if it would otherwise sleep too long. Usually the guard wakes early
-  // enough by itself, so most collectives need no system call here.
-  if (guard_wakes_ > std::min(deadline_, Clock::now() + kGuardPeriod * 2)) {
-    changed_.notify_all();
+  // Usually the guard comes early enough, and needs no call here.
+  const auto check = std::min(deadline_, Clock::now() + kGuardPeriod);
+  if (guard_wakes_ > check + kGuardPeriod) {
+    seen_ = begun_;
+    guard_wakes_ = check;
+    TimerThread::instance().wake(*this, check);
   }
   return {};
 }
@@ -113,50 +114,37 @@ void Transport::stop_locked(Failure reason, Failure exit_message, Closing closin
   if (reason_) return;
   reason_ = std::move(reason);
   exit_message_ = std::move(exit_message);
-  leave_now_ = closing == Closing::now;
   is_stopped_ = true;
   // interrupt() makes the buffer's running wait fail or, if there is none, the buffer's next wait.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
-  changed_.notify_all();
+  if (closing != Closing::now) return;
+  try {
+    leaver_ = std::thread([this] { leave(); });
+  } catch (const std::system_error&) {
+    // No thread can be started: the destructor sends the exit message.
+  }
 }
 
-void Transport::run_guard() {
+Transport::Clock::time_point Transport::on_time(Clock::time_point now) noexcept {
   const NoSigpipe no_sigpipe;
   std::unique_lock lock(mutex_);
-  std::uint64_t seen = 0;
-  for (;;) {
-    if (ending_) return;
-    const auto now = Clock::now();
-    if (leave_now_ && !has_left_) {
-      has_left_ = true;
-      lock.unlock();
-      leave();
-      lock.lock();
-      continue;
-    }
-    // `lasts` is true if this collective was already running when the guard thread woke the
-    // previous time. Only then are the peers checked, because a check inspects every connection,
-    // and most collectives end within kGuardPeriod.
-    const bool lasts = running_ && begun_ == seen && !reason_;
-    const bool active = begun_ != seen || lasts;
-    seen = begun_;
-    if (running_ && !reason_ && now >= deadline_) {
-      stop_late_locked();
-      continue;
-    }
-    if (lasts) {
-      guard_collective(lock);
-      if (reason_) continue;
-    }
-    guard_wakes_ = Clock::time_point::max();
-    if (active) guard_wakes_ = now + kGuardPeriod;
-    if (running_ && !reason_) guard_wakes_ = std::min(guard_wakes_, deadline_);
-    if (guard_wakes_ == Clock::time_point::max()) {
-      changed_.wait(lock);
-    } else {
-      changed_.wait_until(lock, guard_wakes_);
-    }
+  guard_wakes_ = Clock::time_point::max();
+  if (reason_) return guard_wakes_;
+  // `lasts` is true if this collective was already running when the guard came or was woken the
+  // previous time. Only then are the peers checked, because a check inspects every connection, and
+  // most collectives end within kGuardPeriod.
+  const bool lasts = running_ && begun_ == seen_;
+  const bool active = begun_ != seen_ || lasts;
+  seen_ = begun_;
+  if (running_ && now >= deadline_) {
+    stop_late_locked();
+  } else if (lasts) {
+    guard_collective(lock);
   }
+  if (reason_) return guard_wakes_;
+  if (active) guard_wakes_ = now + kGuardPeriod;
+  if (running_) guard_wakes_ = std::min(guard_wakes_, deadline_);
+  return guard_wakes_;
 }
 
 // Stops the transport if a peer's group was aborted or has lost a rank. Also stops it if the
@@ -253,9 +241,10 @@ void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
 }
 
 // Sends the exit message and closes the pairs (Gloo's ends of the connections). Does not destroy
-// the pairs, because leave() runs on the guard thread while a collective may still use the
-// pairs.
+// the pairs, because leave() runs on a thread of its own while a collective may still use the
+// pairs. That thread lets the last messages of many groups leave at the same time.
 void Transport::leave() {
+  const NoSigpipe no_sigpipe;
   exit_messages_.send(exit_message_);
   // Lets the message leave first, because close() resets the connection and drops what is queued.
   std::this_thread::sleep_for(kFlushTime);

@@ -10,7 +10,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -22,6 +21,7 @@
 
 #include "collectives/backend.h"
 #include "collectives/gloo/exit_messages.h"
+#include "collectives/timer_thread.h"
 
 namespace c10dd::collectives {
 
@@ -37,7 +37,7 @@ class StoppableBuffer;
 /// collective can begin. stop() and stopped() are thread-safe. While the group is being opened,
 /// several threads call getPair(), for different peers. Only one thread at a time calls the other
 /// methods: first the thread that opens the group, then the thread that runs the collectives.
-class Transport final : public ::gloo::transport::Context {
+class Transport final : public ::gloo::transport::Context, private TimerThread::Task {
  public:
   using Clock = std::chrono::steady_clock;
 
@@ -52,18 +52,18 @@ class Transport final : public ::gloo::transport::Context {
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
                                                                         std::size_t bytes) override;
 
-  /// Starts the guard thread, which watches the peers. Called once, after all peers are connected.
+  /// Starts to watch the peers, on the timer thread. Called once, after all peers are connected.
   /// `processes` lists the addresses of the ranks in rank order; the list may be empty.
   void watch(std::vector<ProcessAddress> processes);
 
-  /// Begins a collective, which the guard thread then watches until end(). Must be called before
+  /// Begins a collective, which the timer thread then watches until end(). Must be called before
   /// each collective; if it succeeds, end() must be called after the collective. Fails if the
   /// transport is stopped.
   Result<void> begin(const Operation& operation);
   void end();
 
-  /// Says when the transport sends the exit message and then closes the connections: `now` (by the
-  /// guard thread) or `at_destruction` (by the destructor).
+  /// Says when the transport sends the exit message and then closes the connections: `now` (by a
+  /// thread of its own) or `at_destruction` (by the destructor).
   enum class Closing { now, at_destruction };
   /// Stops the transport and wakes every waiter. Does nothing if the transport is already stopped.
   /// `closing` says when `exit_message` is sent to the peers. stop() does not wait for that.
@@ -82,7 +82,7 @@ class Transport final : public ::gloo::transport::Context {
 
   using Ended = std::vector<ExitMessages::Ended>;
 
-  void run_guard();
+  Clock::time_point on_time(Clock::time_point now) noexcept override;
   void guard_collective(std::unique_lock<std::mutex>& lock);
   std::string what_locked() const;
   std::vector<Rank> awaited_locked() const;
@@ -96,27 +96,24 @@ class Transport final : public ::gloo::transport::Context {
   const std::shared_ptr<::gloo::transport::Context> inner_;
   ExitMessages exit_messages_;
   std::vector<ProcessAddress> processes_;
+  bool watched_ = false;  // watch() was called
 
-  mutable std::mutex mutex_;  // guards all members below
-  std::condition_variable changed_;
+  mutable std::mutex mutex_;              // guards all members below
   std::set<StoppableBuffer*> buffers_;    // those that exist
   std::atomic<bool> is_stopped_ = false;  // true if reason_ is set; may be read without the lock
   std::optional<Failure> reason_;         // the first reason for which the transport was stopped
   Failure exit_message_;                  // the message that the peers get when this rank leaves
-  bool leave_now_ = false;                // true if the guard thread must call leave()
-  bool has_left_ = false;                 // leave() was called
-  bool ending_ = false;                   // the destructor has begun
+  std::thread leaver_;                    // runs leave()
 
   // The running collective, if any.
   bool running_ = false;
   std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
+  std::uint64_t seen_ = 0;   // value of begun_ when the guard was last called or woken
   Collective collective_ = Collective::barrier;               // of the running operation
   std::uint64_t sequence_ = 0;                                // of the running operation
   Duration timeout_{0};                                       // of the running operation
   Clock::time_point deadline_;                                // of the running collective
-  Clock::time_point guard_wakes_ = Clock::time_point::max();  // when the guard checks again
-
-  std::thread guard_;
+  Clock::time_point guard_wakes_ = Clock::time_point::max();  // when on_time() is called next
 };
 
 }  // namespace c10dd::collectives

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/errors.h"
@@ -211,6 +212,54 @@ TEST(ProcessGroup, GlooRefusesAnAddressOrInterfaceThatIsNotOurs) {
   const std::string variable = error_of_opening({});
   unsetenv("C10DD_GLOO_INTERFACE");
   EXPECT_TRUE(contains(variable, "interface \"nosuch1\"")) << variable;
+}
+
+std::size_t entries(const char* folder) {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
+  return count;
+}
+
+std::size_t threads() { return entries("/proc/self/task"); }
+
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
+  return count;
+}
+
+/// Opens `count` groups of two ranks, uses them, and returns how many threads the process has then.
+std::size_t threads_of_groups(int count) {
+  std::vector<std::vector<std::shared_ptr<ProcessGroup>>> all;
+  for (int i = 0; i < count; ++i) all.push_back(open_groups(2, {}));
+  run_ranks(2, [&](Rank rank) {
+    for (const auto& groups : all) {
+      std::vector<float> value = {1.0f};
+      groups[rank]->all_reduce(tensor_of(value));
+      EXPECT_EQ(value[0], 2.0f);
+    }
+  });
+  return threads();
+}
+
+TEST(ProcessGroup, ManyGroupsShareTheirThreadsAndLeaveNothingBehind) {
+  const std::size_t own = threads();
+  const auto await_own = [own] {
+    const auto until = std::chrono::steady_clock::now() + 10s;
+    while (threads() > own && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(threads(), own);
+  };
+  threads_of_groups(2);  // what stays for ever, such as the memory of the allocator
+  await_own();
+  const std::size_t descriptors = entries("/proc/self/fd");
+  const std::size_t maps = mappings();
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
+  EXPECT_LE(threads_of_groups(32), own + cores + 1);  // Gloo's loops, and the timer
+  for (int i = 0; i < 20; ++i) threads_of_groups(2);
+  await_own();
+  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_LE(mappings(), maps + 16);  // the allocator's arenas grow with the threads of the test
 }
 
 struct Recorded {

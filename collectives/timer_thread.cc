@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// There are few tasks, so the next one is found by looking at all of them.
+#include "collectives/timer_thread.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+namespace c10dd::collectives {
+
+TimerThread& TimerThread::instance() {
+  // Never destroyed, because its thread may still run when the process exits. In a forked child the
+  // thread does not exist and the lock may be held, so the child leaves the parent's object alone.
+  static std::atomic<TimerThread*> current = new TimerThread;
+  TimerThread* timer = current.load(std::memory_order_acquire);
+  if (timer->home_.forked()) {
+    auto* const fresh = new TimerThread;
+    if (current.compare_exchange_strong(timer, fresh)) return *fresh;
+    delete fresh;
+  }
+  return *timer;
+}
+
+void TimerThread::add(Task& task) {
+  const std::lock_guard lock(mutex_);
+  if (!has_thread_) std::thread([this] { run(); }).detach();
+  has_thread_ = true;
+  entries_.push_back({&task});
+}
+
+void TimerThread::remove(Task& task) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return running_ != &task; });
+  std::erase_if(entries_, [&](const Entry& entry) { return entry.task == &task; });
+  changed_.notify_all();
+}
+
+void TimerThread::wake(Task& task, Clock::time_point when) {
+  const std::lock_guard lock(mutex_);
+  Entry* const entry = find_locked(task);
+  if (entry == nullptr || entry->due <= when) return;
+  entry->due = when;
+  if (when < sleeps_until_) changed_.notify_all();
+}
+
+TimerThread::Entry* TimerThread::find_locked(const Task& task) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.task == &task; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+TimerThread::Entry* TimerThread::first_locked() {
+  return &*std::min_element(entries_.begin(), entries_.end(),
+                            [](const Entry& a, const Entry& b) { return a.due < b.due; });
+}
+
+void TimerThread::run() {
+  std::unique_lock lock(mutex_);
+  while (!entries_.empty()) {
+    Entry& first = *first_locked();
+    const auto now = Clock::now();
+    if (first.due > now) {
+      sleeps_until_ = first.due;
+      if (first.due == Clock::time_point::max()) {
+        changed_.wait(lock);
+      } else {
+        changed_.wait_until(lock, first.due);
+      }
+      sleeps_until_ = Clock::time_point::min();
+      continue;
+    }
+    Task& task = *first.task;
+    first.due = Clock::time_point::max();
+    running_ = &task;
+    lock.unlock();
+    const auto next = task.on_time(now);
+    lock.lock();
+    running_ = nullptr;
+    // The task cannot have been removed meanwhile, and wake() may have set an earlier time.
+    if (Entry* const entry = find_locked(task)) entry->due = std::min(entry->due, next);
+    changed_.notify_all();
+  }
+  has_thread_ = false;
+}
+
+}  // namespace c10dd::collectives
