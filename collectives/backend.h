@@ -26,11 +26,15 @@ class Completion {
   /// does not access the tensors afterwards.
   virtual void complete(Result<void> result) noexcept = 0;
 
+  /// Called instead of complete() to end a send or recv. A failure with code size_mismatch concerns
+  /// only this message: the group stays usable.
+  virtual void complete_message(Result<Received> result) noexcept = 0;
+
  protected:
   ~Completion() = default;
 };
 
-/// How a group must call its backend.
+/// How a group must call its backend to run operations other than send and recv.
 struct Traits {
   /// May a thread that issues an operation call start()? If not, only the group's worker does.
   bool on_callers_thread = true;
@@ -55,12 +59,14 @@ class Backend {
     return device.kind == Device::Kind::cpu;
   }
 
-  /// Starts an operation, or runs it until its end. Called by one thread at a time, in the order of
-  /// the sequences, with valid arguments: supported, elements in Operation::common(), root < size.
-  /// `operation` and `completion` stay valid until the completion is called, which may happen
-  /// before start() returns. The operation ends at its deadline at the latest. If the ranks that
-  /// caused a failure are known, the failure's text and Failure::missing name them. The code is
-  /// timed_out if the deadline has passed, and unavailable if a peer was lost.
+  /// Starts an operation, or runs it until its end. A send or recv must only be started, without
+  /// blocking; it may be started at any time, by any thread. For all others, called by one thread
+  /// at a time, in the order of the sequences, with valid arguments: supported, elements in
+  /// Operation::common(), root < size. `operation` and `completion` stay valid until the completion
+  /// is called, which may happen before start() returns. The operation ends at its deadline at the
+  /// latest. If the ranks that caused a failure are known, the failure's text and Failure::missing
+  /// name them. The code is timed_out if the deadline has passed, and unavailable if a peer was
+  /// lost.
   virtual void start(const Operation& operation, Completion& completion) = 0;
 
   /// Continues operations that were started. Does not block. Thread-safe.

@@ -102,6 +102,11 @@ std::vector<Missing> Call::failed_ranks() const {
   return client::missing_of(failure_.missing);
 }
 
+Received Call::received() const {
+  require_home();
+  return status_.load(std::memory_order_acquire) == Status::done ? received_ : Received{};
+}
+
 Duration Call::duration() const {
   require_home();
   const Status status = status_.load(std::memory_order_acquire);
@@ -110,6 +115,12 @@ Duration Call::duration() const {
 }
 
 void Call::complete(Result<void> result) noexcept { queue_->complete(*this, std::move(result)); }
+
+void Call::complete_message(Result<Received> result) noexcept {
+  if (!result) return queue_->complete(*this, result.error());
+  received_ = *result;
+  queue_->complete(*this, {});
+}
 
 void Call::end(Status status, Failure reason) {
   // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does

@@ -47,10 +47,12 @@ class Call final : public Work, public Completion {
   Code code() const override;
   std::string error() const override;
   std::vector<Missing> failed_ranks() const override;
+  Received received() const override;
   Duration duration() const override;
   std::uint64_t sequence() const override { return info.operation.sequence; }
 
   void complete(Result<void> result) noexcept override;
+  void complete_message(Result<Received> result) noexcept override;
 
   /// Blocks until the operation has ended. Does not throw if it has failed.
   void await_end() { await(std::nullopt); }
@@ -77,6 +79,7 @@ class Call final : public Work, public Completion {
   std::condition_variable ended_;
   std::atomic<Status> status_ = Status::pending;  // written under the lock
   Failure failure_ = failure(Code::ok, "");
+  Received received_;  // set before end()
   std::vector<std::function<void(Work&)>> callbacks_;
   std::atomic<int> users_ = 2;  // how often release() must still be called
 };

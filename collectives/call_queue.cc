@@ -25,13 +25,17 @@ CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend>
 WorkPtr CallQueue::issue(Operation operation, bool async) {
   const auto call = std::allocate_shared<Call>(CallAllocator<Call>(memory_, home_),
                                                shared_from_this(), home_, std::move(operation));
-  call->on_callers_thread = !async && traits_.on_callers_thread;
-  if (enqueue(call)) {
-    if (call->on_callers_thread) start(call);
+  if (info_of(call->info.operation.collective).message) {
+    enqueue_message(*call) ? start_message(call) : abandon(*call);
   } else {
-    abandon(*call);
+    call->on_callers_thread = !async && traits_.on_callers_thread;
+    if (!enqueue(call)) {
+      abandon(*call);
+    } else if (call->on_callers_thread) {
+      start(call);
+    }
   }
-  if (!async && call->status() == Work::Status::pending) call->await_end();
+  if (!async) call->await_end();
   return call;
 }
 
@@ -40,9 +44,7 @@ WorkPtr CallQueue::issue(Operation operation, bool async) {
 bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
   std::unique_lock lock(mutex_);
   if (!call->on_callers_thread) require_worker_locked();
-  call->info.enqueued = Clock::now();
-  call->info.operation.sequence = next_sequence_++;
-  for (const auto& hook : options_.hooks) hook->enqueued(call->info);
+  number_locked(*call, next_sequence_);
   if (!accepts_locked()) return false;
   if (!call->on_callers_thread) {
     push_locked(call);
@@ -59,6 +61,21 @@ bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
   return true;
 }
 
+// Gives a send or recv its sequence. Returns false if it must be abandoned.
+bool CallQueue::enqueue_message(Call& call) {
+  const std::lock_guard lock(mutex_);
+  number_locked(call, next_message_);
+  if (!accepts_locked()) return false;
+  ++messages_;
+  return true;
+}
+
+void CallQueue::number_locked(Call& call, std::uint64_t& next) {
+  call.info.enqueued = Clock::now();
+  call.info.operation.sequence = next++;
+  for (const auto& hook : options_.hooks) hook->enqueued(call.info);
+}
+
 bool CallQueue::accepts_locked() const { return !closed_ && !failure_.exists(); }
 
 bool CallQueue::may_start_locked() const { return !starting_ && in_flight_ < traits_.in_flight; }
@@ -69,18 +86,7 @@ void CallQueue::start(const std::shared_ptr<Call>& call) {
   if (failure_.exists()) {
     complete(*call, failure_.get());
   } else {
-    CollectiveCall& info = call->info;
-    info.started = Clock::now();
-    info.operation.deadline = info.started + info.operation.timeout;
-    for (const auto& hook : options_.hooks) hook->started(info);
-    // Tensors without elements need no communication, because the other ranks' tensors have none
-    // either. An operation without tensors, such as a barrier, must run.
-    const bool moves_data = info_of(info.operation.collective).layout != Layout::none;
-    if (moves_data && info.operation.common().count == 0) {
-      complete(*call, {});
-    } else {
-      backend_->start(info.operation, *call);
-    }
+    run(*call);
   }
   {
     const std::lock_guard lock(mutex_);
@@ -90,19 +96,46 @@ void CallQueue::start(const std::shared_ptr<Call>& call) {
   call->release();
 }
 
+void CallQueue::start_message(const std::shared_ptr<Call>& call) {
+  call->self = call;
+  run(*call);
+  call->release();
+}
+
+void CallQueue::run(Call& call) {
+  CollectiveCall& info = call.info;
+  info.started = Clock::now();
+  info.operation.deadline = info.started + info.operation.timeout;
+  for (const auto& hook : options_.hooks) hook->started(info);
+  // Tensors without elements need no communication, because the other ranks' tensors have none
+  // either. An operation without tensors, such as a barrier, and a message must run.
+  const OperationInfo& kind = info_of(info.operation.collective);
+  const bool runs_empty = kind.layout == Layout::none || kind.message;
+  if (!runs_empty && info.operation.common().count == 0) {
+    complete(call, {});
+  } else {
+    backend_->start(info.operation, call);
+  }
+}
+
 void CallQueue::complete(Call& call, Result<void> result) noexcept {
   CollectiveCall& info = call.info;
   const bool was_started = info.started != Clock::time_point{};
   info.finished = Clock::now();
+  const bool message = info_of(info.operation.collective).message;
   Failure why = failure(Code::ok, "");
-  if (!result) why = was_started ? failure_.settle(info, result.error()) : result.error();
+  if (!result) {
+    // A message of the wrong size leaves the group usable.
+    const bool settles = was_started && !(message && result.error().code == Code::size_mismatch);
+    why = settles ? failure_.settle(info, result.error()) : result.error();
+  }
   info.outcome = why.code;
   for (const auto& hook : options_.hooks) hook->finished(info);
   const auto failed = was_started ? Work::Status::failed : Work::Status::abandoned;
   call.end(result ? Work::Status::done : failed, std::move(why));
   {
     const std::lock_guard lock(mutex_);
-    --in_flight_;
+    --(message ? messages_ : in_flight_);
     pass_turn_locked();
   }
   call.release();
@@ -123,7 +156,7 @@ void CallQueue::abandon(Call& call) {
 
 void CallQueue::pass_turn_locked() {
   if (!first_) {
-    if (!starting_ && in_flight_ == 0) idle_.notify_all();
+    if (idle_locked()) idle_.notify_all();
     return;
   }
   if (!may_start_locked()) return;
@@ -132,6 +165,10 @@ void CallQueue::pass_turn_locked() {
   } else if (worker_waits_) {
     work_changed_.notify_one();
   }
+}
+
+bool CallQueue::idle_locked() const {
+  return !first_ && !starting_ && in_flight_ == 0 && messages_ == 0;
 }
 
 void CallQueue::push_locked(const std::shared_ptr<Call>& call) {
@@ -194,7 +231,7 @@ void CallQueue::close() {
 }
 
 void CallQueue::await_idle(std::unique_lock<std::mutex>& lock) {
-  while (first_ || starting_ || in_flight_ > 0) {
+  while (!idle_locked()) {
     if (!traits_.needs_progress) {
       idle_.wait(lock);
       continue;
@@ -209,7 +246,7 @@ void CallQueue::await_idle(std::unique_lock<std::mutex>& lock) {
 void CallQueue::destroy() {
   std::unique_lock lock(mutex_);
   closed_ = true;
-  if (first_ || starting_ || in_flight_ > 0) {
+  if (!idle_locked()) {
     lock.unlock();
     abort(failure(Code::aborted, "it was destroyed with work pending"), true);
     lock.lock();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CallQueue: runs the operations of one process group in the order in which they were issued, on
-// the threads of their callers or on a worker thread.
+// the threads of their callers or on a worker thread. Starts sends and receives at once.
 #pragma once
 
 #include <chrono>
@@ -57,9 +57,14 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   using Clock = CollectiveCall::Clock;
 
   bool enqueue(const std::shared_ptr<Call>& call);
+  bool enqueue_message(Call& call);
+  void number_locked(Call& call, std::uint64_t& next);
   bool accepts_locked() const;
   bool may_start_locked() const;
   void start(const std::shared_ptr<Call>& call);
+  void start_message(const std::shared_ptr<Call>& call);
+  void run(Call& call);
+  bool idle_locked() const;
   void abandon(Call& call);
   void pass_turn_locked();
   void push_locked(const std::shared_ptr<Call>& call);
@@ -83,12 +88,14 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   std::shared_ptr<Call> first_;           // the calls that wait for their turn
   Call* last_ = nullptr;
   std::uint64_t next_sequence_ = 0;
-  bool starting_ = false;      // a thread is in start()
-  std::size_t in_flight_ = 0;  // calls that have begun and not ended
-  bool closed_ = false;        // no further call is accepted
-  bool stop_ = false;          // the worker must end
-  bool worker_waits_ = false;  // the worker must be woken
-  std::thread worker_;         // starts with the first call that needs it
+  std::uint64_t next_message_ = 0;  // sequence of the next send or recv
+  bool starting_ = false;           // a thread is in start()
+  std::size_t in_flight_ = 0;       // calls that have begun and not ended
+  std::size_t messages_ = 0;        // sends and receives that have not ended
+  bool closed_ = false;             // no further call is accepted
+  bool stop_ = false;               // the worker must end
+  bool worker_waits_ = false;       // the worker must be woken
+  std::thread worker_;              // starts with the first call that needs it
 };
 
 }  // namespace c10dd::collectives

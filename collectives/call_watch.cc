@@ -37,6 +37,8 @@ void CallWatch::identify(std::uint64_t process_group, std::vector<ProcessAddress
 }
 
 void CallWatch::started(const CollectiveCall& call) noexcept {
+  // A message concerns two ranks only, so the others have no call to compare it with.
+  if (info_of(call.operation.collective).message) return;
   const std::lock_guard lock(mutex_);
   running_.push_back(&call);
   if (running_.size() == 1) watch_first_locked();
@@ -66,6 +68,7 @@ void CallWatch::watch_first_locked() {
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {
   if (world_size_ < 2 || !process_group_) return;
+  if (info_of(call.operation.collective).message) return;
   if (!connection_->open() || connection_->since_confirmed() > kSilenceMax) return;
   // After a time-out, publishes this rank's call and then reads the calls of all ranks. After the
   // loss of a rank, reads first, and publishes only if any call is published. Usually none is,

@@ -44,6 +44,10 @@ struct Checked {
         return check_absent("input", input, "output", output);
       case Layout::exchanged:
         return check_exchanged(output, input);
+      case Layout::sent:
+        return check_tensor(input, "");
+      case Layout::received:
+        return check_tensor(output, "");
     }
   }
 
@@ -94,6 +98,21 @@ struct Checked {
   }
 };
 
+void check_message(const Operation& operation, const OperationInfo& info, const World& world) {
+  const bool receives = operation.collective == Collective::recv;
+  if (operation.tag == kAnyTag && !receives) {
+    refuse(format("{}: tag {} is reserved: it means any tag in recv", info.function, kAnyTag));
+  }
+  if (operation.peer == kAnyRank && receives) return;
+  if (operation.peer >= world.size) {
+    refuse(format("{}: peer {} is not a rank of process group \"{}\", size {}", info.function,
+                  operation.peer, world.name, world.size));
+  }
+  if (operation.peer == world.rank) {
+    refuse(format("{}: peer {} is this rank itself", info.function, operation.peer));
+  }
+}
+
 }  // namespace
 
 void check(const Operation& operation, const World& world, const Backend& backend,
@@ -107,6 +126,7 @@ void check(const Operation& operation, const World& world, const Backend& backen
     refuse(format("{}: root {} is not a rank of process group \"{}\", size {}", info.function,
                   operation.root, world.name, world.size));
   }
+  if (info.message) check_message(operation, info, world);
   Checked{operation, info, world}.check_layout();
   const Tensor& common = operation.common();
   if (info.reduces && !combines(operation.reduce, common.dtype)) {

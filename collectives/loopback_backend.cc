@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "collectives/backend.h"
+#include "collectives/loopback_messages.h"
 #include "collectives/reduce.h"
 #include "collectives/who_waits.h"
 #include "collectives/wording.h"
@@ -127,6 +128,8 @@ void compute(const Ranks& ranks) {
     case Collective::all_to_all:
       return all_to_all(ranks);
     case Collective::barrier:
+    case Collective::send:  // LoopbackMessages runs the messages
+    case Collective::recv:
       return;
   }
 }
@@ -135,10 +138,32 @@ void compute(const Ranks& ranks) {
 /// have arrived. Thread-safe.
 class LoopbackGroup {
  public:
-  explicit LoopbackGroup(Rank size) : arrivals_(size) {}
+  explicit LoopbackGroup(Rank size)
+      : arrivals_(size), messages_(size, [this](const Failure& late) { fail(late); }) {}
+
+  LoopbackMessages& messages() { return messages_; }
 
   /// Blocks until all ranks have called run() for this operation, at most until the deadline.
   Result<void> run(Rank rank, const Operation& operation) {
+    const Result<void> result = meet(rank, operation);
+    if (!result) messages_.fail(result.error());
+    return result;
+  }
+
+  void abort(const std::string& reason) {
+    fail(failure(Code::aborted, "loopback group aborted: " + reason));
+  }
+
+ private:
+  void fail(const Failure& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!dead_) die(reason);
+    }
+    messages_.fail(reason);
+  }
+
+  Result<void> meet(Rank rank, const Operation& operation) {
     std::unique_lock lock(mutex_);
     if (dead_) return *dead_;
     const std::uint64_t round = round_;
@@ -154,12 +179,6 @@ class LoopbackGroup {
     return *dead_;
   }
 
-  void abort(const std::string& reason) {
-    const std::lock_guard lock(mutex_);
-    if (!dead_) die(failure(Code::aborted, "loopback group aborted: " + reason));
-  }
-
- private:
   // Computes the operation, increases round_ and wakes the ranks. If the ranks' arguments differ,
   // computes nothing and makes the group fail. Called under the lock, after all ranks have arrived.
   void finish_round() {
@@ -205,6 +224,7 @@ class LoopbackGroup {
   std::size_t arrived_ = 0;
   std::uint64_t round_ = 0;      ///< number of operations that were computed
   std::optional<Failure> dead_;  ///< if set, no operation can run any more; never reset
+  LoopbackMessages messages_;
 };
 
 /// All groups of this process. Rank 0 sends the key of a group to the other ranks. Thread-safe.
@@ -253,6 +273,9 @@ class LoopbackBackend final : public Backend {
   ~LoopbackBackend() override { group_->abort(format("rank {} closed its process group", rank_)); }
 
   void start(const Operation& operation, Completion& completion) override {
+    if (info_of(operation.collective).message) {
+      return group_->messages().start(rank_, operation, completion);
+    }
     completion.complete(group_->run(rank_, operation));
   }
 

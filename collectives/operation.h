@@ -27,6 +27,8 @@ enum class Collective : std::uint8_t {
   scatter,
   all_to_all,
   barrier,
+  send,
+  recv,
 };
 
 /// Which tensors an operation has in a group of n ranks.
@@ -38,6 +40,8 @@ enum class Layout : std::uint8_t {
   split,             ///< the input has n times the elements of the output
   split_by_root,     ///< the same on the root; the other ranks have only an output
   exchanged,         ///< input and output have equally many elements, a multiple of n
+  sent,              ///< only an input
+  received,          ///< only an output
 };
 
 /// What the root does, if the operation has a root.
@@ -51,6 +55,7 @@ struct OperationInfo {
   Layout layout = Layout::none;
   bool reduces = false;  ///< it has a ReduceOp
   Root root = Root::none;
+  bool message = false;  ///< it has a peer and a tag, and concerns only this rank and the peer
   /// The part of Operation::payload() that each link carries in a group of n ranks. Source:
   /// nccl-tests, doc/PERFORMANCE.md.
   double (*bus_factor)(double n);
@@ -109,6 +114,18 @@ inline constexpr OperationInfo kOperations[] = {
      .name = "barrier",
      .function = "barrier",
      .bus_factor = [](double) { return 0.0; }},
+    {.collective = Collective::send,
+     .name = "send",
+     .function = "send",
+     .layout = Layout::sent,
+     .message = true,
+     .bus_factor = [](double) { return 1.0; }},
+    {.collective = Collective::recv,
+     .name = "recv",
+     .function = "recv",
+     .layout = Layout::received,
+     .message = true,
+     .bus_factor = [](double) { return 1.0; }},
 };
 
 /// Returns whether `collective` is one of the enumerators. A number that was cast may be none.
@@ -123,8 +140,8 @@ static_assert([] {
   for (const OperationInfo& info : kOperations) {
     if (&info_of(info.collective) != &info) return false;
   }
-  return is_operation(Collective::barrier) &&
-         std::size(kOperations) == static_cast<std::size_t>(Collective::barrier) + 1;
+  return is_operation(Collective::recv) &&
+         std::size(kOperations) == static_cast<std::size_t>(Collective::recv) + 1;
 }());
 
 /// Returns the entry with this name, or null.
@@ -149,6 +166,9 @@ struct CallOptions {
   bool async = false;
 };
 
+inline constexpr Rank kAnyRank = ~Rank{0};                   ///< recv() from any rank
+inline constexpr std::uint32_t kAnyTag = ~std::uint32_t{0};  ///< recv() with any tag
+
 /// One operation with its arguments. Fields that its kind does not have are ignored.
 struct Operation {
   Collective collective = Collective::barrier;
@@ -156,18 +176,21 @@ struct Operation {
   Tensor input = {};  ///< unless the operation is in place
   ReduceOp reduce = ReduceOp::sum;
   Rank root = 0;
+  Rank peer = 0;          ///< of a message: the other rank; of recv() also kAnyRank
+  std::uint32_t tag = 0;  ///< of a message: below kAnyTag; of recv() also kAnyTag
 
   // The group sets these fields.
-  std::uint64_t sequence = 0;  ///< position among the operations of the group, from 0
+  std::uint64_t sequence = 0;  ///< see Work::sequence()
   Duration timeout{0};         ///< time limit, counted from the start of the operation
   std::chrono::steady_clock::time_point deadline = {};
 
-  /// Returns the tensor that has equally many elements on all ranks.
+  /// Returns the tensor that has equally many elements on all ranks, or that of a message.
   const Tensor& common() const {
     switch (info_of(collective).layout) {
       case Layout::gathered:
       case Layout::gathered_at_root:
       case Layout::exchanged:
+      case Layout::sent:
         return input;
       default:
         return output;
@@ -177,8 +200,9 @@ struct Operation {
   /// Returns the size of the largest tensor of a rank, in bytes, in a group of n ranks.
   std::size_t payload(Rank n) const {
     const Layout layout = info_of(collective).layout;
-    const bool one = layout == Layout::in_place || layout == Layout::exchanged;
-    return common().bytes() * (one ? 1 : n);
+    const bool times_n = layout == Layout::gathered || layout == Layout::gathered_at_root ||
+                         layout == Layout::split || layout == Layout::split_by_root;
+    return common().bytes() * (times_n ? n : 1);
   }
 };
 

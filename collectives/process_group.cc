@@ -138,6 +138,18 @@ WorkPtr ProcessGroup::barrier(CallOptions options) {
   return issue({.collective = Collective::barrier}, options);
 }
 
+WorkPtr ProcessGroup::send(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {
+  return issue(
+      {.collective = Collective::send, .input = std::move(tensor), .peer = peer, .tag = tag},
+      options);
+}
+
+WorkPtr ProcessGroup::recv(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {
+  return issue(
+      {.collective = Collective::recv, .output = std::move(tensor), .peer = peer, .tag = tag},
+      options);
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {
   return collectives::open_group(std::move(bootstrap), std::move(world), std::move(options));

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <c10dd/bootstrap.h>
@@ -136,6 +137,26 @@ class ProcessGroup {
 
   /// Moves no data: the Work is done after every rank has issued the barrier.
   WorkPtr barrier(CallOptions options = {});
+
+  /// Sends the elements to rank `peer`, which must call recv(). Ends when `peer` has them. Messages
+  /// from one rank to another with equal tags arrive in the order in which they were sent. If the
+  /// tensor of recv() is too small or has another type, both fail with code size_mismatch and both
+  /// sizes, and the group stays usable; any other failure ends the group. Throws InvalidArgument if
+  /// `peer` is this rank or not a rank of the group, or if `tag` is kAnyTag.
+  WorkPtr send(Tensor tensor, Rank peer, std::uint32_t tag = 0, CallOptions options = {});
+
+  /// Receives a message from `peer` (or any rank, if kAnyRank) with this tag (or any, if kAnyTag).
+  /// The message may be shorter than the tensor; Work::received() has its length, source and tag.
+  WorkPtr recv(Tensor tensor, Rank peer, std::uint32_t tag = 0, CallOptions options = {});
+
+  /// As send() and recv(), but return at once. Sends and receives that wait for their peers hold up
+  /// no other operation.
+  WorkPtr isend(Tensor tensor, Rank peer, std::uint32_t tag = 0) {
+    return send(std::move(tensor), peer, tag, {.async = true});
+  }
+  WorkPtr irecv(Tensor tensor, Rank peer, std::uint32_t tag = 0) {
+    return recv(std::move(tensor), peer, tag, {.async = true});
+  }
 
   /// Issues any operation. Sets the fields that Operation leaves to the group.
   virtual WorkPtr issue(Operation operation, CallOptions options = {}) = 0;

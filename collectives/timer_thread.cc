@@ -30,7 +30,8 @@ void TimerThread::add(Task& task) {
 
 void TimerThread::remove(Task& task) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return running_ != &task; });
+  const bool on_timer = running_ != nullptr && std::this_thread::get_id() == thread_;
+  if (!on_timer) changed_.wait(lock, [&] { return running_ != &task; });
   std::erase_if(entries_, [&](const Entry& entry) { return entry.task == &task; });
   changed_.notify_all();
 }
@@ -56,6 +57,7 @@ TimerThread::Entry* TimerThread::first_locked() {
 
 void TimerThread::run() {
   std::unique_lock lock(mutex_);
+  thread_ = std::this_thread::get_id();
   while (!entries_.empty()) {
     Entry& first = *first_locked();
     const auto now = Clock::now();

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "client/internal/fork_guard.h"
@@ -35,7 +36,8 @@ class TimerThread {
   /// Adds a task, which is called when wake() says so. It must be removed before it is destroyed.
   void add(Task& task);
 
-  /// Removes a task. If the task is running, blocks until it has returned.
+  /// Removes a task. If the task is running, blocks until it has returned; but a task may remove
+  /// itself, and be destroyed, while it runs.
   void remove(Task& task);
 
   /// Calls the task at `when`, or earlier if that was already agreed.
@@ -57,6 +59,7 @@ class TimerThread {
   std::vector<Entry> entries_;
   const Task* running_ = nullptr;
   bool has_thread_ = false;
+  std::thread::id thread_;
   Clock::time_point sleeps_until_ = Clock::time_point::min();  // min: the thread does not sleep
 };
 

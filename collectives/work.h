@@ -2,6 +2,7 @@
 // Work: the handle of one operation that was issued to a process group.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,6 +14,13 @@
 #include <c10dd/types.h>
 
 namespace c10dd {
+
+/// The message that a recv() has got.
+struct Received {
+  Rank source = 0;
+  std::uint32_t tag = 0;
+  std::size_t count = 0;  ///< elements, at most as many as the tensor of recv() has
+};
 
 /// One issued operation. A Work keeps the tensors of the operation, with their `owner` fields,
 /// until the operation has ended. The operation continues if a wait() times out or if the caller
@@ -59,11 +67,14 @@ class Work {
   /// Returns the ranks that the failure names, with host and cause; empty if pending or done.
   virtual std::vector<Missing> failed_ranks() const = 0;
 
+  /// Returns what a recv() has got; only if its status is done.
+  virtual Received received() const = 0;
+
   /// Returns how long the backend ran the operation; 0 if the operation is pending or abandoned.
   virtual Duration duration() const = 0;
 
   /// Returns the position among the operations of the group, from 0. The position is equal on all
-  /// ranks if all ranks issue the same operations.
+  /// ranks if all ranks issue the same operations. Sends and receives are numbered on their own.
   virtual std::uint64_t sequence() const = 0;
 };
 

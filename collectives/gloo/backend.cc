@@ -20,6 +20,7 @@
 
 #include "collectives/backend.h"
 #include "collectives/gloo/mesh.h"
+#include "collectives/gloo/messages.h"
 #include "collectives/gloo/reduce_scatter.h"
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/gloo/transport.h"
@@ -67,11 +68,18 @@ void* copy_of(const Tensor& tensor, std::vector<std::byte>& memory) {
 class GlooBackend final : public Backend {
  public:
   explicit GlooBackend(Mesh mesh)
-      : transport_(mesh.transport), context_(std::make_shared<MeshContext>(mesh)) {}
+      : transport_(mesh.transport),
+        context_(std::make_shared<MeshContext>(mesh)),
+        messages_(std::make_shared<Messages>(transport_)) {
+    messages_->open();
+  }
 
-  /// Runs the operation on the calling thread. If the transport is stopped, fails with the reason
+  ~GlooBackend() override { messages_->close(); }
+
+  /// Runs a collective on the calling thread. If the transport is stopped, fails with the reason
   /// for the stop.
   void start(const Operation& operation, Completion& completion) override {
+    if (info_of(operation.collective).message) return messages_->start(operation, completion);
     completion.complete(run(operation));
   }
 
@@ -95,7 +103,7 @@ class GlooBackend final : public Backend {
     } catch (const Stopped&) {
       // The transport has the reason.
     } catch (const ::gloo::IoException& error) {
-      transport_->stop_for_lost_peer(error.what());
+      transport_->stop_for_lost_peer("", error.what());
     } catch (const std::exception& error) {
       const std::string text = std::string("gloo: ") + error.what();
       transport_->stop(failure(Code::internal, text),
@@ -128,6 +136,9 @@ class GlooBackend final : public Backend {
         return all_to_all(operation.output, operation.input, tag);
       case Collective::barrier:
         return barrier(tag);
+      case Collective::send:  // Messages runs them
+      case Collective::recv:
+        return;
     }
   }
 
@@ -237,6 +248,7 @@ class GlooBackend final : public Backend {
 
   const std::shared_ptr<Transport> transport_;
   const std::shared_ptr<MeshContext> context_;
+  const std::shared_ptr<Messages> messages_;
 };
 
 Result<std::unique_ptr<Backend>> open_gloo(const BackendSetup& setup) {

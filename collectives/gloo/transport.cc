@@ -24,6 +24,8 @@ constexpr auto kGuardPeriod = std::chrono::milliseconds(50);
 // Time between sending the exit message and closing the connections.
 constexpr auto kFlushTime = std::chrono::milliseconds(10);
 
+constexpr auto kLost = MissingRank::Cause::disconnected;
+
 }  // namespace
 
 Transport::Transport(std::shared_ptr<::gloo::transport::Context> inner)
@@ -98,7 +100,7 @@ std::optional<Failure> Transport::stopped() const {
   return reason_;
 }
 
-void Transport::stop_for_lost_peer(const std::string& message) {
+void Transport::stop_for_lost_peer(const std::string& what, const std::string& message) {
   // Gloo fails the receives of a broken connection one after the other. The receives of
   // exit_messages_ may fail last, so this loop waits for them, for up to about 100 ms.
   Ended ended = exit_messages_.ended();
@@ -107,7 +109,13 @@ void Transport::stop_for_lost_peer(const std::string& message) {
     ended = exit_messages_.ended();
   }
   const std::lock_guard lock(mutex_);
-  stop_lost_locked(ended, message);
+  stop_lost_locked(ended, what.empty() ? what_locked() : what, message);
+}
+
+void Transport::on_stop(std::function<void()> callback) {
+  const std::lock_guard lock(mutex_);
+  on_stop_ = std::move(callback);
+  if (on_stop_ && reason_) on_stop_();
 }
 
 void Transport::stop_locked(Failure reason, Failure exit_message, Closing closing) {
@@ -117,6 +125,7 @@ void Transport::stop_locked(Failure reason, Failure exit_message, Closing closin
   is_stopped_ = true;
   // interrupt() makes the buffer's running wait fail or, if there is none, the buffer's next wait.
   for (StoppableBuffer* buffer : buffers_) buffer->interrupt();
+  if (on_stop_) on_stop_();
   if (closing != Closing::now) return;
   try {
     leaver_ = std::thread([this] { leave(); });
@@ -168,7 +177,7 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
           return true;
         return std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
       });
-  if (matters) stop_lost_locked(ended, "connection lost");
+  if (matters) stop_lost_locked(ended, what_locked(), "connection lost");
 }
 
 // Returns a text such as "all_reduce 7", for error texts.
@@ -199,44 +208,46 @@ void Transport::stop_late_locked() {
   stop_locked(std::move(late), exit_message, Closing::at_destruction);
 }
 
-MissingRank Transport::lost_peer(Rank peer, std::string how) const {
-  return missing_rank(peer, processes_, MissingRank::Cause::disconnected, std::move(how));
+MissingRank Transport::missing_peer(Rank peer, MissingRank::Cause cause, std::string how) const {
+  return missing_rank(peer, processes_, cause, std::move(how));
 }
 
 // Stops the transport after a connection has ended. The reason is the exit message of a peer whose
 // group has failed. If there is none, the reason is the loss of the peers that have died. If no
 // peer has died, the reason is that a peer has closed its group. The last resort is `message`.
-void Transport::stop_lost_locked(const Ended& ended, const std::string& message) {
+void Transport::stop_lost_locked(const Ended& ended, const std::string& what,
+                                 const std::string& message) {
   std::vector<MissingRank> dead;
   const ExitMessages::Ended* left = nullptr;
   for (const ExitMessages::Ended& peer : ended) {
     if (!peer.message) {
-      dead.push_back(lost_peer(peer.rank, "connection lost"));
+      dead.push_back(missing_peer(peer.rank, kLost, "connection lost"));
     } else if (left == nullptr || left->message->code == Code::closed) {
       left = &peer;
     }
   }
   if (left != nullptr && (left->message->code != Code::closed || dead.empty())) {
-    return stop_after_exit_locked(*left);
+    return stop_after_exit_locked(*left, what);
   }
   const std::string lost = dead.empty() ? message : "lost the connection to " + described(dead);
-  Failure reason = failure(Code::unavailable, "{} failed: {}; check the end of the lost rank's log",
-                           what_locked(), lost);
+  Failure reason =
+      failure(Code::unavailable, "{} failed: {}; check the end of the lost rank's log", what, lost);
   Failure exit_message = failure(Code::unavailable, "rank {} stopped: {}", rank, lost);
   reason.missing = exit_message.missing = std::move(dead);
   stop_locked(std::move(reason), std::move(exit_message), Closing::now);
 }
 
 // Stops the transport because of a peer's exit message: the peer's group has failed or was closed.
-void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer) {
+void Transport::stop_after_exit_locked(const ExitMessages::Ended& peer, const std::string& what) {
   const Failure& message = *peer.message;
   const bool closed = message.code == Code::closed;
-  Failure reason = failure(closed ? Code::unavailable : message.code, "{} failed: {}",
-                           what_locked(), message.detail);
+  Failure reason =
+      failure(closed ? Code::unavailable : message.code, "{} failed: {}", what, message.detail);
   for (const MissingRank& lost : message.missing) {
-    reason.missing.push_back(lost_peer(lost.rank, "connection lost"));
+    reason.missing.push_back(missing_peer(lost.rank, kLost, "connection lost"));
   }
-  if (closed) reason.missing.push_back(lost_peer(peer.rank, "it closed its process group"));
+  if (closed)
+    reason.missing.push_back(missing_peer(peer.rank, kLost, "it closed its process group"));
   stop_locked(std::move(reason), message, Closing::now);  // passes the peer's message on
 }
 

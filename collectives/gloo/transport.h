@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -74,8 +75,19 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
   std::optional<Failure> stopped() const;
 
   /// Stops the transport because Gloo has failed with `message`. Blocks for up to about 0.1 s to
-  /// find out which peer caused it.
-  void stop_for_lost_peer(const std::string& message);
+  /// find out which peer caused it. `what` names the operation that has failed; if it is empty, the
+  /// running collective.
+  void stop_for_lost_peer(const std::string& what, const std::string& message);
+
+  /// Sets a function to call once, with the lock held, when the transport is stopped; or none.
+  void on_stop(std::function<void()> callback);
+
+  /// Returns the connections without the wrapper, for buffers that their users can stop by
+  /// themselves.
+  ::gloo::transport::Context& inner() { return *inner_; }
+
+  /// Returns the peer with its host and process id, if these are known.
+  MissingRank missing_peer(Rank rank, MissingRank::Cause cause, std::string how) const;
 
  private:
   friend class StoppableBuffer;
@@ -86,11 +98,10 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
   void guard_collective(std::unique_lock<std::mutex>& lock);
   std::string what_locked() const;
   std::vector<Rank> awaited_locked() const;
-  MissingRank lost_peer(Rank rank, std::string how) const;
   void stop_locked(Failure reason, Failure exit_message, Closing closing);
   void stop_late_locked();
-  void stop_lost_locked(const Ended& ended, const std::string& message);
-  void stop_after_exit_locked(const ExitMessages::Ended& peer);
+  void stop_lost_locked(const Ended& ended, const std::string& what, const std::string& message);
+  void stop_after_exit_locked(const ExitMessages::Ended& peer, const std::string& what);
   void leave();
 
   const std::shared_ptr<::gloo::transport::Context> inner_;
@@ -103,6 +114,7 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
   std::atomic<bool> is_stopped_ = false;  // true if reason_ is set; may be read without the lock
   std::optional<Failure> reason_;         // the first reason for which the transport was stopped
   Failure exit_message_;                  // the message that the peers get when this rank leaves
+  std::function<void()> on_stop_;         // see on_stop()
   std::thread leaver_;                    // runs leave()
 
   // The running collective, if any.

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts messages, and ends all of them after the transport was stopped. message_channel.cc handles
+// what arrives. Operations end without the lock, because they may call the user's callbacks.
+#include "collectives/gloo/messages.h"
+
+#include <gloo/common/error.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/gloo/sigpipe.h"
+#include "collectives/message_texts.h"
+
+namespace c10dd::collectives {
+namespace {
+
+// How long close() lets the last control messages leave.
+constexpr auto kFlushTime = std::chrono::milliseconds(50);
+
+void join_or_detach(std::thread& thread) {
+  if (!thread.joinable()) return;
+  // A completion on this very thread may have closed the group.
+  thread.get_id() == std::this_thread::get_id() ? thread.detach() : thread.join();
+}
+
+}  // namespace
+
+Messages::Messages(std::shared_ptr<Transport> transport)
+    : transport_(std::move(transport)), channels_(static_cast<std::size_t>(transport_->size)) {}
+
+Messages::~Messages() = default;
+
+void Messages::open() {
+  TimerThread::instance().add(*this);
+  transport_->on_stop([weak = weak_from_this()] {
+    // Called with the transport's lock held. Operations must end elsewhere, because the end of an
+    // operation may wait for the daemon.
+    if (const auto self = weak.lock()) self->ender_ = std::thread([self] { self->fail_all(); });
+  });
+}
+
+void Messages::close() {
+  const NoSigpipe no_sigpipe;
+  transport_->on_stop(nullptr);  // from here on ender_ does not change
+  TimerThread::instance().remove(*this);
+  std::vector<Channel*> channels;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto until = Clock::now() + kFlushTime;
+    for (const auto& channel : channels_) {
+      if (!channel) continue;
+      channels.push_back(channel.get());
+      if (stopped_ || channel->ended) continue;
+      for (Outgoing& one : channel->outgoing) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+        try {
+          one.buffer->waitSend(nullptr, std::max(left, std::chrono::milliseconds(1)));
+        } catch (const std::exception&) {
+          break;  // the peer does not read, or has ended
+        }
+      }
+    }
+    stopped_ = true;
+    for (Channel* const channel : channels) {
+      if (channel->arrival) channel->arrival->abortWaitRecv();
+    }
+  }
+  for (Channel* const channel : channels) join_or_detach(channel->thread);
+  join_or_detach(ender_);
+}
+
+void Messages::start(const Operation& operation, Completion& completion) {
+  const NoSigpipe no_sigpipe;
+  const Clock::time_point deadline = operation.deadline;
+  std::vector<End> ends;
+  std::optional<std::string> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) {
+      ends.push_back({&completion, *transport_->stopped()});
+    } else {
+      try {
+        if (operation.collective == Collective::send) {
+          offer_locked(operation, completion);
+        } else {
+          for (Rank peer = 0; peer < channels_.size(); ++peer) {
+            if (peer != rank() && (operation.peer == peer || operation.peer == kAnyRank)) {
+              channel_locked(peer);
+            }
+          }
+          const Receive receive{&operation, &completion};
+          if (auto offer = inbox_.post(receive)) accept_locked(std::move(*offer), receive, ends);
+        }
+      } catch (const std::exception& error) {
+        lost = error.what();
+      }
+      if (ends.empty() && operation.peer != kAnyRank && channels_[operation.peer]->ended) {
+        lost = "the connection has ended";
+      }
+    }
+  }
+  for (End& end : ends) end.completion->complete_message(std::move(end.result));
+  if (lost) return transport_->stop_for_lost_peer(message_text(operation), *lost);
+  TimerThread::instance().wake(*this, deadline);
+}
+
+void Messages::offer_locked(const Operation& operation, Completion& completion) {
+  Channel& channel = channel_locked(operation.peer);
+  const std::size_t bytes = operation.input.bytes();
+  const bool eager = bytes <= kEagerMax && channel.eager + bytes <= kEagerPending;
+  const std::uint64_t id = channel.next_id++;
+  Transfer transfer{&operation, &completion, operation.tag, operation.input.count};
+  transfer.eager = eager ? bytes : 0;
+  channel.eager += transfer.eager;
+  sending_.emplace(Key{operation.peer, id}, std::move(transfer));
+  // `eager` of an offer is 1 more than its bytes, so that 0 says that the elements do not follow.
+  send_locked(channel,
+              {.type = Control::Type::offer,
+               .dtype = operation.input.dtype,
+               .tag = operation.tag,
+               .id = id,
+               .count = operation.input.count,
+               .eager = eager ? bytes + 1 : 0},
+              operation.input.data);
+}
+
+Messages::Clock::time_point Messages::on_time(Clock::time_point now) noexcept {
+  auto next = Clock::time_point::max();
+  std::optional<Failure> late;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto look_at = [&](const Operation& operation, Rank awaited) {
+      next = std::min(next, operation.deadline);
+      if (operation.deadline > now || late) return;
+      late = message_timed_out(operation);
+      if (awaited == kAnyRank) return;
+      late->missing.push_back(
+          transport_->missing_peer(awaited, MissingRank::Cause::not_arrived, ""));
+    };
+    for (const Receive& one : inbox_.receives()) look_at(*one.operation, one.operation->peer);
+    for (const auto& [key, one] : sending_) look_at(*one.operation, key.first);
+    for (const auto& [key, one] : receiving_) look_at(*one.operation, key.first);
+  }
+  if (!late) return next;
+  const Failure exit_message =
+      failure(Code::timed_out, "rank {} stopped: {}", rank(), late->detail);
+  transport_->stop(std::move(*late), exit_message, Transport::Closing::at_destruction);
+  return Clock::time_point::max();
+}
+
+// Ends all messages with the reason for which the transport was stopped.
+void Messages::fail_all() {
+  const Failure reason = *transport_->stopped();
+  std::vector<Completion*> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    for (const Receive& one : inbox_.receives()) waiting.push_back(one.completion);
+    for (const auto& [key, one] : sending_) waiting.push_back(one.completion);
+    for (const auto& [key, one] : receiving_) waiting.push_back(one.completion);
+    inbox_ = {};
+    sending_.clear();  // after this, Gloo does not access the elements any more
+    receiving_.clear();
+    for (const auto& channel : channels_) {
+      if (channel && channel->arrival) channel->arrival->abortWaitRecv();
+    }
+  }
+  for (Completion* const completion : waiting) completion->complete_message(reason);
+}
+
+}  // namespace c10dd::collectives

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends operations without the lock, because the end of an operation may call the user's callbacks.
+#include "collectives/loopback_messages.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/message_texts.h"
+#include "collectives/wording.h"
+
+namespace c10dd::collectives {
+
+LoopbackMessages::LoopbackMessages(Rank size, std::function<void(const Failure&)> on_time_out)
+    : on_time_out_(std::move(on_time_out)), inboxes_(size) {
+  TimerThread::instance().add(*this);
+}
+
+LoopbackMessages::~LoopbackMessages() { TimerThread::instance().remove(*this); }
+
+void LoopbackMessages::start(Rank rank, const Operation& operation, Completion& completion) {
+  std::unique_lock lock(mutex_);
+  if (dead_) {
+    const Failure reason = *dead_;
+    lock.unlock();
+    return completion.complete_message(reason);
+  }
+  const Clock::time_point deadline = operation.deadline;
+  if (operation.collective == Collective::send) {
+    auto& inbox = inboxes_[operation.peer];
+    const Offer offer{rank, operation.tag, &operation, &completion};
+    if (const auto receive = inbox.offer(offer)) {
+      lock.unlock();
+      return deliver(offer, *receive, operation.peer);
+    }
+    inbox.keep(offer);
+  } else {
+    const Receive receive{&operation, &completion};
+    if (const auto offer = inboxes_[rank].post(receive)) {
+      lock.unlock();
+      return deliver(*offer, receive, rank);
+    }
+  }
+  lock.unlock();
+  TimerThread::instance().wake(*this, deadline);
+}
+
+void LoopbackMessages::deliver(const Offer& offer, const Receive& receive, Rank receiver) {
+  const Tensor& from = offer.operation->input;
+  const Tensor& to = receive.operation->output;
+  if (!fits(from.count, from.dtype, to)) {
+    const Failure refused =
+        does_not_fit(offer.source, receiver, offer.tag, from.count, from.dtype, to.count, to.dtype);
+    receive.completion->complete_message(refused);
+    return offer.completion->complete_message(refused);
+  }
+  if (from.count > 0) std::memcpy(to.data, from.data, from.bytes());
+  const Received received{offer.source, offer.tag, from.count};
+  receive.completion->complete_message(received);
+  offer.completion->complete_message(Received{});
+}
+
+void LoopbackMessages::fail(const Failure& reason) {
+  std::vector<Completion*> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return;
+    dead_ = reason;
+    for (auto& inbox : inboxes_) {
+      for (const Offer& offer : inbox.offers()) waiting.push_back(offer.completion);
+      for (const Receive& receive : inbox.receives()) waiting.push_back(receive.completion);
+      inbox = {};
+    }
+  }
+  for (Completion* const completion : waiting) completion->complete_message(reason);
+}
+
+LoopbackMessages::Clock::time_point LoopbackMessages::on_time(Clock::time_point now) noexcept {
+  auto next = Clock::time_point::max();
+  std::optional<Failure> late;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto look_at = [&](const Operation& operation, Rank awaited) {
+      next = std::min(next, operation.deadline);
+      if (operation.deadline > now || late) return;
+      late = message_timed_out(operation);
+      if (awaited == kAnyRank) return;
+      late->missing.push_back(missing_rank(awaited, {}, MissingRank::Cause::not_arrived));
+    };
+    for (Rank rank = 0; rank < inboxes_.size(); ++rank) {
+      for (const Offer& offer : inboxes_[rank].offers()) look_at(*offer.operation, rank);
+      for (const Receive& one : inboxes_[rank].receives())
+        look_at(*one.operation, one.operation->peer);
+    }
+  }
+  if (!late) return next;
+  on_time_out_(*late);
+  return Clock::time_point::max();
+}
+
+}  // namespace c10dd::collectives
