@@ -23,8 +23,6 @@ TimerThread& TimerThread::instance() {
 
 void TimerThread::add(Task& task) {
   const std::lock_guard lock(mutex_);
-  if (!has_thread_) std::thread([this] { run(); }).detach();
-  has_thread_ = true;
   entries_.push_back({&task});
 }
 
@@ -41,6 +39,8 @@ void TimerThread::wake(Task& task, Clock::time_point when) {
   Entry* const entry = find_locked(task);
   if (entry == nullptr || entry->due <= when) return;
   entry->due = when;
+  if (!has_thread_) std::thread([this] { run(); }).detach();
+  has_thread_ = true;
   if (when < sleeps_until_) changed_.notify_all();
 }
 

@@ -13,7 +13,8 @@
 
 namespace c10dd::collectives {
 
-/// Runs tasks when they are due. The thread exists while there are tasks. Thread-safe.
+/// Runs tasks when they are due. The thread starts with the first wake(), and ends when there
+/// are no tasks. Thread-safe.
 class TimerThread {
  public:
   using Clock = std::chrono::steady_clock;

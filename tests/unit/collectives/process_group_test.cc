@@ -162,8 +162,8 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
                        "the 4 float32 elements of the output"));
   EXPECT_TRUE(
       contains(error_of([&] { group.barrier({.timeout = 0s}); }), "must be positive, got 0 ns"));
-  EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(9)}); }),
-                       "the operation has number 9, but the last operation has number 8"));
+  EXPECT_TRUE(contains(error_of([&] { group.issue({.collective = static_cast<Collective>(11)}); }),
+                       "the operation has number 11, but the last operation has number 10"));
   group.issue({.collective = Collective::all_reduce, .output = good, .root = 9})->wait();
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
 }
