@@ -127,6 +127,8 @@ void Call::end(Status status, Failure reason) {
   // not keep their memory alive.
   let_go(info.operation.output);
   let_go(info.operation.input);
+  info.operation.outputs.clear();
+  info.operation.inputs.clear();
   {
     const std::lock_guard lock(mutex_);
     C10DD_ASSERT(status_ == Status::pending && status != Status::pending);

@@ -108,9 +108,10 @@ void CallQueue::run(Call& call) {
   info.operation.deadline = info.started + info.operation.timeout;
   for (const auto& hook : options_.hooks) hook->started(info);
   // Tensors without elements need no communication, because the other ranks' tensors have none
-  // either. An operation without tensors, such as a barrier, and a message must run.
+  // either. An operation without tensors, such as a barrier, a message, and one with lists must
+  // run.
   const OperationInfo& kind = info_of(info.operation.collective);
-  const bool runs_empty = kind.layout == Layout::none || kind.message;
+  const bool runs_empty = kind.layout == Layout::none || kind.message || info.operation.lists;
   if (!runs_empty && info.operation.common().count == 0) {
     complete(call, {});
   } else {

@@ -24,6 +24,7 @@ struct Checked {
   const World& world;
 
   void check_layout() const {
+    if (operation.lists) return check_lists();
     const Tensor& output = operation.output;
     const Tensor& input = operation.input;
     const bool root = operation.root == world.rank;
@@ -48,6 +49,46 @@ struct Checked {
         return check_tensor(input, "");
       case Layout::received:
         return check_tensor(output, "");
+    }
+  }
+
+  /// Checks the tensors of an operation with lists.
+  void check_lists() const {
+    const bool at_root = operation.root == world.rank;
+    const bool gathers = info.layout == Layout::gathered || info.layout == Layout::exchanged ||
+                         (info.layout == Layout::gathered_at_root && at_root);
+    const bool scatters = info.layout == Layout::split || info.layout == Layout::exchanged ||
+                          (info.layout == Layout::split_by_root && at_root);
+    const bool has_lists =
+        info.layout != Layout::none && info.layout != Layout::in_place && !info.message;
+    if (!has_lists) refuse(format("{} has no form with lists", info.name));
+    check_list("outputs", operation.outputs, gathers);
+    check_list("inputs", operation.inputs, scatters);
+    check_tensor(operation.output, "output");
+    check_tensor(operation.input, "input");
+    const Tensor* const from =
+        info.reduces ? &operation.inputs[world.rank] : operation.sent(world.rank);
+    const Tensor* const to = info.reduces ? &operation.output : operation.received(world.rank);
+    if (from != nullptr && to != nullptr && from->count != to->count) {
+      refuse(format("{}: this rank sends itself {} elements, but receives {} from itself",
+                    info.name, from->count, to->count));
+    }
+  }
+
+  void check_list(const char* name, const std::vector<Tensor>& list, bool wanted) const {
+    const std::size_t needs = wanted ? world.size : 0;
+    if (list.size() != needs) {
+      refuse(format("{}: {} has {} tensors, but needs {}{}", info.name, name, list.size(), needs,
+                    wanted ? ": one for each rank" : " on this rank"));
+    }
+    const Tensor& common = operation.common();
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      check_tensor(list[i], format("{}[{}]", name, i).c_str());
+      if (list[i].dtype == common.dtype && list[i].device == common.device) continue;
+      refuse(
+          format("{}: {}[{}] has {} elements, but another tensor has {}; all tensors must have "
+                 "one type and one device",
+                 info.name, name, i, name_of(list[i].dtype), name_of(common.dtype)));
     }
   }
 

@@ -27,8 +27,8 @@ std::string signature(const Operation& operation) { return text_of(published(ope
 bool matches(const Operation& a, const Operation& b) {
   const OperationInfo& info = info_of(a.collective);
   return a.collective == b.collective && a.sequence == b.sequence && a.root == b.root &&
-         a.common().count == b.common().count && a.common().dtype == b.common().dtype &&
-         (!info.reduces || a.reduce.kind == b.reduce.kind);
+         a.lists == b.lists && (a.lists || a.common().count == b.common().count) &&
+         a.common().dtype == b.common().dtype && (!info.reduces || a.reduce.kind == b.reduce.kind);
 }
 
 using Ranks = std::vector<const Operation*>;  // the same operation, as each rank has issued it
@@ -100,8 +100,58 @@ void all_to_all(const Ranks& ranks) {
   }
 }
 
+/// Calls f(from, to, tensor of `from`, tensor of `to`) for all tensors that are copied in an
+/// operation with lists that does not reduce.
+template <class F>
+void each_copy(const Ranks& ranks, F f) {
+  for (Rank from = 0; from < ranks.size(); ++from) {
+    for (Rank to = 0; to < ranks.size(); ++to) {
+      const Tensor* const sent = ranks[from]->sent(to);
+      const Tensor* const received = ranks[to]->received(from);
+      if (sent != nullptr && received != nullptr) f(from, to, *sent, *received);
+    }
+  }
+}
+
+/// Returns a failure if two ranks disagree about the size of a tensor of a list.
+Result<void> check_lists(const Ranks& ranks) {
+  Result<void> result;
+  const auto check = [&](Rank from, Rank to, const Tensor& sent, const Tensor& received) {
+    if (sent.count == received.count || !result) return;
+    result =
+        failure(Code::size_mismatch,
+                "{} {}: rank {} has {} elements for rank {}, which has a tensor of {} for them",
+                name_of(ranks.front()->collective), ranks.front()->sequence, from, sent.count, to,
+                received.count);
+  };
+  if (!info_of(ranks.front()->collective).reduces) {
+    each_copy(ranks, check);
+    return result;
+  }
+  for (Rank from = 0; from < ranks.size(); ++from) {
+    for (Rank to = 0; to < ranks.size(); ++to) {
+      check(from, to, ranks[from]->inputs[to], ranks[to]->output);
+    }
+  }
+  return result;
+}
+
+/// Runs an operation with lists.
+void compute_lists(const Ranks& ranks) {
+  if (!info_of(ranks.front()->collective).reduces) {
+    return each_copy(ranks, [](Rank, Rank, const Tensor& sent, const Tensor& received) {
+      copy(received, sent);
+    });
+  }
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    reduce(
+        ranks, [i](const Operation& rank) { return rank.inputs[i]; }, ranks[i]->output);
+  }
+}
+
 /// Runs the operation on the tensors of all ranks.
 void compute(const Ranks& ranks) {
+  if (ranks.front()->lists) return compute_lists(ranks);
   const Operation& root = *ranks[ranks.front()->root];
   switch (root.collective) {
     case Collective::all_reduce:
@@ -191,6 +241,10 @@ class LoopbackGroup {
       die(failure(Code::size_mismatch, "{} issued {}, but rank 0 issued {}", named(different),
                   signature(*arrivals_[different.front()]), signature(first)));
       return;
+    }
+    if (first.lists) {
+      const Result<void> fits = check_lists(arrivals_);
+      if (!fits) return die(fits.error());
     }
     compute(arrivals_);
     std::fill(arrivals_.begin(), arrivals_.end(), nullptr);

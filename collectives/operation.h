@@ -4,12 +4,14 @@
 // Standard library only.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include <c10dd/reduce_op.h>
 #include <c10dd/tensor.h>
@@ -166,6 +168,20 @@ struct CallOptions {
   bool async = false;
 };
 
+/// Returns the number of elements of all tensors.
+inline std::size_t count_of(const std::vector<Tensor>& list) {
+  std::size_t count = 0;
+  for (const Tensor& one : list) count += one.count;
+  return count;
+}
+
+/// Returns the size of all tensors, in bytes.
+inline std::size_t bytes_of(const std::vector<Tensor>& list) {
+  std::size_t bytes = 0;
+  for (const Tensor& one : list) bytes += one.bytes();
+  return bytes;
+}
+
 inline constexpr Rank kAnyRank = ~Rank{0};                   ///< recv() from any rank
 inline constexpr std::uint32_t kAnyTag = ~std::uint32_t{0};  ///< recv() with any tag
 
@@ -174,6 +190,11 @@ struct Operation {
   Collective collective = Collective::barrier;
   Tensor output = {};
   Tensor input = {};  ///< unless the operation is in place
+  /// If true, `outputs` or `inputs` (or both) have a tensor for each rank, of any sizes, instead of
+  /// the one tensor that would have the elements of all ranks.
+  bool lists = false;
+  std::vector<Tensor> outputs = {};
+  std::vector<Tensor> inputs = {};
   ReduceOp reduce = ReduceOp::sum;
   Rank root = 0;
   Rank peer = 0;          ///< of a message: the other rank; of recv() also kAnyRank
@@ -184,8 +205,14 @@ struct Operation {
   Duration timeout{0};         ///< time limit, counted from the start of the operation
   std::chrono::steady_clock::time_point deadline = {};
 
-  /// Returns the tensor that has equally many elements on all ranks, or that of a message.
+  /// Returns the tensor that has equally many elements on all ranks, or that of a message. With
+  /// lists, returns any of the tensors; it may be empty.
   const Tensor& common() const {
+    if (lists && input.data == nullptr && output.data == nullptr) {
+      const std::vector<Tensor>& list = inputs.empty() ? outputs : inputs;
+      if (!list.empty()) return list.front();
+    }
+    if (lists) return input.data != nullptr ? input : output;
     switch (info_of(collective).layout) {
       case Layout::gathered:
       case Layout::gathered_at_root:
@@ -199,10 +226,26 @@ struct Operation {
 
   /// Returns the size of the largest tensor of a rank, in bytes, in a group of n ranks.
   std::size_t payload(Rank n) const {
+    if (lists) return std::max({bytes_of(outputs), bytes_of(inputs), common().bytes()});
     const Layout layout = info_of(collective).layout;
     const bool times_n = layout == Layout::gathered || layout == Layout::gathered_at_root ||
                          layout == Layout::split || layout == Layout::split_by_root;
     return common().bytes() * (times_n ? n : 1);
+  }
+
+  /// Returns the tensor that this rank sends to rank `to`, or null if it sends nothing. Only with
+  /// lists, and not for reduce_scatter.
+  const Tensor* sent(Rank to) const {
+    if (!inputs.empty()) return &inputs[to];
+    const bool gives =
+        collective == Collective::all_gather || (collective == Collective::gather && to == root);
+    return gives ? &input : nullptr;
+  }
+
+  /// Returns the tensor into which this rank receives from rank `from`, or null. As sent().
+  const Tensor* received(Rank from) const {
+    if (!outputs.empty()) return &outputs[from];
+    return collective == Collective::scatter && from == root ? &output : nullptr;
   }
 };
 

@@ -77,6 +77,23 @@ class Group final : public collectives::AbortableGroup {
   const std::shared_ptr<collectives::Backend> backend_;
 };
 
+/// Returns the parts of the tensor that have `counts` elements, one after the other.
+std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tensor& tensor,
+                             const char* name) {
+  std::vector<Tensor> parts;
+  std::size_t begin = 0;
+  for (const std::size_t count : counts) {
+    if (count > tensor.count - begin) break;
+    parts.push_back(tensor.slice(begin, count));
+    begin += count;
+  }
+  if (begin == tensor.count && parts.size() == counts.size()) return parts;
+  throw_failure(failure(Code::invalid_argument,
+                        "all_to_all_single: the sum of the splits of the {} must be the number of "
+                        "its elements, {}",
+                        name, tensor.count));
+}
+
 }  // namespace
 
 WorkPtr ProcessGroup::all_reduce(Tensor tensor, ReduceOp op, CallOptions options) {
@@ -136,6 +153,61 @@ WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input, CallOptions
 
 WorkPtr ProcessGroup::barrier(CallOptions options) {
   return issue({.collective = Collective::barrier}, options);
+}
+
+WorkPtr ProcessGroup::all_gather(std::vector<Tensor> outputs, Tensor input, CallOptions options) {
+  return issue({.collective = Collective::all_gather,
+                .input = std::move(input),
+                .lists = true,
+                .outputs = std::move(outputs)},
+               options);
+}
+
+WorkPtr ProcessGroup::reduce_scatter(Tensor output, std::vector<Tensor> inputs, ReduceOp op,
+                                     CallOptions options) {
+  return issue({.collective = Collective::reduce_scatter,
+                .output = std::move(output),
+                .lists = true,
+                .inputs = std::move(inputs),
+                .reduce = op},
+               options);
+}
+
+WorkPtr ProcessGroup::gather(std::vector<Tensor> outputs, Tensor input, Rank root,
+                             CallOptions options) {
+  return issue({.collective = Collective::gather,
+                .input = std::move(input),
+                .lists = true,
+                .outputs = std::move(outputs),
+                .root = root},
+               options);
+}
+
+WorkPtr ProcessGroup::scatter(Tensor output, std::vector<Tensor> inputs, Rank root,
+                              CallOptions options) {
+  return issue({.collective = Collective::scatter,
+                .output = std::move(output),
+                .lists = true,
+                .inputs = std::move(inputs),
+                .root = root},
+               options);
+}
+
+WorkPtr ProcessGroup::all_to_all(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                                 CallOptions options) {
+  return issue({.collective = Collective::all_to_all,
+                .lists = true,
+                .outputs = std::move(outputs),
+                .inputs = std::move(inputs)},
+               options);
+}
+
+WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input,
+                                        const std::vector<std::size_t>& output_splits,
+                                        const std::vector<std::size_t>& input_splits,
+                                        CallOptions options) {
+  return all_to_all(split_by(output_splits, output, "output"),
+                    split_by(input_splits, input, "input"), options);
 }
 
 WorkPtr ProcessGroup::send(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {

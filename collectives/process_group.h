@@ -135,6 +135,36 @@ class ProcessGroup {
   /// overlap.
   WorkPtr all_to_all_single(Tensor output, Tensor input, CallOptions options = {});
 
+  /// The following have a tensor for each rank, in rank order. The sizes of these tensors may
+  /// differ, and may be 0, but all have one type. Tensors must not overlap, except that a rank's
+  /// tensor for itself may be the one from which it is copied. If two ranks disagree about the size
+  /// of the tensor that one sends to the other, the operation fails, or times out and names the
+  /// ranks that are awaited.
+
+  /// outputs[i] gets the input of rank i.
+  WorkPtr all_gather(std::vector<Tensor> outputs, Tensor input, CallOptions options = {});
+
+  /// Reduces inputs[i] over all ranks, for each i; `output` of rank i gets the result. The sizes of
+  /// the inputs must be equal on all ranks.
+  WorkPtr reduce_scatter(Tensor output, std::vector<Tensor> inputs, ReduceOp op = ReduceOp::sum,
+                         CallOptions options = {});
+
+  /// On `root`, outputs[i] gets the input of rank i. On other ranks, `outputs` must be empty.
+  WorkPtr gather(std::vector<Tensor> outputs, Tensor input, Rank root, CallOptions options = {});
+
+  /// The output of rank i gets inputs[i] of `root`. On other ranks, `inputs` must be empty.
+  WorkPtr scatter(Tensor output, std::vector<Tensor> inputs, Rank root, CallOptions options = {});
+
+  /// outputs[i] gets inputs[own rank] of rank i.
+  WorkPtr all_to_all(std::vector<Tensor> outputs, std::vector<Tensor> inputs,
+                     CallOptions options = {});
+
+  /// As all_to_all() with consecutive parts of `output` and `input`. The splits are the numbers of
+  /// elements of the parts; throws InvalidArgument if they do not add up.
+  WorkPtr all_to_all_single(Tensor output, Tensor input,
+                            const std::vector<std::size_t>& output_splits,
+                            const std::vector<std::size_t>& input_splits, CallOptions options = {});
+
   /// Moves no data: the Work is done after every rank has issued the barrier.
   WorkPtr barrier(CallOptions options = {});
 

@@ -109,8 +109,13 @@ PublishedCall published(const Operation& operation) {
   all.collective = info.name;
   if (info.layout == Layout::none) return all;
   const Tensor& common = operation.common();
-  all.dtype = name_of(common.dtype);
   all.count = common.count;
+  if (operation.lists) {
+    // Only what is equal on all ranks: of the others, each rank has sizes of its own.
+    all.count = operation.collective == Collective::all_gather ? count_of(operation.outputs) : 0;
+    if (info.reduces) all.count = count_of(operation.inputs);
+  }
+  if (!operation.lists || all.count > 0) all.dtype = name_of(common.dtype);
   if (info.reduces) all.reduce_op = name_of(operation.reduce);
   if (info.root != Root::none) all.root = operation.root;
   return all;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collectives/backend.h"
+#include "collectives/gloo/exchange.h"
 #include "collectives/gloo/mesh.h"
 #include "collectives/gloo/messages.h"
 #include "collectives/gloo/reduce_scatter.h"
@@ -47,13 +48,21 @@ std::uint32_t tag_of(const Operation& operation) {
   const OperationInfo& info = info_of(operation.collective);
   const Tensor& common = operation.common();
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(operation.collective), static_cast<std::uint64_t>(common.dtype),
-        static_cast<std::uint64_t>(common.count),
-        static_cast<std::uint64_t>(info.reduces ? operation.reduce.kind : 0),
-        static_cast<std::uint64_t>(info.root != Root::none ? operation.root : 0)}) {
+  const auto add = [&hash](std::uint64_t word) {
     hash = (hash ^ word) * 0x100000001b3u;
     hash ^= hash >> 29;
+  };
+  for (const std::uint64_t word :
+       {static_cast<std::uint64_t>(operation.collective), static_cast<std::uint64_t>(common.dtype),
+        static_cast<std::uint64_t>(operation.lists ? 0 : common.count),
+        static_cast<std::uint64_t>(operation.lists),
+        static_cast<std::uint64_t>(info.reduces ? operation.reduce.kind : 0),
+        static_cast<std::uint64_t>(info.root != Root::none ? operation.root : 0)}) {
+    add(word);
+  }
+  // All ranks know the sizes of these tensors; see also slot_of() in exchange.cc.
+  if (info.reduces) {
+    for (const Tensor& part : operation.inputs) add(part.count);
   }
   return static_cast<std::uint32_t>((operation.sequence & 0xfff) << 20 | (hash & 0xfffff));
 }
@@ -116,6 +125,9 @@ class GlooBackend final : public Backend {
   }
 
   void call_gloo(const Operation& operation, std::uint32_t tag) {
+    if (operation.lists && operation.collective != Collective::reduce_scatter) {
+      return exchange(context_, operation, tag);
+    }
     switch (operation.collective) {
       case Collective::all_reduce:
         return all_reduce(operation.output, operation.reduce, tag);
@@ -126,8 +138,7 @@ class GlooBackend final : public Backend {
       case Collective::all_gather:
         return all_gather(operation.output, operation.input, tag);
       case Collective::reduce_scatter:
-        return ring_reduce_scatter(context_, operation.output, operation.input, operation.reduce,
-                                   tag);
+        return reduce_scatter(operation, tag);
       case Collective::gather:
         return gather(operation.output, operation.input, operation.root, tag);
       case Collective::scatter:
@@ -192,6 +203,18 @@ class GlooBackend final : public Backend {
     prepare(tensor, op);
     ::gloo::reduce(options);
     if (root == rank()) finish(tensor, op, static_cast<Rank>(context_->size));
+  }
+
+  void reduce_scatter(const Operation& operation, std::uint32_t tag) {
+    const Tensor& output = operation.output;
+    if (operation.lists) {
+      return ring_reduce_scatter(context_, output, operation.inputs, operation.reduce, tag);
+    }
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(context_->size); ++i) {
+      parts.push_back(operation.input.slice(i * output.count, output.count));
+    }
+    ring_reduce_scatter(context_, output, parts, operation.reduce, tag);
   }
 
   void gather(const Tensor& output, const Tensor& input, Rank root, std::uint32_t tag) {

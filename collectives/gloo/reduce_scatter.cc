@@ -4,9 +4,10 @@
 #include <gloo/transport/unbound_buffer.h>
 #include <gloo/types.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <vector>
+#include <utility>
 
 #include "collectives/reduce.h"
 
@@ -19,42 +20,45 @@ constexpr std::uint8_t kSlotPrefix = 0x20;
 }  // namespace
 
 void ring_reduce_scatter(const std::shared_ptr<::gloo::Context>& context, const Tensor& output,
-                         const Tensor& input, ReduceOp op, std::uint32_t tag) {
+                         const std::vector<Tensor>& parts, ReduceOp op, std::uint32_t tag) {
   const auto size = static_cast<std::size_t>(context->size);
   const auto rank = static_cast<std::size_t>(context->rank);
-  const std::size_t bytes = output.bytes();
-  std::vector<std::byte> memory(3 * bytes);
-  const auto part_of_memory = [&](std::size_t index) {
-    Tensor part = output;
-    part.data = memory.data() + index * bytes;
-    return part;
-  };
-  const Tensor own = part_of_memory(0);
-  const auto load = [&](std::size_t part) {
-    std::memcpy(own.data, input.slice(part * output.count, output.count).data, bytes);
-    prepare(own, op);
-  };
+  std::size_t largest = 0;
+  for (const Tensor& part : parts) largest = std::max(largest, part.bytes());
+  std::vector<std::byte> memory(3 * largest);
+  std::byte* const own = memory.data();
   // `sum` travels: it has the part that this rank sends next. `arriving` gets the part from the
   // previous rank. The part of rank r begins at rank r + 1 and ends at rank r.
-  Tensor sum = part_of_memory(1);
-  Tensor arriving = part_of_memory(2);
-  load((rank + size - 1) % size);
-  std::memcpy(sum.data, own.data, bytes);
+  std::byte* sum = own + largest;
+  std::byte* arriving = sum + largest;
+  const auto load = [&](std::byte* to, const Tensor& part) {
+    if (part.count == 0) return;
+    Tensor loaded = part;
+    loaded.data = to;
+    std::memcpy(to, part.data, part.bytes());
+    prepare(loaded, op);
+  };
+  load(sum, parts[(rank + size - 1) % size]);
   const ReduceFunction combine = reduce_function(output.dtype, op);
   const std::uint64_t slot = ::gloo::Slot::build(kSlotPrefix, tag);
   for (std::size_t step = 0; step + 1 < size; ++step) {
-    const auto to = context->createUnboundBuffer(sum.data, bytes);
-    const auto from = context->createUnboundBuffer(arriving.data, bytes);
-    from->recv(static_cast<int>((rank + size - 1) % size), slot, 0, bytes);
-    to->send(static_cast<int>((rank + 1) % size), slot, 0, bytes);
-    load((rank + 2 * size - 2 - step) % size);
+    const Tensor& sent = parts[(rank + 2 * size - 1 - step) % size];
+    const Tensor& received = parts[(rank + 2 * size - 2 - step) % size];
+    const auto to = context->createUnboundBuffer(sum, sent.bytes());
+    const auto from = context->createUnboundBuffer(arriving, received.bytes());
+    from->recv(static_cast<int>((rank + size - 1) % size), slot, 0, received.bytes());
+    to->send(static_cast<int>((rank + 1) % size), slot, 0, sent.bytes());
+    load(own, received);
     from->waitRecv();
     to->waitSend();
-    combine(arriving.data, arriving.data, own.data, output.count);
+    combine(arriving, arriving, own, received.count);
     std::swap(sum, arriving);
   }
-  finish(sum, op, static_cast<Rank>(size));
-  std::memcpy(output.data, sum.data, bytes);
+  if (output.count == 0) return;
+  Tensor result = output;
+  result.data = sum;
+  finish(result, op, static_cast<Rank>(size));
+  std::memcpy(output.data, sum, output.bytes());
 }
 
 }  // namespace c10dd::collectives

@@ -5,17 +5,20 @@
 
 #include <gloo/context.h>
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "collectives/tensor.h"
 
 namespace c10dd::collectives {
 
-/// Reduces `input` over all ranks, and stores this rank's part of the result in `output`; see
-/// ProcessGroup::reduce_scatter_single(). A ring of size - 1 steps; each rank sends (size - 1) /
-/// size of its input (Patarasu and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-/// workstations", 2009). Throws what a wait of the context throws.
+/// Reduces parts[i] over all ranks, for each rank i, and stores the result in the `output` of rank
+/// i; see ProcessGroup::reduce_scatter(). The sizes of the parts are equal on all ranks. A ring of
+/// size - 1 steps; each rank sends (size - 1) / size of its input (Patarasu and Yuan, "Bandwidth
+/// optimal all-reduce algorithms for clusters of workstations", 2009). Throws what a wait of the
+/// context throws.
 void ring_reduce_scatter(const std::shared_ptr<::gloo::Context>& context, const Tensor& output,
-                         const Tensor& input, ReduceOp op, std::uint32_t tag);
+                         const std::vector<Tensor>& parts, ReduceOp op, std::uint32_t tag);
 
 }  // namespace c10dd::collectives

@@ -225,6 +225,25 @@ TEST_P(BackendFailure, RanksThatReduceToDifferentRootsFail) {
   });
 }
 
+TEST_P(BackendFailure, RanksThatDisagreeAboutTheSizesOfListsFail) {
+  const Groups groups = open_groups(2, options());
+  run_ranks(2, [&](Rank rank) {
+    std::vector<float> memory(100);
+    const Tensor all = tensor_of(memory);
+    const std::vector<Tensor> inputs = {all.slice(0, 10), all.slice(10, 10)};
+    // Rank 1 expects 11 elements from rank 0, which sends 10.
+    const std::vector<Tensor> outputs = {all.slice(50, rank == 1 ? 11 : 10), all.slice(70, 10)};
+    const WorkPtr work = groups[rank]->all_to_all(
+        outputs, inputs, {.timeout = gloo() ? Duration(150ms) : Duration(60s), .async = true});
+    EXPECT_THROW(work->wait(), Error);
+    if (!gloo()) {
+      EXPECT_EQ(work->error(),
+                "all_to_all 0: rank 0 has 10 elements for rank 1, which has a tensor of 11 for "
+                "them");
+    }
+  });
+}
+
 TEST_P(BackendFailure, BadArgumentsAreRefusedAndHarmless) {
   const Groups groups = open_groups(2, options());
   std::vector<float> four(4);

@@ -186,6 +186,42 @@ TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
             "\"world\"");
 }
 
+TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
+  const auto groups = testing::open_groups(2, {.backend = "loopback"});
+  std::vector<float> values(10);
+  std::vector<double> doubles(10);
+  const Tensor all = tensor_of(values);
+  ProcessGroup& group = *groups[0];
+  EXPECT_EQ(error_of([&] { group.all_gather({all}, all); }),
+            "all_gather: outputs has 1 tensors, but needs 2: one for each rank");
+  EXPECT_EQ(error_of([&] {
+              group.all_gather({all, tensor_of(doubles)}, all);
+            }),
+            "all_gather: outputs[1] has float64 elements, but another tensor has float32; all "
+            "tensors must have one type and one device");
+  EXPECT_EQ(error_of([&] {
+              group.all_gather({all.slice(0, 3), all}, all);
+            }),
+            "all_gather: this rank sends itself 10 elements, but receives 3 from itself");
+  EXPECT_EQ(error_of([&] {
+              group.gather({all, all}, all, 1);
+            }),
+            "gather: outputs has 2 tensors, but needs 0 on this rank");
+  EXPECT_EQ(error_of([&] { group.scatter(all, {}, 0); }),
+            "scatter: inputs has 0 tensors, but needs 2: one for each rank");
+  EXPECT_EQ(error_of([&] {
+              group.reduce_scatter(all.slice(0, 3), {all, all});
+            }),
+            "reduce_scatter: this rank sends itself 10 elements, but receives 3 from itself");
+  EXPECT_EQ(error_of([&] {
+              group.all_to_all_single(all, all, {5, 5}, {5, 6});
+            }),
+            "all_to_all_single: the sum of the splits of the input must be the number of its "
+            "elements, 10");
+  EXPECT_EQ(error_of([&] { group.issue({.collective = Collective::barrier, .lists = true}); }),
+            "barrier has no form with lists");
+}
+
 TEST(ProcessGroup, BootstrapTimeOutArrivesUnchanged) {
   const auto point = std::make_shared<ThreadExchange>(2);
   for (const char* backend : {"loopback", "gloo"}) {
