@@ -15,128 +15,23 @@
 
 #include "client/errors.h"
 #include "collectives/process_group.h"
+#include "tests/unit/collectives/expected.h"
 #include "tests/unit/collectives/thread_ranks.h"
 
 namespace c10dd {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::each_type;
+using testing::factor_of;
+using testing::input_of;
+using testing::Inputs;
+using testing::inputs_of;
 using testing::open_groups;
+using testing::reduction_of;
 using testing::run_ranks;
+using testing::tensor;
 using Groups = std::vector<std::shared_ptr<ProcessGroup>>;
-
-/// Calls `f` for each type of elements: with its DType, and with the type in which a test keeps
-/// elements. The test keeps a boolean as a byte, because a vector of bool stores bits.
-template <class F>
-void each_type(F f) {
-  for (std::size_t i = 0; i < kDTypes; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    with_dtype(dtype, [&]<class T>(std::type_identity<T>) {
-      using Kept = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
-      f(dtype, std::type_identity<Kept>());
-    });
-  }
-}
-
-template <class T>
-Tensor tensor(std::vector<T>& values, DType dtype) {
-  Tensor result = tensor_of(values);
-  result.dtype = dtype;
-  return result;
-}
-
-template <class T>
-double number(T value) {
-  if constexpr (std::is_class_v<T>) {
-    return static_cast<float>(value);
-  } else {
-    return static_cast<double>(value);
-  }
-}
-template <class T>
-T element(double value) {
-  if constexpr (std::is_class_v<T>) {
-    return T(static_cast<float>(value));
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(static_cast<std::int64_t>(value));  // wraps
-  } else {
-    return static_cast<T>(value);
-  }
-}
-
-/// Small whole numbers, negative too if the type has such; 0 and 1 for booleans.
-template <class T>
-std::vector<T> input_of(Rank rank, std::size_t count, DType dtype) {
-  std::vector<T> values(count);
-  const int shift = std::is_unsigned_v<T> ? 0 : 2;
-  const int different = dtype == DType::boolean ? 2 : 5;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::size_t place = i * 7 + rank * 3 + i / 5;
-    values[i] = element<T>(static_cast<int>(place % static_cast<unsigned>(different)) - shift);
-  }
-  return values;
-}
-
-double combined(ReduceOp op, bool truth, double a, double b) {
-  const auto x = static_cast<std::int64_t>(a);
-  const auto y = static_cast<std::int64_t>(b);
-  switch (op.kind) {
-    case ReduceOp::product:
-      return a * b;
-    case ReduceOp::min:
-      return std::min(a, b);
-    case ReduceOp::max:
-      return std::max(a, b);
-    case ReduceOp::band:
-      return static_cast<double>(x & y);
-    case ReduceOp::bor:
-      return static_cast<double>(x | y);
-    case ReduceOp::bxor:
-      return static_cast<double>(x ^ y);
-    default:
-      return truth ? std::max(a, b) : a + b;
-  }
-}
-
-/// The factor of a rank in premul_sum: a power of two, so that the products are exact.
-double factor_of(Rank rank) { return rank % 2 == 0 ? 0.5 : 4; }
-
-template <class T>
-T expected_at(std::size_t i, Rank size, ReduceOp op, DType dtype,
-              const std::vector<std::vector<T>>& inputs) {
-  const auto at = [&](Rank rank) {
-    const double factor = op.kind == ReduceOp::premul_sum ? factor_of(rank) : 1;
-    return number(inputs[rank][i]) * factor;
-  };
-  double result = at(0);
-  for (Rank rank = 1; rank < size; ++rank) {
-    result = combined(op, dtype == DType::boolean, result, at(rank));
-  }
-  if (op.kind != ReduceOp::avg) return element<T>(result);
-  if (std::is_integral_v<T>) return element<T>(std::trunc(result / size));
-  return std::is_same_v<T, double>
-             ? element<T>(result / size)
-             : element<T>(static_cast<float>(result) / static_cast<float>(size));
-}
-
-template <class T>
-using Inputs = std::vector<std::vector<T>>;  // of all ranks
-
-template <class T>
-Inputs<T> inputs_of(Rank size, std::size_t count, DType dtype) {
-  Inputs<T> inputs;
-  for (Rank rank = 0; rank < size; ++rank) inputs.push_back(input_of<T>(rank, count, dtype));
-  return inputs;
-}
-
-template <class T>
-std::vector<T> reduction_of(const Inputs<T>& inputs, ReduceOp op, DType dtype) {
-  std::vector<T> result(inputs.front().size());
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    result[i] = expected_at(i, static_cast<Rank>(inputs.size()), op, dtype, inputs);
-  }
-  return result;
-}
 
 class BackendContract : public ::testing::TestWithParam<std::tuple<std::string, Rank>> {
  protected:
@@ -321,93 +216,6 @@ TEST_P(BackendContract, ExchangesEveryTypeAmongAll) {
         }
         EXPECT_TRUE(output == expected) << name_of(dtype) << " x " << part;
         EXPECT_TRUE(input == input_of<T>(rank, part * size(), dtype)) << "the input has changed";
-      });
-    }
-  });
-}
-
-/// Elements that rank `from` has for rank `to` in the tests of lists: some have none.
-std::size_t part(Rank from, Rank to) { return (from * 3 + to * 5) % 4 * 701; }
-
-TEST_P(BackendContract, MovesListsOfTensorsOfAnySizes) {
-  const Groups groups = open_groups(size(), options());
-  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
-    const auto lists = [&](const auto& count_of) {
-      Inputs<T> memory(size());
-      for (Rank rank = 0; rank < size(); ++rank) memory[rank].resize(count_of(rank));
-      return memory;
-    };
-    const auto tensors = [&](Inputs<T>& memory) {
-      std::vector<Tensor> all;
-      for (std::vector<T>& one : memory) all.push_back(tensor(one, dtype));
-      return all;
-    };
-    for (Rank root = 0; root < size(); ++root) {
-      run_ranks(size(), [&](Rank rank) {
-        ProcessGroup& group = *groups[rank];
-        // Rank i has part(i, root) elements.
-        std::vector<T> own = input_of<T>(rank, part(rank, root), dtype);
-        Inputs<T> all = lists([&](Rank from) { return part(from, root); });
-        group.all_gather(tensors(all), tensor(own, dtype));
-        for (Rank from = 0; from < size(); ++from) {
-          EXPECT_TRUE(all[from] == input_of<T>(from, part(from, root), dtype)) << name_of(dtype);
-          std::fill(all[from].begin(), all[from].end(), T{});
-        }
-        const bool is_root = rank == root;
-        group.gather(is_root ? tensors(all) : std::vector<Tensor>{}, tensor(own, dtype), root);
-        for (Rank from = 0; is_root && from < size(); ++from) {
-          EXPECT_TRUE(all[from] == input_of<T>(from, part(from, root), dtype)) << name_of(dtype);
-        }
-        std::fill(own.begin(), own.end(), T{});
-        group.scatter(tensor(own, dtype), is_root ? tensors(all) : std::vector<Tensor>{}, root);
-        EXPECT_TRUE(own == input_of<T>(rank, part(rank, root), dtype)) << name_of(dtype);
-      });
-    }
-    run_ranks(size(), [&](Rank rank) {
-      Inputs<T> inputs = lists([&](Rank to) { return part(rank, to); });
-      Inputs<T> outputs = lists([&](Rank from) { return part(from, rank); });
-      std::vector<T> input;
-      std::vector<std::size_t> in_splits;
-      std::vector<std::size_t> out_splits;
-      for (Rank other = 0; other < size(); ++other) {
-        inputs[other] = input_of<T>(rank + 10 * other, part(rank, other), dtype);
-        input.insert(input.end(), inputs[other].begin(), inputs[other].end());
-        in_splits.push_back(part(rank, other));
-        out_splits.push_back(part(other, rank));
-      }
-      groups[rank]->all_to_all(tensors(outputs), tensors(inputs));
-      std::vector<T> expected;
-      for (Rank from = 0; from < size(); ++from) {
-        EXPECT_TRUE(outputs[from] == input_of<T>(from + 10 * rank, part(from, rank), dtype));
-        expected.insert(expected.end(), outputs[from].begin(), outputs[from].end());
-      }
-      std::vector<T> output(expected.size());
-      groups[rank]->all_to_all_single(tensor(output, dtype), tensor(input, dtype), out_splits,
-                                      in_splits);
-      EXPECT_TRUE(output == expected) << name_of(dtype);
-    });
-  });
-}
-
-TEST_P(BackendContract, ReducesAndScattersPartsOfAnySizes) {
-  const Groups groups = open_groups(size(), options());
-  each_type([&]<class T>(DType dtype, std::type_identity<T>) {
-    for (const ReduceOp::Kind kind : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max}) {
-      if (!combines(kind, dtype)) continue;
-      run_ranks(size(), [&](Rank rank) {
-        Inputs<T> inputs;
-        std::vector<Tensor> tensors;
-        for (Rank to = 0; to < size(); ++to) {
-          inputs.push_back(input_of<T>(rank, part(to, 1), dtype));
-        }
-        const Inputs<T> before = inputs;
-        for (auto& one : inputs) tensors.push_back(tensor(one, dtype));
-        std::vector<T> output(part(rank, 1));
-        groups[rank]->reduce_scatter(tensor(output, dtype), tensors, kind);
-        const std::vector<T> expected =
-            reduction_of(inputs_of<T>(size(), output.size(), dtype), kind, dtype);
-        EXPECT_TRUE(output == expected) << name_of(dtype) << " " << name_of(kind);
-        EXPECT_TRUE(inputs == before) << "an input has changed";
       });
     }
   });
