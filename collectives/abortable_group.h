@@ -6,6 +6,8 @@
 
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "collectives/process_group.h"
 #include "protocol/error.h"
@@ -21,27 +23,34 @@ class AbortableGroup : public ProcessGroup {
   virtual void abort(Failure reason) = 0;
 };
 
-/// Ways in which a group learns why a collective has failed, in addition to the failure that its
-/// backend returns.
-struct FailureSources {
+/// Sends parts[i] to rank i of some group, and returns the messages to this rank; see
+/// Bootstrap::transpose().
+using Transpose = std::function<std::vector<std::string>(std::vector<std::string>, Duration)>;
+
+/// What a group gets from the code that opens it, besides its backend.
+struct GroupContext {
   /// How long a collective that has lost a peer waits for a call of abort(), which gives the
   /// reason. If nobody calls abort() in this time, the collective fails with `aborted` and a text
   /// that says "not confirmed yet". If 0, the collective fails at once with the failure of the
   /// backend.
   Duration reason_patience{0};
   /// Adds to the failure what the other ranks are doing. Called on the thread that ends the
-  /// collective; may block for a moment.
+  /// collective; may block for a moment. May be empty.
   std::function<void(const CollectiveCall&, Failure&)> explain = {};
+  /// Returns a Transpose among these ranks of the group, for the group named `name`. May be empty.
+  std::function<Transpose(const std::vector<Rank>& ranks, const std::string& name)> among = {};
+  /// Opens a group of some ranks of this group. May be empty.
+  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Transpose)> open_child = {};
 };
 
 class Backend;
 
 /// Returns a group that runs its operations on `backend`, which is open. Does not block.
 std::shared_ptr<AbortableGroup> group_over(std::shared_ptr<Backend> backend, World world,
-                                           GroupOptions options, FailureSources sources = {});
+                                           GroupOptions options, GroupContext context = {});
 
 /// Like ProcessGroup::open().
 std::shared_ptr<AbortableGroup> open_group(std::shared_ptr<Bootstrap> bootstrap, World world,
-                                           GroupOptions options, FailureSources sources = {});
+                                           GroupOptions options, GroupContext context = {});
 
 }  // namespace c10dd::collectives

@@ -11,6 +11,18 @@
 
 namespace c10dd {
 
+/// The host and process id of a member, for error texts.
+struct ProcessAddress {
+  std::string host;       ///< empty: not known
+  std::uint64_t pid = 0;  ///< meaningless without a host
+};
+
+/// One rank of a process group.
+struct GroupMember {
+  Rank job_rank = 0;  ///< its rank in the group from which this group was made, or its own rank
+  ProcessAddress process = {};
+};
+
 /// The identity of a process group, and this process's rank in it.
 struct World {
   Rank rank = 0;                 ///< from 0 to size - 1
@@ -18,12 +30,8 @@ struct World {
   std::uint64_t generation = 0;  ///< equal on all ranks; increases when the members change
   std::string name = "world";    ///< unique within the job
   std::string kind = "dp";       ///< what the group is for: dp, tp, pp, ...; a metric label
-};
-
-/// The host and process id of a member, for error texts.
-struct ProcessAddress {
-  std::string host;       ///< empty: not known
-  std::uint64_t pid = 0;  ///< meaningless without a host
+  /// All ranks, in the order of ranks. Set when the group is opened.
+  std::vector<GroupMember> members = {};
 };
 
 /// Lets the members of one group exchange their addresses. Each rank has a Bootstrap of its own,

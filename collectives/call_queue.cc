@@ -13,11 +13,11 @@
 namespace c10dd::collectives {
 
 CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
-                     FailureSources sources)
+                     GroupContext context)
     : world_(std::move(world)),
       options_(std::move(options)),
       traits_(backend->traits()),
-      failure_(world_.name, std::move(sources)),
+      failure_(world_, std::move(context)),
       backend_(std::move(backend)) {
   for (const auto& hook : options_.hooks) hook->opened(world_);
 }

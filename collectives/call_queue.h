@@ -24,7 +24,7 @@ namespace c10dd::collectives {
 class CallQueue : public std::enable_shared_from_this<CallQueue> {
  public:
   CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
-            FailureSources sources);
+            GroupContext context);
 
   /// Issues an operation with valid arguments. Returns its work, which has ended unless
   /// `async` is true. Does not throw if the operation fails.

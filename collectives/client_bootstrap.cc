@@ -3,7 +3,9 @@
 // the totals of their collectives to the daemon, and publish each collective that takes long.
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/describe/class.hpp>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <utility>
@@ -51,16 +53,19 @@ std::string address_towards(const std::string& daemon) {
 
 /// A Bootstrap in which each rank also sends its host and process id, so that error texts can name
 /// the host and the process.
-class IntroducingBootstrap : public Bootstrap {
+class IntroducingBootstrap final : public Bootstrap {
  public:
-  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) final {
+  IntroducingBootstrap(std::shared_ptr<Client> client, collectives::Transpose exchange)
+      : client_(std::move(client)), exchange_(std::move(exchange)) {}
+
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
     const std::uint64_t pid = static_cast<std::uint64_t>(getpid());
     std::random_device device;
     const std::uint64_t number = (std::uint64_t{device()} << 32) | device();
     for (std::string& part : parts) {
-      part = wire::encode(Introduction{std::move(part), client()->host(), pid, number});
+      part = wire::encode(Introduction{std::move(part), client_->host(), pid, number});
     }
-    std::vector<std::string> reply = exchange(std::move(parts), timeout);
+    std::vector<std::string> reply = exchange_(std::move(parts), timeout);
     processes_.clear();
     for (std::string& part : reply) {
       Result<Introduction> one = wire::decode<Introduction>(part);
@@ -72,60 +77,60 @@ class IntroducingBootstrap : public Bootstrap {
     return reply;
   }
 
-  std::vector<ProcessAddress> processes() const final { return processes_; }
-  std::string local_address() const final { return address_towards(client()->address()); }
+  std::vector<ProcessAddress> processes() const override { return processes_; }
+  std::string local_address() const override { return address_towards(client_->address()); }
 
-  virtual std::shared_ptr<Client> client() const = 0;
+  const std::shared_ptr<Client>& client() const { return client_; }
   /// Returns the random number that all ranks share after transpose(), or 0 before transpose().
   std::uint64_t process_group() const { return process_group_; }
 
  private:
-  virtual std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) = 0;
-
+  const std::shared_ptr<Client> client_;
+  const collectives::Transpose exchange_;
   std::vector<ProcessAddress> processes_;
   std::uint64_t process_group_ = 0;
 };
 
-/// Exchanges the addresses among the ranks of a World that the caller has given.
-class ClientBootstrap final : public IntroducingBootstrap {
- public:
-  ClientBootstrap(std::shared_ptr<Client> client, World world)
-      : client_(std::move(client)), world_(std::move(world)) {}
+/// Exchanges among the ranks of a World that the caller has given, or among some of them.
+collectives::Transpose exchange_by(std::shared_ptr<Client> client, const World& world) {
+  return [client = std::move(client), name = "process_group/" + world.name, rank = world.rank,
+          size = world.size,
+          generation = world.generation](std::vector<std::string> parts, Duration timeout) {
+    return client->exchange(name, std::move(parts),
+                            {.rank = rank,
+                             .world_size = size,
+                             .generation = generation,
+                             .shape = ExchangeShape::transpose,
+                             .timeout = timeout});
+  };
+}
 
-  std::shared_ptr<Client> client() const override { return client_; }
-
- private:
-  std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
-    return client_->exchange("process_group/" + world_.name, std::move(parts),
-                             {.rank = world_.rank,
-                              .world_size = world_.size,
-                              .generation = world_.generation,
-                              .shape = ExchangeShape::transpose,
-                              .timeout = timeout});
-  }
-
-  const std::shared_ptr<Client> client_;
-  const World world_;
-};
-
-/// Exchanges the addresses among the members of a generation. The exchange fails as soon as a
-/// member is lost.
-class MemberBootstrap final : public IntroducingBootstrap {
- public:
-  explicit MemberBootstrap(std::shared_ptr<Membership> membership)
-      : membership_(std::move(membership)) {}
-
-  std::shared_ptr<Client> client() const override { return membership_->client(); }
-  Membership& membership() const { return *membership_; }
-
- private:
-  std::vector<std::string> exchange(std::vector<std::string> parts, Duration timeout) override {
-    return membership_->exchange("process_group/" + membership_->group(), std::move(parts),
-                                 {.shape = ExchangeShape::transpose, .timeout = timeout});
-  }
-
-  const std::shared_ptr<Membership> membership_;
-};
+/// Exchanges among the members of a generation that have these ranks, or among all if the list is
+/// empty. The exchange fails as soon as one of them is lost.
+collectives::Transpose exchange_by(std::shared_ptr<Membership> membership, const std::string& name,
+                                   const std::vector<Rank>& ranks = {}) {
+  return [membership = std::move(membership), name = "process_group/" + name, ranks](
+             std::vector<std::string> parts, Duration timeout) {
+    // The daemon wants the ranks in ascending order: order[i] is the index in `ranks` of the i-th.
+    std::vector<std::size_t> order(ranks.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [&](std::size_t i) { return ranks[i]; });
+    std::vector<std::string> sorted(parts.size());
+    std::vector<Rank> participants;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      participants.push_back(ranks[order[i]]);
+      sorted[i] = std::move(parts[order[i]]);
+    }
+    if (ranks.empty()) sorted = std::move(parts);
+    std::vector<std::string> reply =
+        membership->exchange(name, std::move(sorted),
+                             {.shape = ExchangeShape::transpose, .timeout = timeout}, participants);
+    if (ranks.empty()) return reply;
+    std::vector<std::string> own(reply.size());
+    for (std::size_t i = 0; i < order.size(); ++i) own[order[i]] = std::move(reply[i]);
+    return own;
+  };
+}
 
 /// Aborts a group when the group's generation has ended. Does not observe collectives. Derives from
 /// Hook only because a group owns its hooks, and so keeps this object alive.
@@ -176,20 +181,71 @@ class ClientRecorder final : public CollectiveRecorder {
 /// published to the daemon.
 std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
-    Duration reason_patience = Duration{0}) {
+    collectives::GroupContext context) {
   const std::shared_ptr<Client> client = bootstrap->client();
   options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), options.backend));
   const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
                                                               world.rank, world.size);
   options.hooks.push_back(watch);
+  context.explain = [watch](const CollectiveCall& call, Failure& failure) {
+    watch->explain(call, failure);
+  };
   auto group =
-      collectives::open_group(bootstrap, std::move(world), std::move(options),
-                              {.reason_patience = reason_patience,
-                               .explain = [watch](const CollectiveCall& call, Failure& failure) {
-                                 watch->explain(call, failure);
-                               }});
+      collectives::open_group(bootstrap, std::move(world), std::move(options), std::move(context));
   watch->identify(bootstrap->process_group(), bootstrap->processes());
   return group;
+}
+
+/// Opens a group of a World that the caller has given.
+std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World world,
+                                         GroupOptions options, collectives::Transpose exchange) {
+  collectives::GroupContext context;
+  context.among = [client, world](const std::vector<Rank>& ranks, const std::string& name) {
+    World child = world;
+    child.name = name;
+    child.size = static_cast<Rank>(ranks.size());
+    child.rank = static_cast<Rank>(std::ranges::find(ranks, world.rank) - ranks.begin());
+    return exchange_by(client, child);
+  };
+  context.open_child = [client](World child, GroupOptions own, collectives::Transpose among) {
+    return open_given(client, std::move(child), std::move(own), std::move(among));
+  };
+  const auto bootstrap = std::make_shared<IntroducingBootstrap>(client, std::move(exchange));
+  return open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
+}
+
+/// Opens a group of members of a generation, which is aborted when the generation ends.
+/// `job_ranks`: the ranks of these members in the generation.
+std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership, World world,
+                                         std::vector<Rank> job_ranks, GroupOptions options,
+                                         collectives::Transpose exchange) {
+  const auto guard = std::make_shared<AbortAtEnd>();
+  options.hooks.push_back(guard);
+  collectives::GroupContext context{.reason_patience = collectives::kReasonPatience};
+  context.among = [membership, job_ranks](const std::vector<Rank>& ranks, const std::string& name) {
+    std::vector<Rank> participants;
+    for (const Rank rank : ranks) participants.push_back(job_ranks[rank]);
+    return exchange_by(membership, name, participants);
+  };
+  context.open_child = [membership](World child, GroupOptions own, collectives::Transpose among) {
+    std::vector<Rank> ranks;
+    for (const GroupMember& member : child.members) ranks.push_back(member.job_rank);
+    return open_bound(membership, std::move(child), std::move(ranks), std::move(own),
+                      std::move(among));
+  };
+  const std::uint64_t generation = world.generation;
+  const auto bootstrap =
+      std::make_shared<IntroducingBootstrap>(membership->client(), std::move(exchange));
+  try {
+    auto group = open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
+    guard->watch(*membership, generation, group);
+    return group;
+  } catch (const Unavailable& lost) {
+    if (const auto reason = reason_of(lost, *membership, generation)) {
+      client::throw_failure(*reason);
+    }
+    throw;
+  }
 }
 
 }  // namespace
@@ -197,8 +253,8 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client, World world,
                                                  GroupOptions options) {
   if (!client) throw InvalidArgument("process group \"" + world.name + "\": client is null");
-  const auto bootstrap = std::make_shared<ClientBootstrap>(std::move(client), world);
-  return open_watched(bootstrap, std::move(world), std::move(options));
+  auto exchange = exchange_by(client, world);
+  return open_given(std::move(client), std::move(world), std::move(options), std::move(exchange));
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
@@ -213,24 +269,17 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Client> client,
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> membership,
                                                  GroupOptions options, std::string kind) {
   if (!membership) throw InvalidArgument("process group: membership is null");
-  const auto bootstrap = std::make_shared<MemberBootstrap>(std::move(membership));
-  Membership& team = bootstrap->membership();
-  const Generation now = team.generation();
+  const Generation now = membership->generation();
   const World world = {.rank = now.rank,
                        .size = now.size,
                        .generation = now.number,
-                       .name = team.group(),
+                       .name = membership->group(),
                        .kind = std::move(kind)};
-  const auto guard = std::make_shared<AbortAtEnd>();
-  options.hooks.push_back(guard);
-  try {
-    auto group = open_watched(bootstrap, world, std::move(options), collectives::kReasonPatience);
-    guard->watch(team, now.number, group);
-    return group;
-  } catch (const Unavailable& lost) {
-    if (const auto reason = reason_of(lost, team, now.number)) client::throw_failure(*reason);
-    throw;
-  }
+  std::vector<Rank> ranks(now.size);
+  std::iota(ranks.begin(), ranks.end(), Rank{0});
+  auto exchange = exchange_by(membership, world.name);
+  return open_bound(std::move(membership), world, std::move(ranks), std::move(options),
+                    std::move(exchange));
 }
 
 }  // namespace c10dd

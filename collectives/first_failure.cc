@@ -34,7 +34,7 @@ bool FirstFailure::abort(Failure reason, bool by_owner) {
     const std::lock_guard lock(mutex_);
     if (reason_) return false;
     by_owner_ = by_owner;
-    reason.detail = format("process group \"{}\" aborted: {}", group_, reason.detail);
+    reason.detail = format("process group \"{}\" aborted: {}", world_.name, reason.detail);
     set_locked(std::move(reason));
   }
   changed_.notify_all();
@@ -50,7 +50,7 @@ Failure FirstFailure::settle(const CollectiveCall& call, Failure seen) {
 Failure FirstFailure::first_reason(const CollectiveCall& call, Failure seen) {
   std::unique_lock lock(mutex_);
   const bool lost = seen.code == Code::unavailable || seen.code == Code::aborted;
-  const Duration patience = sources_.reason_patience;
+  const Duration patience = context_.reason_patience;
   if (lost && patience > Duration{0} &&
       !changed_.wait_for(lock, patience, [this] { return reason_.has_value(); })) {
     seen = unconfirmed(call.operation, std::move(seen));
@@ -68,9 +68,16 @@ Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
     if (by_owner_) return why;
   }
   const std::size_t known = why.detail.size();
-  if (sources_.explain) sources_.explain(call, why);
+  if (context_.explain) context_.explain(call, why);
   if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
     why.detail += "; check the logs or a stack trace of these ranks";
+  }
+  for (const MissingRank& one : why.missing) {
+    if (one.rank >= world_.members.size()) continue;
+    const Rank job_rank = world_.members[one.rank].job_rank;
+    if (job_rank == one.rank) continue;
+    why.detail +=
+        format("; rank {} of group \"{}\" is rank {} of the job", one.rank, world_.name, job_rank);
   }
   const std::lock_guard lock(mutex_);
   reason_ = why;

@@ -15,11 +15,11 @@
 
 namespace c10dd::collectives {
 
-/// Keeps the first failure of one group. Thread-safe.
+/// Keeps the first failure of one group. The World must outlive it. Thread-safe.
 class FirstFailure {
  public:
-  FirstFailure(std::string group, FailureSources sources)
-      : group_(std::move(group)), sources_(std::move(sources)) {}
+  FirstFailure(const World& world, GroupContext context)
+      : world_(world), context_(std::move(context)) {}
 
   /// Returns whether the group has failed.
   bool exists() const { return exists_.load(std::memory_order_acquire); }
@@ -33,7 +33,7 @@ class FirstFailure {
 
   /// Records that the backend has failed an operation with `seen`, and returns the failure of that
   /// operation. If a peer was lost, first waits for abort(), which may bring the daemon's reason;
-  /// see FailureSources::reason_patience. Then adds what the other ranks are doing.
+  /// see GroupContext::reason_patience. Then adds what the other ranks are doing.
   Failure settle(const CollectiveCall& call, Failure seen);
 
  private:
@@ -41,8 +41,8 @@ class FirstFailure {
   Failure explained(const CollectiveCall& call, Failure why);
   void set_locked(Failure reason);
 
-  const std::string group_;
-  const FailureSources sources_;
+  const World& world_;
+  const GroupContext context_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;

@@ -11,6 +11,7 @@
 #include "collectives/backend.h"
 #include "collectives/call_queue.h"
 #include "collectives/check_operation.h"
+#include "collectives/subgroup.h"
 #include "protocol/format.h"
 
 namespace c10dd {
@@ -24,8 +25,8 @@ namespace {
 /// The handle of a group. Its queue may outlive it, because a Work that is kept needs the queue.
 class Group final : public collectives::AbortableGroup {
  public:
-  explicit Group(std::shared_ptr<CallQueue> queue)
-      : queue_(std::move(queue)), backend_(queue_->backend()) {}
+  Group(std::shared_ptr<CallQueue> queue, collectives::GroupContext context)
+      : queue_(std::move(queue)), backend_(queue_->backend()), context_(std::move(context)) {}
 
   ~Group() override { queue_->destroy(); }
 
@@ -49,6 +50,36 @@ class Group final : public collectives::AbortableGroup {
             .dtype = dtype,
             .device = device,
             .owner = std::move(*memory)};
+  }
+
+  std::shared_ptr<ProcessGroup> new_group(const std::vector<Rank>& ranks,
+                                          SubgroupOptions options) override {
+    require_home();
+    World child = collectives::subworld(world(), ranks, options);
+    if (!context_.among) {
+      throw_failure(failure(Code::unsupported,
+                            "new_group: process group \"{}\" has a Bootstrap of its own, through "
+                            "which only all ranks can meet; use split",
+                            world().name));
+    }
+    const collectives::Transpose transpose = context_.among(ranks, child.name);
+    return context_.open_child(std::move(child),
+                               collectives::options_of(queue_->options(), options), transpose);
+  }
+
+  std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
+                                      SubgroupOptions options) override {
+    require_home();
+    const std::vector<Rank> ranks = collectives::ranks_of_color(*this, color, key);
+    if (ranks.empty()) {
+      collectives::transpose_over(*this, {}, {}, queue_->options().open_timeout);
+      return nullptr;
+    }
+    const auto transpose = [this, ranks](const std::vector<std::string>& parts, Duration timeout) {
+      return collectives::transpose_over(*this, ranks, parts, timeout);
+    };
+    return context_.open_child(collectives::subworld(world(), ranks, options),
+                               collectives::options_of(queue_->options(), options), transpose);
   }
 
   const World& world() const override { return queue_->world(); }
@@ -75,6 +106,7 @@ class Group final : public collectives::AbortableGroup {
   const client::HomeProcess home_;
   const std::shared_ptr<CallQueue> queue_;
   const std::shared_ptr<collectives::Backend> backend_;
+  const collectives::GroupContext context_;
 };
 
 /// Returns the parts of the tensor that have `counts` elements, one after the other.
@@ -228,14 +260,15 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> boot
 }
 
 std::shared_ptr<collectives::AbortableGroup> collectives::group_over(
-    std::shared_ptr<Backend> backend, World world, GroupOptions options, FailureSources sources) {
-  return client::owned_by_this_process(new Group(std::make_shared<CallQueue>(
-      std::move(world), std::move(options), std::move(backend), std::move(sources))));
+    std::shared_ptr<Backend> backend, World world, GroupOptions options, GroupContext context) {
+  for (Rank rank = 0; world.members.size() < world.size; ++rank) world.members.push_back({rank});
+  auto queue = std::make_shared<CallQueue>(std::move(world), std::move(options), std::move(backend),
+                                           context);
+  return client::owned_by_this_process(new Group(std::move(queue), std::move(context)));
 }
 
 std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
-    std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options,
-    FailureSources sources) {
+    std::shared_ptr<Bootstrap> bootstrap, World world, GroupOptions options, GroupContext context) {
   if (world.size == 0 || world.rank >= world.size) {
     throw_failure(failure(Code::invalid_argument,
                           "process group \"{}\": rank {} is not below size {}", world.name,
@@ -249,11 +282,24 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     throw_failure(
         failure(Code::invalid_argument, "process group \"{}\": bootstrap is null", world.name));
   }
-  const BackendSetup setup{world, options, std::move(bootstrap)};
+  const BackendSetup setup{world, options, bootstrap};
   auto backend = collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
-  return group_over(std::move(*backend), std::move(world), std::move(options), std::move(sources));
+  const std::vector<ProcessAddress> processes = bootstrap->processes();
+  if (world.members.empty() && processes.size() == world.size) {
+    for (Rank rank = 0; rank < world.size; ++rank) {
+      world.members.push_back({rank, processes[rank]});
+    }
+  }
+  if (!context.open_child) {
+    context.open_child = [bootstrap](World child, GroupOptions own, Transpose transpose) {
+      return ProcessGroup::open(
+          std::make_shared<SubgroupBootstrap>(std::move(transpose), bootstrap), std::move(child),
+          std::move(own));
+    };
+  }
+  return group_over(std::move(*backend), std::move(world), std::move(options), std::move(context));
 }
 
 }  // namespace c10dd

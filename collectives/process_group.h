@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,14 @@ struct GroupOptions {
   /// either, the address comes from Bootstrap::local_address().
   std::string hostname = {};
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
+};
+
+/// Options of a group of some ranks of another group. What is not set is as in that group.
+struct SubgroupOptions {
+  std::optional<std::string> kind = {};  ///< World::kind
+  std::optional<std::string> backend = {};
+  std::optional<Duration> timeout = {};
+  std::vector<std::shared_ptr<Hook>> hooks = {};  ///< the hooks of the other group do not count
 };
 
 /// Collectives among the members of one World. All ranks must issue the same operations in the same
@@ -187,6 +196,20 @@ class ProcessGroup {
   WorkPtr irecv(Tensor tensor, Rank peer, std::uint32_t tag = 0) {
     return recv(std::move(tensor), peer, tag, {.async = true});
   }
+
+  /// Opens a group of some ranks of this group; ranks[i] becomes rank i of the new group. Called by
+  /// these ranks only, all with the same list. Costs each of them one request to the daemon. Blocks
+  /// and throws as open() does. Throws InvalidArgument if the list has a rank twice, lacks this
+  /// rank, or names a rank that this group does not have.
+  virtual std::shared_ptr<ProcessGroup> new_group(const std::vector<Rank>& ranks,
+                                                  SubgroupOptions options = {}) = 0;
+
+  /// Opens a group for each color: of all ranks that give that color, in the order of their keys,
+  /// and of their ranks where keys are equal. Called by all ranks of this group, as a collective.
+  /// Returns null if `color` is negative. Exchanges addresses through this group, without the
+  /// daemon. Blocks and throws as open() does.
+  virtual std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key = 0,
+                                              SubgroupOptions options = {}) = 0;
 
   /// Issues any operation. Sets the fields that Operation leaves to the group.
   virtual WorkPtr issue(Operation operation, CallOptions options = {}) = 0;

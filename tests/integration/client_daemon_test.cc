@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The SDK against the real daemon: barriers, reports, losses, closing, forking.
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +13,7 @@
 
 #include "client/client.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/integration/metrics.h"
 #include "tests/unit/temporary_directory.h"
 
 namespace c10dd {
@@ -23,26 +21,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using Parts = std::vector<std::string>;
-
-/// What a TCP peer says to some bytes until it closes.
-std::string ask(const std::string& address, const std::string& request) {
-  const std::size_t colon = address.rfind(':');
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(colon + 1))));
-  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string reply;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
-      send(fd, request.data(), request.size(), MSG_NOSIGNAL) > 0) {
-    char buffer[65536];
-    for (ssize_t n = 0; (n = recv(fd, buffer, sizeof buffer, 0)) > 0;) {
-      reply.append(buffer, static_cast<std::size_t>(n));
-    }
-  }
-  close(fd);
-  return reply;
-}
 
 class ClientDaemon : public testing::Test {
  protected:
@@ -179,8 +157,7 @@ TEST_F(ClientDaemon, ReportsReachTheMetricsOnceAndAreNotCountedTwice) {
   EXPECT_EQ(client->recorded().at(0).count, 7u);
   client->flush_report();
   client->flush_report();
-  const std::string metrics = ask(
-      daemon_.address(), "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  const std::string metrics = test::metrics_of(daemon_.address());
   const std::size_t at = metrics.find("c10dd_collective_duration_seconds_count{");
   ASSERT_NE(at, std::string::npos) << metrics.substr(0, 400);
   const std::string line = metrics.substr(at, metrics.find('\n', at) - at);

@@ -8,12 +8,14 @@
 #include <cstdlib>
 #include <future>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "client/client.h"
 #include "client/membership.h"
 #include "collectives/process_group.h"
 #include "tests/integration/daemon_process.h"
+#include "tests/integration/metrics.h"
 
 namespace {
 bool is_child = false;  // forked by a test
@@ -61,6 +63,89 @@ TEST_F(ClientGroup, TheLaunchersRanksNeedNotBeSaidAgain) {
 }
 
 #if C10DD_WITH_GLOO
+
+/// Calls `body` with each rank's group, on a thread per rank, and waits for all.
+template <class Body>
+void each_rank(const std::vector<std::shared_ptr<ProcessGroup>>& groups, Body body) {
+  std::vector<std::future<void>> ranks;
+  for (const auto& group : groups) {
+    ranks.push_back(std::async(std::launch::async, [&] { body(*group); }));
+  }
+  for (auto& rank : ranks) rank.get();
+}
+
+TEST_F(ClientGroup, AGroupCostsEachRankOneRequestAndASplitNone) {
+  for (const std::size_t size : {2u, 4u, 16u}) {
+    std::vector<std::shared_ptr<Client>> clients;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      clients.push_back(launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(size)));
+    }
+    std::uint64_t before = test::requests_of(daemon_.address());
+    const auto since = [&] {
+      const std::uint64_t now = test::requests_of(daemon_.address());
+      return now - std::exchange(before, now);
+    };
+    std::vector<std::shared_ptr<ProcessGroup>> groups(size);
+    std::vector<std::future<void>> opening;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      opening.push_back(std::async(std::launch::async, [&, rank] {
+        groups[rank] = ProcessGroup::open(clients[rank], {.hostname = "127.0.0.1"});
+      }));
+    }
+    for (auto& rank : opening) rank.get();
+    EXPECT_EQ(since(), size) << size << " ranks";
+    each_rank(groups, [&](ProcessGroup& group) {
+      EXPECT_EQ(group.world().members.size(), size);
+      EXPECT_EQ(group.world().members[0].process.pid, static_cast<std::uint64_t>(getpid()));
+      if (group.rank() % 2 != 0) return;
+      std::vector<Rank> even;
+      for (Rank rank = 0; rank < group.size(); rank += 2) even.push_back(rank);
+      const auto half = group.new_group(even);
+      EXPECT_EQ(half->size(), even.size());
+      std::vector<float> values = {1.0F};
+      half->all_reduce(tensor_of(values));
+      EXPECT_EQ(values[0], static_cast<float>(even.size()));
+    });
+    EXPECT_EQ(since(), size / 2) << "new_group of every second of " << size;
+    each_rank(groups, [&](ProcessGroup& group) {
+      const auto half = group.split(static_cast<std::int32_t>(group.rank() % 2));
+      half->barrier();
+    });
+    EXPECT_EQ(since(), 0u) << "split of " << size;
+  }
+}
+
+TEST_F(ClientGroup, GroupsOfSomeMembersEndWithTheirGeneration) {
+  constexpr std::size_t kSize = 3;
+  RendezvousOptions options;
+  options.min = options.max = kSize;
+  std::vector<std::shared_ptr<Membership>> members(kSize);
+  std::vector<std::shared_ptr<ProcessGroup>> groups(kSize);
+  std::vector<std::future<void>> opening;
+  for (std::size_t i = 0; i < kSize; ++i) {
+    opening.push_back(std::async(std::launch::async, [&] {
+      auto own = Client::connect("c10dd://" + daemon_.address() + "/job")->rendezvous(options);
+      const Rank rank = own->generation().rank;
+      groups[rank] = ProcessGroup::open(own, {.hostname = "127.0.0.1"});
+      members[rank] = std::move(own);
+    }));
+  }
+  for (auto& one : opening) one.get();
+  std::vector<std::shared_ptr<ProcessGroup>> pairs(kSize);
+  std::vector<std::shared_ptr<ProcessGroup>> halves(kSize);
+  each_rank(groups, [&](ProcessGroup& group) {
+    if (group.rank() > 0) pairs[group.rank()] = group.new_group({2, 1});
+    halves[group.rank()] = group.split(group.rank() == 0 ? 1 : 0);
+  });
+  EXPECT_EQ(pairs[2]->rank(), 0u);
+  const WorkPtr waits = pairs[1]->barrier({.async = true});
+  const WorkPtr too = halves[1]->barrier({.async = true});
+  members[0]->leave("enough");  // rank 0 is in neither group, but ends the generation
+  for (const WorkPtr& work : {waits, too}) {
+    EXPECT_THROW(work->wait(10s), Aborted);
+    EXPECT_NE(work->error().find("rank 0"), std::string::npos) << work->error();
+  }
+}
 
 template <class F>
 bool says_forked(F call) {

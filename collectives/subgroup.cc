@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/subgroup.h"
+
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+
+#include "client/internal/throw_failure.h"
+#include "protocol/format.h"
+#include "protocol/wording.h"
+
+namespace c10dd::collectives {
+namespace {
+
+// The longest name; it is part of the name of an exchange, for which the daemon has a limit.
+constexpr std::size_t kNameMax = 200;
+
+[[noreturn]] void refuse(const World& world, const std::string& text) {
+  client::throw_failure(
+      failure(Code::invalid_argument, "new_group of process group \"{}\": {}", world.name, text));
+}
+
+/// Returns a name that only groups of these ranks of `parent` have, such as "world/[0-3]".
+std::string name_of(const World& parent, const std::vector<Rank>& ranks) {
+  std::string list;
+  std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, by rank
+  for (const Rank rank : ranks) {
+    list += (list.empty() ? "" : ",") + std::to_string(rank);
+    hash = (hash ^ rank) * 0x100000001b3u;
+  }
+  list = std::ranges::is_sorted(ranks) ? fold(ranks) : "[" + list + "]";
+  std::string name = parent.name + "/" + list;
+  if (name.size() <= kNameMax) return name;
+  return format("{}/{} ranks {:x}", parent.name.substr(0, kNameMax / 2), ranks.size(), hash);
+}
+
+}  // namespace
+
+World subworld(const World& parent, const std::vector<Rank>& ranks,
+               const SubgroupOptions& options) {
+  std::vector<Rank> sorted = ranks;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) refuse(parent, format("rank {} is in the list twice", *twice));
+  if (!sorted.empty() && sorted.back() >= parent.size) {
+    refuse(parent, format("rank {} is not below the size {}", sorted.back(), parent.size));
+  }
+  const auto own = std::ranges::find(ranks, parent.rank);
+  if (own == ranks.end()) {
+    refuse(parent,
+           format("this rank, {}, is not in the list; only the members of the new group call it",
+                  parent.rank));
+  }
+  World world{.rank = static_cast<Rank>(own - ranks.begin()),
+              .size = static_cast<Rank>(ranks.size()),
+              .generation = parent.generation,
+              .name = name_of(parent, ranks),
+              .kind = options.kind.value_or(parent.kind)};
+  for (const Rank rank : ranks) world.members.push_back(parent.members[rank]);
+  return world;
+}
+
+GroupOptions options_of(const GroupOptions& parent, const SubgroupOptions& options) {
+  GroupOptions own = parent;
+  own.backend = options.backend.value_or(parent.backend);
+  own.timeout = options.timeout.value_or(parent.timeout);
+  own.hooks = options.hooks;
+  return own;
+}
+
+std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::int32_t key) {
+  std::vector<std::int32_t> own = {color, key};
+  std::vector<std::int32_t> all(2 * std::size_t{parent.size()});
+  parent.all_gather_single(tensor_of(all), tensor_of(own));
+  std::vector<Rank> ranks;
+  for (Rank rank = 0; rank < parent.size(); ++rank) {
+    if (color >= 0 && all[2 * std::size_t{rank}] == color) ranks.push_back(rank);
+  }
+  std::ranges::stable_sort(ranks, {}, [&](Rank rank) { return all[2 * std::size_t{rank} + 1]; });
+  return ranks;
+}
+
+std::vector<std::string> transpose_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
+                                        const std::vector<std::string>& parts, Duration timeout) {
+  const std::size_t size = parent.size();
+  std::vector<std::string> by_rank(size);
+  for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]] = parts[i];
+  std::vector<std::int64_t> lengths(size);
+  std::vector<std::int64_t> theirs(size);
+  for (std::size_t i = 0; i < size; ++i) lengths[i] = static_cast<std::int64_t>(by_rank[i].size());
+  parent.all_to_all_single(tensor_of(theirs), tensor_of(lengths), {.timeout = timeout});
+  std::vector<std::vector<std::uint8_t>> out(size);
+  std::vector<std::vector<std::uint8_t>> in(size);
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> inputs;
+  for (std::size_t i = 0; i < size; ++i) {
+    out[i].assign(by_rank[i].begin(), by_rank[i].end());
+    in[i].resize(static_cast<std::size_t>(theirs[i]));
+    inputs.push_back(tensor_of(out[i]));
+    outputs.push_back(tensor_of(in[i]));
+  }
+  parent.all_to_all(std::move(outputs), std::move(inputs), {.timeout = timeout});
+  std::vector<std::string> reply;
+  for (const Rank rank : ranks) reply.emplace_back(in[rank].begin(), in[rank].end());
+  return reply;
+}
+
+}  // namespace c10dd::collectives
