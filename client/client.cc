@@ -187,6 +187,13 @@ void Client::record(const CollectiveSample& sample) {
   impl_->recorder->record(sample);
 }
 
+std::shared_ptr<CollectiveSeries> Client::collective_series(std::string_view process_group,
+                                                            std::string_view collective,
+                                                            std::string_view backend) {
+  impl_->require_home();
+  return impl_->recorder->series(process_group, collective, backend);
+}
+
 std::vector<CollectiveCount> Client::recorded() const {
   impl_->require_home();
   return impl_->recorder->counts();

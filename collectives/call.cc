@@ -52,12 +52,13 @@ void Call::wait(Duration limit) {
 
 // Blocks until the operation has ended, or until `until`. Returns whether it has ended.
 bool Call::await(std::optional<Clock::time_point> until) {
+  if (has_ended()) return true;
   const bool drives = queue_->needs_progress();
-  while (!has_ended()) {
-    if (until && Clock::now() >= *until) return false;
+  const auto ended = [&] { return has_ended(); };
+  ++waiters_;
+  while (!has_ended() && !(until && Clock::now() >= *until)) {
     if (drives) queue_->progress();
     std::unique_lock lock(mutex_);
-    const auto ended = [&] { return has_ended(); };
     if (drives) {
       ended_.wait_for(lock, CallQueue::kProgressPeriod, ended);
     } else if (until) {
@@ -66,7 +67,8 @@ bool Call::await(std::optional<Clock::time_point> until) {
       ended_.wait(lock, ended);
     }
   }
-  return true;
+  --waiters_;
+  return has_ended();
 }
 
 void Call::on_end(std::function<void(Work&)> callback) {
@@ -86,20 +88,17 @@ void Call::abort(const std::string& reason) {
 
 Code Call::code() const {
   require_home();
-  const std::lock_guard lock(mutex_);
-  return failure_.code;
+  return has_ended() ? failure_.code : Code::ok;
 }
 
 std::string Call::error() const {
   require_home();
-  const std::lock_guard lock(mutex_);
-  return failure_.detail;
+  return has_ended() ? failure_.detail : std::string();
 }
 
 std::vector<Missing> Call::failed_ranks() const {
   require_home();
-  const std::lock_guard lock(mutex_);
-  return client::missing_of(failure_.missing);
+  return has_ended() ? client::missing_of(failure_.missing) : std::vector<Missing>();
 }
 
 Received Call::received() const {
@@ -129,17 +128,18 @@ void Call::end(Status status, Failure reason) {
   let_go(info.operation.input);
   info.operation.outputs.clear();
   info.operation.inputs.clear();
-  {
-    const std::lock_guard lock(mutex_);
-    C10DD_ASSERT(status_ == Status::pending && status != Status::pending);
-    if (status != Status::done) failure_ = std::move(reason);
-    status_.store(status, std::memory_order_release);
-  }
+  C10DD_ASSERT(status_ == Status::pending && status != Status::pending);
+  if (status != Status::done) failure_ = std::move(reason);
+  // Both orders are sequentially consistent: either this thread sees the waiter, or the waiter sees
+  // the status. Taking the lock makes sure that the waiter does not miss the notification.
+  status_.store(status);
+  if (waiters_.load() == 0) return;
+  { const std::lock_guard lock(mutex_); }
   ended_.notify_all();
 }
 
-void Call::release() {
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+void Call::release(int parties) {
+  if (users_.fetch_sub(parties, std::memory_order_acq_rel) > parties) return;
   const std::shared_ptr<Call> alive = std::move(self);
   std::vector<std::function<void(Work&)>> callbacks;
   {

@@ -25,7 +25,7 @@ class CallQueue;
 /// once, and any thread may wait for it.
 class Call final : public Work, public Completion {
  public:
-  Call(std::shared_ptr<CallQueue> queue, client::HomeProcess home, Operation operation)
+  Call(std::shared_ptr<CallQueue> queue, client::HomeProcess home, Operation&& operation)
       : queue_(std::move(queue)), home_(home) {
     info.operation = std::move(operation);
   }
@@ -35,6 +35,7 @@ class Call final : public Work, public Completion {
   // These fields belong to the queue, which guards them by its lock.
   std::shared_ptr<Call> next;     ///< the following call in the queue
   bool on_callers_thread = true;  ///< false: the worker runs the call
+  bool has_waited = false;        ///< it was not started by issue() at once
   std::condition_variable turn;   ///< wakes the caller's thread when its turn may have come
   std::shared_ptr<Call> self;     ///< keeps the call alive while the backend has a reference to it
 
@@ -61,14 +62,15 @@ class Call final : public Work, public Completion {
   /// status is done.
   void end(Status status, Failure reason);
 
-  /// Called twice: when the call has ended, and when the thread that has started it is done with
-  /// it. The later of the two calls the callbacks. The Call may be destroyed afterwards.
-  void release();
+  /// Two parties release a call: the one that has ended it, and the thread that has started it.
+  /// `parties`: for how many of them this is called. The last one calls the callbacks. The Call may
+  /// be destroyed afterwards.
+  void release(int parties);
 
  private:
   using Clock = CollectiveCall::Clock;
 
-  bool has_ended() const { return status_.load(std::memory_order_acquire) != Status::pending; }
+  bool has_ended() const { return status_.load() != Status::pending; }
   bool await(std::optional<Clock::time_point> until);
   void throw_unless_done() const;
   void require_home() const;
@@ -77,11 +79,12 @@ class Call final : public Work, public Completion {
   const client::HomeProcess home_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  std::atomic<Status> status_ = Status::pending;  // written under the lock
-  Failure failure_ = failure(Code::ok, "");
-  Received received_;  // set before end()
+  std::atomic<Status> status_ = Status::pending;
+  std::atomic<int> waiters_ = 0;             // threads in await()
+  Failure failure_ = failure(Code::ok, "");  // set before the status
+  Received received_;                        // set before end()
   std::vector<std::function<void(Work&)>> callbacks_;
-  std::atomic<int> users_ = 2;  // how often release() must still be called
+  std::atomic<int> users_ = 2;  // parties that have not released the call
 };
 
 }  // namespace c10dd::collectives

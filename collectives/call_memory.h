@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -14,19 +13,16 @@
 
 namespace c10dd::collectives {
 
-/// The free blocks of one process group. All blocks have the size of the first one. Thread-safe.
+/// The free blocks of one process group. All blocks have the size of the first one. Exists until
+/// release() was called and all blocks have come back. Thread-safe.
 class CallMemory {
  public:
-  CallMemory() { free_.reserve(kKept); }
-  CallMemory(const CallMemory&) = delete;
-  CallMemory& operator=(const CallMemory&) = delete;
-  ~CallMemory() {
-    for (void* block : free_) ::operator delete(block);
-  }
+  static CallMemory* make() { return new CallMemory; }
 
   void* allocate(std::size_t bytes) {
     {
       const std::lock_guard lock(mutex_);
+      ++used_;
       if (!free_.empty()) {
         void* const block = free_.back();
         free_.pop_back();
@@ -37,18 +33,37 @@ class CallMemory {
   }
 
   void deallocate(void* block) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      if (free_.size() < kKept) return free_.push_back(block);
-    }
-    ::operator delete(block);
+    std::unique_lock lock(mutex_);
+    --used_;
+    const bool last = released_ && used_ == 0;
+    const bool keep = free_.size() < kKept;
+    if (keep) free_.push_back(block);
+    lock.unlock();
+    if (!keep) ::operator delete(block);
+    if (last) delete this;
+  }
+
+  /// The owner does not allocate any more.
+  void release() noexcept {
+    std::unique_lock lock(mutex_);
+    released_ = true;
+    const bool last = used_ == 0;
+    lock.unlock();
+    if (last) delete this;
   }
 
  private:
   static constexpr std::size_t kKept = 256;
 
+  CallMemory() { free_.reserve(kKept); }
+  ~CallMemory() {
+    for (void* block : free_) ::operator delete(block);
+  }
+
   std::mutex mutex_;
   std::vector<void*> free_;
+  std::size_t used_ = 0;
+  bool released_ = false;
 };
 
 /// Allocates from a CallMemory, for std::allocate_shared(). In a forked child, leaks the object and
@@ -58,8 +73,7 @@ class CallAllocator {
  public:
   using value_type = T;
 
-  CallAllocator(std::shared_ptr<CallMemory> memory, client::HomeProcess home)
-      : memory_(std::move(memory)), home_(home) {}
+  CallAllocator(CallMemory* memory, client::HomeProcess home) : memory_(memory), home_(home) {}
   template <class U>
   CallAllocator(const CallAllocator<U>& other) : memory_(other.memory_), home_(other.home_) {}
 
@@ -84,7 +98,7 @@ class CallAllocator {
   template <class U>
   friend class CallAllocator;
 
-  std::shared_ptr<CallMemory> memory_;
+  CallMemory* memory_;
   client::HomeProcess home_;
 };
 

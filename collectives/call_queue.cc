@@ -11,6 +11,12 @@
 #include "protocol/format.h"
 
 namespace c10dd::collectives {
+namespace {
+
+// The call that this thread is starting; null if there is none, or if it has already ended.
+thread_local Call* starting_here = nullptr;
+
+}  // namespace
 
 CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
                      GroupContext context)
@@ -22,7 +28,7 @@ CallQueue::CallQueue(World world, GroupOptions options, std::shared_ptr<Backend>
   for (const auto& hook : options_.hooks) hook->opened(world_);
 }
 
-WorkPtr CallQueue::issue(Operation operation, bool async) {
+WorkPtr CallQueue::issue(Operation&& operation, bool async) {
   const auto call = std::allocate_shared<Call>(CallAllocator<Call>(memory_, home_),
                                                shared_from_this(), home_, std::move(operation));
   if (info_of(call->info.operation.collective).message) {
@@ -47,12 +53,14 @@ bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
   number_locked(*call, next_sequence_);
   if (!accepts_locked()) return false;
   if (!call->on_callers_thread) {
+    call->has_waited = true;
     push_locked(call);
     if (worker_waits_ && first_ == call) work_changed_.notify_one();
     return true;
   }
   if (first_ || !may_start_locked()) {
     push_locked(call);
+    call->has_waited = true;
     call->turn.wait(lock, [&] { return first_ == call && may_start_locked(); });
     pop_locked();
   }
@@ -83,28 +91,32 @@ bool CallQueue::may_start_locked() const { return !starting_ && in_flight_ < tra
 // Starts the call that has its turn, and lets the next call have its turn.
 void CallQueue::start(const std::shared_ptr<Call>& call) {
   call->self = call;
+  Call* const outer = std::exchange(starting_here, call.get());
   if (failure_.exists()) {
     complete(*call, failure_.get());
   } else {
     run(*call);
   }
+  const bool ended = std::exchange(starting_here, outer) == nullptr;
   {
     const std::lock_guard lock(mutex_);
     starting_ = false;
+    if (ended) --in_flight_;
     pass_turn_locked();
   }
-  call->release();
+  call->release(ended ? 2 : 1);
 }
 
 void CallQueue::start_message(const std::shared_ptr<Call>& call) {
   call->self = call;
   run(*call);
-  call->release();
+  call->release(1);
 }
 
 void CallQueue::run(Call& call) {
   CollectiveCall& info = call.info;
-  info.started = Clock::now();
+  // A call that has not waited for its turn needs one look at the clock only.
+  info.started = call.has_waited ? Clock::now() : info.enqueued;
   info.operation.deadline = info.started + info.operation.timeout;
   for (const auto& hook : options_.hooks) hook->started(info);
   // Tensors without elements need no communication, because the other ranks' tensors have none
@@ -120,26 +132,36 @@ void CallQueue::run(Call& call) {
 }
 
 void CallQueue::complete(Call& call, Result<void> result) noexcept {
-  CollectiveCall& info = call.info;
-  const bool was_started = info.started != Clock::time_point{};
-  info.finished = Clock::now();
-  const bool message = info_of(info.operation.collective).message;
-  Failure why = failure(Code::ok, "");
-  if (!result) {
-    // A message of the wrong size leaves the group usable.
-    const bool settles = was_started && !(message && result.error().code == Code::size_mismatch);
-    why = settles ? failure_.settle(info, result.error()) : result.error();
+  finish(call, std::move(result));
+  if (starting_here == &call) {
+    starting_here = nullptr;  // start() does the rest
+    return;
   }
-  info.outcome = why.code;
-  for (const auto& hook : options_.hooks) hook->finished(info);
-  const auto failed = was_started ? Work::Status::failed : Work::Status::abandoned;
-  call.end(result ? Work::Status::done : failed, std::move(why));
+  const bool message = info_of(call.info.operation.collective).message;
   {
     const std::lock_guard lock(mutex_);
     --(message ? messages_ : in_flight_);
     pass_turn_locked();
   }
-  call.release();
+  call.release(1);
+}
+
+// Gives the outcome to the hooks, and then to the waiters.
+void CallQueue::finish(Call& call, Result<void> result) noexcept {
+  CollectiveCall& info = call.info;
+  const bool was_started = info.started != Clock::time_point{};
+  info.finished = Clock::now();
+  Failure why;
+  if (!result) {
+    // A message of the wrong size leaves the group usable.
+    const bool message = info_of(info.operation.collective).message;
+    const bool settles = was_started && !(message && result.error().code == Code::size_mismatch);
+    why = settles ? failure_.settle(info, result.error()) : result.error();
+    info.outcome = why.code;
+  }
+  for (const auto& hook : options_.hooks) hook->finished(info);
+  const auto failed = was_started ? Work::Status::failed : Work::Status::abandoned;
+  call.end(result ? Work::Status::done : failed, std::move(why));
 }
 
 // Ends a call that was refused: it is not in the queue, and no thread waits for its turn.
@@ -151,8 +173,7 @@ void CallQueue::abandon(Call& call) {
   call.info.outcome = why.code;
   for (const auto& hook : options_.hooks) hook->finished(call.info);
   call.end(Work::Status::abandoned, std::move(why));
-  call.release();
-  call.release();
+  call.release(2);
 }
 
 void CallQueue::pass_turn_locked() {

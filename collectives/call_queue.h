@@ -25,10 +25,13 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
  public:
   CallQueue(World world, GroupOptions options, std::shared_ptr<Backend> backend,
             GroupContext context);
+  CallQueue(const CallQueue&) = delete;
+  CallQueue& operator=(const CallQueue&) = delete;
+  ~CallQueue() { memory_->release(); }
 
   /// Issues an operation with valid arguments. Returns its work, which has ended unless
   /// `async` is true. Does not throw if the operation fails.
-  WorkPtr issue(Operation operation, bool async);
+  WorkPtr issue(Operation&& operation, bool async);
 
   /// Fails all operations that have not ended, and all later ones, unless the group has already
   /// failed. Does not wait for the running operation. See FirstFailure::abort().
@@ -66,6 +69,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   void run(Call& call);
   bool idle_locked() const;
   void abandon(Call& call);
+  void finish(Call& call, Result<void> result) noexcept;
   void pass_turn_locked();
   void push_locked(const std::shared_ptr<Call>& call);
   std::shared_ptr<Call> pop_locked();
@@ -78,7 +82,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   const GroupOptions options_;
   const Traits traits_;
   const client::HomeProcess home_;
-  const std::shared_ptr<CallMemory> memory_ = std::make_shared<CallMemory>();
+  CallMemory* const memory_ = CallMemory::make();
   FirstFailure failure_;
 
   mutable std::mutex mutex_;  // guards all members below

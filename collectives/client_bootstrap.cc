@@ -171,7 +171,11 @@ std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership
 class ClientRecorder final : public CollectiveRecorder {
  public:
   explicit ClientRecorder(std::shared_ptr<Client> client) : client_(std::move(client)) {}
-  void record(const CollectiveSample& sample) noexcept override { client_->record(sample); }
+  std::shared_ptr<CollectiveSeries> series(std::string_view process_group,
+                                           std::string_view collective,
+                                           std::string_view backend) override {
+    return client_->collective_series(process_group, collective, backend);
+  }
 
  private:
   const std::shared_ptr<Client> client_;

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives the recorder one sample for each finished collective.
+// Counts each finished collective. Each kind has a series, which is looked up once.
 #include "collectives/measure.h"
 
+#include <array>
+#include <atomic>
+#include <iterator>
+#include <mutex>
 #include <utility>
 
 namespace c10dd {
@@ -21,20 +25,31 @@ class MeasureHook final : public Hook {
     if (call.started == CollectiveCall::Clock::time_point{}) return;  // abandoned
     const Operation& operation = call.operation;
     const std::size_t bytes = operation.payload(size_);
-    recorder_->record({.process_group = group_kind_,
-                       .collective = name_of(operation.collective),
-                       .backend = backend_,
-                       .duration = call.finished - call.started,
-                       .payload_bytes = bytes,
-                       .bus_bytes = bus_bytes(operation.collective, bytes, size_),
-                       .succeeded = call.outcome == Code::ok});
+    series_of(operation.collective)
+        .record(call.finished - call.started, bytes, bus_bytes(operation.collective, bytes, size_),
+                call.outcome == Code::ok);
   }
 
  private:
+  CollectiveSeries& series_of(Collective collective) {
+    const auto index = static_cast<std::size_t>(collective);
+    if (CollectiveSeries* known = known_[index].load(std::memory_order_acquire)) return *known;
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<CollectiveSeries>& series = series_[index];
+    if (!series) series = recorder_->series(group_kind_, name_of(collective), backend_);
+    known_[index].store(series.get(), std::memory_order_release);
+    return *series;
+  }
+
+  static constexpr std::size_t kKinds = std::size(kOperations);
+
   const std::shared_ptr<CollectiveRecorder> recorder_;
   const std::string backend_;
   std::string group_kind_;  // set by opened()
   Rank size_ = 1;           // set by opened()
+  std::mutex mutex_;
+  std::array<std::shared_ptr<CollectiveSeries>, kKinds> series_;  // null until it is needed
+  std::array<std::atomic<CollectiveSeries*>, kKinds> known_{};    // the same, without the lock
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hook that measures each collective and passes one sample to a CollectiveRecorder. A sample has
-// the time that the backend took, and the number of bytes. Bytes are counted as nccl-tests does
+// A hook that measures each collective, and counts it in a CollectiveSeries with the time that the
+// backend took and the number of bytes. Bytes are counted as nccl-tests does
 // (for all_gather, the bytes of the output), so that dashboards can be compared with the tables of
 // nccl-tests. Standard library only.
 #pragma once
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "client/client.h"
 #include "collectives/hooks.h"
@@ -15,11 +16,14 @@
 
 namespace c10dd {
 
-/// Receives the samples. record() is called by the threads that run operations.
+/// Returns what counts the collectives of one kind. Called by the threads that run operations, once
+/// for each kind of a group.
 class CollectiveRecorder {
  public:
   virtual ~CollectiveRecorder() = default;
-  virtual void record(const CollectiveSample& sample) noexcept = 0;
+  virtual std::shared_ptr<CollectiveSeries> series(std::string_view process_group,
+                                                   std::string_view collective,
+                                                   std::string_view backend) = 0;
 };
 
 /// Returns how many bytes each link carries, rounded to whole bytes: the payload times

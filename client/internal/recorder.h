@@ -18,9 +18,12 @@ namespace c10dd::client {
 /// Owns the totals. Thread-safe.
 class Recorder {
  public:
-  /// Counts one collective. A report has at most limits::kSeriesPerReport kinds of collectives. If
-  /// there are more kinds, the further ones are counted together as one kind, "other". Holds a lock
-  /// briefly; allocates memory only for the first sample of a kind.
+  /// Returns what counts the collectives of one kind. A report has at most limits::kSeriesPerReport
+  /// kinds. If there are more, the further ones are counted together as one kind, "other".
+  std::shared_ptr<CollectiveSeries> series(std::string_view process_group,
+                                           std::string_view collective, std::string_view backend);
+
+  /// Counts one collective.
   void record(const CollectiveSample& sample);
 
   std::vector<CollectiveCount> counts() const;
@@ -35,12 +38,14 @@ class Recorder {
   /// Process group, collective and backend, as views of the strings in CollectiveTotals.
   using Kind = std::tuple<std::string_view, std::string_view, std::string_view>;
 
-  CollectiveTotals& totals_of(const CollectiveSample& sample);
+  class Series;
+  /// Calls f(totals) for each kind that has counted something.
+  template <class F>
+  void each(F f) const;
 
   mutable std::mutex mutex_;
-  std::map<Kind, std::unique_ptr<CollectiveTotals>> totals_;
+  std::map<Kind, std::shared_ptr<Series>> series_;
   std::uint64_t number_ = 0;
-  bool changed_ = false;
 };
 
 }  // namespace c10dd::client

@@ -17,6 +17,7 @@
 //     silent       likewise, its network link is set down
 //     restart      the daemon of a group of --members (10,000) is killed; until all have their
 //                  places again
+//     collective   what a call of a process group of one rank costs its caller
 //     instructions instructions that each request costs, counted by valgrind; --only shows the
 //                  functions of some cases
 //
@@ -72,6 +73,7 @@ constexpr Scenario kScenarios[] = {
     {"death", run_death},
     {"silent", run_silent},
     {"restart", run_restart},
+    {"collective", run_collective},
     {"instructions", run_instructions},
 };
 

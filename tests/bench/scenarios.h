@@ -73,6 +73,9 @@ ScenarioResult run_restart(const Options& options);
 /// Instructions that each kind of request costs, with both engines, counted by callgrind.
 ScenarioResult run_instructions(const Options& options);
 
+/// Calls of a process group of one rank, which communicates with nobody.
+ScenarioResult run_collective(const Options& options);
+
 /// Connections with a session that do nothing, and the memory of one.
 ScenarioResult run_idle(const Options& options);
 

@@ -307,10 +307,12 @@ struct Recorded {
 
 class ListRecorder final : public CollectiveRecorder {
  public:
-  void record(const CollectiveSample& sample) noexcept override {
-    const std::lock_guard lock(mutex_);
-    samples_.push_back({std::string(sample.process_group), std::string(sample.collective),
-                        std::string(sample.backend), sample});
+  std::shared_ptr<CollectiveSeries> series(std::string_view process_group,
+                                           std::string_view collective,
+                                           std::string_view backend) override {
+    auto list = std::make_shared<List>(*this);
+    list->kind = {std::string(process_group), std::string(collective), std::string(backend), {}};
+    return list;
   }
   std::vector<Recorded> samples() {
     const std::lock_guard lock(mutex_);
@@ -318,6 +320,22 @@ class ListRecorder final : public CollectiveRecorder {
   }
 
  private:
+  struct List final : CollectiveSeries {
+    explicit List(ListRecorder& to) : all(to) {}
+    void record(std::chrono::nanoseconds duration, std::uint64_t payload_bytes,
+                std::uint64_t bus_bytes, bool succeeded) noexcept override {
+      Recorded one = kind;
+      one.sample.duration = duration;
+      one.sample.payload_bytes = payload_bytes;
+      one.sample.bus_bytes = bus_bytes;
+      one.sample.succeeded = succeeded;
+      const std::lock_guard lock(all.mutex_);
+      all.samples_.push_back(std::move(one));
+    }
+    ListRecorder& all;
+    Recorded kind;
+  };
+
   std::mutex mutex_;
   std::vector<Recorded> samples_;
 };
