@@ -39,6 +39,9 @@ struct GroupContext {
   std::function<void(const CollectiveCall&, Failure&)> explain = {};
   /// Returns a Transpose among these ranks of the group, for the group named `name`. May be empty.
   std::function<Transpose(const std::vector<Rank>& ranks, const std::string& name)> among = {};
+  /// Waits at a barrier of the daemon until all ranks of the group have come. Throws TimedOut,
+  /// whose missing() has ranks of the group. May be empty.
+  std::function<void(Duration timeout)> meet = {};
   /// Opens a group of some ranks of this group. May be empty.
   std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Transpose)> open_child = {};
 };

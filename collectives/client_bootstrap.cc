@@ -211,6 +211,12 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
     child.rank = static_cast<Rank>(std::ranges::find(ranks, world.rank) - ranks.begin());
     return exchange_by(client, child);
   };
+  context.meet = [client, world](Duration timeout) {
+    client->barrier("process_group/" + world.name, {.rank = world.rank,
+                                                    .world_size = world.size,
+                                                    .generation = world.generation,
+                                                    .timeout = timeout});
+  };
   context.open_child = [client](World child, GroupOptions own, collectives::Transpose among) {
     return open_given(client, std::move(child), std::move(own), std::move(among));
   };
@@ -230,6 +236,20 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
     std::vector<Rank> participants;
     for (const Rank rank : ranks) participants.push_back(job_ranks[rank]);
     return exchange_by(membership, name, participants);
+  };
+  context.meet = [membership, job_ranks, name = world.name](Duration timeout) {
+    std::vector<Rank> participants = job_ranks;
+    std::ranges::sort(participants);
+    try {
+      membership->barrier("process_group/" + name, timeout, participants);
+    } catch (const TimedOut& late) {
+      std::vector<Missing> missing = late.missing();
+      for (Missing& one : missing) {  // the daemon counts in the list of participants
+        const Rank job_rank = participants.at(one.rank);
+        one.rank = static_cast<Rank>(std::ranges::find(job_ranks, job_rank) - job_ranks.begin());
+      }
+      throw TimedOut(late.what(), std::move(missing));
+    }
   };
   context.open_child = [membership](World child, GroupOptions own, collectives::Transpose among) {
     std::vector<Rank> ranks;

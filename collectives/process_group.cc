@@ -82,6 +82,27 @@ class Group final : public collectives::AbortableGroup {
                                collectives::options_of(queue_->options(), options), transpose);
   }
 
+  void monitored_barrier(std::optional<Duration> timeout) override {
+    require_home();
+    const Duration limit = timeout.value_or(queue_->options().timeout);
+    if (limit <= Duration{0}) {
+      throw_failure(failure(Code::invalid_argument,
+                            "the time-out for monitored_barrier must be positive, got {} ns",
+                            limit.count()));
+    }
+    if (!context_.meet) {
+      throw_failure(failure(Code::unsupported,
+                            "monitored_barrier: process group \"{}\" was opened without a daemon; "
+                            "use barrier",
+                            world().name));
+    }
+    try {
+      context_.meet(limit);
+    } catch (const TimedOut& late) {
+      throw_failure(collectives::missed(world(), limit, late));
+    }
+  }
+
   const World& world() const override { return queue_->world(); }
   std::string_view backend() const override { return queue_->options().backend; }
   std::string describe() const override { return backend_->describe(); }

@@ -144,6 +144,12 @@ class ProcessGroup {
   /// overlap.
   WorkPtr all_to_all_single(Tensor output, Tensor input, CallOptions options = {});
 
+  /// A barrier at the daemon: costs one request. After `timeout` (if empty, GroupOptions::timeout)
+  /// throws TimedOut, whose missing() has all ranks that have not come, with host, pid and cause;
+  /// the group stays usable. Runs beside the group's operations, not in their order. Blocks. Throws
+  /// Error with code `unsupported` if the group was opened without a daemon.
+  virtual void monitored_barrier(std::optional<Duration> timeout = {}) = 0;
+
   /// The following have a tensor for each rank, in rank order. The sizes of these tensors may
   /// differ, and may be 0, but all have one type. Tensors must not overlap, except that a rank's
   /// tensor for itself may be the one from which it is copied. If two ranks disagree about the size

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "client/internal/throw_failure.h"
+#include "collectives/wording.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -35,6 +36,23 @@ std::string name_of(const World& parent, const std::vector<Rank>& ranks) {
 }
 
 }  // namespace
+
+Failure missed(const World& world, Duration timeout, const TimedOut& late) {
+  Failure failed = failure(Code::timed_out, "");
+  failed.missing = client::ranks_of(late.missing());
+  for (MissingRank& one : failed.missing) {
+    if (one.rank >= world.members.size()) continue;
+    const ProcessAddress& process = world.members[one.rank].process;
+    if (process.host.empty()) continue;
+    one.host = process.host;
+    one.pid = process.pid;
+  }
+  failed.detail = format(
+      "monitored_barrier of process group \"{}\" timed out after {}: {} of {} ranks "
+      "have not come: {}",
+      world.name, human(timeout), failed.missing.size(), world.size, described(failed.missing));
+  return failed;
+}
 
 World subworld(const World& parent, const std::vector<Rank>& ranks,
                const SubgroupOptions& options) {

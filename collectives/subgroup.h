@@ -43,4 +43,7 @@ std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::
 std::vector<std::string> transpose_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
                                         const std::vector<std::string>& parts, Duration timeout);
 
+/// Returns the failure of a monitored_barrier. Takes the hosts and process ids from `world`.
+Failure missed(const World& world, Duration timeout, const TimedOut& late);
+
 }  // namespace c10dd::collectives

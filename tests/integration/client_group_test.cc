@@ -140,11 +140,53 @@ TEST_F(ClientGroup, GroupsOfSomeMembersEndWithTheirGeneration) {
   EXPECT_EQ(pairs[2]->rank(), 0u);
   const WorkPtr waits = pairs[1]->barrier({.async = true});
   const WorkPtr too = halves[1]->barrier({.async = true});
+  try {
+    pairs[2]->monitored_barrier(200ms);
+    ADD_FAILURE() << "rank 1 has not come";
+  } catch (const TimedOut& late) {
+    ASSERT_EQ(late.missing().size(), 1u) << late.what();
+    EXPECT_EQ(late.missing()[0].rank, 1u);  // of the pair
+  }
   members[0]->leave("enough");  // rank 0 is in neither group, but ends the generation
   for (const WorkPtr& work : {waits, too}) {
     EXPECT_THROW(work->wait(10s), Aborted);
     EXPECT_NE(work->error().find("rank 0"), std::string::npos) << work->error();
   }
+}
+
+TEST_F(ClientGroup, AMonitoredBarrierNamesAllThatHaveNotComeAndTheGroupLivesOn) {
+  constexpr std::size_t kSize = 4;
+  std::vector<std::shared_ptr<ProcessGroup>> groups(kSize);
+  std::vector<std::future<void>> opening;
+  for (std::size_t rank = 0; rank < kSize; ++rank) {
+    opening.push_back(std::async(std::launch::async, [&, rank] {
+      groups[rank] = ProcessGroup::open(
+          launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(kSize)),
+          {.hostname = "127.0.0.1"});
+    }));
+  }
+  for (auto& rank : opening) rank.get();
+  each_rank(groups, [](ProcessGroup& group) {
+    group.monitored_barrier();
+    if (group.rank() == 1 || group.rank() == 3) return;
+    try {
+      group.monitored_barrier(std::chrono::milliseconds(300));
+      ADD_FAILURE() << "ranks 1 and 3 have not come";
+    } catch (const TimedOut& late) {
+      EXPECT_NE(std::string(late.what())
+                    .find("timed out after 0.3 s: 2 of 4 ranks have not come: "
+                          "ranks [1,3] (rank 1 on "),
+                std::string::npos)
+          << late.what();
+      ASSERT_EQ(late.missing().size(), 2u);
+      EXPECT_EQ(late.missing()[1].rank, 3u);
+      EXPECT_EQ(late.missing()[1].pid, static_cast<std::uint64_t>(getpid()));
+    }
+  });
+  each_rank(groups, [](ProcessGroup& group) {
+    group.barrier();
+    EXPECT_THROW(group.monitored_barrier(0s), InvalidArgument);
+  });
 }
 
 template <class F>
