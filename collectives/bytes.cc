@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/bytes.h"
 
+#include <memory>
 #include <utility>
 
 #include "client/errors.h"
@@ -76,9 +77,15 @@ std::string scatter_bytes(ProcessGroup& group, std::vector<std::string> parts, R
 }
 
 void send_bytes(ProcessGroup& group, std::string bytes, Rank peer, std::uint32_t tag) {
-  std::vector<std::int64_t> length = {static_cast<std::int64_t>(bytes.size())};
-  const WorkPtr first = group.isend(tensor_of(length), peer, tag);
-  const WorkPtr second = group.isend(tensor_of_bytes(bytes), peer, tag);
+  // The tensors own their memory: if the first message fails, the second one may still be waiting.
+  const auto own = std::make_shared<std::string>(std::move(bytes));
+  const auto length = std::make_shared<std::int64_t>(static_cast<std::int64_t>(own->size()));
+  Tensor size = tensor_of(length.get(), 1);
+  size.owner = length;
+  Tensor content = tensor_of_bytes(*own);
+  content.owner = own;
+  const WorkPtr first = group.isend(std::move(size), peer, tag);
+  const WorkPtr second = group.isend(std::move(content), peer, tag);
   first->wait();
   second->wait();
 }

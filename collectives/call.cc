@@ -118,6 +118,8 @@ void Call::complete(Result<void> result) noexcept { queue_->complete(*this, std:
 void Call::complete_message(Result<Received> result) noexcept {
   if (!result) return queue_->complete(*this, result.error());
   received_ = *result;
+  // Hooks count what has arrived, not the room for it.
+  if (info.operation.collective == Collective::recv) info.operation.output.count = result->count;
   queue_->complete(*this, {});
 }
 

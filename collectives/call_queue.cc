@@ -61,7 +61,7 @@ bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
   if (first_ || !may_start_locked()) {
     push_locked(call);
     call->has_waited = true;
-    call->turn.wait(lock, [&] { return first_ == call && may_start_locked(); });
+    while (first_ != call || !may_start_locked()) wait_locked(lock, call->turn);
     pop_locked();
   }
   starting_ = true;
@@ -127,7 +127,12 @@ void CallQueue::run(Call& call) {
   if (!runs_empty && info.operation.common().count == 0) {
     complete(call, {});
   } else {
-    backend_->start(info.operation, call);
+    try {
+      backend_->start(info.operation, call);
+    } catch (const std::exception& error) {  // such as std::bad_alloc; nothing was started
+      const Failure why = failure(Code::internal, "{}: {}", kind.name, error.what());
+      kind.message ? call.complete_message(why) : complete(call, why);
+    }
   }
 }
 
@@ -137,13 +142,30 @@ void CallQueue::complete(Call& call, Result<void> result) noexcept {
     starting_here = nullptr;  // start() does the rest
     return;
   }
-  const bool message = info_of(call.info.operation.collective).message;
+  if (info_of(call.info.operation.collective).message) return message_ended(call);
   {
     const std::lock_guard lock(mutex_);
-    --(message ? messages_ : in_flight_);
+    --in_flight_;
     pass_turn_locked();
   }
   call.release(1);
+}
+
+// After a failure of the group, the backend ends all messages, one after the other on one thread. A
+// callback may destroy the group, which waits for all of them: so callbacks come after the last
+// one.
+void CallQueue::message_ended(Call& call) {
+  std::vector<std::shared_ptr<Call>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    --messages_;
+    pass_turn_locked();
+    ended.swap(ended_messages_);
+    if (failure_.exists()) ended.push_back(call.self);
+    if (messages_ > 0 && failure_.exists()) return ended.swap(ended_messages_);
+  }
+  if (ended.empty()) return call.release(1);
+  for (const auto& one : ended) one->release(1);
 }
 
 // Gives the outcome to the hooks, and then to the waiters.
@@ -253,16 +275,16 @@ void CallQueue::close() {
 }
 
 void CallQueue::await_idle(std::unique_lock<std::mutex>& lock) {
-  while (!idle_locked()) {
-    if (!traits_.needs_progress) {
-      idle_.wait(lock);
-      continue;
-    }
-    lock.unlock();
-    progress();
-    lock.lock();
-    idle_.wait_for(lock, kProgressPeriod);
-  }
+  while (!idle_locked()) wait_locked(lock, idle_);
+}
+
+// Waits for a notification, or for a moment if the backend must be driven. Releases the lock.
+void CallQueue::wait_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& changed) {
+  if (!traits_.needs_progress) return changed.wait(lock);
+  lock.unlock();
+  progress();
+  lock.lock();
+  changed.wait_for(lock, kProgressPeriod);
 }
 
 void CallQueue::destroy() {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "client/internal/fork_guard.h"
 #include "collectives/backend.h"
@@ -77,6 +78,8 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   void work();
   bool run_first(std::unique_lock<std::mutex>& lock);
   void await_idle(std::unique_lock<std::mutex>& lock);
+  void wait_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& changed);
+  void message_ended(Call& call);
 
   const World world_;
   const GroupOptions options_;
@@ -92,14 +95,15 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   std::shared_ptr<Call> first_;           // the calls that wait for their turn
   Call* last_ = nullptr;
   std::uint64_t next_sequence_ = 0;
-  std::uint64_t next_message_ = 0;  // sequence of the next send or recv
-  bool starting_ = false;           // a thread is in start()
-  std::size_t in_flight_ = 0;       // calls that have begun and not ended
-  std::size_t messages_ = 0;        // sends and receives that have not ended
-  bool closed_ = false;             // no further call is accepted
-  bool stop_ = false;               // the worker must end
-  bool worker_waits_ = false;       // the worker must be woken
-  std::thread worker_;              // starts with the first call that needs it
+  std::uint64_t next_message_ = 0;                     // sequence of the next send or recv
+  bool starting_ = false;                              // a thread is in start()
+  std::size_t in_flight_ = 0;                          // calls that have begun and not ended
+  std::size_t messages_ = 0;                           // sends and receives that have not ended
+  std::vector<std::shared_ptr<Call>> ended_messages_;  // whose callbacks wait for the last message
+  bool closed_ = false;                                // no further call is accepted
+  bool stop_ = false;                                  // the worker must end
+  bool worker_waits_ = false;                          // the worker must be woken
+  std::thread worker_;                                 // starts with the first call that needs it
 };
 
 }  // namespace c10dd::collectives

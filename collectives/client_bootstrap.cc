@@ -136,13 +136,24 @@ collectives::Transpose exchange_by(std::shared_ptr<Membership> membership, const
 /// Hook only because a group owns its hooks, and so keeps this object alive.
 class AbortAtEnd final : public Hook {
  public:
-  void watch(Membership& membership, std::uint64_t generation,
+  /// `job_ranks`: the ranks that the members of the group have in the generation.
+  void watch(Membership& membership, std::uint64_t generation, std::vector<Rank> job_ranks,
              const std::shared_ptr<collectives::AbortableGroup>& group) {
-    subscription_ =
-        membership.on_change([weak = std::weak_ptr(group), generation](const GroupState& state) {
-          const auto watched = weak.lock();
-          if (watched && state.ended(generation)) watched->abort(collectives::failure_of(state));
-        });
+    subscription_ = membership.on_change([weak = std::weak_ptr(group), generation,
+                                          ranks = std::move(job_ranks)](const GroupState& state) {
+      const auto watched = weak.lock();
+      if (!watched || !state.ended(generation)) return;
+      Failure why = collectives::failure_of(state);
+      std::vector<MissingRank> missing;  // with their ranks in the group
+      for (MissingRank& one : why.missing) {
+        const auto own = std::ranges::find(ranks, one.rank);
+        if (own == ranks.end()) continue;
+        one.rank = static_cast<Rank>(own - ranks.begin());
+        missing.push_back(std::move(one));
+      }
+      why.missing = std::move(missing);
+      watched->abort(std::move(why));
+    });
   }
 
  private:
@@ -154,8 +165,8 @@ class AbortAtEnd final : public Hook {
 /// `aborted` and the daemon's reason. If the daemon gives no reason, the failure has the text and
 /// the ranks of the exception `lost`. If `lost` names no rank either, returns nullopt.
 std::optional<Failure> reason_of(const Unavailable& lost, Membership& membership,
-                                 std::uint64_t generation) {
-  const std::string opening = "process group \"" + membership.group() + "\" was not opened: ";
+                                 std::uint64_t generation, const std::string& name) {
+  const std::string opening = "process group \"" + name + "\" was not opened: ";
   if (const auto end =
           collectives::await_end(membership, generation, collectives::kReasonPatience)) {
     Failure reason = collectives::failure_of(*end);
@@ -258,14 +269,15 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
                       std::move(among));
   };
   const std::uint64_t generation = world.generation;
+  const std::string name = world.name;
   const auto bootstrap =
       std::make_shared<IntroducingBootstrap>(membership->client(), std::move(exchange));
   try {
     auto group = open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
-    guard->watch(*membership, generation, group);
+    guard->watch(*membership, generation, std::move(job_ranks), group);
     return group;
   } catch (const Unavailable& lost) {
-    if (const auto reason = reason_of(lost, *membership, generation)) {
+    if (const auto reason = reason_of(lost, *membership, generation, name)) {
       client::throw_failure(*reason);
     }
     throw;

@@ -34,6 +34,7 @@ bool FirstFailure::abort(Failure reason, bool by_owner) {
     const std::lock_guard lock(mutex_);
     if (reason_) return false;
     by_owner_ = by_owner;
+    by_abort_ = true;
     reason.detail = format("process group \"{}\" aborted: {}", world_.name, reason.detail);
     set_locked(std::move(reason));
   }
@@ -60,12 +61,15 @@ Failure FirstFailure::first_reason(const CollectiveCall& call, Failure seen) {
 }
 
 // Adds to `why` what the other ranks are doing, records the result and returns it. Changes nothing
-// if the owner has aborted the group. Asks the daemon without the lock, because the reply may take
-// a moment.
+// if the owner has aborted the group, or if the failure is explained already. Asks the daemon
+// without the lock, because the reply may take a moment.
 Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
+  bool by_abort = false;
   {
     const std::lock_guard lock(mutex_);
-    if (by_owner_) return why;
+    if (by_owner_ || explained_) return *reason_;
+    explained_ = true;
+    by_abort = by_abort_;
   }
   const std::size_t known = why.detail.size();
   if (context_.explain) context_.explain(call, why);
@@ -73,7 +77,7 @@ Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
     why.detail += "; check the logs or a stack trace of these ranks";
   }
   for (const MissingRank& one : why.missing) {
-    if (one.rank >= world_.members.size()) continue;
+    if (by_abort || one.rank >= world_.members.size()) continue;
     const Rank job_rank = world_.members[one.rank].job_rank;
     if (job_rank == one.rank) continue;
     why.detail +=

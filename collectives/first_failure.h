@@ -48,6 +48,8 @@ class FirstFailure {
   std::condition_variable changed_;
   std::optional<Failure> reason_;  // never reset
   bool by_owner_ = false;          // the owner of the group has aborted it
+  bool by_abort_ = false;          // abort() has set the reason
+  bool explained_ = false;         // the reason says what the other ranks are doing
   std::atomic<bool> exists_ = false;
 };
 

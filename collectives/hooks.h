@@ -27,8 +27,8 @@ struct CollectiveCall {
 /// Observes the operations of one group. Derive from Hook, and pass one hook per group in
 /// GroupOptions::hooks. For each operation, the group calls enqueued() once, then started() at most
 /// once, and then finished() exactly once, however the operation ends. A method must not throw,
-/// block or use the group. The methods are called by the threads that issue and run operations, so
-/// enqueued() can run at the same time as the others.
+/// block or use the group. The methods are called by the threads that issue, run and end
+/// operations, possibly by several at the same time.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -39,8 +39,8 @@ class Hook {
   /// Called when an operation has got its sequence, in the order of the sequences.
   virtual void enqueued(const CollectiveCall&) noexcept {}
 
-  /// Called before the backend starts the operation, in the order of the sequences. Not called for
-  /// an operation that is abandoned.
+  /// Called before the backend starts the operation; except for sends and receives, in the order of
+  /// the sequences. Not called for an operation that is abandoned.
   virtual void started(const CollectiveCall&) noexcept {}
 
   /// Called when the operation has ended, before any wait() for it returns.

@@ -206,14 +206,14 @@ struct Operation {
   std::chrono::steady_clock::time_point deadline = {};
 
   /// Returns the tensor that has equally many elements on all ranks, or that of a message. With
-  /// lists, returns any of the tensors; it may be empty.
+  /// lists, returns the tensor of this rank, or the first of its inputs; it may be empty.
   const Tensor& common() const {
-    if (lists && input.data == nullptr && output.data == nullptr) {
-      const std::vector<Tensor>& list = inputs.empty() ? outputs : inputs;
-      if (!list.empty()) return list.front();
+    const Layout layout = info_of(collective).layout;
+    if (lists) {
+      if (layout == Layout::exchanged) return inputs.empty() ? output : inputs.front();
+      return layout == Layout::split || layout == Layout::split_by_root ? output : input;
     }
-    if (lists) return input.data != nullptr ? input : output;
-    switch (info_of(collective).layout) {
+    switch (layout) {
       case Layout::gathered:
       case Layout::gathered_at_root:
       case Layout::exchanged:

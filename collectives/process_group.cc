@@ -75,11 +75,22 @@ class Group final : public collectives::AbortableGroup {
       collectives::transpose_over(*this, {}, {}, queue_->options().open_timeout);
       return nullptr;
     }
-    const auto transpose = [this, ranks](const std::vector<std::string>& parts, Duration timeout) {
+    const auto exchanged = std::make_shared<bool>(false);
+    const auto transpose = [this, ranks, exchanged](const std::vector<std::string>& parts,
+                                                    Duration timeout) {
+      *exchanged = true;
       return collectives::transpose_over(*this, ranks, parts, timeout);
     };
-    return context_.open_child(collectives::subworld(world(), ranks, options),
-                               collectives::options_of(queue_->options(), options), transpose);
+    try {
+      return context_.open_child(collectives::subworld(world(), ranks, options),
+                                 collectives::options_of(queue_->options(), options), transpose);
+    } catch (const std::exception&) {
+      // The other ranks exchange their addresses in any case, and need this rank for it.
+      if (!*exchanged) {
+        collectives::transpose_over(*this, {}, {}, queue_->options().open_timeout);
+      }
+      throw;
+    }
   }
 
   void monitored_barrier(std::optional<Duration> timeout) override {

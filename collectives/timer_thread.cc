@@ -38,9 +38,9 @@ void TimerThread::wake(Task& task, Clock::time_point when) {
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_locked(task);
   if (entry == nullptr || entry->due <= when) return;
-  entry->due = when;
   if (!has_thread_) std::thread([this] { run(); }).detach();
   has_thread_ = true;
+  entry->due = when;
   if (when < sleeps_until_) changed_.notify_all();
 }
 
@@ -61,12 +61,13 @@ void TimerThread::run() {
   while (!entries_.empty()) {
     Entry& first = *first_locked();
     const auto now = Clock::now();
-    if (first.due > now) {
-      sleeps_until_ = first.due;
-      if (first.due == Clock::time_point::max()) {
+    const auto due = first.due;  // a copy: the entries may move during the wait
+    if (due > now) {
+      sleeps_until_ = due;
+      if (due == Clock::time_point::max()) {
         changed_.wait(lock);
       } else {
-        changed_.wait_until(lock, first.due);
+        changed_.wait_until(lock, due);
       }
       sleeps_until_ = Clock::time_point::min();
       continue;

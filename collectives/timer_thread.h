@@ -41,7 +41,8 @@ class TimerThread {
   /// itself, and be destroyed, while it runs.
   void remove(Task& task);
 
-  /// Calls the task at `when`, or earlier if that was already agreed.
+  /// Calls the task at `when`, or earlier if that was already agreed. Throws std::system_error if
+  /// the thread cannot start.
   void wake(Task& task, Clock::time_point when);
 
  private:

@@ -23,20 +23,22 @@ constexpr auto kForever = std::chrono::milliseconds(std::chrono::hours(24 * 365)
 
 }  // namespace
 
-// Returns the channel of the peer. Opens it, and starts its thread, if it is new. Throws if the
-// connection has ended.
+// Returns the channel of the peer. Opens it, and starts its thread, if it is new. If the connection
+// has ended, so has the channel.
 Messages::Channel& Messages::channel_locked(Rank peer) {
   std::unique_ptr<Channel>& channel = channels_[peer];
   if (channel) return *channel;
   channel = std::make_unique<Channel>();
   channel->peer = peer;
-  channel->ended = true;  // unless the following succeeds
-  channel->arrival =
-      transport_->inner().createUnboundBuffer(channel->memory.data(), channel->memory.size());
-  channel->arrival->recv(static_cast<int>(peer), kControlSlot, 0, channel->memory.size());
-  channel->thread =
-      std::thread([self = shared_from_this(), own = channel.get()] { self->run(*own); });
-  channel->ended = false;
+  try {
+    channel->arrival =
+        transport_->inner().createUnboundBuffer(channel->memory.data(), channel->memory.size());
+    channel->arrival->recv(static_cast<int>(peer), kControlSlot, 0, channel->memory.size());
+    channel->thread =
+        std::thread([self = shared_from_this(), own = channel.get()] { self->run(*own); });
+  } catch (const std::exception&) {
+    channel->ended = true;
+  }
   return *channel;
 }
 
@@ -58,18 +60,20 @@ void Messages::run(Channel& channel) {
   const NoSigpipe no_sigpipe;
   for (;;) {
     std::vector<End> ends;
+    std::optional<std::string> lost;
     try {
       if (!channel.arrival->waitRecv(nullptr, kForever)) return;  // stopped
       if (!take(channel, ends)) return;
     } catch (const std::exception& error) {
-      handle_lost(channel, error.what());
-      return;
+      lost = error.what();
     }
     for (End& end : ends) end.completion->complete_message(std::move(end.result));
+    if (lost) return handle_lost(channel, *lost);
   }
 }
 
-// Takes the control message that has arrived. Returns false if the messages were stopped.
+// Takes the control message that has arrived. Returns false if the messages were stopped. Throws if
+// the connection has ended; `ends` then has what the message has ended nevertheless.
 bool Messages::take(Channel& channel, std::vector<End>& ends) {
   const std::lock_guard lock(mutex_);
   if (stopped_) return false;
@@ -84,8 +88,8 @@ bool Messages::take(Channel& channel, std::vector<End>& ends) {
   for (; channel.first_outgoing < control.seen; ++channel.first_outgoing) {
     channel.outgoing.pop_front();
   }
-  channel.arrival->recv(static_cast<int>(channel.peer), kControlSlot, 0, channel.memory.size());
   handle_locked(channel, control, std::move(elements), ends);
+  channel.arrival->recv(static_cast<int>(channel.peer), kControlSlot, 0, channel.memory.size());
   return true;
 }
 
@@ -129,7 +133,8 @@ void Messages::handle_locked(Channel& channel, const Control& control, Bytes ele
   }
 }
 
-// Ends a recv with the message of an offer, or begins to receive its elements.
+// Ends a recv with the message of an offer, or begins to receive its elements. Throws if the
+// connection has ended; then the recv has ended or is registered.
 void Messages::accept_locked(Offer offer, const Receive& receive, std::vector<End>& ends) {
   Channel& channel = *channels_[offer.source];
   const Tensor& to = receive.operation->output;
@@ -147,11 +152,14 @@ void Messages::accept_locked(Offer offer, const Receive& receive, std::vector<En
     ends.push_back({receive.completion, Received{offer.source, offer.tag, offer.count}});
     return send_locked(channel, {.type = Control::Type::done, .id = offer.id});
   }
-  Transfer transfer{receive.operation, receive.completion, offer.tag, offer.count};
+  Transfer& transfer =
+      receiving_
+          .emplace(Key{offer.source, offer.id},
+                   Transfer{receive.operation, receive.completion, offer.tag, offer.count})
+          .first->second;
   const std::size_t bytes = offer.count * size_of(offer.dtype);
   transfer.payload = transport_->inner().createUnboundBuffer(to.data, bytes);
   transfer.payload->recv(static_cast<int>(offer.source), kPayloadSlot | offer.id, 0, bytes);
-  receiving_.emplace(Key{offer.source, offer.id}, std::move(transfer));
   send_locked(channel, {.type = Control::Type::grant, .id = offer.id});
 }
 

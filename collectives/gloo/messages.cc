@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 
 #include "collectives/gloo/sigpipe.h"
 #include "collectives/message_texts.h"
@@ -35,7 +36,14 @@ void Messages::open() {
   transport_->on_stop([weak = weak_from_this()] {
     // Called with the transport's lock held. Operations must end elsewhere, because the end of an
     // operation may wait for the daemon.
-    if (const auto self = weak.lock()) self->ender_ = std::thread([self] { self->fail_all(); });
+    const auto self = weak.lock();
+    if (!self) return;
+    try {
+      self->ender_ = std::thread([self] { self->fail_all(); });
+    } catch (const std::system_error&) {
+      TimerThread::instance().wake(*self,
+                                   Clock::now());  // no thread can start: on_time() ends them
+    }
   });
 }
 
@@ -72,38 +80,37 @@ void Messages::close() {
 void Messages::start(const Operation& operation, Completion& completion) {
   const NoSigpipe no_sigpipe;
   const Clock::time_point deadline = operation.deadline;
+  const std::string text = message_text(operation);  // the operation may end in this function
   std::vector<End> ends;
-  std::optional<std::string> lost;
+  bool lost = false;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) {
       ends.push_back({&completion, *transport_->stopped()});
     } else {
       try {
-        if (operation.collective == Collective::send) {
-          offer_locked(operation, completion);
-        } else {
-          for (Rank peer = 0; peer < channels_.size(); ++peer) {
-            if (peer != rank() && (operation.peer == peer || operation.peer == kAnyRank)) {
-              channel_locked(peer);
-            }
-          }
-          const Receive receive{&operation, &completion};
-          if (auto offer = inbox_.post(receive)) accept_locked(std::move(*offer), receive, ends);
-        }
-      } catch (const std::exception& error) {
-        lost = error.what();
+        operation.collective == Collective::send ? offer_locked(operation, completion)
+                                                 : post_locked(operation, completion, ends);
+      } catch (const std::exception&) {
+        // The connection has ended. The operation is registered, so that fail_all() ends it.
+        lost = ends.empty();
       }
-      if (ends.empty() && operation.peer != kAnyRank && channels_[operation.peer]->ended) {
-        lost = "the connection has ended";
-      }
+      lost = lost || (ends.empty() && !may_end_locked(operation.peer));
     }
   }
   for (End& end : ends) end.completion->complete_message(std::move(end.result));
-  if (lost) return transport_->stop_for_lost_peer(message_text(operation), *lost);
-  TimerThread::instance().wake(*this, deadline);
+  if (lost) return transport_->stop_for_lost_peer(text, "the connection has ended");
+  if (ends.empty()) TimerThread::instance().wake(*this, deadline);
 }
 
+// Returns whether the peer, or any peer, is still connected.
+bool Messages::may_end_locked(Rank peer) const {
+  if (peer != kAnyRank) return !channels_[peer]->ended;
+  return std::ranges::any_of(channels_,
+                             [](const auto& channel) { return channel && !channel->ended; });
+}
+
+// Registers a send, and sends its offer. Throws if the connection has ended.
 void Messages::offer_locked(const Operation& operation, Completion& completion) {
   Channel& channel = channel_locked(operation.peer);
   const std::size_t bytes = operation.input.bytes();
@@ -113,6 +120,7 @@ void Messages::offer_locked(const Operation& operation, Completion& completion) 
   transfer.eager = eager ? bytes : 0;
   channel.eager += transfer.eager;
   sending_.emplace(Key{operation.peer, id}, std::move(transfer));
+  if (channel.ended) return;
   // `eager` of an offer is 1 more than its bytes, so that 0 says that the elements do not follow.
   send_locked(channel,
               {.type = Control::Type::offer,
@@ -124,9 +132,25 @@ void Messages::offer_locked(const Operation& operation, Completion& completion) 
               operation.input.data);
 }
 
+// Registers a recv, unless the message is there already. Throws if the connection has ended.
+void Messages::post_locked(const Operation& operation, Completion& completion,
+                           std::vector<End>& ends) {
+  for (Rank peer = 0; peer < channels_.size(); ++peer) {
+    if (peer != rank() && (operation.peer == peer || operation.peer == kAnyRank)) {
+      channel_locked(peer);
+    }
+  }
+  const Receive receive{&operation, &completion};
+  if (auto offer = inbox_.post(receive)) accept_locked(std::move(*offer), receive, ends);
+}
+
 Messages::Clock::time_point Messages::on_time(Clock::time_point now) noexcept {
   auto next = Clock::time_point::max();
   std::optional<Failure> late;
+  if (transport_->stopped()) {
+    fail_all();
+    return next;
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto look_at = [&](const Operation& operation, Rank awaited) {

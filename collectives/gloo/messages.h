@@ -114,6 +114,8 @@ class Messages final : public std::enable_shared_from_this<Messages>, private Ti
   Channel& channel_locked(Rank peer);
   void send_locked(Channel& channel, Control control, const void* elements = nullptr);
   void offer_locked(const Operation& operation, Completion& completion);
+  void post_locked(const Operation& operation, Completion& completion, std::vector<End>& ends);
+  bool may_end_locked(Rank peer) const;
   void accept_locked(Offer offer, const Receive& receive, std::vector<End>& ends);
   void run(Channel& channel);
   bool take(Channel& channel, std::vector<End>& ends);

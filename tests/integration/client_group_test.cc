@@ -151,6 +151,8 @@ TEST_F(ClientGroup, GroupsOfSomeMembersEndWithTheirGeneration) {
   for (const WorkPtr& work : {waits, too}) {
     EXPECT_THROW(work->wait(10s), Aborted);
     EXPECT_NE(work->error().find("rank 0"), std::string::npos) << work->error();
+    EXPECT_EQ(work->error().find("of the job"), std::string::npos) << work->error();
+    EXPECT_TRUE(work->failed_ranks().empty());  // rank 0 has no rank in the group
   }
 }
 

@@ -254,6 +254,14 @@ TEST(CallQueue, OperationsThatNeedProgressEndWhileACallerWaitsOrTests) {
   EXPECT_EQ(fourth->status(), Work::Status::done);
 }
 
+TEST(CallQueue, ACallThatWaitsForItsTurnDrivesTheBackend) {
+  Held held({.in_flight = 1, .needs_progress = true});
+  const WorkPtr first = held.group->barrier(kAsync);
+  held.backend->await_started(1);
+  held.group->barrier();
+  EXPECT_EQ(first->status(), Work::Status::done);
+}
+
 TEST(CallQueue, HooksSeeExactlyOneEndHoweverAnOperationEnds) {
   const auto hook = std::make_shared<EventHook>();
   Held held({}, {hook});

@@ -222,6 +222,69 @@ TEST_P(Messages, APeerThatClosesItsGroupEndsThoseThatWaitForIt) {
   EXPECT_TRUE(contains(work->error(), "rank 2")) << work->error();
 }
 
+TEST_P(Messages, APeerThatHasClosedItsGroupEndsWhatIsStartedLater) {
+  for (const Rank source : {Rank{1}, kAnyRank}) {
+    auto groups = open_groups(2, options());
+    groups[1].reset();
+    std::vector<float> values(3);
+    EXPECT_THROW(groups[0]->recv(tensor_of(values), source), Error);
+    EXPECT_THROW(groups[0]->send(tensor_of(values), 1), Error);
+  }
+}
+
+TEST_P(Messages, OfAnySourceComeFromThePeersThatAreLeft) {
+  if (GetParam() == "loopback") GTEST_SKIP() << "a loopback group ends with its first rank";
+  auto groups = open_groups(3, options());
+  groups[2].reset();
+  std::vector<float> values(3);
+  const WorkPtr got = groups[0]->irecv(tensor_of(values), kAnyRank);
+  std::vector<float> out = {1, 2, 3};
+  groups[1]->send(tensor_of(out), 0);
+  got->wait(10s);
+  EXPECT_EQ(values, out);
+}
+
+TEST_P(Messages, AMessageThatHasArrivedIsDeliveredAfterItsSenderHasLeft) {
+  auto groups = open_groups(2, options());
+  std::vector<std::vector<std::int32_t>> out = {numbers(10, 0), numbers(10, 1)};
+  std::vector<WorkPtr> sent;
+  std::promise<void> left;
+  for (auto& one : out) sent.push_back(groups[0]->isend(tensor_of(one), 1));
+  // The thread that ends the first send is kept busy until the receiver has left.
+  sent[0]->on_end([wait = left.get_future().share()](Work&) { wait.wait_for(2s); });
+  std::vector<std::int32_t> in(10);
+  const WorkPtr second = [&] {
+    const WorkPtr first = groups[1]->irecv(tensor_of(in), 0);
+    std::vector<std::int32_t> more(10);
+    if (GetParam() == "loopback") left.set_value();  // there the same thread ends both
+    const WorkPtr last = groups[1]->irecv(tensor_of(more), 0);
+    first->wait();
+    last->wait();
+    return last;
+  }();
+  groups[1].reset();
+  if (GetParam() != "loopback") left.set_value();
+  sent[1]->wait(10s);
+  EXPECT_EQ(second->status(), Work::Status::done);
+}
+
+TEST_P(Messages, ACallbackMayDropTheGroupWhileOthersFail) {
+  for (int round = 0; round < 5; ++round) {
+    auto groups = open_groups(2, options());
+    std::vector<std::vector<float>> in(4, std::vector<float>(3));
+    std::vector<WorkPtr> works;
+    std::promise<void> dropped;
+    for (auto& one : in) works.push_back(groups[0]->irecv(tensor_of(one), 1));
+    works[0]->on_end([&](Work&) {
+      groups[0].reset();
+      dropped.set_value();
+    });
+    groups[1].reset();
+    ASSERT_EQ(dropped.get_future().wait_for(20s), std::future_status::ready);
+    for (const WorkPtr& work : works) EXPECT_EQ(work->status(), Work::Status::failed);
+  }
+}
+
 TEST_P(Messages, ACallbackMayDropTheGroup) {
   for (int round = 0; round < 5; ++round) {
     auto groups = open_groups(2, options());

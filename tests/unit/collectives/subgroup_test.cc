@@ -100,6 +100,19 @@ TEST_P(Subgroup, AFailureNamesTheRankOfTheJob) {
   run_ranks(3, [&](Rank rank) { groups[rank]->barrier(); });  // the other group lives on
 }
 
+TEST_P(Subgroup, ARankThatCannotOpenItsGroupDoesNotHoldUpTheOthers) {
+  const auto groups = open_groups(3, options());
+  run_ranks(3, [&](Rank rank) {
+    const SubgroupOptions bad{.backend = "no such backend"};
+    if (rank == 2) {
+      EXPECT_THROW(groups[rank]->split(1, 0, bad), InvalidArgument);
+    } else {
+      EXPECT_EQ(sum_of_ranks(*groups[rank]->split(0), rank), 1);
+    }
+    groups[rank]->barrier();
+  });
+}
+
 TEST_P(Subgroup, NewGroupNeedsABootstrapThatCanReachSomeRanks) {
   const auto groups = open_groups(2, options());
   try {
