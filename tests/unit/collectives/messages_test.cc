@@ -233,10 +233,13 @@ TEST_P(Messages, APeerThatHasClosedItsGroupEndsWhatIsStartedLater) {
 }
 
 TEST_P(Messages, OfAnySourceComeFromThePeersThatAreLeft) {
-  if (GetParam() == "loopback") GTEST_SKIP() << "a loopback group ends with its first rank";
   auto groups = open_groups(3, options());
   groups[2].reset();
   std::vector<float> values(3);
+  if (GetParam() == "loopback") {  // such a group ends with its first rank
+    EXPECT_THROW(groups[0]->recv(tensor_of(values), kAnyRank), Aborted);
+    return;
+  }
   const WorkPtr got = groups[0]->irecv(tensor_of(values), kAnyRank);
   std::vector<float> out = {1, 2, 3};
   groups[1]->send(tensor_of(out), 0);
