@@ -303,17 +303,22 @@ TEST(CallQueue, ACallbackRunsOnceOnTheEndingThreadAndAtOnceAfterTheEnd) {
   EXPECT_THROW(work->on_end(nullptr), InvalidArgument);
 }
 
+/// Keeps operations from running until the test lets them.
+struct GateHook final : Hook {
+  explicit GateHook(std::shared_future<void> opened) : open(std::move(opened)) {}
+  void started(const CollectiveCall&) noexcept override { open.wait(); }
+  const std::shared_future<void> open;
+};
+
 TEST(CallQueue, ACallbackMayDropTheLastReferenceToItsGroup) {
   for (int round = 0; round < 20; ++round) {
-    auto groups = loopback();
+    std::promise<void> go;
+    auto groups = loopback({.hooks = {std::make_shared<GateHook>(go.get_future().share())}});
     std::shared_ptr<ProcessGroup> group = std::move(groups[0]);
     std::promise<void> dropped;
     std::vector<WorkPtr> works;
-    std::promise<void> go;
-    std::vector<float> value(1);
     works.push_back(group->barrier(kAsync));
-    works[0]->on_end([&, wait = go.get_future().share()](Work&) {
-      wait.wait();
+    works[0]->on_end([&](Work&) {
       group.reset();  // on the worker thread, with work in the queue
       dropped.set_value();
     });
