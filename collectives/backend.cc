@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backends have in common unless they know better.
+// Default implementations of the functions of Backend.
 #include "collectives/backend.h"
 
 #include <cstring>

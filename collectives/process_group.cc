@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of a process group fill an Operation each, and issue it.
+// Group: the implementation of ProcessGroup. Each function that is named after an operation fills
+// an Operation and passes it to issue().
 #include "collectives/process_group.h"
 
 #include <algorithm>

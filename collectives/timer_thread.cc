@@ -10,7 +10,8 @@ namespace c10dd::collectives {
 
 TimerThread& TimerThread::instance() {
   // Never destroyed, because its thread may still run when the process exits. In a forked child the
-  // thread does not exist and the lock may be held, so the child leaves the parent's object alone.
+  // thread does not exist, and the lock may be held for ever, so the child makes an object of its
+  // own.
   static std::atomic<TimerThread*> current = new TimerThread;
   TimerThread* timer = current.load(std::memory_order_acquire);
   if (timer->home_.forked()) {

@@ -111,7 +111,8 @@ PublishedCall published(const Operation& operation) {
   const Tensor& common = operation.common();
   all.count = common.count;
   if (operation.lists) {
-    // Only what is equal on all ranks: of the others, each rank has sizes of its own.
+    // Publishes the number of elements only if it is equal on all ranks. In gather, scatter and
+    // all_to_all with lists, each rank has sizes of its own.
     all.count = operation.collective == Collective::all_gather ? count_of(operation.outputs) : 0;
     if (info.reduces) all.count = count_of(operation.inputs);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts messages, and ends all of them after the transport was stopped. message_channel.cc handles
-// what arrives. Operations end without the lock, because they may call the user's callbacks.
+// the control messages of the peers. Operations end without the lock, because they may call the
+// user's callbacks.
 #include "collectives/gloo/messages.h"
 
 #include <gloo/common/error.h>

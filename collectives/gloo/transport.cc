@@ -139,9 +139,9 @@ Transport::Clock::time_point Transport::on_time(Clock::time_point now) noexcept 
   std::unique_lock lock(mutex_);
   guard_wakes_ = Clock::time_point::max();
   if (reason_) return guard_wakes_;
-  // `lasts` is true if this collective was already running when the guard came or was woken the
-  // previous time. Only then are the peers checked, because a check inspects every connection, and
-  // most collectives end within kGuardPeriod.
+  // `lasts` is true if this collective was already running at the previous call of on_time(), or if
+  // begin() has asked for this call. Only then are the peers checked, because a check inspects
+  // every connection, and most collectives end within kGuardPeriod.
   const bool lasts = running_ && begun_ == seen_;
   const bool active = begun_ != seen_ || lasts;
   seen_ = begun_;
