@@ -35,7 +35,7 @@ class Call final : public Work, public Completion {
   // These fields belong to the queue, which guards them by its lock.
   std::shared_ptr<Call> next;     ///< the following call in the queue
   bool on_callers_thread = true;  ///< false: the worker runs the call
-  bool has_waited = false;        ///< it was not started by issue() at once
+  bool has_waited = false;        ///< it was queued before it was started
   std::condition_variable turn;   ///< wakes the caller's thread when its turn may have come
   std::shared_ptr<Call> self;     ///< keeps the call alive while the backend has a reference to it
 

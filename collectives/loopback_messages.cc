@@ -75,25 +75,21 @@ void LoopbackMessages::fail(const Failure& reason) {
 }
 
 LoopbackMessages::Clock::time_point LoopbackMessages::on_time(Clock::time_point now) noexcept {
-  auto next = Clock::time_point::max();
-  std::optional<Failure> late;
+  MessageDeadlines all{now};
+  const auto missing = [](Rank rank) {
+    return missing_rank(rank, {}, MissingRank::Cause::not_arrived);
+  };
   {
     const std::lock_guard lock(mutex_);
-    const auto look_at = [&](const Operation& operation, Rank awaited) {
-      next = std::min(next, operation.deadline);
-      if (operation.deadline > now || late) return;
-      late = message_timed_out(operation);
-      if (awaited == kAnyRank) return;
-      late->missing.push_back(missing_rank(awaited, {}, MissingRank::Cause::not_arrived));
-    };
     for (Rank rank = 0; rank < inboxes_.size(); ++rank) {
-      for (const Offer& offer : inboxes_[rank].offers()) look_at(*offer.operation, rank);
-      for (const Receive& one : inboxes_[rank].receives())
-        look_at(*one.operation, one.operation->peer);
+      for (const Offer& one : inboxes_[rank].offers()) all.add(*one.operation, rank, missing);
+      for (const Receive& one : inboxes_[rank].receives()) {
+        all.add(*one.operation, one.operation->peer, missing);
+      }
     }
   }
-  if (!late) return next;
-  on_time_out_(*late);
+  if (!all.late) return all.next;
+  on_time_out_(*all.late);
   return Clock::time_point::max();
 }
 

@@ -2,6 +2,9 @@
 // The failures of sends and receives, which all backends word alike.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "collectives/operation.h"
@@ -42,5 +45,24 @@ inline Failure message_timed_out(const Operation& operation) {
                  operation.collective == Collective::recv ? "no such message came"
                                                           : "the peer did not receive it");
 }
+
+/// Finds the earliest deadline of several messages, and the failure of one that has passed it.
+struct MessageDeadlines {
+  using TimePoint = std::chrono::steady_clock::time_point;
+
+  TimePoint now;
+  TimePoint next = TimePoint::max();
+  std::optional<Failure> late = {};
+
+  /// Looks at one message, which waits for the rank `awaited`. `missing` returns the MissingRank of
+  /// a rank.
+  template <class Missing>
+  void add(const Operation& operation, Rank awaited, Missing missing) {
+    next = std::min(next, operation.deadline);
+    if (operation.deadline > now || late) return;
+    late = message_timed_out(operation);
+    if (awaited != kAnyRank) late->missing.push_back(missing(awaited));
+  }
+};
 
 }  // namespace c10dd::collectives

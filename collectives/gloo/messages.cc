@@ -146,30 +146,26 @@ void Messages::post_locked(const Operation& operation, Completion& completion,
 }
 
 Messages::Clock::time_point Messages::on_time(Clock::time_point now) noexcept {
-  auto next = Clock::time_point::max();
-  std::optional<Failure> late;
   if (transport_->stopped()) {
     fail_all();
-    return next;
+    return Clock::time_point::max();
   }
+  MessageDeadlines all{now};
+  const auto missing = [this](Rank peer) {
+    return transport_->missing_peer(peer, MissingRank::Cause::not_arrived, "");
+  };
   {
     const std::lock_guard lock(mutex_);
-    const auto look_at = [&](const Operation& operation, Rank awaited) {
-      next = std::min(next, operation.deadline);
-      if (operation.deadline > now || late) return;
-      late = message_timed_out(operation);
-      if (awaited == kAnyRank) return;
-      late->missing.push_back(
-          transport_->missing_peer(awaited, MissingRank::Cause::not_arrived, ""));
-    };
-    for (const Receive& one : inbox_.receives()) look_at(*one.operation, one.operation->peer);
-    for (const auto& [key, one] : sending_) look_at(*one.operation, key.first);
-    for (const auto& [key, one] : receiving_) look_at(*one.operation, key.first);
+    for (const Receive& one : inbox_.receives()) {
+      all.add(*one.operation, one.operation->peer, missing);
+    }
+    for (const auto& [key, one] : sending_) all.add(*one.operation, key.first, missing);
+    for (const auto& [key, one] : receiving_) all.add(*one.operation, key.first, missing);
   }
-  if (!late) return next;
+  if (!all.late) return all.next;
   const Failure exit_message =
-      failure(Code::timed_out, "rank {} stopped: {}", rank(), late->detail);
-  transport_->stop(std::move(*late), exit_message, Transport::Closing::at_destruction);
+      failure(Code::timed_out, "rank {} stopped: {}", rank(), all.late->detail);
+  transport_->stop(std::move(*all.late), exit_message, Transport::Closing::at_destruction);
   return Clock::time_point::max();
 }
 

@@ -101,7 +101,7 @@ class Messages final : public std::enable_shared_from_this<Messages>, private Ti
     std::array<std::byte, sizeof(Control) + kEagerMax> memory{};
     std::unique_ptr<Buffer> arrival;  // receives into `memory`
     std::uint64_t received = 0;
-    std::deque<Outgoing> outgoing;  // those of which the peer has not said that it has got them
+    std::deque<Outgoing> outgoing;  // sent, but not yet acknowledged by the peer
     std::uint64_t first_outgoing = 0;
     std::uint64_t next_id = 0;
     std::size_t eager = 0;  // bytes in offers that are pending
