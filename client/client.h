@@ -79,12 +79,13 @@ struct BarrierOptions {
 
 /// One collective that has succeeded or failed, for the daemon's metrics.
 struct CollectiveSample {
-  std::string_view process_group;  ///< kind: dp, tp, pp, ...
-  std::string_view collective;     ///< all_reduce, ...
-  std::string_view backend;        ///< gloo, ...
-  std::chrono::nanoseconds duration{0};
-  std::uint64_t payload_bytes = 0;  ///< bytes of the tensors
-  std::uint64_t bus_bytes = 0;      ///< payload multiplied by the bus factor of nccl-tests
+  std::string_view process_group;        ///< kind: dp, tp, pp, ...
+  std::string_view collective;           ///< all_reduce, ...
+  std::string_view backend;              ///< gloo, ...
+  std::chrono::nanoseconds duration{0};  ///< time in the backend
+  std::chrono::nanoseconds queued{0};    ///< time between issue and start
+  std::uint64_t payload_bytes = 0;       ///< bytes of the tensors
+  std::uint64_t bus_bytes = 0;           ///< payload multiplied by the bus factor of nccl-tests
   bool succeeded = true;
 };
 
@@ -92,9 +93,13 @@ struct CollectiveSample {
 class CollectiveSeries {
  public:
   virtual ~CollectiveSeries() = default;
-  /// The arguments are as in CollectiveSample. Holds a lock briefly; does not allocate memory.
-  virtual void record(std::chrono::nanoseconds duration, std::uint64_t payload_bytes,
-                      std::uint64_t bus_bytes, bool succeeded) noexcept = 0;
+  /// Counts a collective that has ended after it was started. The arguments are as in
+  /// CollectiveSample. Holds a lock briefly; does not allocate memory.
+  virtual void record(std::chrono::nanoseconds duration, std::chrono::nanoseconds queued,
+                      std::uint64_t payload_bytes, std::uint64_t bus_bytes,
+                      bool succeeded) noexcept = 0;
+  /// Changes the number of collectives that were issued and have not ended.
+  virtual void add_in_flight(std::int64_t change) noexcept = 0;
 };
 
 /// Totals of one kind of collective in this process, as counted by Client::record().

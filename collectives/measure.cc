@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts each finished collective. Each kind has a series, which is looked up once.
+// Counts each collective, in a series for each kind of collective.
 #include "collectives/measure.h"
 
 #include <array>
@@ -21,13 +21,18 @@ class MeasureHook final : public Hook {
     size_ = world.size;
   }
 
+  void enqueued(const CollectiveCall& call) noexcept override {
+    series_of(call.operation.collective).add_in_flight(1);
+  }
+
   void finished(const CollectiveCall& call) noexcept override {
-    if (call.started == CollectiveCall::Clock::time_point{}) return;  // abandoned
     const Operation& operation = call.operation;
+    CollectiveSeries& series = series_of(operation.collective);
+    series.add_in_flight(-1);
+    if (call.started == CollectiveCall::Clock::time_point{}) return;  // abandoned
     const std::size_t bytes = operation.payload(size_);
-    series_of(operation.collective)
-        .record(call.finished - call.started, bytes, bus_bytes(operation.collective, bytes, size_),
-                call.outcome == Code::ok);
+    series.record(call.finished - call.started, call.started - call.enqueued, bytes,
+                  bus_bytes(operation.collective, bytes, size_), call.outcome == Code::ok);
   }
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hook that measures each collective, and counts it in a CollectiveSeries with the time that the
-// backend took and the number of bytes. Bytes are counted as nccl-tests does
-// (for all_gather, the bytes of the output), so that dashboards can be compared with the tables of
-// nccl-tests. Standard library only.
+// A hook that measures each collective, and counts it in a CollectiveSeries with the time that it
+// waited for its turn, the time that the backend took, and the number of bytes. Bytes are counted
+// as nccl-tests does (for all_gather, the bytes of the output), so that dashboards can be compared
+// with the tables of nccl-tests. Standard library only.
 #pragma once
 
 #include <cstdint>

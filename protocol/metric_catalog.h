@@ -5,6 +5,7 @@
 // panel.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string_view>
@@ -86,7 +87,15 @@ inline constexpr Info kDiskFull{"c10dd_disk_full", Kind::gauge, "",
                                 "1 when growth is refused for want of room on that disk"};
 inline constexpr Info kCollectiveDuration{"c10dd_collective_duration_seconds", Kind::histogram,
                                           "train_job,process_group,collective,backend",
-                                          "Issue to completion, as the ranks measured it"};
+                                          "Time in the backend, from its start of a collective to "
+                                          "the end, as the ranks measured it"};
+inline constexpr Info kCollectiveQueue{"c10dd_collective_queue_seconds", Kind::histogram,
+                                       "train_job,process_group,collective,backend",
+                                       "Time that an issued collective waited for its turn on its "
+                                       "rank, before the backend started it"};
+inline constexpr Info kCollectivesInFlight{
+    "c10dd_collectives_in_flight", Kind::gauge, "train_job",
+    "Collectives that ranks have issued and that have not ended, as of the ranks' last reports"};
 inline constexpr Info kCollectivePayload{"c10dd_collective_payload_bytes_total", Kind::counter,
                                          "train_job,process_group,collective,backend",
                                          "Algorithm bytes, counted as nccl-tests does"};
@@ -134,6 +143,8 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kDiskFree,
                                     kDiskFull,
                                     kCollectiveDuration,
+                                    kCollectiveQueue,
+                                    kCollectivesInFlight,
                                     kCollectivePayload,
                                     kCollectiveBus,
                                     kCollectiveFailures,
@@ -142,11 +153,22 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kOpenFds,
                                     kMaxFds};
 
-/// Upper bounds in seconds of the histogram of collective durations. The last bound, +Inf, is left
-/// out. The client and the daemon share this table: CollectiveTotals has one count per bucket.
-inline constexpr std::array kCollectiveBounds = {
+/// Upper bounds in seconds of the histograms of collectives. The last bound, +Inf, is left out. The
+/// client and the daemon share these tables. CollectiveTotals counts the calls below the first
+/// coarse bound by the fine bounds, too.
+inline constexpr std::array kFineBounds = {2.5e-7, 5e-7, 1e-6, 2.5e-6, 5e-6};
+inline constexpr std::array kCoarseBounds = {
     1e-5, 2.5e-5, 5e-5,   1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2,
     5e-2, 1e-1,   2.5e-1, 5e-1, 1.0,    2.5,  5.0,  10.0,   25.0, 50.0, 100.0};
+inline constexpr std::size_t kCoarseBuckets = kCoarseBounds.size() + 1;
+
+/// The fine bounds, followed by the coarse bounds.
+inline constexpr auto kCollectiveBounds = [] {
+  std::array<double, kFineBounds.size() + kCoarseBounds.size()> all{};
+  std::ranges::copy(kFineBounds, all.begin());
+  std::ranges::copy(kCoarseBounds, all.begin() + kFineBounds.size());
+  return all;
+}();
 inline constexpr std::size_t kCollectiveBuckets = kCollectiveBounds.size() + 1;
 
 inline constexpr std::array kRequestBounds = {5e-5, 1e-4,   2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3,

@@ -3,45 +3,90 @@
 #include "client/internal/recorder.h"
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
 
 namespace c10dd::client {
 
+namespace {
+
+template <class Bounds>
+std::size_t bucket_of(const Bounds& bounds, std::chrono::nanoseconds duration) {
+  const double seconds = std::chrono::duration<double>(duration).count();
+  return static_cast<std::size_t>(std::lower_bound(bounds.begin(), bounds.end(), seconds) -
+                                  bounds.begin());
+}
+
+}  // namespace
+
 /// The totals of one kind.
 class Recorder::Series final : public CollectiveSeries {
  public:
   explicit Series(const Kind& kind) {
-    std::tie(totals.process_group, totals.collective, totals.backend) = kind;
-    totals.buckets.resize(metric::kCollectiveBuckets);
+    std::tie(totals_.process_group, totals_.collective, totals_.backend) = kind;
+    totals_.buckets.resize(metric::kCoarseBuckets);
+    totals_.fine_buckets.resize(metric::kFineBounds.size());
+    totals_.queue_buckets.resize(metric::kCollectiveBuckets);
   }
 
-  Kind kind() const { return {totals.process_group, totals.collective, totals.backend}; }
+  Kind kind() const { return {totals_.process_group, totals_.collective, totals_.backend}; }
 
-  void record(std::chrono::nanoseconds duration, std::uint64_t payload_bytes,
-              std::uint64_t bus_bytes, bool succeeded) noexcept override {
+  void record(std::chrono::nanoseconds duration, std::chrono::nanoseconds queued,
+              std::uint64_t payload_bytes, std::uint64_t bus_bytes,
+              bool succeeded) noexcept override {
     duration = std::max(duration, std::chrono::nanoseconds::zero());
-    const double seconds = std::chrono::duration<double>(duration).count();
-    const auto& bounds = metric::kCollectiveBounds;
-    const auto bucket = static_cast<std::size_t>(
-        std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin());
-    const std::lock_guard lock(mutex);
-    changed = true;
+    queued = std::max(queued, std::chrono::nanoseconds::zero());
+    const std::size_t bucket = bucket_of(metric::kCollectiveBounds, duration);
+    const std::size_t queue_bucket = bucket_of(metric::kCollectiveBounds, queued);
+    constexpr std::size_t kFine = metric::kFineBounds.size();
+    const std::lock_guard lock(mutex_);
+    changed_ = true;
     if (!succeeded) {
-      ++totals.failures;
+      ++totals_.failures;
       return;
     }
-    ++totals.count;
-    ++totals.buckets[bucket];
-    totals.payload_bytes += payload_bytes;
-    totals.bus_bytes += bus_bytes;
-    totals.duration_ns += static_cast<std::uint64_t>(duration.count());
+    ++totals_.count;
+    ++totals_.buckets[bucket < kFine ? 0 : bucket - kFine];
+    if (bucket < kFine) ++totals_.fine_buckets[bucket];
+    ++totals_.queue_buckets[queue_bucket];
+    totals_.payload_bytes += payload_bytes;
+    totals_.bus_bytes += bus_bytes;
+    totals_.duration_ns += static_cast<std::uint64_t>(duration.count());
+    totals_.queue_ns += static_cast<std::uint64_t>(queued.count());
   }
 
-  std::mutex mutex;
-  CollectiveTotals totals;
-  bool changed = false;
+  void add_in_flight(std::int64_t change) noexcept override {
+    in_flight_.fetch_add(change, std::memory_order_relaxed);
+  }
+
+  /// Returns the totals. If `reported` is true, changed() is false until the totals change.
+  CollectiveTotals totals(bool reported) {
+    const std::lock_guard lock(mutex_);
+    totals_.in_flight = in_flight();
+    if (reported) changed_ = false;
+    if (reported) reported_in_flight_ = totals_.in_flight;
+    return totals_;
+  }
+
+  bool changed() {
+    const std::lock_guard lock(mutex_);
+    return changed_ || reported_in_flight_ != in_flight();
+  }
+
+ private:
+  std::uint64_t in_flight() const {
+    const std::int64_t now = in_flight_.load(std::memory_order_relaxed);
+    return static_cast<std::uint64_t>(std::max(now, std::int64_t{0}));
+  }
+
+  std::mutex mutex_;
+  CollectiveTotals totals_;
+  bool changed_ = false;
+  std::uint64_t reported_in_flight_ = 0;
+  std::atomic<std::int64_t> in_flight_ = 0;
 };
 
 std::shared_ptr<CollectiveSeries> Recorder::series(std::string_view process_group,
@@ -61,44 +106,37 @@ std::shared_ptr<CollectiveSeries> Recorder::series(std::string_view process_grou
 
 void Recorder::record(const CollectiveSample& sample) {
   series(sample.process_group, sample.collective, sample.backend)
-      ->record(sample.duration, sample.payload_bytes, sample.bus_bytes, sample.succeeded);
+      ->record(sample.duration, sample.queued, sample.payload_bytes, sample.bus_bytes,
+               sample.succeeded);
 }
 
-template <class F>
-void Recorder::each(F f) const {
-  for (const auto& [kind, one] : series_) {
-    const std::lock_guard lock(one->mutex);
-    if (one->totals.count + one->totals.failures > 0) f(*one);
+std::vector<CollectiveTotals> Recorder::totals(bool reported) const {
+  std::vector<CollectiveTotals> all;
+  for (const auto& [kind, series] : series_) {
+    CollectiveTotals one = series->totals(reported);
+    if (one.count + one.failures + one.in_flight > 0) all.push_back(std::move(one));
   }
+  return all;
 }
 
 std::vector<CollectiveCount> Recorder::counts() const {
   const std::lock_guard lock(mutex_);
   std::vector<CollectiveCount> counts;
-  each([&](const Series& one) {
-    const CollectiveTotals& totals = one.totals;
-    counts.push_back({totals.process_group, totals.collective, totals.backend, totals.count,
-                      totals.failures, totals.payload_bytes});
-  });
+  for (CollectiveTotals& one : totals(false)) {
+    counts.push_back({std::move(one.process_group), std::move(one.collective),
+                      std::move(one.backend), one.count, one.failures, one.payload_bytes});
+  }
   return counts;
 }
 
 Report Recorder::report() {
   const std::lock_guard lock(mutex_);
-  Report report;
-  report.number = ++number_;
-  each([&](Series& one) {
-    report.collectives.push_back(one.totals);
-    one.changed = false;
-  });
-  return report;
+  return {++number_, totals(true)};
 }
 
 bool Recorder::changed() const {
   const std::lock_guard lock(mutex_);
-  bool any = false;
-  each([&](const Series& one) { any = any || one.changed; });
-  return any;
+  return std::ranges::any_of(series_, [](const auto& entry) { return entry.second->changed(); });
 }
 
 }  // namespace c10dd::client

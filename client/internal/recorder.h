@@ -39,9 +39,8 @@ class Recorder {
   using Kind = std::tuple<std::string_view, std::string_view, std::string_view>;
 
   class Series;
-  /// Calls f(totals) for each kind that has counted something.
-  template <class F>
-  void each(F f) const;
+  /// Returns the totals of each kind that has counted something, or has something in flight.
+  std::vector<CollectiveTotals> totals(bool reported) const;
 
   mutable std::mutex mutex_;
   std::map<Kind, std::shared_ptr<Series>> series_;

@@ -2,6 +2,9 @@
 // Checks the whole report before adding any part of it, so that an invalid report adds nothing.
 #include "daemon/core/collective_ledger.h"
 
+#include <numeric>
+#include <optional>
+
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/metric_catalog.h"
@@ -11,34 +14,67 @@ namespace c10dd::core {
 namespace {
 
 constexpr std::size_t kLabelBytes = 63;
+// A report with more calls in flight is invalid: far above what a process can hold, and low enough
+// that the sum over all sessions does not overflow.
+constexpr std::uint64_t kInFlightMax = std::uint64_t{1} << 40;
+
+using Counts = std::vector<std::uint64_t>;
+
+/// Returns whether the counts add up to at most `sum`.
+bool fits(const Counts& counts, std::uint64_t sum) {
+  for (const std::uint64_t n : counts) {
+    if (n > sum) return false;
+    sum -= n;
+  }
+  return true;
+}
+
+std::uint64_t total(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
 
 bool adds_up(const CollectiveTotals& now) {
-  std::uint64_t rest = now.count;
-  for (const std::uint64_t n : now.buckets) {
-    if (n > rest) return false;
-    rest -= n;
-  }
-  return now.buckets.size() == metric::kCollectiveBuckets && rest == 0;
+  const bool coarse = now.buckets.size() == metric::kCoarseBuckets &&
+                      fits(now.buckets, now.count) && total(now.buckets) == now.count;
+  const bool fine =
+      now.fine_buckets.empty() || (now.fine_buckets.size() == metric::kFineBounds.size() &&
+                                   coarse && fits(now.fine_buckets, now.buckets[0]));
+  const bool queue = now.queue_buckets.empty() ||
+                     (now.queue_buckets.size() == metric::kCollectiveBuckets &&
+                      fits(now.queue_buckets, now.count) && total(now.queue_buckets) == now.count);
+  return coarse && fine && queue && now.in_flight <= kInFlightMax;
 }
 
-bool shrinks(const CollectiveTotals& before, const CollectiveTotals& now) {
-  bool less = now.count < before.count || now.failures < before.failures ||
-              now.payload_bytes < before.payload_bytes || now.bus_bytes < before.bus_bytes ||
-              now.duration_ns < before.duration_ns;
-  for (std::size_t i = 0; i < before.buckets.size(); ++i) {
-    less = less || now.buckets[i] < before.buckets[i];
+/// Subtracts `before` from `now`. Returns false if a count has become smaller. `before` is empty if
+/// nothing was counted before.
+bool subtract(Counts& now, const Counts& before) {
+  if (now.size() < before.size()) return false;
+  bool grows = true;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    grows = grows && now[i] >= before[i];
+    now[i] -= before[i];
   }
-  return less;
+  return grows;
 }
 
-CollectiveTotals difference(const CollectiveTotals& before, const CollectiveTotals& now) {
+/// Returns what `now` adds to `before`, or nullopt if a total has become smaller.
+std::optional<CollectiveTotals> difference(const CollectiveTotals& before,
+                                           const CollectiveTotals& now) {
   CollectiveTotals d = now;
-  d.count -= before.count;
-  d.failures -= before.failures;
-  d.payload_bytes -= before.payload_bytes;
-  d.bus_bytes -= before.bus_bytes;
-  d.duration_ns -= before.duration_ns;
-  for (std::size_t i = 0; i < before.buckets.size(); ++i) d.buckets[i] -= before.buckets[i];
+  bool grows = true;
+  for (std::uint64_t CollectiveTotals::*field :
+       {&CollectiveTotals::count, &CollectiveTotals::failures, &CollectiveTotals::payload_bytes,
+        &CollectiveTotals::bus_bytes, &CollectiveTotals::duration_ns,
+        &CollectiveTotals::queue_ns}) {
+    grows = grows && now.*field >= before.*field;
+    d.*field -= before.*field;
+  }
+  for (Counts CollectiveTotals::*field :
+       {&CollectiveTotals::buckets, &CollectiveTotals::fine_buckets,
+        &CollectiveTotals::queue_buckets}) {
+    grows = subtract(d.*field, before.*field) && grows;
+  }
+  if (!grows) return std::nullopt;
   return d;
 }
 
@@ -53,6 +89,24 @@ std::string label(std::set<std::string>& known, const std::string& text, std::si
 }
 
 }  // namespace
+
+std::size_t CollectiveLedger::in_flight_of(const std::map<Series, CollectiveTotals>& totals) {
+  std::size_t sum = 0;
+  for (const auto& [series, one] : totals) sum += one.in_flight;
+  return sum;
+}
+
+void CollectiveLedger::disconnect(const SessionId& session) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  in_flight_ -= in_flight_of(found->second.totals);
+  for (auto& [series, totals] : found->second.totals) totals.in_flight = 0;
+}
+
+void CollectiveLedger::forget(const SessionId& session) {
+  disconnect(session);
+  sessions_.erase(session);
+}
 
 Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& session,
                                                             const Report& report) {
@@ -71,21 +125,23 @@ Result<std::vector<CollectiveTotals>> CollectiveLedger::add(const SessionId& ses
       return failure(Code::too_large, "report: name too long: {} bytes, limit {}", name->size(),
                      limits::kNameBytes);
     }
-    if (!adds_up(now) || shrinks(before, now)) {
+    std::optional<CollectiveTotals> d = difference(before, now);
+    if (!d || !adds_up(now)) {
       return failure(
           Code::invalid_argument,
           "report: the totals of {} are invalid; in a session, no total may decrease, and the "
           "{} buckets must add up to the count",
-          printable(now.collective, kLabelBytes), metric::kCollectiveBuckets);
+          printable(now.collective, kLabelBytes), metric::kCoarseBuckets);
     }
-    CollectiveTotals d = difference(before, now);
     before = now;
-    if (d.count > 0 || d.failures > 0) differences.push_back(std::move(d));
+    if (d->count > 0 || d->failures > 0) differences.push_back(std::move(*d));
   }
   if (totals.size() > limits::kSeriesPerReport) {
     return failure(Code::quota_exceeded, "report: too many series of one session: {}, limit {}",
                    totals.size(), limits::kSeriesPerReport);
   }
+  in_flight_ -= in_flight_of(reported.totals);
+  in_flight_ += in_flight_of(totals);
   reported = {report.number, std::move(totals)};
   for (CollectiveTotals& d : differences) {
     d.process_group = label(kinds_, d.process_group, limits::kProcessGroupKinds);

@@ -24,7 +24,14 @@ class CollectiveLedger {
   /// not counted.
   Result<std::vector<CollectiveTotals>> add(const SessionId& session, const Report& report);
 
-  void forget(const SessionId& session) { sessions_.erase(session); }
+  /// Notes that the session has lost its connection. Nothing of it is in flight until its next
+  /// report.
+  void disconnect(const SessionId& session);
+  void forget(const SessionId& session);
+
+  /// Returns how many calls were issued and had not ended, as of the last report of each connected
+  /// session.
+  std::size_t in_flight() const { return in_flight_; }
   std::size_t sessions() const { return sessions_.size(); }
 
  private:
@@ -34,7 +41,10 @@ class CollectiveLedger {
     std::map<Series, CollectiveTotals> totals;
   };
 
+  static std::size_t in_flight_of(const std::map<Series, CollectiveTotals>& totals);
+
   std::map<SessionId, Reported> sessions_;
+  std::size_t in_flight_ = 0;  // of all sessions
   // Values of labels in the metrics. When a set is full, a further value counts as "other".
   std::set<std::string> kinds_;  // of process groups
   std::set<std::string> collectives_;

@@ -296,6 +296,7 @@ JobStats Job::stats() const {
   stats.sessions_known = sessions_.size();
   stats.members = groups_.attendance().here;
   stats.members_missing = groups_.attendance().missing;
+  stats.collectives_in_flight = ledger_.in_flight();
   return stats;
 }
 

@@ -25,6 +25,7 @@ struct JobStats {
   std::size_t sessions_known = 0;   ///< connected, or may come back
   std::size_t members = 0;          ///< alive members; newest generations only
   std::size_t members_missing = 0;  ///< members that left or were lost; newest generations only
+  std::size_t collectives_in_flight = 0;  ///< see CollectiveLedger::in_flight()
 };
 
 class Job {

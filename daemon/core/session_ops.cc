@@ -131,6 +131,7 @@ void SessionOps::disconnect(Step& step, const SessionId& session) {
   parts_.waits.forget(session);
   parts_.sessions.disconnect(session, step.now);
   parts_.barriers.disconnected(session);
+  parts_.ledger.disconnect(session);
   parts_.groups.disconnected(session, step.now);
 }
 

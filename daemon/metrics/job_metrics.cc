@@ -2,6 +2,7 @@
 // Assigns jobs to series, and keeps the sums of jobs that share series.
 #include "daemon/metrics/job_metrics.h"
 
+#include <algorithm>
 #include <chrono>
 #include <variant>
 
@@ -9,6 +10,20 @@ namespace c10dd::daemon {
 namespace {
 
 double number(std::uint64_t value) { return static_cast<double>(value); }
+
+/// Returns the calls per bucket of kCollectiveBounds. Those of an older client that took less than
+/// the first coarse bound count as just below that bound.
+std::vector<double> durations_of(const CollectiveTotals& totals) {
+  C10DD_ASSERT(totals.buckets.size() == metric::kCoarseBuckets);
+  std::vector<double> counts(metric::kCollectiveBuckets);
+  std::copy(totals.buckets.begin(), totals.buckets.end(),
+            counts.begin() + metric::kFineBounds.size());
+  for (std::size_t i = 0; i < totals.fine_buckets.size(); ++i) {
+    counts[i] = number(totals.fine_buckets[i]);
+    counts[metric::kFineBounds.size()] -= counts[i];
+  }
+  return counts;
+}
 
 }  // namespace
 
@@ -23,6 +38,8 @@ JobMetrics::JobMetrics(prometheus::Registry& registry)
       generations_(registry, metric::kGenerations),
       spreads_(registry, metric::kBarrierSpread, bounds_of(metric::kWaitBounds)),
       durations_(registry, metric::kCollectiveDuration, bounds_of(metric::kCollectiveBounds)),
+      queues_(registry, metric::kCollectiveQueue, bounds_of(metric::kCollectiveBounds)),
+      in_flight_(registry, metric::kCollectivesInFlight),
       payloads_(registry, metric::kCollectivePayload),
       buses_(registry, metric::kCollectiveBus),
       failures_(registry, metric::kCollectiveFailures) {}
@@ -42,6 +59,7 @@ JobMetrics::Series& JobMetrics::series_of(std::string label) {
     series.barriers = barriers_.with({label});
     series.members = members_.with({label});
     series.missing = missing_.with({label});
+    series.in_flight = in_flight_.with({label});
     series.formed = generations_.with({label, "formed"});
     series.ended = generations_.with({label, "ended"});
   }
@@ -70,6 +88,7 @@ void JobMetrics::replace(Job& job, const core::JobStats& stats) {
   update(&core::JobStats::barriers_pending, *series.barriers);
   update(&core::JobStats::members, *series.members);
   update(&core::JobStats::members_missing, *series.missing);
+  update(&core::JobStats::collectives_in_flight, *series.in_flight);
   job.last = stats;
 }
 
@@ -93,8 +112,8 @@ JobMetrics::Collective& JobMetrics::collective(Series& series, const CollectiveT
   if (is_new) {
     const auto& [process_group, collective, backend] = key;
     const LabelValues labels = {series.label, process_group, collective, backend};
-    at->second = {durations_.with(labels), payloads_.with(labels), buses_.with(labels),
-                  failures_.with(labels)};
+    at->second = {durations_.with(labels), queues_.with(labels), payloads_.with(labels),
+                  buses_.with(labels), failures_.with(labels)};
   }
   return at->second;
 }
@@ -121,10 +140,12 @@ void JobMetrics::released(Series& series, Duration spread) {
 
 void JobMetrics::measured(Series& series, const std::vector<CollectiveTotals>& differences) {
   for (const CollectiveTotals& difference : differences) {
-    C10DD_ASSERT(difference.buckets.size() == metric::kCollectiveBuckets);
     const Collective& to = collective(series, difference);
-    to.duration->ObserveMultiple({difference.buckets.begin(), difference.buckets.end()},
-                                 number(difference.duration_ns) / 1e9);
+    to.duration->ObserveMultiple(durations_of(difference), number(difference.duration_ns) / 1e9);
+    if (!difference.queue_buckets.empty()) {
+      to.queue->ObserveMultiple({difference.queue_buckets.begin(), difference.queue_buckets.end()},
+                                number(difference.queue_ns) / 1e9);
+    }
     to.payload->Increment(number(difference.payload_bytes));
     to.bus->Increment(number(difference.bus_bytes));
     to.failures->Increment(number(difference.failures));
@@ -149,11 +170,13 @@ void JobMetrics::remove(const std::string& train_job) {
   barriers_.remove(series.barriers);
   members_.remove(series.members);
   missing_.remove(series.missing);
+  in_flight_.remove(series.in_flight);
   generations_.remove(series.formed);
   generations_.remove(series.ended);
   if (series.spread != nullptr) spreads_.remove(series.spread);
   for (const auto& [key, collective] : series.collectives) {
     durations_.remove(collective.duration);
+    queues_.remove(collective.queue);
     payloads_.remove(collective.payload);
     buses_.remove(collective.bus);
     failures_.remove(collective.failures);

@@ -35,6 +35,7 @@ class JobMetrics {
  private:
   struct Collective {
     Histogram* duration;
+    Histogram* queue;
     Counter* payload;
     Counter* bus;
     Counter* failures;
@@ -51,6 +52,7 @@ class JobMetrics {
     Gauge* barriers;
     Gauge* members;
     Gauge* missing;
+    Gauge* in_flight;
     Counter* formed;
     Counter* ended;
     Histogram* spread = nullptr;  ///< null until a barrier is released; stays null in most jobs
@@ -79,6 +81,8 @@ class JobMetrics {
   Family<Counter> generations_;
   Family<Histogram> spreads_;
   Family<Histogram> durations_;
+  Family<Histogram> queues_;
+  Family<Gauge> in_flight_;
   Family<Counter> payloads_;
   Family<Counter> buses_;
   Family<Counter> failures_;

@@ -30,7 +30,7 @@ VARIABLES = {"$__rate_interval": "10s", "$__range": "5m", "$instance": ".+", "$j
 SECOND = 1_000_000_000
 ROUNDS = 4
 HALF_FRAME = 1 << 20  # bytes that it announces
-BUCKETS = 23  # of the histogram of collectives
+FINE, COARSE = 5, 23  # buckets of the histograms of collectives
 HISTOGRAM = re.compile(r"_(bucket|sum|count)$")
 
 
@@ -239,8 +239,10 @@ class Truths(Case):
         early.join()
         n = number + 1
         totals = (3 * n, n, 4096 * n, 6144 * n, SECOND * n // 100)
-        buckets = [0] * 5 + [3 * n] + [0] * (BUCKETS - 6)
-        reply = first.report(n, ("dp", "all_reduce", "gloo"), totals, buckets)
+        buckets = [n] + [0] * 4 + [2 * n] + [0] * (COARSE - 6)
+        fine = [0] * (FINE - 1) + [n]
+        queue = (SECOND * n // 10, [2 * n] + [0] * (FINE + COARSE - 2) + [n])
+        reply = first.report(n, ("dp", "all_reduce", "gloo"), totals, buckets, fine, queue, 7)
         self.assertEqual("ok", reply.code, reply.detail)
         broken = Wire(self.sound.address)
         broken.send(frame(HELLO, b"\x01\x01cut"))
@@ -327,9 +329,15 @@ class Truths(Case):
             of("c10dd_generations_total", train + ',outcome="formed"'): 1,
             of("c10dd_generations_total", train + ',outcome="ended"'): 1,
             of("c10dd_collective_duration_seconds_count", collective): 3 * ROUNDS,
-            of("c10dd_collective_duration_seconds_bucket", collective + ',le="0.00025"'): 0,
+            of("c10dd_collective_duration_seconds_bucket", collective + ',le="2.5e-06"'): 0,
+            of("c10dd_collective_duration_seconds_bucket", collective + ',le="5e-06"'): ROUNDS,
+            of("c10dd_collective_duration_seconds_bucket", collective + ',le="0.00025"'): ROUNDS,
             of("c10dd_collective_duration_seconds_bucket", collective + ',le="0.0005"'): 3 * ROUNDS,
             of("c10dd_collective_duration_seconds_sum", collective): (0.0399, 0.0401),
+            of("c10dd_collective_queue_seconds_bucket", collective + ',le="100"'): 2 * ROUNDS,
+            of("c10dd_collective_queue_seconds_count", collective): 3 * ROUNDS,
+            of("c10dd_collective_queue_seconds_sum", collective): (0.1 * ROUNDS, 0.1 * ROUNDS + 1e-6),
+            of("c10dd_collectives_in_flight", train): 7,
             of("c10dd_collective_payload_bytes_total", collective): 4096 * ROUNDS,
             of("c10dd_collective_bus_bytes_total", collective): 6144 * ROUNDS,
             of("c10dd_collective_failures_total", collective): ROUNDS,

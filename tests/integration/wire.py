@@ -141,11 +141,15 @@ class Wire:
         body += text("") + text("") + struct.pack("<IQBq", 0, 0, 0, timeout_ns)
         return self.call(JOIN, body)
 
-    def report(self, number, labels, totals, buckets):
-        """One collective's totals: labels are process group, collective and backend; totals are
-        count, failures, payload bytes, bus bytes and nanoseconds."""
+    def report(self, number, labels, totals, buckets, fine, queue, in_flight):
+        """Reports one collective's totals: labels are process group, collective and backend; totals
+        are count, failures, payload bytes, bus bytes and nanoseconds; queue is nanoseconds and
+        buckets."""
+        def counts(values):
+            return struct.pack(f"<I{len(values)}Q", len(values), *values)
         row = b"".join(text(label) for label in labels) + struct.pack("<5Q", *totals)
-        row += struct.pack(f"<I{len(buckets)}Q", len(buckets), *buckets)
+        row += counts(buckets) + counts(fine)
+        row += struct.pack("<Q", queue[0]) + counts(queue[1]) + struct.pack("<Q", in_flight)
         return self.call(REPORT, struct.pack("<QI", number, 1) + text(row))
 
     def close(self):

@@ -47,7 +47,7 @@ TEST(Recorder, AddsUpTotals) {
   EXPECT_EQ(totals.payload_bytes, 200u);
   EXPECT_EQ(totals.bus_bytes, 300u);
   EXPECT_EQ(totals.duration_ns, 2'000'020'000u);
-  EXPECT_EQ(totals.buckets.size(), metric::kCollectiveBuckets);
+  EXPECT_EQ(totals.buckets.size(), metric::kCoarseBuckets);
   EXPECT_EQ(sum(totals.buckets), totals.count);
 }
 
@@ -65,6 +65,44 @@ TEST(Recorder, PutsADurationIntoTheBucketWhoseBoundItDoesNotExceed) {
     EXPECT_EQ(report.collectives.at(0).buckets.at(expected.bucket), 1u)
         << expected.duration.count() << " ns";
   }
+}
+
+TEST(Recorder, CountsShortDurationsByFinerBounds) {
+  Recorder recorder;
+  for (const auto duration : {nanoseconds(250), nanoseconds(251), nanoseconds(5000),
+                              nanoseconds(5001), nanoseconds(10'001)}) {
+    recorder.record(sample(duration));
+  }
+  const CollectiveTotals totals = recorder.report().collectives.at(0);
+  EXPECT_EQ(totals.fine_buckets, (std::vector<std::uint64_t>{1, 1, 0, 0, 1}));
+  EXPECT_EQ(totals.buckets[0], 4u);
+  EXPECT_EQ(totals.buckets[1], 1u);
+}
+
+TEST(Recorder, CountsTheTimeInTheQueueApart) {
+  Recorder recorder;
+  CollectiveSample waited = sample(microseconds(1));
+  waited.queued = seconds(2);
+  recorder.record(waited);
+  recorder.record(sample(microseconds(1)));
+  const CollectiveTotals totals = recorder.report().collectives.at(0);
+  EXPECT_EQ(totals.duration_ns, 2000u);
+  EXPECT_EQ(totals.queue_ns, 2'000'000'000u);
+  ASSERT_EQ(totals.queue_buckets.size(), metric::kCollectiveBuckets);
+  EXPECT_EQ(totals.queue_buckets[0], 1u);
+  EXPECT_EQ(sum(totals.queue_buckets), 2u);
+}
+
+TEST(Recorder, ReportsWhatIsInFlightUntilItHasEnded) {
+  Recorder recorder;
+  const auto series = recorder.series("dp", "barrier", "gloo");
+  EXPECT_FALSE(recorder.changed());
+  series->add_in_flight(1);
+  EXPECT_TRUE(recorder.changed());
+  EXPECT_EQ(recorder.report().collectives.at(0).in_flight, 1u);
+  EXPECT_FALSE(recorder.changed());
+  series->add_in_flight(-1);
+  EXPECT_TRUE(recorder.changed()) << "although nothing was counted";
 }
 
 TEST(Recorder, CountsFailuresApart) {

@@ -321,26 +321,31 @@ class ListRecorder final : public CollectiveRecorder {
     const std::lock_guard lock(mutex_);
     return samples_;
   }
+  std::int64_t in_flight() const { return in_flight_; }
 
  private:
   struct List final : CollectiveSeries {
     explicit List(ListRecorder& to) : all(to) {}
-    void record(std::chrono::nanoseconds duration, std::uint64_t payload_bytes,
-                std::uint64_t bus_bytes, bool succeeded) noexcept override {
+    void record(std::chrono::nanoseconds duration, std::chrono::nanoseconds queued,
+                std::uint64_t payload_bytes, std::uint64_t bus_bytes,
+                bool succeeded) noexcept override {
       Recorded one = kind;
       one.sample.duration = duration;
+      one.sample.queued = queued;
       one.sample.payload_bytes = payload_bytes;
       one.sample.bus_bytes = bus_bytes;
       one.sample.succeeded = succeeded;
       const std::lock_guard lock(all.mutex_);
       all.samples_.push_back(std::move(one));
     }
+    void add_in_flight(std::int64_t change) noexcept override { all.in_flight_ += change; }
     ListRecorder& all;
     Recorded kind;
   };
 
   std::mutex mutex_;
   std::vector<Recorded> samples_;
+  std::atomic<std::int64_t> in_flight_ = 0;
 };
 
 TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
@@ -368,6 +373,7 @@ TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
     std::vector<float> exchanged(4000);
     group.all_to_all_single(tensor_of(exchanged), tensor_of(gathered))->wait();
     EXPECT_EQ(recorders[rank]->samples().size(), 9u);
+    EXPECT_EQ(recorders[rank]->in_flight(), 0);
   });
   const std::vector<Recorded> samples = recorders[0]->samples();
   const char* const names[] = {"all_reduce",     "broadcast", "all_gather", "barrier",   "reduce",
@@ -382,6 +388,7 @@ TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
     EXPECT_EQ(samples[i].sample.bus_bytes, bus[i]);
     EXPECT_TRUE(samples[i].sample.succeeded);
     EXPECT_GT(samples[i].sample.duration, Duration{0});
+    EXPECT_EQ(samples[i].sample.queued, Duration{0}) << "no other operation was running";
   }
 }
 

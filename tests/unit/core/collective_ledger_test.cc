@@ -14,8 +14,9 @@ constexpr SessionId kFirst{0, 1};
 constexpr SessionId kSecond{0, 2};
 
 CollectiveTotals totals(std::uint64_t count, const std::string& name = "all_reduce") {
-  CollectiveTotals t{"dp", name, "gloo", count, 0, count * 100, count * 150, count * 7, {}};
-  t.buckets.resize(metric::kCollectiveBuckets);
+  CollectiveTotals t{"dp", name, "gloo", count, 0, count * 100, count * 150, count * 7,
+                     {},   {},   0,      {},    0};
+  t.buckets.resize(metric::kCoarseBuckets);
   t.buckets[4] = count;
   return t;
 }
@@ -76,7 +77,17 @@ TEST(CollectiveLedger, TakesAReportAsAWholeOrNotAtAll) {
   wraps.buckets[0] = wraps.buckets[1] = std::uint64_t{1} << 63;
   CollectiveTotals shrinks = totals(20);
   shrinks.payload_bytes = 1;
-  for (const CollectiveTotals& bad : {no_sum, few_buckets, wraps, shrinks, totals(9)}) {
+  CollectiveTotals too_fine = totals(20);
+  too_fine.fine_buckets.resize(metric::kFineBounds.size());
+  too_fine.fine_buckets[0] = 1;  // but buckets[0] is 0
+  CollectiveTotals few_fine = totals(20);
+  few_fine.fine_buckets.resize(metric::kFineBounds.size() - 1);
+  CollectiveTotals unqueued = totals(20);
+  unqueued.queue_buckets.resize(metric::kCollectiveBuckets);
+  CollectiveTotals too_many = totals(20);
+  too_many.in_flight = std::uint64_t{1} << 60;
+  for (const CollectiveTotals& bad :
+       {no_sum, few_buckets, wraps, shrinks, totals(9), too_fine, few_fine, unqueued, too_many}) {
     const auto refused = ledger.add(kFirst, report(2, {totals(1, "broadcast"), bad}));
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, Code::invalid_argument);
@@ -85,6 +96,47 @@ TEST(CollectiveLedger, TakesAReportAsAWholeOrNotAtAll) {
   ASSERT_EQ(good.size(), 2u);
   EXPECT_EQ(good[0].count, 1u);
   EXPECT_EQ(good[1].count, 10u);
+}
+
+TEST(CollectiveLedger, GivesDifferencesOfTheTimeInTheQueue) {
+  CollectiveLedger ledger;
+  CollectiveTotals one = totals(10);
+  one.queue_ns = 70;
+  one.queue_buckets.assign(metric::kCollectiveBuckets, 0);
+  one.queue_buckets[3] = 10;
+  ASSERT_TRUE(ledger.add(kFirst, report(1, {one})));
+  CollectiveTotals two = totals(12);
+  two.queue_ns = 90;
+  two.queue_buckets = one.queue_buckets;
+  two.queue_buckets[4] = 2;
+  const CollectiveTotals d = ledger.add(kFirst, report(2, {two})).value().at(0);
+  EXPECT_EQ(d.queue_ns, 20u);
+  EXPECT_EQ(d.queue_buckets[3], 0u);
+  EXPECT_EQ(d.queue_buckets[4], 2u);
+  EXPECT_FALSE(ledger.add(kFirst, report(3, {totals(12)}))) << "the totals of the queue shrink";
+}
+
+TEST(CollectiveLedger, SumsWhatIsInFlightOverConnectedSessions) {
+  CollectiveLedger ledger;
+  CollectiveTotals one = totals(1);
+  one.in_flight = 3;
+  CollectiveTotals other = totals(0, "barrier");
+  other.in_flight = 1;
+  EXPECT_EQ(ledger.add(kFirst, report(1, {one, other})).value().size(), 1u);
+  one.in_flight = 5;
+  ASSERT_TRUE(ledger.add(kSecond, report(1, {one})));
+  EXPECT_EQ(ledger.in_flight(), 9u);
+  ledger.disconnect(kSecond);
+  ledger.disconnect(kSecond);
+  EXPECT_EQ(ledger.in_flight(), 4u);
+  ASSERT_TRUE(ledger.add(kSecond, report(2, {one})));
+  EXPECT_EQ(ledger.in_flight(), 9u) << "a session reports again after it has reconnected";
+  one.in_flight = 0;
+  ASSERT_TRUE(ledger.add(kFirst, report(2, {one, other})));
+  EXPECT_EQ(ledger.in_flight(), 6u);
+  ledger.forget(kFirst);
+  ledger.forget(kSecond);
+  EXPECT_EQ(ledger.in_flight(), 0u);
 }
 
 TEST(CollectiveLedger, TakesASeriesNamedTwiceInOrder) {

@@ -108,7 +108,7 @@ TEST_F(JobAudit, FindsAnAbsentSessionThatHasEnded) {
 
 TEST_F(JobAudit, FindsTotalsOfASessionThatHasEnded) {
   CollectiveTotals totals;
-  totals.buckets.assign(metric::kCollectiveBuckets, 0);
+  totals.buckets.assign(metric::kCoarseBuckets, 0);
   Report report;
   report.number = 1;
   report.collectives = {totals};

@@ -219,11 +219,11 @@ inline Transact transact(const Words& words) {
 }
 
 inline Report report(Arguments& in) {
-  CollectiveTotals totals{"dp", "all_reduce", "gloo", 0, 0, 0, 0, 0, {}};
+  CollectiveTotals totals{"dp", "all_reduce", "gloo", 0, 0, 0, 0, 0, {}, {}, 0, {}, 0};
   Report op;
   op.number = static_cast<std::uint64_t>(number(in.next()));
   totals.count = static_cast<std::uint64_t>(number(in.next()));
-  totals.buckets.resize(metric::kCollectiveBuckets);
+  totals.buckets.resize(metric::kCoarseBuckets);
   totals.buckets[3] = in.number_option<std::uint64_t>("bucket", totals.count);
   op.collectives.push_back(totals);
   return op;

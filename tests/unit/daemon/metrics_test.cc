@@ -40,7 +40,7 @@ core::CollectivesMeasured measured(const std::string& collective, std::uint64_t 
   totals.payload_bytes = 1024;
   totals.bus_bytes = 1536;
   totals.duration_ns = 2'500'000'000;
-  totals.buckets.resize(metric::kCollectiveBuckets);
+  totals.buckets.resize(metric::kCoarseBuckets);
   totals.buckets[1] = fast;
   totals.buckets.back() = overflow;
   totals.count = sum(totals.buckets);
@@ -108,8 +108,12 @@ class MetricsTest : public testing::Test {
     metrics_.event("digits", core::GenerationEnded{"world", 1, "rank 1 is lost"});
     metrics_.event("digits", measured("all_reduce"));
     metrics_.disk(1000, true);
-    metrics_.job_stats(
-        "digits", {.keys = 5, .bytes = 99, .waiters = 1, .barriers_pending = 2, .sessions = 3});
+    metrics_.job_stats("digits", {.keys = 5,
+                                  .bytes = 99,
+                                  .waiters = 1,
+                                  .barriers_pending = 2,
+                                  .sessions = 3,
+                                  .collectives_in_flight = 7});
     metrics_.jobs(1);
   }
 
@@ -185,6 +189,7 @@ TEST_F(MetricsTest, CountsWhatItIsTold) {
   EXPECT_EQ(seen.at("c10dd_store_keys{train_job=\"digits\"}"), 5);
   EXPECT_EQ(seen.at("c10dd_store_value_bytes{train_job=\"digits\"}"), 99);
   EXPECT_EQ(seen.at("c10dd_barriers_pending{train_job=\"digits\"}"), 2);
+  EXPECT_EQ(seen.at("c10dd_collectives_in_flight{train_job=\"digits\"}"), 7);
   for (const char* outcome : {"formed", "ended"}) {
     EXPECT_EQ(seen.at("c10dd_generations_total{outcome=\"" + std::string(outcome) +
                       "\",train_job=\"digits\"}"),
@@ -231,6 +236,35 @@ TEST_F(MetricsTest, CollectiveDifferencesLandInTheirBuckets) {
   EXPECT_EQ(seen.at("c10dd_collective_payload_bytes_total" + labels + "}"), 2048);
   EXPECT_EQ(seen.at("c10dd_collective_bus_bytes_total" + labels + "}"), 3072);
   EXPECT_EQ(seen.at("c10dd_collective_failures_total" + labels + "}"), 4);
+}
+
+TEST_F(MetricsTest, FineBucketsAndTheQueueAreCountedWhereAClientReportsThem) {
+  metrics_.job_loaded("digits");
+  core::CollectivesMeasured older = measured("all_reduce", 0, 0);
+  older.differences[0].buckets[0] = 10;
+  metrics_.event("digits", older);
+  const std::string labels =
+      "{backend=\"gloo\",collective=\"all_reduce\",process_group=\"dp\",train_job=\"digits\"";
+  {
+    const Exposition seen(metrics_);
+    const std::string bucket = "c10dd_collective_duration_seconds_bucket" + labels + ",le=";
+    EXPECT_EQ(seen.at(bucket + "\"5e-06\"}"), 0);
+    EXPECT_EQ(seen.at(bucket + "\"1e-05\"}"), 10);
+    EXPECT_EQ(seen.at("c10dd_collective_queue_seconds_count" + labels + "}"), 0);
+  }
+  core::CollectivesMeasured newer = older;
+  newer.differences[0].fine_buckets = {4, 3, 0, 0, 1};
+  newer.differences[0].queue_buckets.assign(metric::kCollectiveBuckets, 0);
+  newer.differences[0].queue_buckets[0] = 10;
+  newer.differences[0].queue_ns = 500'000'000;
+  metrics_.event("digits", newer);
+  const Exposition seen(metrics_);
+  const std::string bucket = "c10dd_collective_duration_seconds_bucket" + labels + ",le=";
+  EXPECT_EQ(seen.at(bucket + "\"2.5e-07\"}"), 4);
+  EXPECT_EQ(seen.at(bucket + "\"5e-06\"}"), 8);
+  EXPECT_EQ(seen.at(bucket + "\"1e-05\"}"), 20);
+  EXPECT_EQ(seen.at("c10dd_collective_queue_seconds_bucket" + labels + ",le=\"2.5e-07\"}"), 10);
+  EXPECT_DOUBLE_EQ(seen.at("c10dd_collective_queue_seconds_sum" + labels + "}"), 0.5);
 }
 
 TEST_F(MetricsTest, NamesFromClientsCannotSpoilTheText) {
