@@ -42,8 +42,16 @@ struct GroupContext {
   /// Waits at a barrier of the daemon until all ranks of the group have come. Throws TimedOut,
   /// whose missing() has ranks of the group. May be empty.
   std::function<void(Duration timeout)> meet = {};
-  /// Opens a group of some ranks of this group. May be empty.
-  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Transpose)> open_child = {};
+  /// Opens a group of some ranks of this group; `family` as below. May be empty.
+  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Transpose, std::string family)>
+      open_child = {};
+  /// The name of the group from which new_group() or split() has made this group, directly or not.
+  /// If empty, the group's own name; see GroupRegistry.
+  std::string family = {};
+  /// The membership whose generations end this group, or null.
+  std::shared_ptr<Membership> membership = {};
+  /// Destroyed after the group.
+  std::shared_ptr<void> kept = {};
 };
 
 class Backend;

@@ -17,6 +17,7 @@
 #include "collectives/abortable_group.h"
 #include "collectives/call_watch.h"
 #include "collectives/generation_end.h"
+#include "collectives/group_registry.h"
 #include "collectives/measure.h"
 #include "collectives/process_group.h"
 #include "protocol/address.h"
@@ -132,34 +133,6 @@ collectives::Transpose exchange_by(std::shared_ptr<Membership> membership, const
   };
 }
 
-/// Aborts a group when the group's generation has ended. Does not observe collectives. Derives from
-/// Hook only because a group owns its hooks, and so keeps this object alive.
-class AbortAtEnd final : public Hook {
- public:
-  /// `job_ranks`: the ranks that the members of the group have in the generation.
-  void watch(Membership& membership, std::uint64_t generation, std::vector<Rank> job_ranks,
-             const std::shared_ptr<collectives::AbortableGroup>& group) {
-    subscription_ = membership.on_change([weak = std::weak_ptr(group), generation,
-                                          ranks = std::move(job_ranks)](const GroupState& state) {
-      const auto watched = weak.lock();
-      if (!watched || !state.ended(generation)) return;
-      Failure why = collectives::failure_of(state);
-      std::vector<MissingRank> missing;  // with their ranks in the group
-      for (MissingRank& one : why.missing) {
-        const auto own = std::ranges::find(ranks, one.rank);
-        if (own == ranks.end()) continue;
-        one.rank = static_cast<Rank>(own - ranks.begin());
-        missing.push_back(std::move(one));
-      }
-      why.missing = std::move(missing);
-      watched->abort(std::move(why));
-    });
-  }
-
- private:
-  std::shared_ptr<void> subscription_;
-};
-
 /// Called when a group could not be opened because a rank was unreachable. Waits up to
 /// kReasonPatience for the daemon to say why the generation has ended. Returns a failure with code
 /// `aborted` and the daemon's reason. If the daemon gives no reason, the failure has the text and
@@ -213,8 +186,9 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
 
 /// Opens a group of a World that the caller has given.
 std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World world,
-                                         GroupOptions options, collectives::Transpose exchange) {
-  collectives::GroupContext context;
+                                         GroupOptions options, collectives::Transpose exchange,
+                                         std::string family = {}) {
+  collectives::GroupContext context{.family = std::move(family)};
   context.among = [client, world](const std::vector<Rank>& ranks, const std::string& name) {
     World child = world;
     child.name = name;
@@ -228,21 +202,25 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
                                                     .generation = world.generation,
                                                     .timeout = timeout});
   };
-  context.open_child = [client](World child, GroupOptions own, collectives::Transpose among) {
-    return open_given(client, std::move(child), std::move(own), std::move(among));
+  context.open_child = [client](World child, GroupOptions own, collectives::Transpose among,
+                                std::string name) {
+    return open_given(client, std::move(child), std::move(own), std::move(among), std::move(name));
   };
   const auto bootstrap = std::make_shared<IntroducingBootstrap>(client, std::move(exchange));
   return open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
 }
 
 /// Opens a group of members of a generation, which is aborted when the generation ends.
-/// `job_ranks`: the ranks of these members in the generation.
+/// `job_ranks`: the ranks of these members in the generation. `watch`: the result of
+/// abort_groups_at_end().
 std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership, World world,
                                          std::vector<Rank> job_ranks, GroupOptions options,
-                                         collectives::Transpose exchange) {
-  const auto guard = std::make_shared<AbortAtEnd>();
-  options.hooks.push_back(guard);
-  collectives::GroupContext context{.reason_patience = collectives::kReasonPatience};
+                                         collectives::Transpose exchange,
+                                         std::shared_ptr<void> watch, std::string family = {}) {
+  collectives::GroupContext context{.reason_patience = collectives::kReasonPatience,
+                                    .family = std::move(family),
+                                    .membership = membership,
+                                    .kept = watch};
   context.among = [membership, job_ranks](const std::vector<Rank>& ranks, const std::string& name) {
     std::vector<Rank> participants;
     for (const Rank rank : ranks) participants.push_back(job_ranks[rank]);
@@ -262,11 +240,12 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
       throw TimedOut(late.what(), std::move(missing));
     }
   };
-  context.open_child = [membership](World child, GroupOptions own, collectives::Transpose among) {
+  context.open_child = [membership, watch](World child, GroupOptions own,
+                                           collectives::Transpose among, std::string name) {
     std::vector<Rank> ranks;
     for (const GroupMember& member : child.members) ranks.push_back(member.job_rank);
     return open_bound(membership, std::move(child), std::move(ranks), std::move(own),
-                      std::move(among));
+                      std::move(among), watch, std::move(name));
   };
   const std::uint64_t generation = world.generation;
   const std::string name = world.name;
@@ -274,7 +253,8 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
       std::make_shared<IntroducingBootstrap>(membership->client(), std::move(exchange));
   try {
     auto group = open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
-    guard->watch(*membership, generation, std::move(job_ranks), group);
+    // The generation may have ended before the group was registered.
+    collectives::GroupRegistry::instance().abort_ended(*membership, membership->state());
     return group;
   } catch (const Unavailable& lost) {
     if (const auto reason = reason_of(lost, *membership, generation, name)) {
@@ -314,8 +294,9 @@ std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Membership> mem
   std::vector<Rank> ranks(now.size);
   std::iota(ranks.begin(), ranks.end(), Rank{0});
   auto exchange = exchange_by(membership, world.name);
+  auto watch = collectives::abort_groups_at_end(*membership);
   return open_bound(std::move(membership), world, std::move(ranks), std::move(options),
-                    std::move(exchange));
+                    std::move(exchange), std::move(watch));
 }
 
 }  // namespace c10dd

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "client/internal/throw_failure.h"
+#include "collectives/group_registry.h"
 
 namespace c10dd::collectives {
 
@@ -23,6 +24,12 @@ std::optional<GroupState> await_end(Membership& membership, std::uint64_t genera
   std::unique_lock lock(mutex);
   changed.wait_for(lock, patience, [&] { return end.has_value(); });
   return end;
+}
+
+std::shared_ptr<void> abort_groups_at_end(Membership& membership) {
+  return membership.on_change([&membership](const GroupState& state) {
+    GroupRegistry::instance().abort_ended(membership, state);
+  });
 }
 
 Failure failure_of(const GroupState& state) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// After a process group has failed, gets from the daemon the reason why the generation has ended. A
-// rank sees a broken connection at once. The daemon knows which member was lost, and why, only
-// after the grace period of that member.
+// Aborts process groups at the end of their generation. After a group has failed, gets from the
+// daemon the reason why the generation has ended. A rank sees a broken connection at once. The
+// daemon knows which member was lost, and why, only after the grace period of that member.
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <optional>
 
 #include "client/membership.h"
@@ -22,6 +23,10 @@ inline constexpr Duration kReasonPatience = std::chrono::milliseconds(400);
 /// rendezvous group had when the generation ended, or nullopt if `patience` ran out first.
 std::optional<GroupState> await_end(Membership& membership, std::uint64_t generation,
                                     Duration patience);
+
+/// Aborts all groups of the membership, now and later, as soon as their generation has ended. Ends
+/// when the result is destroyed.
+std::shared_ptr<void> abort_groups_at_end(Membership& membership);
 
 /// Returns a failure with code `aborted`, the text `state.reason`, and the ranks in `state.lost`.
 Failure failure_of(const GroupState& state);

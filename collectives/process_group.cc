@@ -12,6 +12,7 @@
 #include "collectives/backend.h"
 #include "collectives/call_queue.h"
 #include "collectives/check_operation.h"
+#include "collectives/group_registry.h"
 #include "collectives/subgroup.h"
 #include "protocol/format.h"
 
@@ -26,10 +27,21 @@ namespace {
 /// The handle of a group. Its queue may outlive it, because a Work that is kept needs the queue.
 class Group final : public collectives::AbortableGroup {
  public:
-  Group(std::shared_ptr<CallQueue> queue, collectives::GroupContext context)
-      : queue_(std::move(queue)), backend_(queue_->backend()), context_(std::move(context)) {}
+  /// Returns a group that the registry knows until it is destroyed.
+  static std::shared_ptr<Group> make(std::shared_ptr<CallQueue> queue,
+                                     collectives::GroupContext context) {
+    if (context.family.empty()) context.family = queue->world().name;
+    const auto group =
+        client::owned_by_this_process(new Group(std::move(queue), std::move(context)));
+    group->registration_ = collectives::GroupRegistry::instance().add(
+        group, group->context_.family, group->context_.membership.get());
+    return group;
+  }
 
-  ~Group() override { queue_->destroy(); }
+  ~Group() override {
+    registration_.reset();
+    queue_->destroy();
+  }
 
   WorkPtr issue(Operation operation, CallOptions options) override {
     require_home();
@@ -65,7 +77,8 @@ class Group final : public collectives::AbortableGroup {
     }
     const collectives::Transpose transpose = context_.among(ranks, child.name);
     return context_.open_child(std::move(child),
-                               collectives::options_of(queue_->options(), options), transpose);
+                               collectives::options_of(queue_->options(), options), transpose,
+                               context_.family);
   }
 
   std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
@@ -84,7 +97,8 @@ class Group final : public collectives::AbortableGroup {
     };
     try {
       return context_.open_child(collectives::subworld(world(), ranks, options),
-                                 collectives::options_of(queue_->options(), options), transpose);
+                                 collectives::options_of(queue_->options(), options), transpose,
+                                 context_.family);
     } catch (const std::exception&) {
       // The other ranks exchange their addresses in any case, and need this rank for it.
       if (!*exchanged) {
@@ -129,6 +143,9 @@ class Group final : public collectives::AbortableGroup {
   }
 
  private:
+  Group(std::shared_ptr<CallQueue> queue, collectives::GroupContext context)
+      : context_(std::move(context)), queue_(std::move(queue)), backend_(queue_->backend()) {}
+
   void require_home() const { home_.require("process group", "open another one"); }
 
   void abort(const Failure& reason, bool by_owner) {
@@ -137,9 +154,10 @@ class Group final : public collectives::AbortableGroup {
   }
 
   const client::HomeProcess home_;
+  const collectives::GroupContext context_;
   const std::shared_ptr<CallQueue> queue_;
   const std::shared_ptr<collectives::Backend> backend_;
-  const collectives::GroupContext context_;
+  std::shared_ptr<void> registration_;
 };
 
 /// Returns the parts of the tensor that have `counts` elements, one after the other.
@@ -287,6 +305,11 @@ WorkPtr ProcessGroup::recv(Tensor tensor, Rank peer, std::uint32_t tag, CallOpti
       options);
 }
 
+std::size_t ProcessGroup::abort_all(const std::string& name, std::uint64_t generation,
+                                    const std::string& reason) {
+  return collectives::GroupRegistry::instance().abort(name, generation, reason);
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::open(std::shared_ptr<Bootstrap> bootstrap, World world,
                                                  GroupOptions options) {
   return collectives::open_group(std::move(bootstrap), std::move(world), std::move(options));
@@ -297,7 +320,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::group_over(
   for (Rank rank = 0; world.members.size() < world.size; ++rank) world.members.push_back({rank});
   auto queue = std::make_shared<CallQueue>(std::move(world), std::move(options), std::move(backend),
                                            context);
-  return client::owned_by_this_process(new Group(std::move(queue), std::move(context)));
+  return Group::make(std::move(queue), std::move(context));
 }
 
 std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
@@ -326,10 +349,10 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     }
   }
   if (!context.open_child) {
-    context.open_child = [bootstrap](World child, GroupOptions own, Transpose transpose) {
-      return ProcessGroup::open(
-          std::make_shared<SubgroupBootstrap>(std::move(transpose), bootstrap), std::move(child),
-          std::move(own));
+    context.open_child = [bootstrap](World child, GroupOptions own, Transpose transpose,
+                                     std::string family) {
+      return open_group(std::make_shared<SubgroupBootstrap>(std::move(transpose), bootstrap),
+                        std::move(child), std::move(own), {.family = std::move(family)});
     };
   }
   return group_over(std::move(*backend), std::move(world), std::move(options), std::move(context));

@@ -93,11 +93,11 @@ class ProcessGroup {
   /// a time-out, if the generation ends before the group is open.
   ///
   /// If the generation ends while the group is open (a member is lost, leaves or calls next(), or
-  /// this process has lost the daemon for too long), the group is aborted without waiting for a
-  /// time-out. The group's collectives then fail with Aborted, whose text names ranks and hosts.
+  /// this process has lost the daemon for too long), the group and all groups that were made from
+  /// it are aborted without waiting for a time-out. Their collectives then fail with Aborted, whose
+  /// text names ranks and hosts.
   ///
-  /// The group does not own the membership. Keep the membership, because its destructor leaves the
-  /// rendezvous.
+  /// The group shares ownership of the membership, whose destructor leaves the rendezvous.
   static std::shared_ptr<ProcessGroup> open(std::shared_ptr<Membership> membership,
                                             GroupOptions options = {}, std::string kind = "dp");
 
@@ -239,6 +239,13 @@ class ProcessGroup {
   /// shortly afterwards. This rank sends `reason` to the other ranks before it closes the
   /// connections. A rank that does not receive `reason` in time fails without it.
   virtual void abort(const std::string& reason) = 0;
+
+  /// Calls abort(reason) of all open groups of this process that have the given generation or an
+  /// earlier one, and that either have this name or were made from a group with this name by
+  /// new_group() or split(). Returns how many there were. For a process that has learnt by itself
+  /// that a generation has ended: a group that was opened with a Membership needs no such call.
+  static std::size_t abort_all(const std::string& name, std::uint64_t generation,
+                               const std::string& reason);
 
   /// Blocks until all work that was issued has ended. Work that is issued after this call is
   /// abandoned with code closed. The connections stay open until the group is destroyed.

@@ -3,24 +3,13 @@
 #include "collectives/timer_thread.h"
 
 #include <algorithm>
-#include <atomic>
 #include <thread>
+
+#include "collectives/per_process.h"
 
 namespace c10dd::collectives {
 
-TimerThread& TimerThread::instance() {
-  // Never destroyed, because its thread may still run when the process exits. In a forked child the
-  // thread does not exist, and the lock may be held for ever, so the child makes an object of its
-  // own.
-  static std::atomic<TimerThread*> current = new TimerThread;
-  TimerThread* timer = current.load(std::memory_order_acquire);
-  if (timer->home_.forked()) {
-    auto* const fresh = new TimerThread;
-    if (current.compare_exchange_strong(timer, fresh)) return *fresh;
-    delete fresh;
-  }
-  return *timer;
-}
+TimerThread& TimerThread::instance() { return of_this_process<TimerThread>(); }
 
 void TimerThread::add(Task& task) {
   const std::lock_guard lock(mutex_);

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "client/internal/fork_guard.h"
 
 namespace c10dd::collectives {
 
@@ -55,7 +54,6 @@ class TimerThread {
   Entry* find_locked(const Task& task);
   Entry* first_locked();
 
-  const client::HomeProcess home_;
   std::mutex mutex_;
   std::condition_variable changed_;  // a task or its time has changed, or a task has returned
   std::vector<Entry> entries_;
