@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/exchange.h"
 #include "collectives/process_group.h"
 #include "protocol/error.h"
 
@@ -23,9 +24,9 @@ class AbortableGroup : public ProcessGroup {
   virtual void abort(Failure reason) = 0;
 };
 
-/// Sends parts[i] to rank i of some group, and returns the messages to this rank; see
-/// Bootstrap::transpose().
-using Transpose = std::function<std::vector<std::string>(std::vector<std::string>, Duration)>;
+/// Exchanges parts among the ranks of some group; see Client::exchange(). The root is rank 0.
+using Exchange = std::function<std::vector<std::string>(ExchangeShape, std::vector<std::string>,
+                                                        Duration timeout)>;
 
 /// What a group gets from the code that opens it, besides its backend.
 struct GroupContext {
@@ -37,13 +38,13 @@ struct GroupContext {
   /// Adds to the failure what the other ranks are doing. Called on the thread that ends the
   /// collective; may block for a moment. May be empty.
   std::function<void(const CollectiveCall&, Failure&)> explain = {};
-  /// Returns a Transpose among these ranks of the group, for the group named `name`. May be empty.
-  std::function<Transpose(const std::vector<Rank>& ranks, const std::string& name)> among = {};
+  /// Returns an Exchange among these ranks of the group, for the group named `name`. May be empty.
+  std::function<Exchange(const std::vector<Rank>& ranks, const std::string& name)> among = {};
   /// Waits at a barrier of the daemon until all ranks of the group have come. Throws TimedOut,
   /// whose missing() has ranks of the group. May be empty.
   std::function<void(Duration timeout)> meet = {};
   /// Opens a group of some ranks of this group; `family` as below. May be empty.
-  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Transpose, std::string family)>
+  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Exchange, std::string family)>
       open_child = {};
   /// The name of the group from which new_group() or split() has made this group, directly or not.
   /// If empty, the group's own name; see GroupRegistry.

@@ -15,7 +15,6 @@
 
 #include "collectives/process_group.h"
 #include "protocol/error.h"
-#include "protocol/format.h"
 
 namespace c10dd::collectives {
 
@@ -95,26 +94,20 @@ struct BackendSetup {
   mutable std::exception_ptr thrown = nullptr;
 };
 
-/// Returns the result of Bootstrap::transpose(). Fails if the bootstrap throws, and then stores the
-/// exception in setup.thrown. Also fails if the result does not have one part per rank.
-inline Result<std::vector<std::string>> transpose(const BackendSetup& setup,
-                                                  std::vector<std::string> parts) {
-  try {
-    auto reply = setup.bootstrap->transpose(std::move(parts), setup.options.open_timeout);
-    if (reply.size() != setup.world.size) {
-      return failure(Code::size_mismatch,
-                     "bootstrap of process group \"{}\" returned {} parts for {} ranks",
-                     setup.world.name, reply.size(), setup.world.size);
-    }
-    return reply;
-  } catch (const std::exception& error) {
-    setup.thrown = std::current_exception();
-    return failure(Code::unavailable, error.what());
-  }
-}
+/// These return the results of the functions of Bootstrap that have their names. They fail if the
+/// bootstrap throws, and then store the exception in setup.thrown, or if the result does not have
+/// one part per rank.
+Result<std::vector<std::string>> transpose(const BackendSetup& setup,
+                                           std::vector<std::string> parts);
+Result<std::vector<std::string>> all(const BackendSetup& setup, std::string part);
+Result<std::string> from_root(const BackendSetup& setup, std::string part);
 
-/// Opens the backend that the options name. Prefers a built-in backend to a module of the same
-/// name. Blocks until all ranks have opened the backend.
+/// Returns `options` with the name of a backend instead of "auto".
+GroupOptions with_backend(GroupOptions options);
+
+/// Opens the backend that the options name. A backend may open others so, with a World and
+/// Bootstrap of its own or with those that it has got. Prefers a built-in backend to a module of
+/// the same name. Blocks until all ranks have opened the backend.
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup);
 
 /// Opens the built-in backend whose ranks are threads of one process. Blocks until all ranks have
@@ -123,7 +116,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 4;
+inline constexpr std::uint32_t kBackendAbi = 5;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {

@@ -36,18 +36,28 @@ struct World {
 
 /// Lets the members of one group exchange their addresses. Each rank has a Bootstrap of its own,
 /// made for one World. Its methods are called by one thread at a time, while the group is opened.
+/// transpose(), all() and from_root() are exchanges: all ranks call the same ones in the same
+/// order, once or several times per generation. They block until every rank has called. After
+/// `timeout`, they throw TimedOut, which names the missing ranks.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
 
   /// Sends parts[i] to each rank i. Returns the messages that the ranks have sent to this rank:
   /// element i is from rank i. `parts` and the result have one element for each rank, including
-  /// this one. Called once per rank and generation. Blocks until every rank has called transpose().
-  /// After `timeout`, throws TimedOut, which names the missing ranks.
+  /// this one.
   virtual std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) = 0;
 
+  /// Sends `part` to all ranks of `world`, and returns the parts of all ranks, in rank order. The
+  /// default is a transpose(), in which each rank sends its part once for each rank.
+  virtual std::vector<std::string> all(const World& world, std::string part, Duration timeout);
+
+  /// Returns the part of rank 0 of `world`; the parts of the other ranks do not count. The default
+  /// is a transpose().
+  virtual std::string from_root(const World& world, std::string part, Duration timeout);
+
   /// Returns the host and process id of each rank, ordered by rank, or an empty list if they are
-  /// not known. Called after transpose() has returned.
+  /// not known. Called after an exchange.
   virtual std::vector<ProcessAddress> processes() const { return {}; }
 
   /// Returns the name or address of this machine under which the other members can reach it.

@@ -15,6 +15,7 @@
 #include "client/internal/throw_failure.h"
 #include "client/membership.h"
 #include "collectives/abortable_group.h"
+#include "collectives/backend.h"
 #include "collectives/call_watch.h"
 #include "collectives/generation_end.h"
 #include "collectives/group_registry.h"
@@ -52,81 +53,104 @@ std::string address_towards(const std::string& daemon) {
   return own;
 }
 
+std::uint64_t random_number() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device();
+}
+
 /// A Bootstrap in which each rank also sends its host and process id, so that error texts can name
 /// the host and the process.
 class IntroducingBootstrap final : public Bootstrap {
  public:
-  IntroducingBootstrap(std::shared_ptr<Client> client, collectives::Transpose exchange)
+  IntroducingBootstrap(std::shared_ptr<Client> client, collectives::Exchange exchange)
       : client_(std::move(client)), exchange_(std::move(exchange)) {}
 
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
-    const std::uint64_t pid = static_cast<std::uint64_t>(getpid());
-    std::random_device device;
-    const std::uint64_t number = (std::uint64_t{device()} << 32) | device();
-    for (std::string& part : parts) {
-      part = wire::encode(Introduction{std::move(part), client_->host(), pid, number});
-    }
-    std::vector<std::string> reply = exchange_(std::move(parts), timeout);
-    processes_.clear();
-    for (std::string& part : reply) {
-      Result<Introduction> one = wire::decode<Introduction>(part);
-      if (!one) client::throw_failure(one.error());
-      part = std::move(one->part);
-      if (processes_.empty()) process_group_ = one->number;
-      processes_.push_back({std::move(one->host), one->pid});
-    }
-    return reply;
+    return exchange(ExchangeShape::transpose, std::move(parts), timeout);
+  }
+
+  std::vector<std::string> all(const World&, std::string part, Duration timeout) override {
+    return exchange(ExchangeShape::all, {std::move(part)}, timeout);
+  }
+
+  std::string from_root(const World& world, std::string part, Duration timeout) override {
+    std::vector<std::string> parts;
+    if (world.rank == 0) parts.push_back(std::move(part));
+    return exchange(ExchangeShape::from_root, std::move(parts), timeout).front();
   }
 
   std::vector<ProcessAddress> processes() const override { return processes_; }
   std::string local_address() const override { return address_towards(client_->address()); }
 
   const std::shared_ptr<Client>& client() const { return client_; }
-  /// Returns the random number that all ranks share after transpose(), or 0 before transpose().
+  /// Returns the random number that all ranks share after an exchange, or 0 before.
   std::uint64_t process_group() const { return process_group_; }
 
  private:
+  std::vector<std::string> exchange(ExchangeShape shape, std::vector<std::string> parts,
+                                    Duration timeout) {
+    for (std::string& part : parts) {
+      part = wire::encode(Introduction{std::move(part), client_->host(), pid_, number_});
+    }
+    std::vector<std::string> reply = exchange_(shape, std::move(parts), timeout);
+    std::vector<ProcessAddress> processes;
+    for (std::string& part : reply) {
+      Result<Introduction> one = wire::decode<Introduction>(part);
+      if (!one) client::throw_failure(one.error());
+      part = std::move(one->part);
+      if (processes.empty()) process_group_ = one->number;  // of rank 0
+      processes.push_back({std::move(one->host), one->pid});
+    }
+    if (shape != ExchangeShape::from_root) processes_ = std::move(processes);
+    return reply;
+  }
+
   const std::shared_ptr<Client> client_;
-  const collectives::Transpose exchange_;
+  const collectives::Exchange exchange_;
+  const std::uint64_t pid_ = static_cast<std::uint64_t>(getpid());
+  const std::uint64_t number_ = random_number();
   std::vector<ProcessAddress> processes_;
   std::uint64_t process_group_ = 0;
 };
 
 /// Exchanges among the ranks of a World that the caller has given, or among some of them.
-collectives::Transpose exchange_by(std::shared_ptr<Client> client, const World& world) {
+collectives::Exchange exchange_by(std::shared_ptr<Client> client, const World& world) {
   return [client = std::move(client), name = "process_group/" + world.name, rank = world.rank,
-          size = world.size,
-          generation = world.generation](std::vector<std::string> parts, Duration timeout) {
+          size = world.size, generation = world.generation](
+             ExchangeShape shape, std::vector<std::string> parts, Duration timeout) {
     return client->exchange(name, std::move(parts),
                             {.rank = rank,
                              .world_size = size,
                              .generation = generation,
-                             .shape = ExchangeShape::transpose,
+                             .shape = shape,
                              .timeout = timeout});
   };
 }
 
-/// Exchanges among the members of a generation that have these ranks, or among all if the list is
-/// empty. The exchange fails as soon as one of them is lost.
-collectives::Transpose exchange_by(std::shared_ptr<Membership> membership, const std::string& name,
-                                   const std::vector<Rank>& ranks = {}) {
+/// Exchanges among the members of a generation that have these ranks, in the order of the list, or
+/// among all if the list is empty. The exchange fails as soon as one of them is lost.
+collectives::Exchange exchange_by(std::shared_ptr<Membership> membership, const std::string& name,
+                                  const std::vector<Rank>& ranks = {}) {
   return [membership = std::move(membership), name = "process_group/" + name, ranks](
-             std::vector<std::string> parts, Duration timeout) {
+             ExchangeShape shape, std::vector<std::string> parts, Duration timeout) {
+    if (ranks.empty()) {
+      return membership->exchange(name, std::move(parts), {.shape = shape, .timeout = timeout});
+    }
     // The daemon wants the ranks in ascending order: order[i] is the index in `ranks` of the i-th.
     std::vector<std::size_t> order(ranks.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, {}, [&](std::size_t i) { return ranks[i]; });
-    std::vector<std::string> sorted(parts.size());
     std::vector<Rank> participants;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      participants.push_back(ranks[order[i]]);
-      sorted[i] = std::move(parts[order[i]]);
+    for (const std::size_t i : order) participants.push_back(ranks[i]);
+    std::vector<std::string> sorted = parts;
+    if (shape == ExchangeShape::transpose) {
+      for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = std::move(parts[order[i]]);
     }
-    if (ranks.empty()) sorted = std::move(parts);
-    std::vector<std::string> reply =
-        membership->exchange(name, std::move(sorted),
-                             {.shape = ExchangeShape::transpose, .timeout = timeout}, participants);
-    if (ranks.empty()) return reply;
+    const auto root = std::ranges::find(order, std::size_t{0}) - order.begin();
+    std::vector<std::string> reply = membership->exchange(
+        name, std::move(sorted),
+        {.shape = shape, .root = static_cast<Rank>(root), .timeout = timeout}, participants);
+    if (shape == ExchangeShape::from_root) return reply;
     std::vector<std::string> own(reply.size());
     for (std::size_t i = 0; i < order.size(); ++i) own[order[i]] = std::move(reply[i]);
     return own;
@@ -171,6 +195,7 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
     const std::shared_ptr<IntroducingBootstrap>& bootstrap, World world, GroupOptions options,
     collectives::GroupContext context) {
   const std::shared_ptr<Client> client = bootstrap->client();
+  options = collectives::with_backend(std::move(options));
   options.hooks.push_back(measure_into(std::make_shared<ClientRecorder>(client), options.backend));
   const auto watch = std::make_shared<collectives::CallWatch>(client::connection_of(*client),
                                                               world.rank, world.size);
@@ -186,7 +211,7 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
 
 /// Opens a group of a World that the caller has given.
 std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World world,
-                                         GroupOptions options, collectives::Transpose exchange,
+                                         GroupOptions options, collectives::Exchange exchange,
                                          std::string family = {}) {
   collectives::GroupContext context{.family = std::move(family)};
   context.among = [client, world](const std::vector<Rank>& ranks, const std::string& name) {
@@ -202,7 +227,7 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
                                                     .generation = world.generation,
                                                     .timeout = timeout});
   };
-  context.open_child = [client](World child, GroupOptions own, collectives::Transpose among,
+  context.open_child = [client](World child, GroupOptions own, collectives::Exchange among,
                                 std::string name) {
     return open_given(client, std::move(child), std::move(own), std::move(among), std::move(name));
   };
@@ -215,7 +240,7 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
 /// abort_groups_at_end().
 std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership, World world,
                                          std::vector<Rank> job_ranks, GroupOptions options,
-                                         collectives::Transpose exchange,
+                                         collectives::Exchange exchange,
                                          std::shared_ptr<void> watch, std::string family = {}) {
   collectives::GroupContext context{.reason_patience = collectives::kReasonPatience,
                                     .family = std::move(family),
@@ -241,7 +266,7 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
     }
   };
   context.open_child = [membership, watch](World child, GroupOptions own,
-                                           collectives::Transpose among, std::string name) {
+                                           collectives::Exchange among, std::string name) {
     std::vector<Rank> ranks;
     for (const GroupMember& member : child.members) ranks.push_back(member.job_rank);
     return open_bound(membership, std::move(child), std::move(ranks), std::move(own),

@@ -12,17 +12,14 @@
 #include <random>
 #include <utility>
 
+#include "collectives/agreement.h"
 #include "collectives/backend.h"
 #include "collectives/loopback_messages.h"
 #include "collectives/reduce.h"
-#include "collectives/who_waits.h"
 #include "collectives/wording.h"
 
 namespace c10dd::collectives {
 namespace {
-
-/// Returns a text for errors that lists the arguments that must be equal on all ranks.
-std::string signature(const Operation& operation) { return text_of(published(operation)); }
 
 bool matches(const Operation& a, const Operation& b) {
   const OperationInfo& info = info_of(a.collective);
@@ -118,11 +115,7 @@ Result<void> check_lists(const Ranks& ranks) {
   Result<void> result;
   const auto check = [&](Rank from, Rank to, const Tensor& sent, const Tensor& received) {
     if (sent.count == received.count || !result) return;
-    result =
-        failure(Code::size_mismatch,
-                "{} {}: rank {} has {} elements for rank {}, which has a tensor of {} for them",
-                name_of(ranks.front()->collective), ranks.front()->sequence, from, sent.count, to,
-                received.count);
+    result = sizes_differ(*ranks.front(), from, sent.count, to, received.count);
   };
   if (!info_of(ranks.front()->collective).reduces) {
     each_copy(ranks, check);
@@ -238,8 +231,7 @@ class LoopbackGroup {
       if (!matches(*arrivals_[rank], first)) different.push_back(rank);
     }
     if (!different.empty()) {
-      die(failure(Code::size_mismatch, "{} issued {}, but rank 0 issued {}", named(different),
-                  signature(*arrivals_[different.front()]), signature(first)));
+      die(issued_differently(different, text_of(*arrivals_[different.front()]), text_of(first)));
       return;
     }
     if (first.lists) {
@@ -259,7 +251,7 @@ class LoopbackGroup {
       if (arrivals_[other] == nullptr) missing.push_back(other);
     }
     Failure late = failure(Code::timed_out, "{} timed out after {}: {} of {} ranks missing: {}",
-                           signature(operation), human(operation.timeout), missing.size(),
+                           text_of(operation), human(operation.timeout), missing.size(),
                            arrivals_.size(), folded(missing));
     for (const Rank other : missing) {
       late.missing.push_back({.rank = other, .cause = MissingRank::Cause::not_arrived, .host = {}});

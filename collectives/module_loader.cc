@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "collectives/backend.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives {
 namespace {

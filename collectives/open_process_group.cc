@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens the backend of a group. loopback is built in, and all other backends are modules.
 #include <algorithm>
+#include <cstdlib>
+#include <utility>
 
 #include "collectives/backend.h"
 
 namespace c10dd::collectives {
+
+GroupOptions with_backend(GroupOptions options) {
+  if (options.backend != "auto") return options;
+  const char* const chosen = std::getenv("C10DD_BACKEND");
+  options.backend = chosen == nullptr || *chosen == '\0' ? "gloo" : chosen;
+  return options;
+}
 
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   const std::string& name = setup.options.backend;
@@ -14,7 +23,7 @@ Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   if (name.empty() || !std::all_of(name.begin(), name.end(), plain)) {
     return failure(Code::invalid_argument,
                    "invalid backend name \"" + name +
-                       "\": use lower-case letters and digits only, such as gloo or loopback");
+                       "\": use lower-case letters and digits only, such as gloo or mpi");
   }
   auto module = load_backend_module(name);
   if (!module) return module.error();

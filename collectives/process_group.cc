@@ -75,9 +75,9 @@ class Group final : public collectives::AbortableGroup {
                             "which only all ranks can meet; use split",
                             world().name));
     }
-    const collectives::Transpose transpose = context_.among(ranks, child.name);
+    const collectives::Exchange exchange = context_.among(ranks, child.name);
     return context_.open_child(std::move(child),
-                               collectives::options_of(queue_->options(), options), transpose,
+                               collectives::options_of(queue_->options(), options), exchange,
                                context_.family);
   }
 
@@ -86,24 +86,23 @@ class Group final : public collectives::AbortableGroup {
     require_home();
     const std::vector<Rank> ranks = collectives::ranks_of_color(*this, color, key);
     if (ranks.empty()) {
-      collectives::transpose_over(*this, {}, {}, queue_->options().open_timeout);
+      exchange_nothing();
       return nullptr;
     }
     const auto exchanged = std::make_shared<bool>(false);
-    const auto transpose = [this, ranks, exchanged](const std::vector<std::string>& parts,
-                                                    Duration timeout) {
+    const auto exchange = [this, ranks, exchanged](ExchangeShape shape,
+                                                   std::vector<std::string> parts,
+                                                   Duration timeout) {
       *exchanged = true;
-      return collectives::transpose_over(*this, ranks, parts, timeout);
+      return collectives::exchange_over(*this, ranks, shape, std::move(parts), timeout);
     };
     try {
       return context_.open_child(collectives::subworld(world(), ranks, options),
-                                 collectives::options_of(queue_->options(), options), transpose,
+                                 collectives::options_of(queue_->options(), options), exchange,
                                  context_.family);
     } catch (const std::exception&) {
       // The other ranks exchange their addresses in any case, and need this rank for it.
-      if (!*exchanged) {
-        collectives::transpose_over(*this, {}, {}, queue_->options().open_timeout);
-      }
+      if (!*exchanged) exchange_nothing();
       throw;
     }
   }
@@ -147,6 +146,12 @@ class Group final : public collectives::AbortableGroup {
       : context_(std::move(context)), queue_(std::move(queue)), backend_(queue_->backend()) {}
 
   void require_home() const { home_.require("process group", "open another one"); }
+
+  /// Takes part in the exchange of split() without parts.
+  void exchange_nothing() {
+    collectives::exchange_over(*this, {}, ExchangeShape::transpose, {},
+                               queue_->options().open_timeout);
+  }
 
   void abort(const Failure& reason, bool by_owner) {
     require_home();
@@ -338,6 +343,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     throw_failure(
         failure(Code::invalid_argument, "process group \"{}\": bootstrap is null", world.name));
   }
+  options = with_backend(std::move(options));
   const BackendSetup setup{world, options, bootstrap};
   auto backend = collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
@@ -349,9 +355,9 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     }
   }
   if (!context.open_child) {
-    context.open_child = [bootstrap](World child, GroupOptions own, Transpose transpose,
+    context.open_child = [bootstrap](World child, GroupOptions own, Exchange exchange,
                                      std::string family) {
-      return open_group(std::make_shared<SubgroupBootstrap>(std::move(transpose), bootstrap),
+      return open_group(std::make_shared<SubgroupBootstrap>(std::move(exchange), bootstrap),
                         std::move(child), std::move(own), {.family = std::move(family)});
     };
   }

@@ -25,7 +25,9 @@ class Client;
 class Membership;
 
 struct GroupOptions {
-  std::string backend = "gloo";  ///< gloo, or loopback (the ranks are threads of one process)
+  /// gloo, mpi, loopback (the ranks are threads of one process), or auto: the variable
+  /// C10DD_BACKEND, or gloo if it is not set.
+  std::string backend = "auto";
   Duration timeout = std::chrono::minutes(10);  ///< limit for each operation; must be above 0
   /// Limit for each of two steps: exchanging addresses, and connecting. Must be above 0.
   Duration open_timeout = std::chrono::minutes(5);

@@ -98,8 +98,15 @@ std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::
   return ranks;
 }
 
-std::vector<std::string> transpose_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
-                                        const std::vector<std::string>& parts, Duration timeout) {
+std::vector<std::string> exchange_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
+                                       ExchangeShape shape, std::vector<std::string> parts,
+                                       Duration timeout) {
+  // Every shape is a transpose, in which parts that do not count are empty.
+  const bool is_root = !ranks.empty() && ranks.front() == parent.rank();
+  if (shape == ExchangeShape::all || (shape == ExchangeShape::from_root && is_root)) {
+    parts.resize(ranks.size(), parts.front());
+  }
+  parts.resize(ranks.size());
   const std::size_t size = parent.size();
   std::vector<std::string> by_rank(size);
   for (std::size_t i = 0; i < ranks.size(); ++i) by_rank[ranks[i]] = parts[i];
@@ -120,6 +127,7 @@ std::vector<std::string> transpose_over(ProcessGroup& parent, const std::vector<
   parent.all_to_all(std::move(outputs), std::move(inputs), {.timeout = timeout});
   std::vector<std::string> reply;
   for (const Rank rank : ranks) reply.emplace_back(in[rank].begin(), in[rank].end());
+  if (shape == ExchangeShape::from_root && !reply.empty()) reply.resize(1);
   return reply;
 }
 

@@ -11,19 +11,19 @@
 
 namespace c10dd::collectives {
 
-/// A Bootstrap over a Transpose. Takes this rank's address from the Bootstrap of the other group.
+/// A Bootstrap over an Exchange. Takes this rank's address from the Bootstrap of the other group.
 class SubgroupBootstrap final : public Bootstrap {
  public:
-  SubgroupBootstrap(Transpose transpose, std::shared_ptr<Bootstrap> parent)
-      : transpose_(std::move(transpose)), parent_(std::move(parent)) {}
+  SubgroupBootstrap(Exchange exchange, std::shared_ptr<Bootstrap> parent)
+      : exchange_(std::move(exchange)), parent_(std::move(parent)) {}
 
   std::vector<std::string> transpose(std::vector<std::string> parts, Duration timeout) override {
-    return transpose_(std::move(parts), timeout);
+    return exchange_(ExchangeShape::transpose, std::move(parts), timeout);
   }
   std::string local_address() const override { return parent_->local_address(); }
 
  private:
-  const Transpose transpose_;
+  const Exchange exchange_;
   const std::shared_ptr<Bootstrap> parent_;
 };
 
@@ -38,10 +38,11 @@ GroupOptions options_of(const GroupOptions& parent, const SubgroupOptions& optio
 /// see ProcessGroup::split(). A collective of `parent`.
 std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::int32_t key);
 
-/// Sends parts[i] to rank ranks[i] of `parent`, and returns what these ranks have sent to this one.
-/// A collective of `parent`; a rank that has nothing to exchange gives empty lists.
-std::vector<std::string> transpose_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
-                                        const std::vector<std::string>& parts, Duration timeout);
+/// Exchanges parts among the ranks `ranks` of `parent`, see Exchange. A collective of `parent`; a
+/// rank that has nothing to exchange gives empty lists.
+std::vector<std::string> exchange_over(ProcessGroup& parent, const std::vector<Rank>& ranks,
+                                       ExchangeShape shape, std::vector<std::string> parts,
+                                       Duration timeout);
 
 /// Returns the failure of a monitored_barrier. Takes the hosts and process ids from `world`.
 Failure missed(const World& world, Duration timeout, const TimedOut& late);

@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-
 namespace c10dd::collectives {
 
 /// Runs tasks when they are due. The thread starts with the first wake(), and ends when there

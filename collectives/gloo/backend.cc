@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/agreement.h"
 #include "collectives/backend.h"
 #include "collectives/gloo/exchange.h"
 #include "collectives/gloo/mesh.h"
@@ -45,26 +46,8 @@ class MeshContext final : public ::gloo::Context {
 /// rank ignores the other's messages and times out, with a failure that names the awaited ranks.
 /// With equal tags, Gloo would end the process when a message of the wrong size arrives.
 std::uint32_t tag_of(const Operation& operation) {
-  const OperationInfo& info = info_of(operation.collective);
-  const Tensor& common = operation.common();
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  const auto add = [&hash](std::uint64_t word) {
-    hash = (hash ^ word) * 0x100000001b3u;
-    hash ^= hash >> 29;
-  };
-  for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(operation.collective), static_cast<std::uint64_t>(common.dtype),
-        static_cast<std::uint64_t>(operation.lists ? 0 : common.count),
-        static_cast<std::uint64_t>(operation.lists),
-        static_cast<std::uint64_t>(info.reduces ? operation.reduce.kind : 0),
-        static_cast<std::uint64_t>(info.root != Root::none ? operation.root : 0)}) {
-    add(word);
-  }
-  // All ranks know the sizes of these tensors; see also slot_of() in exchange.cc.
-  if (info.reduces) {
-    for (const Tensor& part : operation.inputs) add(part.count);
-  }
-  return static_cast<std::uint32_t>((operation.sequence & 0xfff) << 20 | (hash & 0xfffff));
+  return static_cast<std::uint32_t>((operation.sequence & 0xfff) << 20 |
+                                    (hash_of(operation) & 0xfffff));
 }
 
 /// Copies the elements of a tensor to `memory`, and returns where they are.
