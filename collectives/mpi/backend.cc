@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// The MPI backend, built as the module libc10dd_mpi.so. A group has two communicators: one for
+// collectives, and one for sends and receives.
+#include <algorithm>
+#include <boost/describe/class.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collectives/backend.h"
+#include "collectives/mpi/calls.h"
+#include "collectives/mpi/lane.h"
+#include "collectives/mpi/messages.h"
+#include "collectives/mpi/runtime.h"
+#include "protocol/fields.h"
+#include "protocol/format.h"
+
+namespace c10dd::collectives::mpi {
+namespace {
+
+/// What a rank tells the others when the group is opened.
+struct Identity {
+  std::string failure;  ///< why this rank cannot use MPI, or empty
+  int rank = 0;         ///< in MPI_COMM_WORLD
+  int size = 1;
+  std::string job;
+};
+BOOST_DESCRIBE_STRUCT(Identity, (), (failure, rank, size, job))
+
+Failure refused(const World& world, const std::string& why) {
+  return failure(Code::invalid_argument, "mpi: process group \"{}\": {}", world.name, why);
+}
+
+/// Fails unless rank `rank` of the group, whose identity is the last, can be in one group with the
+/// lower ranks.
+Result<void> check_identity(const World& world, const Identity& own,
+                            const std::vector<Identity>& theirs) {
+  const Identity& last = theirs.back();
+  const std::size_t rank = theirs.size() - 1;
+  if (!last.failure.empty()) {
+    return failure(Code::unsupported, "rank {} cannot use MPI: {}", rank, last.failure);
+  }
+  if (static_cast<Rank>(own.size) < world.size) {
+    return refused(world, format("it has {} ranks, but MPI has only {}: start the ranks with "
+                                 "\"mpirun -n {} PROGRAM\"",
+                                 world.size, own.size, world.size));
+  }
+  if (last.job != own.job || last.size != own.size) {
+    return refused(world,
+                   format("ranks {} and {} were not started by the same mpirun", world.rank, rank));
+  }
+  const auto twin = std::ranges::find(theirs, last.rank, &Identity::rank) - theirs.begin();
+  if (static_cast<std::size_t>(twin) != rank) {
+    return refused(world, format("ranks {} and {} are one process for MPI: start each in a process "
+                                 "of its own, with one mpirun",
+                                 twin, rank));
+  }
+  // A group of all processes has MPI's ranks. Another group may have any.
+  const bool is_everybody = world.members.empty() && static_cast<Rank>(own.size) == world.size;
+  if (is_everybody && static_cast<std::size_t>(last.rank) != rank) {
+    return refused(world, format("rank {} has rank {} in MPI: unset C10DD_RANK, so that mpirun "
+                                 "gives the ranks",
+                                 rank, last.rank));
+  }
+  return {};
+}
+
+/// Returns the ranks of the group's members in MPI_COMM_WORLD.
+Result<std::vector<int>> mpi_ranks(const BackendSetup& setup, const Result<Runtime*>& runtime) {
+  Identity own;
+  if (runtime) {
+    own = {"", (*runtime)->rank(), (*runtime)->size(), (*runtime)->job()};
+  } else {
+    own.failure = runtime.error().detail;
+  }
+  const auto parts = all(setup, wire::encode(own));
+  if (!parts) return parts.error();
+  std::vector<Identity> identities;
+  std::vector<int> ranks;
+  for (const std::string& part : *parts) {
+    auto one = wire::decode<Identity>(part);
+    if (!one) return one.error();
+    identities.push_back(std::move(*one));
+    ranks.push_back(identities.back().rank);
+    if (Result<void> good = check_identity(setup.world, own, identities); !good) {
+      return good.error();
+    }
+  }
+  return ranks;
+}
+
+/// A tag for MPI_Comm_create_group: groups that are opened at the same time by several threads need
+/// different ones.
+int tag_of(const World& world) {
+  std::uint64_t hash = 0xcbf29ce484222325u ^ world.generation;  // FNV-1a
+  for (const char c : world.name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  constexpr std::uint64_t kTags = 16'384;  // any MPI has twice as many
+  return static_cast<int>(hash % kTags) * 2;
+}
+
+MPI_Comm make_comm(const std::vector<int>& ranks, int tag) {
+  MPI_Group everybody = MPI_GROUP_NULL;
+  MPI_Group members = MPI_GROUP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  require(MPI_Comm_group(MPI_COMM_WORLD, &everybody), "MPI_Comm_group");
+  require(MPI_Group_incl(everybody, static_cast<int>(ranks.size()), ranks.data(), &members),
+          "MPI_Group_incl");
+  require(MPI_Comm_create_group(MPI_COMM_WORLD, members, tag, &comm), "MPI_Comm_create_group");
+  MPI_Group_free(&members);
+  MPI_Group_free(&everybody);
+  require(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return comm;
+}
+
+class MpiBackend final : public Backend {
+ public:
+  MpiBackend(Runtime& runtime, MPI_Comm collectives, MPI_Comm messages)
+      : runtime_(runtime),
+        lane_(std::make_shared<Lane>(runtime, collectives)),
+        messages_(std::make_shared<Messages>(runtime, messages)) {
+    // The failure of one ends the other, too.
+    lane_->on_failure([other = std::weak_ptr(messages_)](const Failure& reason) {
+      if (const auto kept = other.lock()) kept->fail(reason);
+    });
+    messages_->on_failure([other = std::weak_ptr(lane_)](const Failure& reason) {
+      if (const auto kept = other.lock()) kept->fail(reason);
+    });
+  }
+
+  ~MpiBackend() override {
+    lane_->close();
+    messages_->close();
+  }
+
+  void start(const Operation& operation, Completion& completion) override {
+    if (info_of(operation.collective).message) return messages_->start(operation, completion);
+    lane_->start(operation, completion);
+  }
+
+  void abort(const std::string& reason) override {
+    const Failure aborted = failure(Code::aborted, "mpi group aborted: {}", reason);
+    lane_->fail(aborted);
+  }
+
+  std::string describe() const override {
+    return format("{}, rank {} of {} in MPI", runtime_.library(), runtime_.rank(), runtime_.size());
+  }
+
+ private:
+  Runtime& runtime_;
+  const std::shared_ptr<Lane> lane_;
+  const std::shared_ptr<Messages> messages_;
+};
+
+Result<std::unique_ptr<Backend>> open_mpi(const BackendSetup& setup) {
+  const Result<Runtime*> runtime = Runtime::start();
+  const auto ranks = mpi_ranks(setup, runtime);
+  if (!ranks) return ranks.error();
+  try {
+    const int tag = tag_of(setup.world);
+    const MPI_Comm collectives = make_comm(*ranks, tag);
+    const MPI_Comm messages = make_comm(*ranks, tag + 1);
+    return std::unique_ptr<Backend>(std::make_unique<MpiBackend>(**runtime, collectives, messages));
+  } catch (const CallFailed& error) {
+    return failure(Code::unavailable, "mpi: cannot open process group \"{}\": {}", setup.world.name,
+                   error.what());
+  }
+}
+
+}  // namespace
+}  // namespace c10dd::collectives::mpi
+
+extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
+c10dd_backend_module() {
+  static const c10dd::collectives::BackendModule module = {.open =
+                                                               &c10dd::collectives::mpi::open_mpi};
+  return &module;
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/mpi/lane.h"
+
+#include <thread>
+#include <utility>
+
+#include "collectives/agreement.h"
+#include "collectives/mpi/operations.h"
+#include "protocol/format.h"
+#include "protocol/wording.h"
+
+namespace c10dd::collectives::mpi {
+
+Lane::Lane(Runtime& runtime, MPI_Comm comm) : runtime_(runtime), comm_(comm) {
+  TimerThread::instance().add(*this);
+}
+
+Lane::~Lane() { TimerThread::instance().remove(*this); }
+
+void Lane::start(const Operation& operation, Completion& completion) {
+  std::unique_lock lock(mutex_);
+  if (dead_) {
+    const Failure reason = *dead_;
+    lock.unlock();
+    return completion.complete(reason);
+  }
+  if (!has_thread_) std::thread([self = shared_from_this()] { self->work(); }).detach();
+  has_thread_ = true;
+  operation_ = operation;
+  completion_ = &completion;
+  changed_.notify_all();
+  const Clock::time_point deadline = operation.deadline;
+  lock.unlock();  // from now on the operation may end
+  TimerThread::instance().wake(*this, deadline);
+}
+
+void Lane::fail(Failure reason) {
+  std::unique_lock lock(mutex_);
+  if (dead_) return;
+  if (inside_) {
+    runtime_.abandon();
+    reason.detail += format("; {}", Runtime::kMustExit);
+  }
+  dead_ = reason;
+  Completion* const pending = std::exchange(completion_, nullptr);
+  changed_.notify_all();
+  lock.unlock();
+  listener_(reason);
+  if (pending != nullptr) pending->complete(std::move(reason));
+}
+
+void Lane::close() {
+  std::unique_lock lock(mutex_);
+  stop_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return !has_thread_ || (dead_ && inside_); });
+}
+
+TimerThread::Clock::time_point Lane::on_time(Clock::time_point now) noexcept {
+  Failure late;
+  {
+    const std::lock_guard lock(mutex_);
+    if (completion_ == nullptr) return Clock::time_point::max();
+    if (operation_.deadline > now) return operation_.deadline;
+    late = failure(Code::timed_out, "{} timed out after {}", text_of(operation_),
+                   human(operation_.timeout));
+  }
+  fail(std::move(late));
+  return Clock::time_point::max();
+}
+
+void Lane::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || completion_ != nullptr; });
+    if (completion_ == nullptr) break;
+    run_one(lock);
+  }
+  // The communicator of a failed group is kept, because a new one with its number could get
+  // messages of the old one.
+  if (!dead_) {
+    MPI_Comm comm = comm_;
+    MPI_Comm_free(&comm);
+  }
+  has_thread_ = false;
+  changed_.notify_all();
+}
+
+void Lane::run_one(std::unique_lock<std::mutex>& lock) {
+  inside_ = true;
+  lock.unlock();
+  Result<void> result = run(operation_, comm_);
+  lock.lock();
+  inside_ = false;
+  if (dead_) {  // during the operation, whose completion was called
+    runtime_.return_abandoned();
+    return changed_.notify_all();
+  }
+  Completion* const completion = std::exchange(completion_, nullptr);
+  operation_ = {};
+  if (!result) dead_ = result.error();
+  lock.unlock();
+  if (!result) listener_(result.error());
+  completion->complete(std::move(result));
+  lock.lock();
+}
+
+}  // namespace c10dd::collectives::mpi

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/mpi/messages.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <thread>
+#include <utility>
+
+#include "collectives/message_texts.h"
+#include "collectives/mpi/calls.h"
+#include "collectives/mpi/types.h"
+#include "collectives/per_process.h"
+#include "collectives/wording.h"
+
+namespace c10dd::collectives::mpi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kCountMax = INT_MAX;  // elements of one call
+
+int tag_limit() {
+  void* value = nullptr;
+  int found = 0;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&value), &found);
+  constexpr int kAlways = 32'767;
+  return found != 0 ? *static_cast<int*>(value) : kAlways;
+}
+
+}  // namespace
+
+Messages::Messages(Runtime& runtime, MPI_Comm comm)
+    : runtime_(runtime), comm_(comm), tag_max_(tag_limit()) {
+  int size = 0;
+  MPI_Comm_rank(comm_, &rank_);
+  MPI_Comm_size(comm_, &size);
+  next_.resize(static_cast<std::size_t>(size));
+}
+
+void Messages::start(const Operation& operation, Completion& completion) {
+  {
+    const std::lock_guard lock(mutex_);
+    started_.push_back({operation, &completion});
+  }
+  Poller::instance().wake(shared_from_this());
+}
+
+void Messages::fail(const Failure& reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (dead_) return;
+    dead_ = reason;
+  }
+  Poller::instance().wake(shared_from_this());
+  listener_(reason);
+}
+
+void Messages::close() {
+  const std::lock_guard polling(polling_);
+  const std::lock_guard lock(mutex_);
+  if (dead_) return;  // the communicator of a failed group is kept, see Lane::work()
+  MPI_Comm comm = comm_;
+  MPI_Comm_free(&comm);
+}
+
+Messages::Polled Messages::poll() {
+  std::vector<End> ends;
+  std::optional<Failure> failed;
+  Polled polled = Polled::advanced;
+  {
+    const std::lock_guard polling(polling_);
+    std::vector<Message> started;
+    bool dead = false;
+    {
+      const std::lock_guard lock(mutex_);
+      started.swap(started_);
+      dead = dead_.has_value();
+    }
+    try {
+      polled = advance(dead, std::move(started), ends);
+      failed = find_late();
+    } catch (const CallFailed& error) {
+      failed = failure(Code::internal, "mpi: {}", error.what());
+    }
+  }
+  for (End& end : ends) end.completion->complete_message(std::move(end.result));
+  if (failed) fail(*failed);
+  return polled;
+}
+
+Messages::Polled Messages::advance(bool dead, std::vector<Message> started,
+                                   std::vector<End>& ends) {
+  if (dead) {
+    for (Message& message : started) receives_.push_back(std::move(message));
+    end_all(ends);
+    return Polled::ended;
+  }
+  for (Message& message : started) begin(std::move(message));
+  take_headers();
+  end_transfers(ends);
+  if (!started.empty() || !ends.empty()) return Polled::advanced;
+  return receives_.empty() && transfers_.empty() ? Polled::ended : Polled::waits;
+}
+
+void Messages::begin(Message message) {
+  if (message.operation.collective == Collective::send) return send(std::move(message));
+  const auto at = receives_.insert(receives_.end(), std::move(message));
+  const Receive receive{&at->operation, at};
+  if (const auto offer = matcher_.post(receive)) accept(*offer, receive);
+}
+
+/// Adds the requests that send or receive the elements. Their tag is in the header.
+void Messages::add_requests(Transfer& transfer, const Tensor& elements, int peer) {
+  const bool sends = transfer.message.operation.collective == Collective::send;
+  const int tag = transfer.header.elements_tag;
+  const MPI_Datatype type = type_of(elements.dtype);
+  std::size_t begin = 0;
+  do {  // also if there are no elements, because a send ends when it is received
+    const int count = static_cast<int>(std::min(kCountMax, elements.count - begin));
+    void* const data = elements.slice(begin, 0).data;
+    MPI_Request* const request = &transfer.requests.emplace_back();
+    if (sends) {
+      require(MPI_Issend(data, count, type, peer, tag, comm_, request), "MPI_Issend");
+    } else {
+      require(MPI_Irecv(data, count, type, peer, tag, comm_, request), "MPI_Irecv");
+    }
+    begin += static_cast<std::size_t>(count);
+  } while (begin < elements.count);
+}
+
+void Messages::send(Message message) {
+  const Operation& operation = message.operation;
+  const std::uint64_t number = next_[operation.peer]++;
+  const auto& transfer = transfers_.emplace_back(std::make_unique<Transfer>());
+  transfer->header = {
+      .tag = operation.tag,
+      .dtype = operation.input.dtype,
+      .elements_tag = 1 + static_cast<int>(number % static_cast<std::uint64_t>(tag_max_)),
+      .count = operation.input.count};
+  transfer->message = std::move(message);
+  const Operation& kept = transfer->message.operation;
+  const int peer = static_cast<int>(kept.peer);
+  require(MPI_Isend(&transfer->header, sizeof(Header), MPI_BYTE, peer, 0, comm_,
+                    &transfer->requests.emplace_back()),
+          "MPI_Isend");
+  add_requests(*transfer, kept.input, peer);
+}
+
+void Messages::accept(const Offer& offer, const Receive& receive) {
+  const auto& transfer = transfers_.emplace_back(std::make_unique<Transfer>());
+  transfer->message = std::move(*receive.message);
+  receives_.erase(receive.message);
+  transfer->source = offer.source;
+  transfer->header = offer.header;
+  Tensor elements = transfer->message.operation.output;
+  const bool good = fits(offer.header.count, offer.header.dtype, elements);
+  elements.dtype = offer.header.dtype;
+  elements.count = offer.header.count;
+  if (!good) {  // receives the elements nevertheless, so that the send ends
+    transfer->scratch.resize(elements.bytes());
+    elements.data = transfer->scratch.data();
+  }
+  add_requests(*transfer, elements, static_cast<int>(offer.source));
+}
+
+/// Receives headers while a receive waits for one.
+void Messages::take_headers() {
+  while (!matcher_.receives().empty()) {
+    int found = 0;
+    MPI_Message message = MPI_MESSAGE_NULL;
+    MPI_Status status;
+    require(MPI_Improbe(MPI_ANY_SOURCE, 0, comm_, &found, &message, &status), "MPI_Improbe");
+    if (found == 0) return;
+    Offer offer{.source = static_cast<Rank>(status.MPI_SOURCE), .tag = 0, .header = {}};
+    require(MPI_Mrecv(&offer.header, sizeof(Header), MPI_BYTE, &message, MPI_STATUS_IGNORE),
+            "MPI_Mrecv");
+    offer.tag = offer.header.tag;
+    if (const auto receive = matcher_.offer(offer)) {
+      accept(offer, *receive);
+    } else {
+      matcher_.keep(offer);
+    }
+  }
+}
+
+/// Ends the transfers that MPI has completed.
+void Messages::end_transfers(std::vector<End>& ends) {
+  for (auto at = transfers_.begin(); at != transfers_.end();) {
+    Transfer& transfer = **at;
+    int ended = 0;
+    require(MPI_Testall(static_cast<int>(transfer.requests.size()), transfer.requests.data(),
+                        &ended, MPI_STATUSES_IGNORE),
+            "MPI_Testall");
+    if (ended == 0) {
+      ++at;
+      continue;
+    }
+    const Header& header = transfer.header;
+    const Operation& operation = transfer.message.operation;
+    Result<Received> result = Received{};
+    if (operation.collective == Collective::recv) {
+      const Tensor& to = operation.output;
+      if (fits(header.count, header.dtype, to)) {
+        result = Received{transfer.source, header.tag, header.count};
+      } else {
+        result = does_not_fit(transfer.source, static_cast<Rank>(rank_), header.tag, header.count,
+                              header.dtype, to.count, to.dtype);
+      }
+    }
+    ends.push_back({transfer.message.completion, std::move(result)});
+    at = transfers_.erase(at);
+  }
+}
+
+std::optional<Failure> Messages::find_late() const {
+  MessageDeadlines all{Clock::now()};
+  const auto missing = [](Rank rank) {
+    return missing_rank(rank, {}, MissingRank::Cause::not_arrived);
+  };
+  for (const Message& one : receives_) all.add(one.operation, one.operation.peer, missing);
+  for (const auto& one : transfers_) {
+    const Operation& operation = one->message.operation;
+    all.add(operation, operation.collective == Collective::send ? operation.peer : one->source,
+            missing);
+  }
+  return all.late;
+}
+
+/// Ends all messages with the failure of the group.
+void Messages::end_all(std::vector<End>& ends) {
+  Failure reason = *dead_;
+  if (!transfers_.empty()) {
+    runtime_.abandon();
+    reason.detail += format("; {}", Runtime::kMustExit);
+  }
+  // MPI may still use the memory of a transfer, so it is never destroyed.
+  for (auto& transfer : transfers_) {
+    ends.push_back({transfer.release()->message.completion, reason});
+  }
+  transfers_.clear();
+  for (const Message& message : receives_) ends.push_back({message.completion, reason});
+  receives_.clear();
+  matcher_ = {};
+}
+
+Poller& Poller::instance() { return of_this_process<Poller>(); }
+
+void Poller::wake(std::shared_ptr<Messages> messages) {
+  const std::lock_guard lock(mutex_);
+  woken_.push_back(std::move(messages));
+  if (!has_thread_) std::thread([this] { run(); }).detach();
+  has_thread_ = true;
+  changed_.notify_all();
+}
+
+void Poller::run() {
+  constexpr auto kSpin = std::chrono::microseconds(200);  // after the last message that advanced
+  constexpr auto kSleep = std::chrono::microseconds(50);
+  constexpr auto kIdle = std::chrono::seconds(1);  // without messages, before the thread ends
+  std::vector<std::shared_ptr<Messages>> active;
+  Clock::time_point advanced = Clock::now();
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      if (active.empty()) changed_.wait_for(lock, kIdle, [&] { return !woken_.empty(); });
+      for (auto& messages : woken_) {
+        if (std::ranges::count(active, messages) == 0) active.push_back(std::move(messages));
+      }
+      woken_.clear();
+      has_thread_ = !active.empty();
+      if (!has_thread_) return;
+    }
+    std::erase_if(active, [&](const std::shared_ptr<Messages>& messages) {
+      const Messages::Polled polled = messages->poll();
+      if (polled == Messages::Polled::advanced) advanced = Clock::now();
+      return polled == Messages::Polled::ended;
+    });
+    if (Clock::now() - advanced < kSpin) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(kSleep);
+    }
+  }
+}
+
+}  // namespace c10dd::collectives::mpi

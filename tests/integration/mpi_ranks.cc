@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of mpi_test.py do: each command is a situation in which a rank can find itself.
+// Prints one line for each thing that is worth a look.
+#include <dirent.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/client.h"
+#include "client/errors.h"
+#include "collectives/process_group.h"
+
+namespace c10dd {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+std::shared_ptr<ProcessGroup> open(Duration timeout = 60s) {
+  return ProcessGroup::open(
+      Client::from_environment(),
+      GroupOptions{.backend = "mpi", .timeout = timeout, .open_timeout = 20s});
+}
+
+/// Prints the error that the call throws, and after how many tenths of a second.
+void print_error(const ProcessGroup& group, const std::function<void()>& call) {
+  const auto start = Clock::now();
+  std::string text = "no error";
+  try {
+    call();
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  const auto tenths = (Clock::now() - start) / 100ms;
+  std::printf("rank %u after %ld tenths: %s\n", group.rank(), static_cast<long>(tenths),
+              text.c_str());
+  std::fflush(stdout);
+}
+
+/// The ranks issue operations of different sizes.
+void mismatch() {
+  const auto group = open();
+  std::vector<float> values(group->rank() == 1 ? 3 : 4);
+  print_error(*group, [&] { group->all_reduce(tensor_of(values)); });
+}
+
+/// Two ranks disagree about a part of a list.
+void lists() {
+  const auto group = open();
+  std::vector<float> values(4);
+  std::vector<Tensor> outputs(group->size(), tensor_of(values.data(), 1));
+  for (Rank i = 0; i < group->size(); ++i) outputs[i] = tensor_of(values.data() + i, 1);
+  if (group->rank() == 0) outputs[1].count = 0;
+  float own = 1;
+  print_error(*group, [&] { group->all_gather(outputs, tensor_of(&own, 1)); });
+}
+
+/// Rank 1 does not come. Rank 0 must get a time-out, be able to destroy the group, and exit.
+void late() {
+  const auto client = Client::from_environment();
+  auto group = ProcessGroup::open(client, {.backend = "mpi", .timeout = 500ms});
+  std::vector<float> values(4);
+  if (group->rank() == 1) return std::this_thread::sleep_for(30s);
+  print_error(*group, [&] { group->all_reduce(tensor_of(values)); });
+  print_error(*group, [&] { group->barrier(); });
+  group.reset();
+  try {
+    ProcessGroup::open(client, World{.name = "alone"}, {.backend = "mpi"});
+  } catch (const Error& error) {
+    std::printf("again: %s\n", error.what());
+    std::fflush(stdout);
+  }
+}
+
+/// A thread aborts a group that waits.
+void abort_group() {
+  const auto group = open();
+  if (group->rank() == 1) return std::this_thread::sleep_for(30s);
+  const WorkPtr message = group->irecv(Tensor{}, 1);
+  std::thread other([&] {
+    std::this_thread::sleep_for(200ms);
+    group->abort("enough");
+  });
+  print_error(*group, [&] { group->barrier(); });
+  print_error(*group, [&] { message->wait(); });
+  other.join();
+}
+
+/// A message that does not fit, and a group that goes on.
+void long_message() {
+  const auto group = open();
+  std::vector<float> values(group->rank() == 0 ? 5 : 4, 1);
+  print_error(*group, [&] {
+    group->rank() == 0 ? group->send(tensor_of(values), 1) : group->recv(tensor_of(values), 0);
+  });
+  float one = 1;
+  group->all_reduce(tensor_of(&one, 1));
+  std::printf("rank %u goes on: %g\n", group->rank(), static_cast<double>(one));
+}
+
+/// A receive that nobody answers.
+void late_message() {
+  const auto client = Client::from_environment();
+  const auto group = ProcessGroup::open(client, {.backend = "mpi"});
+  std::vector<float> values(4);
+  if (group->rank() == 0) {
+    print_error(*group, [&] { group->recv(tensor_of(values), 1, 3, {.timeout = 500ms}); });
+  }
+  // MPI has nothing of the group's, so that another group can be opened.
+  const auto again = ProcessGroup::open(
+      client, World{.rank = group->rank(), .size = group->size(), .name = "again"},
+      {.backend = "mpi"});
+  again->barrier();
+  std::printf("rank %u: another group works\n", group->rank());
+}
+
+std::size_t entries(const char* directory) {
+  std::size_t count = 0;
+  DIR* const open = opendir(directory);
+  while (readdir(open) != nullptr) ++count;
+  closedir(open);
+  return count;
+}
+
+/// Groups that are opened and closed leave nothing.
+void many() {
+  const auto group = open();
+  const auto once = [&] {
+    const auto child = group->split(0);
+    child->barrier();
+    float value = 1;
+    if (child->rank() == 0) child->send(tensor_of(&value, 1), 1);
+    if (child->rank() == 1) child->recv(tensor_of(&value, 1), 0);
+  };
+  for (int i = 0; i < 20; ++i) once();
+  const std::size_t threads = entries("/proc/self/task");
+  const std::size_t files = entries("/proc/self/fd");
+  for (int i = 0; i < 1000; ++i) once();
+  // A thread that ends may be counted for a moment.
+  for (int i = 0; i < 100 && entries("/proc/self/task") > threads; ++i) {
+    std::this_thread::sleep_for(10ms);
+  }
+  std::printf("rank %u: %zu more threads, %zu more files\n", group->rank(),
+              entries("/proc/self/task") - threads, entries("/proc/self/fd") - files);
+}
+
+/// 64 MiB both ways at once, with blocking calls after both were issued.
+void both_ways() {
+  const auto group = open();
+  std::vector<float> mine(16 << 20, static_cast<float>(group->rank() + 1));
+  std::vector<float> theirs(mine.size());
+  const WorkPtr sent = group->isend(tensor_of(mine), 1 - group->rank());
+  const WorkPtr got = group->irecv(tensor_of(theirs), 1 - group->rank());
+  sent->wait();
+  got->wait();
+  const float expected = static_cast<float>(2 - group->rank());
+  std::printf("rank %u: %s\n", group->rank(),
+              theirs == std::vector<float>(mine.size(), expected) ? "right" : "wrong");
+}
+
+/// Four threads use groups at the same time: collectives of two groups, messages, asynchronous
+/// calls.
+void threads() {
+  const auto group = open();
+  const auto second = group->split(0);
+  const auto third = group->split(0);
+  const Rank peer = 1 - group->rank();
+  constexpr int kRounds = 300;
+  std::vector<std::function<void()>> bodies = {
+      [&] {
+        for (int i = 0; i < kRounds; ++i) {
+          std::vector<float> values(i * 7 % 3000, 1);
+          group->all_reduce(tensor_of(values));
+        }
+      },
+      [&] {
+        for (int i = 0; i < kRounds; ++i) {
+          std::vector<WorkPtr> works;
+          std::vector<std::vector<float>> values(4, std::vector<float>(100, 1));
+          for (auto& one : values) {
+            works.push_back(second->all_reduce(tensor_of(one), ReduceOp::sum, {.async = true}));
+          }
+          for (const WorkPtr& work : works) work->wait();
+        }
+      },
+      [&] {
+        for (int i = 0; i < kRounds; ++i) {
+          std::vector<float> mine(i * 11 % 5000, 1);
+          std::vector<float> theirs(5000);
+          const WorkPtr sent = third->isend(tensor_of(mine), peer, 5);
+          third->recv(tensor_of(theirs), peer, 5);
+          sent->wait();
+        }
+      },
+      [&] {
+        for (int i = 0; i < kRounds; ++i) third->barrier();
+      }};
+  std::vector<std::thread> running;
+  for (const auto& body : bodies) running.emplace_back(body);
+  for (std::thread& thread : running) thread.join();
+  std::printf("rank %u: all threads have ended\n", group->rank());
+}
+
+int run(const std::string& command) {
+  const std::map<std::string, void (*)()> commands = {{"mismatch", mismatch},
+                                                      {"lists", lists},
+                                                      {"late", late},
+                                                      {"abort", abort_group},
+                                                      {"long_message", long_message},
+                                                      {"late_message", late_message},
+                                                      {"many", many},
+                                                      {"both_ways", both_ways},
+                                                      {"threads", threads}};
+  try {
+    commands.at(command)();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace c10dd
+
+int main(int argc, char** argv) { return c10dd::run(argc > 1 ? argv[1] : ""); }
