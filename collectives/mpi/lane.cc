@@ -24,8 +24,11 @@ void Lane::start(const Operation& operation, Completion& completion) {
     lock.unlock();
     return completion.complete(reason);
   }
-  if (!has_thread_) std::thread([self = shared_from_this()] { self->work(); }).detach();
-  has_thread_ = true;
+  if (thread_ == std::thread::id()) {
+    std::thread thread([self = shared_from_this()] { self->work(); });
+    thread_ = thread.get_id();
+    thread.detach();
+  }
   operation_ = operation;
   completion_ = &completion;
   changed_.notify_all();
@@ -53,7 +56,15 @@ void Lane::close() {
   std::unique_lock lock(mutex_);
   stop_ = true;
   changed_.notify_all();
-  changed_.wait(lock, [&] { return !has_thread_ || (dead_ && inside_); });
+  if (thread_ == std::this_thread::get_id()) return free_locked();
+  changed_.wait(lock, [&] { return thread_ == std::thread::id() || (dead_ && inside_); });
+  if (thread_ == std::thread::id()) free_locked();
+}
+
+/// Frees the communicator, unless the group has failed: a new communicator with its number could
+/// get messages of the old one.
+void Lane::free_locked() {
+  if (!dead_) MPI_Comm_free(&comm_);
 }
 
 TimerThread::Clock::time_point Lane::on_time(Clock::time_point now) noexcept {
@@ -76,13 +87,7 @@ void Lane::work() {
     if (completion_ == nullptr) break;
     run_one(lock);
   }
-  // The communicator of a failed group is kept, because a new one with its number could get
-  // messages of the old one.
-  if (!dead_) {
-    MPI_Comm comm = comm_;
-    MPI_Comm_free(&comm);
-  }
-  has_thread_ = false;
+  thread_ = {};
   changed_.notify_all();
 }
 

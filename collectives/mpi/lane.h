@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "collectives/backend.h"
@@ -38,8 +39,8 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   /// has already failed.
   void fail(Failure reason);
 
-  /// Ends the thread, which frees the communicator. Waits for that unless an operation is inside
-  /// MPI. Called once.
+  /// Ends the thread, and frees the communicator. Waits for the thread unless an operation is
+  /// inside MPI, or a completion that the thread calls has destroyed the group. Called once.
   void close();
 
  private:
@@ -48,17 +49,18 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   Clock::time_point on_time(Clock::time_point now) noexcept override;
   void work();
   void run_one(std::unique_lock<std::mutex>& lock);
+  void free_locked();
 
   Runtime& runtime_;
-  const MPI_Comm comm_;
+  MPI_Comm comm_;
   std::function<void(const Failure&)> listener_;
   std::mutex mutex_;                  // guards all members below
   std::condition_variable changed_;   // wakes the thread, and close()
   Operation operation_;               // a copy, which shares the owners of the tensors
   Completion* completion_ = nullptr;  // of the operation that has not ended, or null
   std::optional<Failure> dead_;
-  bool inside_ = false;  // the thread runs an operation
-  bool has_thread_ = false;
+  bool inside_ = false;     // the thread runs an operation
+  std::thread::id thread_;  // the default: there is none
   bool stop_ = false;
 };
 

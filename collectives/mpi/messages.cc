@@ -60,7 +60,7 @@ void Messages::fail(const Failure& reason) {
 void Messages::close() {
   const std::lock_guard polling(polling_);
   const std::lock_guard lock(mutex_);
-  if (dead_) return;  // the communicator of a failed group is kept, see Lane::work()
+  if (dead_) return;  // the communicator of a failed group is kept, see Lane::free_locked()
   MPI_Comm comm = comm_;
   MPI_Comm_free(&comm);
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -207,6 +208,32 @@ void threads() {
   std::printf("rank %u: all threads have ended\n", group->rank());
 }
 
+/// Callbacks drop the last reference to their group: of a collective, and of a message.
+void callback() {
+  const auto client = Client::from_environment();
+  for (const bool message : {false, true}) {
+    auto group = std::make_shared<std::shared_ptr<ProcessGroup>>(ProcessGroup::open(
+        client, World{.rank = client->rank(), .size = 2, .name = message ? "two" : "one"},
+        {.backend = "mpi"}));
+    std::vector<float> values(4);
+    const Rank peer = 1 - (*group)->rank();
+    WorkPtr work;
+    if (message) {
+      work = peer == 1 ? (*group)->isend(tensor_of(values), peer)
+                       : (*group)->irecv(tensor_of(values), peer);
+    } else {
+      work = (*group)->all_reduce(tensor_of(values), ReduceOp::sum, {.async = true});
+    }
+    std::promise<void> dropped;
+    work->on_end([&](Work&) {
+      group->reset();
+      dropped.set_value();
+    });
+    dropped.get_future().wait();
+  }
+  std::printf("rank %u: both groups are gone\n", client->rank());
+}
+
 int run(const std::string& command) {
   const std::map<std::string, void (*)()> commands = {{"mismatch", mismatch},
                                                       {"lists", lists},
@@ -216,7 +243,8 @@ int run(const std::string& command) {
                                                       {"late_message", late_message},
                                                       {"many", many},
                                                       {"both_ways", both_ways},
-                                                      {"threads", threads}};
+                                                      {"threads", threads},
+                                                      {"callback", callback}};
   try {
     commands.at(command)();
     return 0;

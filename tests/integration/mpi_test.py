@@ -87,6 +87,10 @@ class MpiTest(unittest.TestCase):
         self.assertEqual(self.ranks("many"),
                          [f"rank {rank}: 0 more threads, 0 more files" for rank in range(2)])
 
+    def test_a_callback_may_drop_its_group(self):
+        self.assertEqual(self.ranks("callback"),
+                         [f"rank {rank}: both groups are gone" for rank in range(2)])
+
     def test_64_mib_both_ways(self):
         self.assertEqual(self.ranks("both_ways"), ["rank 0: right", "rank 1: right"])
 
