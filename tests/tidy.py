@@ -51,6 +51,7 @@ VENDORS = {
     "hiredis/": ["store/redis/link.cc", "tests/*"],
     "nghttp2/": ["tests/bench/etcd_conversation.cc"],
     "gloo/": ["collectives/gloo/*", "tests/*"],
+    "mpi.h": ["collectives/mpi/*", "tests/bench/mpi_all_reduce.cc"],
     "Eigen/": ["examples/digits/*"],
     "CLI/": ["daemon/*", "client/ctl/*", "client/launcher/*", "examples/*", "tests/*"],
     "toml": ["daemon/*"],

@@ -129,6 +129,22 @@ class BenchTest(unittest.TestCase):
             self.skipTest(scenario["skipped"])
         self.assertEqual(list(scenario["ratios"]), ["all at once/last one late", "all at once/torch"])
 
+    def test_all_reduce_against_torch_and_mpi(self):
+        done = self.bench("all-reduce", "--against", "torch,mpi", "--seconds", "0.01", "--rounds",
+                          "1", "--json", "-", timeout=120)
+        (scenario,) = json.loads(done.stdout)["scenarios"]
+        libraries = ["c10dd", "gloo"]
+        libraries += [name for name in ("torch", "mpi") if f"{name}: " not in scenario.get("skipped", "")]
+        for series in scenario["series"]:
+            self.assertGreater(series["median"]["p50_us"], 0, series["name"])
+        names = {series["name"] for series in scenario["series"]}
+        self.assertEqual(names, {f"{size}, {library}" for library in libraries for size in (
+            "64 KiB", "256 KiB", "1 MiB", "4 MiB", "16 MiB", "64 MiB")})
+        facts = self.facts(scenario)
+        self.assertGreater(facts["64 KiB, c10dd to gloo, each turn"]["median"], 0)
+        for library in libraries[2:]:
+            self.assertGreater(facts[f"1 MiB, {library}: p50 of c10dd to it"]["median"], 0)
+
     def test_wait_fanout(self):
         scenario = self.scenario("wait-fanout", "--waiters", "50", "--connections", "7")
         each, last = scenario["series"]
@@ -244,7 +260,7 @@ class BenchTest(unittest.TestCase):
     def test_bad_options_are_named(self):
         for arguments in (["nothing"], ["get", "--depth", "0"], ["get", "--against", "nobody"],
                           ["get", "--against", "redis,redis"], ["get", "--against", "redis=nowhere"], ["get", "--against", "etcd"],
-                          ["get", "--against", "torch"], []):
+                          ["get", "--against", "torch"], ["barrier", "--against", "mpi"], []):
             self.assertTrue(self.bench(*arguments, code=64).stderr)
 
 

@@ -18,6 +18,8 @@
 //     restart      the daemon of a group of --members (10,000) is killed; until all have their
 //                  places again
 //     collective   what a call of a process group of one rank costs its caller
+//     all-reduce   all_reduce over Gloo among --members (2) processes, and Gloo alone in the same
+//                  processes; --against torch,mpi: PyTorch's Gloo, and MPI
 //     instructions instructions that each request costs, counted by valgrind; --only shows the
 //                  functions of some cases
 //
@@ -74,6 +76,9 @@ constexpr Scenario kScenarios[] = {
     {"silent", run_silent},
     {"restart", run_restart},
     {"collective", run_collective},
+#if C10DD_WITH_GLOO
+    {"all-reduce", run_all_reduce},
+#endif
     {"instructions", run_instructions},
 };
 
@@ -104,8 +109,10 @@ Peer parse_peer(const std::string& text) {
     peer.kind = Peer::Kind::etcd;
   } else if (name == "torch") {
     peer.kind = Peer::Kind::torch;
+  } else if (name == "mpi") {
+    peer.kind = Peer::Kind::mpi;
   } else if (name != "redis") {
-    throw CLI::ValidationError("--against: \"" + name + "\" is none of redis, etcd, torch");
+    throw CLI::ValidationError("--against: \"" + name + "\" is none of redis, etcd, torch, mpi");
   }
   if (equals != std::string::npos) peer.running = parse_address(text.substr(equals + 1));
   return peer;
@@ -117,18 +124,34 @@ struct CommandLine {
   std::string json;
 };
 
-/// Each peer once, and only where it has something that compares: etcd always syncs.
+/// The peers, and the scenarios that compare with them; an empty list: all scenarios.
+struct Comparable {
+  Peer::Kind kind;
+  const char* name;
+  std::vector<std::string> scenarios;
+};
+const std::vector<Comparable>& comparable() {
+  static const std::vector<Comparable> all = {
+      {Peer::Kind::redis, "redis", {}},             // a scenario without requests leaves it out
+      {Peer::Kind::etcd, "etcd", {"set-durable"}},  // etcd always syncs
+      {Peer::Kind::torch, "torch", {"barrier", "all-reduce"}},
+      {Peer::Kind::mpi, "mpi", {"all-reduce"}}};
+  return all;
+}
+
+/// Each peer once, and only where it has something that compares.
 void check_peers(const CommandLine& line) {
   std::set<Peer::Kind> kinds;
   for (const Peer& peer : line.options.against) {
     if (!kinds.insert(peer.kind).second) throw CLI::ValidationError("--against: a peer is twice");
-    if (peer.kind == Peer::Kind::redis) continue;
-    const bool etcd = peer.kind == Peer::Kind::etcd;
-    const std::string comparable = etcd ? "set-durable" : "barrier";
+    const auto& entry = *std::ranges::find(comparable(), peer.kind, &Comparable::kind);
     for (const std::string& name : line.scenarios) {
-      if (name == comparable) continue;
-      throw CLI::ValidationError("--against " + std::string(etcd ? "etcd" : "torch") + ": only " +
-                                 comparable + " compares with it, not " + name);
+      if (entry.scenarios.empty() || std::ranges::count(entry.scenarios, name) > 0) continue;
+      std::string names;
+      for (const std::string& one : entry.scenarios) names += (names.empty() ? "" : ", ") + one;
+      throw CLI::ValidationError("--against " + std::string(entry.name) + ": only " + names +
+                                 (entry.scenarios.size() == 1 ? " compares" : " compare") +
+                                 " with it, not " + name);
     }
   }
 }
@@ -188,7 +211,7 @@ CommandLine parse(int argc, char** argv) {
       ->type_name("URL");
   app.add_option("--daemon", daemon, "a daemon that runs already")->type_name("HOST:PORT");
   app.add_option("--against", against,
-                 "also measure redis, etcd, torch (barrier): one that runs, or started here")
+                 "also measure redis, etcd, torch, mpi: one that runs, or started here")
       ->type_name("NAME[=HOST:PORT],...")
       ->delimiter(',')
       ->take_all()

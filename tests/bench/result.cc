@@ -139,8 +139,8 @@ json::object json_of(const ScenarioResult& result) {
 
 void print_facts(std::ostream& out, const ScenarioResult& result) {
   for (const Fact& fact : result.facts) {
-    out << "  " << fact.name << ": " << std::fixed << std::setprecision(0) << median_of(fact.rounds)
-        << " " << fact.unit << "\n";
+    out << "  " << fact.name << ": " << std::fixed << std::setprecision(fact.decimals)
+        << median_of(fact.rounds) << " " << fact.unit << "\n";
   }
 }
 

@@ -38,6 +38,7 @@ struct Fact {
   std::string name;
   std::string unit;
   std::vector<double> rounds;
+  int decimals = 0;  ///< that the table shows
 };
 
 struct ScenarioResult {

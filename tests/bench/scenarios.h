@@ -13,7 +13,7 @@ namespace c10dd::bench {
 
 /// Another server to measure; without an address one is started.
 struct Peer {
-  enum class Kind { redis, etcd, torch };
+  enum class Kind { redis, etcd, torch, mpi };
   Kind kind = Kind::redis;
   std::optional<Address> running;
 };
@@ -75,6 +75,9 @@ ScenarioResult run_instructions(const Options& options);
 
 /// Calls of a process group of one rank, which communicates with nobody.
 ScenarioResult run_collective(const Options& options);
+
+/// An all_reduce of 64 KiB to 64 MiB over Gloo, beside Gloo alone in the same processes.
+ScenarioResult run_all_reduce(const Options& options);
 
 /// Connections with a session that do nothing, and the memory of one.
 ScenarioResult run_idle(const Options& options);
