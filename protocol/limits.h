@@ -14,6 +14,7 @@ inline constexpr std::size_t kValueBytes = 8 * 1024 * 1024;  // the bound of PyT
 inline constexpr std::size_t kKeysPerRequest = 131'072;      // the bound of PyTorch's TCPStore
 inline constexpr std::size_t kListElements = 1'048'576;      // elements of any list in a message
 inline constexpr std::size_t kFrameBytes = 16 * 1024 * 1024 + 64 * 1024;
+inline constexpr std::size_t kTcpStoreMessageBytes = 64 * 1024 * 1024;  // also of a list of keys
 inline constexpr std::size_t kHelloFrameBytes = 16 * 1024;  // size of frames before a session opens
 inline constexpr std::size_t kCredentialBytes = 8 * 1024;
 inline constexpr std::size_t kNameBytes = 255;  // job, run, group, host names

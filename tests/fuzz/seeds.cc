@@ -11,6 +11,7 @@
 #include "store/job_head.h"
 #include "store/rocks/high_water.h"
 #include "tests/fuzz/group_stories.h"
+#include "tests/unit/protocol/tcpstore_traces.h"
 #include "tests/unit/protocol/wire_samples.h"
 
 namespace {
@@ -62,6 +63,27 @@ void add_wire(Seeds& seeds) {
   Bytes parts;
   c10dd::wire::Writer(parts).put(samples::sample<std::vector<Bytes>>(1));
   seeds.add("exchange_parts", "three", parts);
+}
+
+/// What real clients of PyTorch's TCPStore have sent.
+void add_tcpstore(Seeds& seeds) {
+  namespace traces = c10dd::traces;
+  const std::pair<const char*, std::string_view> all[] = {{"v4", traces::kV4},
+                                                          {"l0", traces::kL0},
+                                                          {"l0_callbacks", traces::kL0Callbacks},
+                                                          {"l1", traces::kL1}};
+  for (const auto& [name, trace] : all) {
+    Bytes stream;
+    Bytes replies;
+    for (const traces::Line& line : traces::lines_of(trace)) {
+      (line.from_client ? stream : replies) += line.bytes;
+    }
+    for (std::size_t step = 0; step < 3; ++step) {
+      const Bytes settings = InputWriter().byte(0).byte(step).take();
+      seeds.add("tcpstore_wire", name + std::to_string(step), settings + stream);
+      seeds.add("tcpstore_wire", name + std::to_string(step) + "_replies", settings + replies);
+    }
+  }
 }
 
 void add_files(Seeds& seeds) {
@@ -244,6 +266,7 @@ int main(int argc, char** argv) {
   }
   Seeds seeds(argv[1]);
   add_wire(seeds);
+  add_tcpstore(seeds);
   add_files(seeds);
   add_directory(seeds);
   add_stories(seeds);
