@@ -39,7 +39,10 @@ struct Get {
 BOOST_DESCRIBE_STRUCT(Get, (), (key, timeout))
 
 /// Waits until every key exists; a queue that has an item counts as an existing key. After the
-/// time-out, fails with timed_out and the names of the missing keys.
+/// time-out, fails with timed_out and the names of the missing keys. If a fleeting session waits
+/// for a single key and a queue of that name has a free item, the item is kept for the next request
+/// of the session. It is free again if that request is not a queue_pop from this queue, or if the
+/// session ends.
 struct Wait {
   static constexpr OpInfo op{18, "wait",      OpKind::wait, Access::observe,
                              1,  Dedup::none, Growth::none};
@@ -47,8 +50,11 @@ struct Wait {
 
   std::vector<Bytes> keys;
   Duration timeout{0};
+  /// Each key must have existed at some moment since the request; the keys need not all exist at
+  /// the same moment.
+  bool each = false;
 };
-BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout))
+BOOST_DESCRIBE_STRUCT(Wait, (), (keys, timeout, each))
 
 /// Tells whether every key exists; a queue that has an item counts as an existing key.
 struct Check {
@@ -61,14 +67,17 @@ struct Check {
 BOOST_DESCRIBE_STRUCT(Check, (), (keys))
 
 /// Adds `delta` to a counter: a key whose value is a decimal number. A missing key counts as 0.
+/// With `lenient`, fails with invalid_argument if the value does not begin with a number of 64
+/// bits.
 struct Add {
   static constexpr OpInfo op{20, "add", OpKind::write, Access::use, 1, Dedup::reply, Growth::much};
   using Body = Counter;
 
   Blob key;
   std::int64_t delta = 0;
+  bool lenient = false;  ///< reads the old value as C's strtoll does
 };
-BOOST_DESCRIBE_STRUCT(Add, (), (key, delta))
+BOOST_DESCRIBE_STRUCT(Add, (), (key, delta, lenient))
 
 /// If the key has the value `expected`, stores `desired`. A missing key counts as an empty value.
 struct CompareSet {
@@ -221,5 +230,31 @@ struct Watch {
   Duration timeout{0};
 };
 BOOST_DESCRIBE_STRUCT(Watch, (), (key, prefix, from, skip, timeout))
+
+/// Returns the values of `keys`, from index `first` on: as many as fit in a frame, but at least
+/// one. A missing key has an empty value. Values of different pages may be of different moments.
+struct ReadValues {
+  static constexpr OpInfo op{31, "read_values", OpKind::read, Access::observe,
+                             1,  Dedup::none,   Growth::none};
+  using Body = ValuePage;
+
+  std::vector<Bytes> keys;
+  std::uint32_t first = 0;
+};
+BOOST_DESCRIBE_STRUCT(ReadValues, (), (keys, first))
+
+/// Waits until the value of a key, read as C's strtoll does, is at least `at_least`. A missing key
+/// and a value that is not a number are not enough, whatever `at_least` is. After the time-out,
+/// fails with timed_out and the number.
+struct WaitCounter {
+  static constexpr OpInfo op{35, "wait_counter", OpKind::wait, Access::observe,
+                             1,  Dedup::none,    Growth::none};
+  using Body = Done;
+
+  Blob key;
+  std::int64_t at_least = 0;
+  Duration timeout{0};
+};
+BOOST_DESCRIBE_STRUCT(WaitCounter, (), (key, at_least, timeout))
 
 }  // namespace c10dd

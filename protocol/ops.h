@@ -23,15 +23,15 @@
 
 namespace c10dd {
 
-using Request =
-    std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
-                 MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, QueuePush,
-                 QueuePop, QueueLength, Barrier, Exchange, Join, ReadMembers, Leave, WatchGroup,
-                 Notify, Acknowledge, Progress, Report, PublishCall, ReadCalls>;
+using Request = std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet,
+                             Remove, MultiGet, MultiSet, List, Count, Append, RemovePrefix,
+                             Transact, Watch, ReadValues, QueuePush, QueuePop, QueueLength,
+                             WaitCounter, Barrier, Exchange, Join, ReadMembers, Leave, WatchGroup,
+                             Notify, Acknowledge, Progress, Report, PublishCall, ReadCalls>;
 
-using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, Checked, Counter, Compared,
-                               Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped,
-                               Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
+using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter,
+                               Compared, Removed, KeyPage, Counted, Appended, Transacted, Changes,
+                               Popped, Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
 
 /// The reply to a request of operation Op: either a value of type Op::Body, or a failure.
 using Reply = Result<ReplyBody>;

@@ -50,6 +50,13 @@ struct Values {
 };
 BOOST_DESCRIBE_STRUCT(Values, (), (values, revisions))
 
+/// Reply to read_values.
+struct ValuePage {
+  std::vector<Bytes> values;
+  std::uint32_t next = 0;  ///< ReadValues::first of the next page; at the end, the number of keys
+};
+BOOST_DESCRIBE_STRUCT(ValuePage, (), (values, next))
+
 struct Checked {
   bool all = false;  ///< whether every key exists
 };
@@ -93,8 +100,9 @@ BOOST_DESCRIBE_STRUCT(Appended, (), (bytes))
 
 struct Popped {
   Bytes value;
+  std::uint64_t length = 0;  ///< items in the queue before the pop
 };
-BOOST_DESCRIBE_STRUCT(Popped, (), (value))
+BOOST_DESCRIBE_STRUCT(Popped, (), (value, length))
 
 /// Reply to transact. Contains no values of keys, because the daemon stores this reply to answer
 /// repeated requests.

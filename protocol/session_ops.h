@@ -35,10 +35,14 @@ struct Hello {
   Duration expiry{0};
   JobNumber number = 0;  ///< Welcome::job from an earlier reply to hello; 0: no earlier reply
   Revision opened = 0;   ///< Welcome::opened from the session's first reply; 0: a new session
+  /// The session ends together with its connection, and nobody can open it again. It keeps no reply
+  /// for a retry, and its pops remove their items at once. Only the daemon itself sets this field,
+  /// for clients whose protocol has no sessions.
+  bool fleeting = false;
 };
 BOOST_DESCRIBE_STRUCT(Hello, (),
                       (version_min, version_max, features, session, job, run, credential, host, pid,
-                       rank, labels, seen, expiry, number, opened))
+                       rank, labels, seen, expiry, number, opened, fleeting))
 
 /// Heartbeat of a connection. Shows that all sessions with a channel on the connection are alive.
 struct Ping {

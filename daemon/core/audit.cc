@@ -30,21 +30,32 @@ Finding Pending::audit() const {
   std::size_t weight = 0;
   std::size_t missing = 0;
   std::size_t prefixes = 0;
+  std::size_t counting = 0;
+  std::size_t endless = 0;
   for (const auto& [id, waiter] : waiters_) {
     weight += waiter.weight;
+    endless += waiter.deadline == TimePoint::max() ? 1 : 0;
     missing += waiter.missing;
-    prefixes += static_cast<std::size_t>(std::ranges::count_if(
-        waiter.tokens, [](const Bytes& token) { return token.front() == 'p'; }));
+    for (const Bytes& token : waiter.tokens) {
+      prefixes += token.front() == 'p' ? 1 : 0;
+      counting += token.front() == 'n' ? 1 : 0;
+    }
   }
   std::size_t indexed = 0;
   for (const auto& [token, ids] : by_token_) indexed += ids.size();
   std::size_t sized = 0;
   for (const auto& [size, count] : prefix_sizes_) sized += count;
-  return first({differ("weight of blocked requests", weight_, weight),
-                differ("tokens of blocked requests", indexed, missing),
-                differ("prefixes of blocked requests", sized, prefixes),
-                differ("deadlines of blocked requests", by_deadline_.size(), waiters_.size()),
-                differ("calls of blocked requests", by_call_.size(), waiters_.size())});
+  std::size_t counted = 0;
+  for (const auto& [key, numbers] : counters_) {
+    for (const auto& [number, waiters] : numbers) counted += waiters;
+  }
+  return first(
+      {differ("weight of blocked requests", weight_, weight),
+       differ("tokens of blocked requests", indexed, missing),
+       differ("prefixes of blocked requests", sized, prefixes),
+       differ("blocked requests that wait for a number", counted, counting),
+       differ("deadlines of blocked requests", by_deadline_.size(), waiters_.size() - endless),
+       differ("calls of blocked requests", by_call_.size(), waiters_.size())});
 }
 
 Finding Barriers::audit() const {
@@ -117,7 +128,10 @@ Finding Queues::audit() const {
     items += queue.items.size();
     for (const auto& [id, value] : queue.items) bytes += name.size() + value.size();
   }
-  return first({differ("items", items_, items), differ("bytes of items", bytes_, bytes)});
+  std::size_t reserved = 0;
+  for (const auto& [name, queue] : queues_) reserved += queue.reserved;
+  return first({differ("reserved items", reserved_, reserved), differ("items", items_, items),
+                differ("bytes of items", bytes_, bytes)});
 }
 
 Finding Job::audit() const {
@@ -129,6 +143,13 @@ Finding Job::audit() const {
     unconnected += session == nullptr || !session->connected ? 1 : 0;
     unwatched += waiter.absent && !absences.contains(*waiter.absent) ? 1 : 0;
   });
+  std::size_t reserved = 0;
+  std::size_t kept = 0;  // what only a fleeting session that has broken its promises has
+  for (const auto& [id, session] : sessions_.all()) {
+    reserved += session.reserved ? 1 : 0;
+    const bool clean = session.connected && session.kept_since == 0 && session.replies.empty();
+    kept += session.fleeting && !(clean && session.deliveries.empty()) ? 1 : 0;
+  }
   const auto connected = static_cast<std::size_t>(std::ranges::count_if(
       sessions_.all(), [](const auto& entry) { return entry.second.connected; }));
   Finding found = first({
@@ -139,6 +160,8 @@ Finding Job::audit() const {
       call_board_.audit(),
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
+      differ("items that are kept for a session", queues_.reserved(), reserved),
+      differ("fleeting sessions with a reply, a row or no connection", kept, 0),
       differ("blocked requests of sessions without a connection", unconnected, 0),
       differ("blocked requests that wait for a forgotten session", unwatched, 0),
   });

@@ -1,18 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/counter.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/utf8.h"
 #include "protocol/wording.h"
 
 namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kKeyShown = 80;  // an error shows at most this many bytes of a key
+
+}  // namespace
+
+std::optional<std::int64_t> number_at_start(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\n\v\f\r";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  if (text.starts_with('+')) {
+    text.remove_prefix(1);
+    if (text.starts_with('-')) return std::nullopt;  // from_chars would read this second sign
+  }
+  std::int64_t value = 0;
+  const auto [stop, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc()) return std::nullopt;
+  return value;
+}
 
 Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
-                            std::int64_t delta) {
+                            std::int64_t delta, CounterText reads) {
   std::int64_t value = 0;
-  if (text) {
+  if (text && reads == CounterText::lenient) {
+    const std::optional<std::int64_t> number = number_at_start(*text);
+    if (!number) {
+      return failure(Code::invalid_argument,
+                     "add: the value of key \"{}\" does not begin with a number of 64 bits ({} "
+                     "bytes)",
+                     printable(key, kKeyShown), text->size());
+    }
+    value = *number;
+  } else if (text) {
     const char* end = text->data() + text->size();
     const auto [stop, failed] = std::from_chars(text->data(), end, value);
     if (failed != std::errc() || stop != end || text->empty()) {

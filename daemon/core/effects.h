@@ -138,6 +138,7 @@ struct Effects {
   std::vector<OutgoingReply> replies;  ///< the reply to a hello comes first
   std::vector<Event> events;
   Revision revision = 0;  ///< revision of the job after this step
+  bool blocked = false;   ///< the request of the step has no reply yet
   bool quiet = false;     ///< the step has changed neither the state nor a deadline of the job
 
   /// Removes all entries, and keeps the memory for the next step.
@@ -145,6 +146,7 @@ struct Effects {
     rows.clear();
     replies.clear();
     events.clear();
+    blocked = false;
     quiet = false;
   }
 };

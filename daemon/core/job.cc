@@ -71,6 +71,7 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
     step.session->last_seen = now;
     acknowledge(step, *step.session);
     if (!opens) done = admit(step, op);
+    if (step.session->reserved) queue_ops_.next_request(step, request);
   } else if (!opens) {
     done = refuse(Code::session_unknown, "no session: send hello on this channel first");
   }
@@ -95,6 +96,9 @@ void Job::apply(const Origin& from, const CallId& call, const Request& request, 
   }
   if (!quiet) release(step);
   report_refused_ranks(out);
+  out.blocked = !done && std::ranges::none_of(out.replies, [&](const OutgoingReply& reply) {
+    return reply.to == from.session && reply.sequence == call.sequence;
+  });
   out.revision = revision_;
   // Other operations can change deadlines or sessions although the step is quiet; a watch keeps its
   // key watched for longer.
@@ -169,6 +173,7 @@ void Job::acknowledge(Step& step, Session& session) {
 /// Refuses a request whose sequence is too far ahead. Then checks with replay() whether the request
 /// was applied before. Returns nothing if the request is to be applied.
 Maybe Job::admit(Step& step, const OpInfo& op) {
+  if (step.session->fleeting) return std::nullopt;  // it repeats nothing
   if (step.call.sequence >= step.session->acked_below + limits::kSessionWindow) {
     return refuse(Code::window_exceeded,
                   format("too many unacknowledged requests: sequence {}, but only sequences below "
@@ -205,7 +210,8 @@ Maybe Job::replay(Step& step, const OpInfo& op) {
   step.out.events.push_back(ReplyReplayed{op.code});
   if (!replied) {
     step.observe(delivery->second.revision);
-    return reply(Popped{queues_.value(delivery->second.queue, delivery->second.item())});
+    return reply(Popped{queues_.value(delivery->second.queue, delivery->second.item()),
+                        delivery->second.length});
   }
   Reply first = ReplyBody(Done{});
   const Result<void> decoded =
@@ -251,7 +257,8 @@ void Job::settle(Step& step) {
 void Job::record(Step& step, const OpInfo& op, const Maybe& done) {
   const bool changed = !step.out.rows.empty();
   if (!changed && step.garbage_waits && sessions_.garbage() < kGarbageRows) return;
-  if (changed && op.dedup == Dedup::reply && done && *done) {
+  const bool keeps = op.dedup == Dedup::reply && step.session != nullptr && !step.session->fleeting;
+  if (changed && keeps && done && *done) {
     StoredReply kept{op.code, step.call.fingerprint, {}, step.next};
     std::visit([&](const auto& body) { wire::Writer(kept.body).put_fields(body); }, **done);
     sessions_.keep(step.from.session, *step.session, step.call.sequence, std::move(kept),

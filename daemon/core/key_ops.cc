@@ -18,6 +18,7 @@ struct PlainKeyRow {
 BOOST_DESCRIBE_STRUCT(PlainKeyRow, (), (revision, value))
 
 Result<void> check_keys(const Get& get) { return check_key(get.key); }
+Result<void> check_keys(const WaitCounter& wait) { return check_key(wait.key); }
 
 template <class Op>
 Result<void> check_keys(const Op& op) {
@@ -46,7 +47,7 @@ void KeyOps::put(Step& step, const KeySpace::Place& place, std::string_view key,
   } else {
     put_row(step.out.rows, 'k', key, KeyRow{step.next, value, expiry.ttl, expiry.owner});
   }
-  waits_.key_set(step, key);
+  waits_.key_set(step, key, value);
   const Blob& stored = keys_.put(place, key, value, step.next);
   note(step, {step.next, false, stored, std::move(value)});
   step.observe(step.next);
@@ -110,7 +111,8 @@ Maybe KeyOps::on(Step& step, const Add& add) {
   const KeySpace::StoredValue* entry = keys_.find(add.key);
   if (entry != nullptr) step.observe(entry->revision);
   const auto before = entry == nullptr ? std::nullopt : std::optional(entry->value.view());
-  const Result<std::int64_t> sum = add_to(add.key, before, add.delta);
+  const Result<std::int64_t> sum =
+      add_to(add.key, before, add.delta, add.lenient ? CounterText::lenient : CounterText::strict);
   if (!sum) return sum.error();
   const Bytes text = std::to_string(*sum);
   const auto place = keys_.check_put(add.key, text.size());
@@ -205,6 +207,28 @@ Maybe KeyOps::on(Step& step, const Count& count) {
   return reply(Counted{keys_.count(count.prefix)});
 }
 
+Maybe KeyOps::on(Step& step, const ReadValues& read) {
+  if (Result<void> good = check_keys(read); !good) return good.error();
+  if (read.first > read.keys.size()) {
+    return refuse(Code::invalid_argument, format("read_values: first is {}, but there are {} keys",
+                                                 read.first, read.keys.size()));
+  }
+  ValuePage page;
+  std::size_t room = limits::kFrameBytes - 2 * sizeof(std::uint32_t);
+  std::size_t next = read.first;
+  for (; next < read.keys.size(); ++next) {
+    const Bytes& key = read.keys[next];
+    const KeySpace::StoredValue* entry = keys_.find(key);
+    const std::size_t bytes = sizeof(std::uint32_t) + (entry == nullptr ? 0 : entry->value.size());
+    if (bytes > room) break;  // never at the first value, because a frame fits any value
+    room -= bytes;
+    step.observe(keys_.observed(key));
+    page.values.push_back(entry == nullptr ? Bytes() : entry->value.str());
+  }
+  page.next = static_cast<std::uint32_t>(next);
+  return reply(std::move(page));
+}
+
 // ---- reads that may wait -----------------------------------------------------------------------
 
 Maybe KeyOps::on(Step& step, const Get& get) {
@@ -212,8 +236,15 @@ Maybe KeyOps::on(Step& step, const Get& get) {
   if (!value) value = wait_for(step, get);
   return value;
 }
-Maybe KeyOps::on(Step& step, const Wait& wait) { return wait_for(step, wait); }
+Maybe KeyOps::on(Step& step, const Wait& wait) {
+  Maybe done = wait_for(step, wait);
+  if (!step.session->fleeting || wait.keys.size() != 1 || !done || !*done) return done;
+  const Bytes& key = wait.keys.front();
+  if (keys_.find(key) == nullptr) step.session->reserved = Reservation{key, queues_.reserve(key)};
+  return done;
+}
 Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
+Maybe KeyOps::on(Step& step, const WaitCounter& wait) { return wait_for(step, wait); }
 
 template <class Op>
 Maybe KeyOps::wait_for(Step& step, const Op& op) {

@@ -13,7 +13,7 @@ namespace c10dd::core {
 
 class KeyOps {
  public:
-  KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, const Queues& queues, Waits& waits)
+  KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, Queues& queues, Waits& waits)
       : keys_(keys), lifetimes_(lifetimes), history_(history), queues_(queues), waits_(waits) {}
 
   Maybe on(Step& step, const Set& set);
@@ -29,6 +29,8 @@ class KeyOps {
   Maybe on(Step& step, const Get& get);
   Maybe on(Step& step, const Wait& wait);
   Maybe on(Step& step, const MultiGet& get);
+  Maybe on(Step& step, const ReadValues& read);
+  Maybe on(Step& step, const WaitCounter& wait);
   Maybe on(Step& step, const Watch& asked);
 
   /// Sets a key. Without `expiry`, the expiry of the key does not change.
@@ -52,7 +54,7 @@ class KeyOps {
   KeySpace& keys_;
   Lifetimes& lifetimes_;
   History& history_;
-  const Queues& queues_;
+  Queues& queues_;
   Waits& waits_;
 };
 

@@ -2,9 +2,26 @@
 // Keeps the waiters in one table with three indexes. Every removal of a waiter goes through take().
 #include "daemon/core/pending.h"
 
+#include <cstring>
+
 #include "daemon/core/planted.h"
 
 namespace c10dd::core {
+namespace {
+
+constexpr char kCounter = 'n';
+constexpr char kPrefix = 'p';
+
+std::string_view key_of_counter(const Bytes& token) {
+  return std::string_view(token).substr(1 + sizeof(std::int64_t));
+}
+std::int64_t number_of_counter(const Bytes& token) {
+  std::int64_t number = 0;
+  std::memcpy(&number, token.data() + 1, sizeof number);
+  return number;
+}
+
+}  // namespace
 
 void Pending::add(Waiter waiter) {
   C10DD_ASSERT(!waiter.tokens.empty());
@@ -14,10 +31,10 @@ void Pending::add(Waiter waiter) {
   waiter.missing = 0;
   for (const Bytes& token : waiter.tokens) {
     if (by_token_[token].insert(id).second) ++waiter.missing;  // a key may be named twice
-    if (token.front() == 'p') ++prefix_sizes_[token.size() - 1];
+    index(token);
   }
   weight_ += waiter.weight;
-  by_deadline_.emplace(waiter.deadline, id);
+  if (waiter.deadline != TimePoint::max()) by_deadline_.emplace(waiter.deadline, id);
   by_call_.emplace(call, id);
   waiters_.emplace(id, std::move(waiter));
 }
@@ -40,6 +57,15 @@ std::optional<Pending::Waiter> Pending::fire_one(const Bytes& token) {
   const Id id = *it->second.begin();
   C10DD_ASSERT(waiters_.at(id).missing == 1);
   return take(id);
+}
+
+std::optional<Pending::Waiter> Pending::fire_one_reserving(const Bytes& token) {
+  const auto it = by_token_.find(token);
+  if (it == by_token_.end()) return std::nullopt;
+  for (const Id id : it->second) {
+    if (waiters_.at(id).reserves) return take(id);
+  }
+  return std::nullopt;
 }
 
 void Pending::prefix_tokens(std::string_view key, std::vector<Bytes>& out) const {
@@ -87,16 +113,53 @@ Pending::Waiter Pending::take(Id id) {
   by_deadline_.erase({waiter.deadline, id});
   by_call_.erase({waiter.session, waiter.sequence});
   if (!planted(Planted::weight_kept)) weight_ -= waiter.weight;
-  for (const Bytes& token : waiter.tokens) {
-    if (token.front() == 'p' && --prefix_sizes_.at(token.size() - 1) == 0) {
-      prefix_sizes_.erase(token.size() - 1);
-    }
-    const auto index = by_token_.find(token);
-    if (index == by_token_.end()) continue;
-    index->second.erase(id);
-    if (index->second.empty()) by_token_.erase(index);
-  }
+  std::erase_if(waiter.tokens, [&](const Bytes& token) {
+    unindex(token);
+    const auto found = by_token_.find(token);
+    if (found == by_token_.end()) return true;
+    const bool fired = found->second.erase(id) == 0;
+    if (found->second.empty()) by_token_.erase(found);
+    return fired;
+  });
   return waiter;
+}
+
+// ---- prefixes and counters ---------------------------------------------------------------------
+
+Bytes Pending::counter_token(std::string_view key, std::int64_t at_least) {
+  Bytes token(1 + sizeof at_least, kCounter);
+  std::memcpy(token.data() + 1, &at_least, sizeof at_least);
+  return token.append(key);
+}
+
+void Pending::counter_tokens(std::string_view key, std::int64_t number,
+                             std::vector<Bytes>& out) const {
+  const auto found = counters_.find(key);
+  if (found == counters_.end()) return;
+  for (const auto& [at_least, waiters] : found->second) {
+    if (at_least > number) return;  // the numbers ascend
+    out.push_back(counter_token(key, at_least));
+  }
+}
+
+/// Adds a token of one waiter to the table of prefixes or counters, if it belongs there.
+void Pending::index(const Bytes& token) {
+  if (token.front() == kPrefix) ++prefix_sizes_[token.size() - 1];
+  if (token.front() == kCounter) {
+    ++counters_[Bytes(key_of_counter(token))][number_of_counter(token)];
+  }
+}
+
+/// Undoes index().
+void Pending::unindex(const Bytes& token) {
+  if (token.front() == kPrefix && --prefix_sizes_.at(token.size() - 1) == 0) {
+    prefix_sizes_.erase(token.size() - 1);
+  }
+  if (token.front() != kCounter) return;
+  const auto key = counters_.find(key_of_counter(token));
+  const auto number = key->second.find(number_of_counter(token));
+  if (--number->second == 0) key->second.erase(number);
+  if (key->second.empty()) counters_.erase(key);
 }
 
 }  // namespace c10dd::core

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps the blocked requests (waiters) of one job until their wait ends. A waiter waits for tokens.
-// A token stands for an event: a key is set, a barrier is released, a queue gets an item, or a key
-// with a certain prefix changes. The wait ends when the last token of the waiter fires, when its
-// deadline passes, when the request is cancelled, or when its connection or session ends.
+// A token stands for an event: a key is set, a counter reaches a number, a barrier is released, a
+// queue gets an item, or a key with a certain prefix changes. The wait ends when the last token of
+// the waiter fires, when its deadline passes, when the request is cancelled, or when its connection
+// or session ends.
 #pragma once
 
 #include <map>
@@ -24,20 +25,26 @@ class Pending {
   struct Waiter {
     SessionId session;
     std::uint64_t sequence = 0;
-    Request request;            ///< needed to compute the reply when the wait ends
-    std::vector<Bytes> tokens;  ///< the tokens that were missing when the waiter was added
-    std::size_t missing = 0;    ///< number of tokens that have not fired
-    std::size_t weight = 0;     ///< its part of weight()
+    Request request;  ///< needed to compute the reply when the wait ends
+    /// The tokens that were missing when the waiter was added. Of a waiter that was removed: those
+    /// that have not fired.
+    std::vector<Bytes> tokens;
+    std::size_t missing = 0;  ///< number of tokens that have not fired
+    std::size_t weight = 0;   ///< its part of weight()
     TimePoint started;
-    TimePoint deadline;
+    TimePoint deadline;             ///< TimePoint::max(): none
     Duration timeout{0};            ///< the time-out of the request, for the error text
     std::uint64_t fingerprint = 0;  ///< CallId::fingerprint of the request
+    bool reserves = false;  ///< an item of a queue that ends the wait is kept for the session
     /// If set, the waiter waits until this session is back, counts as gone, or has ended.
     std::optional<SessionId> absent;
   };
 
   /// Returns the token of waiters that wait for a change of any key with this prefix.
   static Bytes prefix_token(std::string_view prefix) { return Bytes("p").append(prefix); }
+
+  /// Returns the token of waiters that wait until the number in a key is at least `at_least`.
+  static Bytes counter_token(std::string_view key, std::int64_t at_least);
 
   /// Adds a waiter, which must have a token. Replaces a waiter of the same session and sequence.
   void add(Waiter waiter);
@@ -50,10 +57,21 @@ class Pending {
   /// must not wait for another token.
   std::optional<Waiter> fire_one(const Bytes& token);
 
+  /// Does the same for the oldest waiter of the token that reserves.
+  std::optional<Waiter> fire_one_reserving(const Bytes& token);
+
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
 
   /// Appends to `out` the token of each prefix of this key, if a waiter waits for that token.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;
+
+  /// Returns whether a waiter waits for a number in this key.
+  bool counts(std::string_view key) const {
+    return !counters_.empty() && counters_.find(key) != counters_.end();
+  }
+  /// Appends to `out` the tokens of the waiters that wait for this number in the key, or for a
+  /// smaller number. The cost does not depend on the other waiters of the key.
+  void counter_tokens(std::string_view key, std::int64_t number, std::vector<Bytes>& out) const;
 
   /// Removes and returns the waiters whose deadline has come, in order of deadline, then arrival.
   std::vector<Waiter> expire(TimePoint now);
@@ -78,6 +96,8 @@ class Pending {
   using Id = std::uint64_t;
 
   Waiter take(Id id);
+  void index(const Bytes& token);
+  void unindex(const Bytes& token);
 
   Id next_id_ = 1;
   std::map<Id, Waiter> waiters_;
@@ -85,7 +105,9 @@ class Pending {
   std::set<std::pair<TimePoint, Id>> by_deadline_;
   std::map<std::pair<SessionId, std::uint64_t>, Id> by_call_;
   std::map<std::size_t, std::size_t> prefix_sizes_;  // prefix length -> number of prefix tokens
-  std::size_t weight_ = 0;                           // sum over all waiters
+  /// By key, then by number: how many waiters wait for the number.
+  std::map<Bytes, std::map<std::int64_t, std::size_t>, std::less<>> counters_;
+  std::size_t weight_ = 0;  // sum over all waiters
 };
 
 }  // namespace c10dd::core

@@ -39,6 +39,7 @@ enum class Planted {
   weight_kept,         ///< fault: the weight of a blocked request still counts after its reply
   absence_kept,        ///< fault: a barrier still waits for a session that has ended
   totals_kept,         ///< fault: the totals of an ended session are still kept
+  reservation_kept,    ///< fault: an item is still kept for a session that has ended
   call_kept,           ///< fault: a rank still counts as having published a call that was dropped
 
   // in the hosts

@@ -18,7 +18,8 @@ Maybe QueueOps::on(Step& step, const QueuePush& request) {
 
 Maybe QueueOps::on(Step& step, const QueuePop& pop) {
   if (Result<void> good = check_key(pop.key); !good) return good.error();
-  if (queues_.oldest(pop.key)) {
+  const std::optional<Reservation>& reserved = step.session->reserved;
+  if ((reserved && reserved->queue == pop.key) || queues_.oldest(pop.key)) {
     step.observe(step.next);
     return take(step, step.from.session, step.call.sequence, step.call.fingerprint, pop.key);
   }
@@ -31,20 +32,49 @@ Maybe QueueOps::on(Step& step, const QueueLength& request) {
   return reply(Counted{queues_.length(request.key)});
 }
 
-/// Delivers the oldest free item of a queue, which must have one. Returns the reply that carries
-/// the item.
+/// Delivers the item that is kept for the session, or else the oldest free item of the queue. There
+/// must be one. A fleeting session cannot repeat the pop, so its item is removed at once. Returns
+/// the reply that carries the item.
 Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequence,
                      std::uint64_t fingerprint, const Bytes& queue) {
+  Session& popper = *sessions_.find(session);
+  if (popper.reserved && popper.reserved->queue == queue) {
+    queues_.unreserve(queue, popper.reserved->item);  // so it is the oldest free item, or older
+    popper.reserved.reset();
+  }
   const ItemId item = *queues_.oldest(queue);
+  const std::uint64_t length = queues_.length(queue);
   queues_.deliver(queue, item, step.next);
-  sessions_.keep(session, *sessions_.find(session), sequence,
-                 Delivery{queue, item.revision, item.index, fingerprint, step.next}, step.out.rows);
-  return ReplyBody(Popped{queues_.value(queue, item)});
+  if (popper.fleeting) {
+    Bytes value = queues_.value(queue, item);
+    step.out.rows.push_back(queues_.erase(queue, item));
+    return ReplyBody(Popped{std::move(value), length});
+  }
+  sessions_.keep(session, popper, sequence,
+                 Delivery{queue, item.revision, item.index, fingerprint, step.next, length},
+                 step.out.rows);
+  return ReplyBody(Popped{queues_.value(queue, item), length});
 }
 
 void QueueOps::give_back(Step& step, const Delivery& delivery) {
   queues_.release(delivery.queue, delivery.item(), step.next);
   step.queues.push_back(delivery.queue);
+}
+
+void QueueOps::next_request(Step& step, const Request& request) {
+  Session& session = *step.session;
+  if (!session.reserved) return;
+  const auto* pop = std::get_if<QueuePop>(&request);
+  if (pop == nullptr || pop->key != session.reserved->queue) free_reserved(step, session);
+}
+
+/// Serves the item at once, because the step of a request or of a lost connection may change
+/// nothing else, and Job::record() must see the rows of the delivery.
+void QueueOps::free_reserved(Step& step, Session& session) {
+  queues_.unreserve(session.reserved->queue, session.reserved->item);
+  step.queues.push_back(std::move(session.reserved->queue));
+  session.reserved.reset();
+  serve(step);
 }
 
 void QueueOps::serve(Step& step) {
@@ -55,7 +85,14 @@ void QueueOps::serve(Step& step) {
       Reply item = take(step, waiter->session, waiter->sequence, waiter->fingerprint, queue);
       waits_.finish(step, *waiter, std::move(item), step.next);
     }
-    if (queues_.length(queue) > 0) step.signal(key_token(queue));
+    while (queues_.oldest(queue)) {
+      const auto waiter = waits_.take_one_reserving(key_token(queue));
+      if (!waiter) break;
+      std::optional<Reservation>& reserved = sessions_.find(waiter->session)->reserved;
+      if (!reserved) reserved = Reservation{queue, queues_.reserve(queue)};
+      waits_.finish(step, *waiter, ReplyBody(Done{}), queues_.observed());
+    }
+    if (queues_.oldest(queue)) step.signal(key_token(queue));
   }
 }
 

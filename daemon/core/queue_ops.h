@@ -21,7 +21,15 @@ class QueueOps {
   /// or the session of the pop has ended.
   void give_back(Step& step, const Delivery& delivery);
 
+  /// Makes the item that is kept for the session free again, unless `request`, the session's next
+  /// request, pops it.
+  void next_request(Step& step, const Request& request);
+  /// Makes the item that is kept for the session free again, and serves it at once.
+  void free_reserved(Step& step, Session& session);
+
   /// Delivers the items that became free in this step to the blocked pops, the oldest pop first.
+  /// Then answers the oldest blocked `wait` of a fleeting session for each further item, and keeps
+  /// the item for that session.
   void serve(Step& step);
 
  private:

@@ -78,6 +78,23 @@ void Queues::release(const Bytes& queue, const ItemId& item, Revision revision) 
   changed_ = std::max(changed_, revision);
 }
 
+ItemId Queues::reserve(std::string_view queue) {
+  Queue& q = queues_.find(queue)->second;
+  const ItemId item = *q.free.begin();
+  q.free.erase(q.free.begin());
+  ++q.reserved;
+  ++reserved_;
+  return item;
+}
+
+void Queues::unreserve(std::string_view queue, const ItemId& item) {
+  Queue& q = queues_.find(queue)->second;
+  C10DD_ASSERT(q.items.contains(item) && q.reserved > 0);
+  q.free.insert(item);
+  --q.reserved;
+  --reserved_;
+}
+
 Row Queues::erase(const Bytes& queue, const ItemId& item) {
   const auto it = queues_.find(queue);
   C10DD_ASSERT(it != queues_.end());
@@ -103,7 +120,7 @@ bool Queues::is_free(std::string_view queue, const ItemId& item) const {
 
 std::size_t Queues::length(std::string_view queue) const {
   const auto it = queues_.find(queue);
-  return it == queues_.end() ? 0 : it->second.free.size();
+  return it == queues_.end() ? 0 : it->second.free.size() + it->second.reserved;
 }
 
 Result<void> Queues::restore(const Row& row) {

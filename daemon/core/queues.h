@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // First-in-first-out queues of one job. A popped item stays stored as delivered until its delivery
-// is acknowledged. release() makes the item free again, in its old place. A queue exists while it
-// has items.
+// is acknowledged. release() makes the item free again, in its old place. An item can also be kept
+// for the next pop of one session; that is not stored. A queue exists while it has items.
 #pragma once
 
 #include <compare>
@@ -39,10 +39,15 @@ class Queues {
   /// Adds an item to a queue and returns the row of the item.
   Row push(const Bytes& queue, Bytes value, Revision revision);
 
-  /// Returns the oldest free item, if there is one. An item is free while it is not delivered.
+  /// Returns the oldest free item, if there is one. An item is free while it is neither delivered
+  /// nor reserved.
   std::optional<ItemId> oldest(std::string_view queue) const;
   void deliver(const Bytes& queue, const ItemId& item, Revision revision);
   void release(const Bytes& queue, const ItemId& item, Revision revision);
+  /// Keeps the oldest free item, which must exist, from all pops, and returns the item.
+  ItemId reserve(std::string_view queue);
+  /// Undoes reserve(): the item is free again, in its old place.
+  void unreserve(std::string_view queue, const ItemId& item);
   /// Removes a delivered item and returns the deletion of its row.
   Row erase(const Bytes& queue, const ItemId& item);
 
@@ -50,7 +55,7 @@ class Queues {
   const Bytes& value(const Bytes& queue, const ItemId& item) const;
   bool is_free(std::string_view queue, const ItemId& item) const;
 
-  /// Returns the number of free items.
+  /// Returns the number of items that are not delivered.
   std::size_t length(std::string_view queue) const;
   /// Returns the revision of the newest queue change. Replies about queues depend on this revision.
   Revision observed() const { return changed_; }
@@ -60,12 +65,14 @@ class Queues {
 
   std::size_t items() const { return items_; }
   std::size_t bytes() const { return bytes_; }
+  std::size_t reserved() const { return reserved_; }
   Finding audit() const;
 
  private:
   struct Queue {
     std::map<ItemId, Bytes> items;
     std::set<ItemId> free;
+    std::size_t reserved = 0;  // number of items
   };
 
   Quotas quotas_;
@@ -74,6 +81,7 @@ class Queues {
   Revision changed_ = 0;
   std::size_t items_ = 0;
   std::size_t bytes_ = 0;
+  std::size_t reserved_ = 0;  // sum over all queues
 };
 
 }  // namespace c10dd::core

@@ -9,7 +9,8 @@ namespace c10dd::core {
 namespace {
 
 constexpr const char* kEndings[] = {"its session said goodbye", "its session has expired",
-                                    "another launch has taken its place"};
+                                    "another launch has taken its place",
+                                    "its connection has closed"};
 
 }  // namespace
 
@@ -110,6 +111,8 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   parts_.waits.abort(step, id, goodbye ? "the session said goodbye" : "the session expired");
   parts_.barriers.leave(id, step.next, step.out.rows);
   Session& session = *parts_.sessions.find(id);
+  if (session.reserved && !planted(Planted::reservation_kept))
+    parts_.queue_ops.free_reserved(step, session);
   const std::vector<Bytes> keys = parts_.lifetimes.owned_by(id);
   const bool kept = !keys.empty() || !session.deliveries.empty() || !session.replies.empty();
   while (!session.deliveries.empty()) {
@@ -129,6 +132,8 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
 
 void SessionOps::disconnect(Step& step, const SessionId& session) {
   parts_.waits.forget(session);
+  const Session* known = parts_.sessions.find(session);
+  if (known != nullptr && known->fleeting) return end(step, session, Ending::disconnected);
   parts_.sessions.disconnect(session, step.now);
   parts_.barriers.disconnected(session);
   parts_.ledger.disconnect(session);

@@ -37,7 +37,7 @@ class SessionOps {
   /// its unacknowledged items back, and removes its ephemeral keys.
   void end(Step& step, const SessionId& id, Ending ending);
 
-  /// Notes that a session has lost its connection.
+  /// Notes that a session has lost its connection. Ends a fleeting session.
   void disconnect(Step& step, const SessionId& session);
 
  private:

@@ -48,8 +48,13 @@ Result<void> Sessions::check_open(const Hello& hello) const {
                    "had to make room for others; requests without a reply may or may not have been "
                    "applied; open a new session");
   }
-  if (!sessions_.contains(hello.session) && sessions_.size() >= quotas_.sessions &&
-      detached_.empty()) {
+  const Session* known = find(hello.session);
+  if (known != nullptr && (known->fleeting || hello.fleeting)) {
+    return failure(Code::session_expired,
+                   "a fleeting session cannot be opened again, and its ID belongs to no other "
+                   "session; choose another ID");
+  }
+  if (known == nullptr && sessions_.size() >= quotas_.sessions && detached_.empty()) {
     return failure(Code::quota_exceeded, "too many sessions in the job: {}, limit {}",
                    sessions_.size(), quotas_.sessions);
   }
@@ -81,10 +86,13 @@ Duration Sessions::open(const Hello& hello, std::uint64_t connection, Revision r
   session.pid = hello.pid;
   session.rank = hello.rank;
   session.last_seen = now;
-  const Duration expiry =
-      hello.expiry == Duration::zero()
-          ? quotas_.session_expiry
-          : std::clamp(hello.expiry, limits::kSessionExpiryMin, limits::kSessionExpiryMax);
+  session.fleeting = hello.fleeting;
+  Duration expiry = quotas_.session_expiry;
+  if (hello.fleeting) {
+    expiry = Duration::zero();
+  } else if (hello.expiry != Duration::zero()) {
+    expiry = std::clamp(hello.expiry, limits::kSessionExpiryMin, limits::kSessionExpiryMax);
+  }
   const bool changed = std::exchange(session.expiry, expiry) != expiry;
   if (changed && session.kept_since > 0) rows.push_back(row_of(hello.session, session));
   if (hello.rank >= 0) by_rank_[static_cast<Rank>(hello.rank)] = hello.session;

@@ -29,23 +29,32 @@ struct Delivery {
   std::uint64_t item_revision = 0;
   std::uint64_t item_index = 0;
   std::uint64_t fingerprint = 0;
-  Revision revision = 0;  ///< revision of the delivery
+  Revision revision = 0;     ///< revision of the delivery
+  std::uint64_t length = 0;  ///< Popped::length
 
   ItemId item() const { return {item_revision, item_index}; }
 };
-BOOST_DESCRIBE_STRUCT(Delivery, (), (queue, item_revision, item_index, fingerprint, revision))
+BOOST_DESCRIBE_STRUCT(Delivery, (),
+                      (queue, item_revision, item_index, fingerprint, revision, length))
 
 /// Says whether a session has a connection, may have one again soon, or counts as gone.
 enum class Presence : std::uint8_t { present, away, gone };
 
-/// Says why a session ends: its client said goodbye, it had no connection for too long, or another
-/// launch has taken its rank.
-enum class Ending : std::uint8_t { goodbye, expired, replaced };
+/// Says why a session ends: its client said goodbye, it had no connection for too long, another
+/// launch has taken its rank, or it was fleeting and has lost its connection.
+enum class Ending : std::uint8_t { goodbye, expired, replaced, disconnected };
+
+/// An item that is kept for the next request of a session, see Wait.
+struct Reservation {
+  Bytes queue;
+  ItemId item;
+};
 
 struct Session {
   std::string host;
   std::uint64_t pid = 0;
   std::int64_t rank = -1;
+  bool fleeting = false;  ///< Hello::fleeting
   bool connected = false;
   std::uint64_t connection = 0;  ///< Origin::connection
   TimePoint last_seen;           ///< time of the newest request, or of the loss of the connection
@@ -57,6 +66,7 @@ struct Session {
   std::uint64_t acked_below = 0;
   SequenceMap<StoredReply> replies;
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
+  std::optional<Reservation> reserved;           ///< only of a fleeting session
 };
 
 /// The row of a session that has ended and is remembered.
@@ -71,8 +81,9 @@ class Sessions {
   explicit Sessions(const Quotas& quotas) : quotas_(quotas) {}
   Sessions(Sessions&&) = default;  // not copied: index_ points into sessions_
 
-  /// Fails with session_expired or session_replaced if the session has ended. Fails with
-  /// quota_exceeded if the job has too many sessions and all of them are connected, see surplus().
+  /// Fails with session_expired or session_replaced if the session has ended, or if it is fleeting
+  /// and connected. Fails with quota_exceeded if the job has too many sessions and all of them are
+  /// connected, see surplus().
   Result<void> check_open(const Hello& hello) const;
   /// Returns the session that must end to make room for `hello`: the session that would expire
   /// next. Returns nothing if the job has room. Call it after check_open() has succeeded.

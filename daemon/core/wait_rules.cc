@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/wait_rules.h"
 
+#include "daemon/core/counter.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 #include "protocol/utf8.h"
@@ -22,9 +23,10 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
 
-/// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has items.
+/// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has a
+/// free item.
 bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
-  return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.length(key) > 0);
+  return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.oldest(key).has_value());
 }
 
 std::vector<Bytes> WaitRules::missing(const std::vector<Bytes>& keys, bool or_queue) const {
@@ -57,6 +59,10 @@ Maybe WaitRules::ready(const Get& get, Look& look) const {
 }
 
 Maybe WaitRules::ready(const Wait& wait, Look& look) const {
+  if (wait.each && look.since > 0) {  // the last key that had not existed was set in this step
+    look.observe(look.revision);
+    return reply(Done{});
+  }
   for (const Bytes& key : wait.keys) {
     if (!is_there(key, true)) return std::nullopt;
   }
@@ -113,10 +119,42 @@ Reply WaitRules::overdue(const Waiter& waiter, const Get& get, Look& look) const
   return keys_overdue(waiter, {get.key.str()}, true, look);
 }
 Reply WaitRules::overdue(const Waiter& waiter, const Wait& wait, Look& look) const {
-  return keys_overdue(waiter, wait.keys, false, look);
+  if (!wait.each) return keys_overdue(waiter, wait.keys, false, look);
+  // Names only the keys that have not existed since the request.
+  look.observe(look.revision);
+  std::vector<Bytes> missing;
+  for (const Bytes& token : waiter.tokens) missing.push_back(token.substr(1));
+  return missing_keys(missing, wait.keys.size(), waiter.timeout);
 }
 Reply WaitRules::overdue(const Waiter& waiter, const MultiGet& get, Look& look) const {
   return keys_overdue(waiter, get.keys, true, look);
+}
+
+// ---- wait_counter ------------------------------------------------------------------------------
+
+std::vector<Bytes> WaitRules::tokens(const WaitCounter& wait) const {
+  return {Pending::counter_token(wait.key, wait.at_least)};
+}
+
+Maybe WaitRules::ready(const WaitCounter& wait, Look& look) const {
+  const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
+  if (entry == nullptr) return std::nullopt;
+  const std::optional<std::int64_t> number = number_at_start(entry->value);
+  if (!number || *number < wait.at_least) return std::nullopt;
+  look.observe(entry->revision);
+  return reply(Done{});
+}
+
+Reply WaitRules::overdue(const Waiter& waiter, const WaitCounter& wait, Look& look) const {
+  look.observe(tables_.keys.observed(wait.key));
+  const KeySpace::StoredValue* entry = tables_.keys.find(wait.key);
+  const auto number = entry == nullptr ? std::nullopt : number_at_start(entry->value);
+  return failure(Code::timed_out, "timed out after {}: counter \"{}\" {}, less than {}",
+                 human(waiter.timeout), printable(wait.key, kNameShown),
+                 number             ? format("is {}", *number)
+                 : entry == nullptr ? std::string("does not exist")
+                                    : std::string("is not a number"),
+                 wait.at_least);
 }
 
 // ---- watch -------------------------------------------------------------------------------------

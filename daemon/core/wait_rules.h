@@ -37,8 +37,10 @@ class WaitRules {
   struct Look {
     const SessionId& session;
     TimePoint now;
-    Revision revision;   ///< the job's
-    Revision since = 0;  ///< a watch that was blocked ignores changes before this revision
+    Revision revision;  ///< the job's
+    /// Of a request that was blocked: the revision of the step that has fired its last token; 0 for
+    /// a request that was not. Such a watch ignores changes before this revision.
+    Revision since = 0;
     const Shortages* shortages = nullptr;  ///< why groups have not formed; set only in a time-out
     Revision observed = 0;                 ///< newest revision that the reply depends on
 
@@ -53,6 +55,7 @@ class WaitRules {
   std::vector<Bytes> tokens(const Get& get) const;
   std::vector<Bytes> tokens(const Wait& wait) const;
   std::vector<Bytes> tokens(const MultiGet& get) const;
+  std::vector<Bytes> tokens(const WaitCounter& wait) const;
   std::vector<Bytes> tokens(const Watch& watch) const;
   std::vector<Bytes> tokens(const QueuePop& pop) const;
   std::vector<Bytes> tokens(const Barrier& barrier) const;
@@ -65,6 +68,7 @@ class WaitRules {
   Maybe ready(const Get& get, Look& look) const;
   Maybe ready(const Wait& wait, Look& look) const;
   Maybe ready(const MultiGet& get, Look& look) const;
+  Maybe ready(const WaitCounter& wait, Look& look) const;
   Maybe ready(const Watch& watch, Look& look) const;
   Maybe ready(const Barrier& barrier, Look& look) const;
   Maybe ready(const Exchange& exchange, Look& look) const;
@@ -76,6 +80,7 @@ class WaitRules {
   Reply overdue(const Waiter& waiter, const Get& get, Look& look) const;
   Reply overdue(const Waiter& waiter, const Wait& wait, Look& look) const;
   Reply overdue(const Waiter& waiter, const MultiGet& get, Look& look) const;
+  Reply overdue(const Waiter& waiter, const WaitCounter& wait, Look& look) const;
   Reply overdue(const Waiter& waiter, const Watch& watch, Look& look) const;
   Reply overdue(const Waiter& waiter, const QueuePop& pop, Look& look) const;
   Reply overdue(const Waiter& waiter, const Barrier& barrier, Look& look) const;

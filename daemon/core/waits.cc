@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "daemon/core/counter.h"
 #include "protocol/format.h"
 #include "protocol/limits.h"
 
@@ -22,6 +23,7 @@ struct HeldUnits {
   std::size_t operator()(const Get& get) const { return units_of(get.key); }
   std::size_t operator()(const Wait& wait) const { return units_of(wait.keys); }
   std::size_t operator()(const MultiGet& get) const { return units_of(get.keys); }
+  std::size_t operator()(const WaitCounter& wait) const { return units_of(wait.key); }
   std::size_t operator()(const Exchange& exchange) const { return units_of(exchange.parts); }
   template <class Op>
   std::size_t operator()(const Op&) const {
@@ -71,8 +73,16 @@ Waits::Waiter Waits::waiter(const Step& step, Request request, Duration timeout,
   waiter.tokens = absent ? std::vector{presence_token(*absent)} : tokens_of(waiter.request);
   waiter.weight = weight_of(waiter.request, waiter.tokens.size());
   waiter.started = step.now;
-  waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
-  waiter.deadline = step.now + waiter.timeout;
+  const bool fleeting = step.session != nullptr && step.session->fleeting;
+  const auto* wait = std::get_if<Wait>(&waiter.request);
+  waiter.reserves = fleeting && wait != nullptr && wait->keys.size() == 1;
+  if (fleeting && timeout == Duration::max()) {
+    waiter.timeout = timeout;
+    waiter.deadline = TimePoint::max();
+  } else {
+    waiter.timeout = std::clamp<Duration>(timeout, Duration::zero(), limits::kTimeoutMax);
+    waiter.deadline = step.now + waiter.timeout;
+  }
   if (step.again != nullptr) {
     waiter.started = step.again->started;
     waiter.timeout = step.again->timeout;
@@ -96,9 +106,15 @@ std::optional<Failure> Waits::check_room(const Waiter& waiter) const {
   return std::nullopt;
 }
 
-void Waits::key_set(Step& step, std::string_view key) const {
+void Waits::key_set(Step& step, std::string_view key, std::string_view value) const {
   if (pending_.empty()) return;
   if (Bytes token = key_token(key); waits_for(token)) step.signal(std::move(token));
+  if (!pending_.counts(key)) return;
+  const std::optional<std::int64_t> number = number_at_start(value);
+  if (!number) return;
+  std::vector<Bytes> reached;
+  pending_.counter_tokens(key, *number, reached);
+  for (Bytes& token : reached) step.signal(std::move(token));
 }
 
 void Waits::key_changed(Step& step, std::string_view key) const {

@@ -29,7 +29,8 @@ class Waits {
     return reply;
   }
 
-  /// Blocks the request and returns nothing. Returns the time-out reply instead if `timeout` is not
+  /// Blocks the request and returns nothing; a request of a fleeting session with the time-out
+  /// Duration::max() has no deadline. Returns the time-out reply instead if `timeout` is not
   /// positive, or quota_exceeded if the job's blocked requests would exceed a limit. If `absent`
   /// names a session, the request waits until that session is connected again, counts as gone, or
   /// has ended. Otherwise the request waits for the tokens of WaitRules::tokens().
@@ -57,15 +58,19 @@ class Waits {
   /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
   /// returns that waiter. The caller must answer it.
   std::optional<Waiter> take_one(const Bytes& token) { return pending_.fire_one(token); }
+  /// Does the same, for the oldest waiter of a fleeting session that waits for this key only.
+  std::optional<Waiter> take_one_reserving(const Bytes& token) {
+    return pending_.fire_one_reserving(token);
+  }
   /// Fires a token. Removes and returns the waiters for which this was the last missing token. The
   /// caller must answer them.
   std::vector<Waiter> take(const Bytes& token) { return pending_.fire(token); }
   /// Sends a reply to a waiter that was removed.
   void finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const;
 
-  /// Signals that a key was set. Like key_changed(), signals only tokens that have waiters, because
-  /// one step may change a million keys.
-  void key_set(Step& step, std::string_view key) const;
+  /// Signals that a key was set to a value. Like key_changed(), signals only tokens that have
+  /// waiters, because one step may change a million keys.
+  void key_set(Step& step, std::string_view key, std::string_view value) const;
   /// Signals that a key was changed in any way.
   void key_changed(Step& step, std::string_view key) const;
 

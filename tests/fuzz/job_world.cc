@@ -9,6 +9,9 @@ namespace {
 constexpr std::uint64_t kIncarnation = 7;
 constexpr SessionId kProbe{9, 9};
 
+/// One of the four sessions of Draw is always fleeting, the others never are.
+bool is_fleeting(const SessionId& session) { return session.low == 4; }
+
 void put(JobWorld::Rows& rows, const Row& row) {
   C10DD_ASSERT(!row.key.empty());
   if (row.kind == Row::Kind::put) {
@@ -100,7 +103,7 @@ void JobWorld::fresh_call(const SessionId& session) {
   const Request request = draw_.request();
   // Hello and ping have no sequence of their own.
   if (std::holds_alternative<Hello>(request)) return hello(session, std::get<Hello>(request));
-  asked_[{session, call.sequence}] = {request, call.fingerprint, {}, 0};
+  if (!is_fleeting(session)) asked_[{session, call.sequence}] = {request, call.fingerprint, {}, 0};
   apply(session, call, request);
 }
 
@@ -123,6 +126,7 @@ void JobWorld::repeat() {
 
 void JobWorld::hello(const SessionId& session, Hello hello) {
   hello.session = session;
+  hello.fleeting = is_fleeting(session);
   const Reply* reply = apply(session, {}, hello);
   C10DD_ASSERT(reply != nullptr);
   if (*reply) connected_.insert(session);
@@ -196,6 +200,7 @@ void JobWorld::disconnect(const SessionId& session) {
   take(job_->disconnect(session, now_), before);
   std::erase_if(waiting_, [&](const CallKey& key) { return key.first == session; });
   std::erase_if(open_, [&](const auto& call) { return call.first.first == session; });
+  if (is_fleeting(session)) forget(session);
   C10DD_ASSERT(job_->stats().waiters == waiting_.size());
 }
 
@@ -246,11 +251,11 @@ std::unique_ptr<core::Job> JobWorld::load(const Rows& rows, Revision revision) {
 
 /// The daemon dies and loses what was not durable, or stops in order.
 void JobWorld::restart() {
+  for (const SessionId& session : std::set(connected_)) disconnect(session);
   const bool clean = unsynced_.empty();
   unsynced_.clear();
   std::unique_ptr<core::Job> restored = load(durable_rows_, durable_);
   C10DD_ASSERT(restored != nullptr);
-  for (const SessionId& session : std::set(connected_)) disconnect(session);
   if (clean && honest_ && !few_sessions_) {
     compare_with(*restored);
     restored = load(durable_rows_, durable_);
@@ -309,6 +314,9 @@ bool JobWorld::replace(Rows rows) {
 }
 
 void JobWorld::finish() {
+  for (const SessionId& session : std::set(connected_)) {
+    if (is_fleeting(session)) disconnect(session);  // its waits may have no end
+  }
   pass(limits::kTimeoutMax + std::chrono::hours(24));
   C10DD_ASSERT(waiting_.empty());
   commit(unsynced_.size());

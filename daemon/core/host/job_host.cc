@@ -30,6 +30,8 @@ std::size_t copied_bytes(const Reply& reply) {
   if (const auto* value = std::get_if<Value>(&*reply)) return value->value.size();
   if (const auto* values = std::get_if<Values>(&*reply)) {
     for (const Bytes& value : values->values) bytes += value.size();
+  } else if (const auto* read = std::get_if<ValuePage>(&*reply)) {
+    for (const Bytes& value : read->values) bytes += value.size();
   } else if (const auto* page = std::get_if<KeyPage>(&*reply)) {
     for (const Bytes& key : page->keys) bytes += key.size();
   } else if (const auto* changes = std::get_if<Changes>(&*reply)) {
@@ -61,22 +63,23 @@ JobHost::JobHost(HostLoop& loop, Shell& shell, DirectoryHost& directory, GrowthG
 
 JobHost::~JobHost() = default;
 
-void JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
-                     const Request& request) {
+Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, const CallId& call,
+                          const Request& request) {
   if (!mine(slot)) {
     slot->owner.loop().post(
         [slot, attachment, call, request] { slot->owner.submit(slot, attachment, call, request); });
-    return;
+    return Submitted::answered;
   }
   // A request from another loop may be late: its session may have moved to a newer connection,
   // where the client repeats the request. Therefore the late request is ignored. Otherwise its
   // reply would go to the newer connection, and the client would mistake this reply for the reply
   // to the repeated request.
-  if (attachment->ended()) return;
+  if (attachment->ended()) return Submitted::ignored;
   const std::optional<Failure> no_room = growth_.refuses(request);
   const EffectsCleaner cleaner{effects_};
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
   perform(slot, effects_, attachment, call.sequence);
+  return effects_.blocked ? Submitted::blocked : Submitted::answered;
 }
 
 void JobHost::heard(const JobRef& slot, std::uint64_t connection) {

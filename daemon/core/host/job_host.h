@@ -38,6 +38,10 @@ namespace c10dd::core {
 
 class DirectoryHost;
 
+/// What became of a request: its job has answered it, although the commit gate may still hold the
+/// reply; it is blocked in the job; or it was ignored and gets no reply.
+enum class Submitted : std::uint8_t { answered, blocked, ignored };
+
 /// Returns a failure with the code `unavailable`. Its `retry_after` asks the client to retry soon.
 Failure unavailable(std::string detail);
 
@@ -141,8 +145,9 @@ class JobHost {
   /// Passes a request to its job. The reply comes through the attachment's sink. The request is
   /// ignored if the attachment has ended, because the job was dropped, or because the session has
   /// closed or has moved to a newer connection: in all cases the client repeats the request.
-  void submit(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
-              const Request& request);
+  /// Returns `answered` if the job belongs to another host, because only that host can tell.
+  Submitted submit(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
+                   const Request& request);
 
   /// Records a heartbeat of a connection that has sessions in the job.
   void heard(const JobRef& job, std::uint64_t connection);

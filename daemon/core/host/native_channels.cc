@@ -85,6 +85,7 @@ void NativeChannels::open(const native::RequestHeader& header, Hello hello) {
                                  "too many channels on the connection: {} with this one, limit {}",
                                  channels_.size() + 1, limits::kChannelsPerConnection));
   }
+  hello.fleeting = false;  // a native client resumes its sessions
   Channel& channel = channels_[header.channel];
   // A hello for the same session of the same job takes the session over.
   const bool same = channel.job && channel.session == hello.session &&

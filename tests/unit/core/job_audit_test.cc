@@ -132,8 +132,21 @@ TEST_F(JobAudit, FindsARankWhosePublishedCallHasEnded) {
   });
 }
 
+TEST_F(JobAudit, FindsAnItemThatIsKeptForASessionThatHasEnded) {
+  Hello hello;
+  hello.session = {1, 4};
+  hello.fleeting = true;
+  ask(4, hello);
+  ask(1, QueuePush{"q", "item"});
+  ask(4, Wait{{"q"}, Duration(0)});
+  finds(Planted::reservation_kept, "items that are kept for a session", [&] {
+    job_.disconnect({1, 4}, now_);
+  });
+}
+
 TEST_F(JobAudit, FindsNothingWhenAllIsLeftInOrder) {
   ask(1, exchange(0, 3));
+  ask(2, WaitCounter{"missing", 3, std::chrono::seconds(60)});
   ask(2, Get{"missing", std::chrono::seconds(60)});
   ask(3, Watch{"prefix", true, 0, 0, std::chrono::seconds(60)});
   EXPECT_EQ(job_.audit(), std::nullopt);

@@ -63,6 +63,46 @@ TEST(JobHost, ANewerConnectionTakesTheSessionOver) {
   EXPECT_EQ(newer->take(), Lines{"1:set ok"}) << "the end of the older one detaches nothing";
 }
 
+TEST(JobHost, TellsWhetherARequestIsBlocked) {
+  HostWorld world(1);
+  const auto sink = world.join("a", 1);
+  const auto submitted = [&](std::uint64_t sequence, const Request& request) {
+    Submitted what = Submitted::ignored;
+    world.loops[0]->turn([&] {
+      what = world.host().submit(sink->job, sink->attachment, {sequence, 0, sequence, 0}, request);
+    });
+    return what;
+  };
+  EXPECT_EQ(submitted(1, Set{"k", "v", {}, false}), Submitted::answered);
+  EXPECT_EQ(sink->take(), Lines{}) << "the gate still holds the reply";
+  EXPECT_EQ(submitted(2, Wait{{"k"}, seconds(9)}), Submitted::answered);
+  EXPECT_EQ(submitted(3, Wait{{"later"}, seconds(9)}), Submitted::blocked);
+  EXPECT_EQ(submitted(4, Wait{{"later"}, seconds(0)}), Submitted::answered);
+  EXPECT_EQ(submitted(5, QueuePop{"q", seconds(9)}), Submitted::blocked);
+  EXPECT_EQ(submitted(6, Cancel{5}), Submitted::answered);
+  world.loops[0]->turn([&] { world.host().detach(sink->job, sink->attachment); });
+  EXPECT_EQ(submitted(7, Get{"k", {}}), Submitted::ignored);
+}
+
+TEST(JobHost, AFleetingSessionEndsWithItsConnection) {
+  HostWorld world(1);
+  const auto other = world.join("a", 1, 0, "r");
+  const auto sink = std::make_shared<TestSink>();
+  world.loops[0]->turn([&] {
+    HelloRequest request = world.hello(sink, "a", 2, "r");
+    request.hello.fleeting = true;
+    world.host().hello(std::move(request));
+  });
+  world.settle();
+  EXPECT_EQ(sink->take(), Lines{"1:hello ok"});
+  EXPECT_EQ(sink->attachment->from.role, Access::use);
+  EXPECT_EQ(other->attachment->from.role, Access::admin);
+  EXPECT_EQ(sink->job->job->stats().sessions_known, 2U);
+  world.loops[0]->turn([&] { world.host().detach(sink->job, sink->attachment); });
+  EXPECT_EQ(sink->job->job->stats().sessions_known, 1U);
+  EXPECT_TRUE(sink->job->rows.empty());
+}
+
 TEST(JobHost, AHelloOnTheSameChannelEndsNothing) {
   HostWorld world(1);
   const auto sink = world.join("a", 1);

@@ -13,6 +13,8 @@
 //     9s   rows 0                             how many rows the last step has written
 //     9s   revision 7                         the job's revision
 //     9s   depends 7                          the revision that the last answer depends on
+//     9s   length 3                           Popped::length of the last pop
+//     9s   waiters 2                          how many requests are blocked
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,6 +57,8 @@ class Stage {
     if (words[1] == "rows") return same(std::to_string(rows_), words[2]);
     if (words[1] == "revision") return same(std::to_string(job_->revision()), words[2]);
     if (words[1] == "depends") return same(std::to_string(observed_), words[2]);
+    if (words[1] == "length") return same(std::to_string(length_), words[2]);
+    if (words[1] == "waiters") return same(std::to_string(job_->stats().waiters), words[2]);
     const bool restarts = words[1] == "restart";
     const bool hears = words.size() == 2 && !restarts;
     for (const auto& [name, heard] : inbox_) {
@@ -215,8 +219,9 @@ class Stage {
     return *of_group;
   }
 
-  static void remember(Caller& c, const Reply& reply) {
+  void remember(Caller& c, const Reply& reply) {
     if (!reply) return;
+    if (const auto* popped = std::get_if<Popped>(&*reply)) length_ = popped->length;
     if (const auto* joined = std::get_if<Joined>(&*reply)) {
       c.round[c.group] = joined->round;
       c.status[c.group] = joined->status;
@@ -257,6 +262,7 @@ class Stage {
   std::map<std::string, std::vector<Heard>> inbox_;
   std::size_t rows_ = 0;
   Revision observed_ = 0;
+  std::uint64_t length_ = 0;
 };
 
 class Script : public testing::TestWithParam<std::string> {};

@@ -111,6 +111,71 @@ TEST(Pending, ReleasesOneAtATimeInOrderOfArrival) {
   EXPECT_FALSE(pending.waits_for("q"));
 }
 
+TEST(Pending, KnowsWhoWaitsForANumberThatIsReached) {
+  Pending pending;
+  const auto reached = [&](std::string_view key, std::int64_t number) {
+    std::vector<Bytes> out;
+    pending.counter_tokens(key, number, out);
+    return out;
+  };
+  EXPECT_FALSE(pending.counts("n"));
+  const auto token = [](std::string_view key, std::int64_t at_least) {
+    return Pending::counter_token(key, at_least);
+  };
+  pending.add(waiter(kFirst, 1, {token("n", 3)}, 10));
+  pending.add(waiter(kFirst, 2, {token("n", -3)}, 10));
+  pending.add(waiter(kSecond, 3, {token("n", 3)}, 10));
+  pending.add(waiter(kSecond, 4, {token("nn", 1)}, 10));
+  EXPECT_TRUE(pending.counts("n"));
+  EXPECT_FALSE(pending.counts("nnn"));
+  EXPECT_TRUE(reached("n", -4).empty());
+  EXPECT_EQ(reached("n", 2), std::vector<Bytes>{token("n", -3)});
+  EXPECT_EQ(reached("n", 3), (std::vector<Bytes>{token("n", -3), token("n", 3)}));
+  EXPECT_EQ(sequences(pending.fire(token("n", 3))), (Sequences{1, 3}));
+  EXPECT_EQ(reached("n", 9), std::vector<Bytes>{token("n", -3)});
+  EXPECT_TRUE(pending.drop(kFirst, 2));
+  EXPECT_FALSE(pending.counts("n"));
+  EXPECT_EQ(pending.audit(), std::nullopt);
+  EXPECT_EQ(sequences(pending.expire(at(10))), Sequences{4});
+  EXPECT_FALSE(pending.counts("nn"));
+}
+
+TEST(Pending, KeepsAWaiterWithoutADeadline) {
+  Pending pending;
+  Pending::Waiter endless = waiter(kFirst, 1, {"a"}, 10);
+  endless.deadline = TimePoint::max();
+  pending.add(std::move(endless));
+  pending.add(waiter(kFirst, 2, {"a"}, 10));
+  EXPECT_EQ(sequences(pending.expire(TimePoint::max())), Sequences{2});
+  EXPECT_EQ(pending.next_deadline(), std::nullopt);
+  EXPECT_EQ(sequences(pending.fire("a")), Sequences{1});
+}
+
+TEST(Pending, TellsWhichTokensOfARemovedWaiterHaveNotFired) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"a", "b", "c", "c"}, 10));
+  pending.fire("b");
+  pending.add(waiter(kSecond, 2, {"b"}, 20));
+  const std::vector<Pending::Waiter> expired = pending.expire(at(10));
+  ASSERT_EQ(expired.size(), 1u);
+  EXPECT_EQ(expired[0].tokens, (std::vector<Bytes>{"a", "c"}));
+}
+
+TEST(Pending, ReleasesTheOldestThatReserves) {
+  Pending pending;
+  pending.add(waiter(kFirst, 1, {"q"}, 10));
+  for (const std::uint64_t sequence : {2, 3}) {
+    Pending::Waiter reserving = waiter(kFirst, sequence, {"q"}, 10);
+    reserving.reserves = true;
+    pending.add(std::move(reserving));
+  }
+  EXPECT_FALSE(pending.fire_one_reserving("other"));
+  EXPECT_EQ(pending.fire_one_reserving("q")->sequence, 2u);
+  EXPECT_EQ(pending.fire_one_reserving("q")->sequence, 3u);
+  EXPECT_FALSE(pending.fire_one_reserving("q"));
+  EXPECT_EQ(sequences(pending.fire("q")), Sequences{1});
+}
+
 TEST(Pending, DropsOneCall) {
   Pending pending;
   pending.add(waiter(kFirst, 1, {"a"}, 10));

@@ -102,6 +102,9 @@ inline std::string text_of(const Reply& reply) {
         }
         if constexpr (std::is_same_v<Body, Value>) text += ' ' + fold(body.value.str());
         if constexpr (std::is_same_v<Body, Values>) text += list_text(body.values);
+        if constexpr (std::is_same_v<Body, ValuePage>) {
+          text += list_text(body.values) + " next=" + std::to_string(body.next);
+        }
         if constexpr (std::is_same_v<Body, Checked>) text += body.all ? " yes" : " no";
         if constexpr (std::is_same_v<Body, Counter>) text += ' ' + std::to_string(body.value);
         if constexpr (std::is_same_v<Body, Counted>) text += ' ' + std::to_string(body.count);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The words of tests/unit/scripts: a line of text to a Request.
-// `x*300` is 300 times x, "" is empty, a last word like 2s or 500ms is a time-out.
+// `x*300` is 300 times x, "" is empty, a last word like 2s or 500ms is a time-out, and so is the
+// last word endless.
 #pragma once
 
 #include <algorithm>
@@ -72,7 +73,10 @@ inline Bytes unfold(const std::string& word) {
 class Arguments {
  public:
   explicit Arguments(Words words) : words_(std::move(words)) {
-    if (!words_.empty() && is_duration(words_.back())) {
+    if (!words_.empty() && words_.back() == "endless") {
+      timeout = Duration::max();
+      words_.pop_back();
+    } else if (!words_.empty() && is_duration(words_.back())) {
       timeout = duration(words_.back());
       words_.pop_back();
     }
@@ -237,6 +241,7 @@ inline Hello hello(Arguments& in, const SessionId& session) {
   hello.seen.epoch = in.number_option<std::uint64_t>("epoch", 0);
   hello.seen.revision = in.number_option<std::uint64_t>("revision", 0);
   hello.expiry = in.duration_option("expiry");
+  hello.fleeting = in.flag("fleeting");
   hello.number = in.number_option<std::uint64_t>("number", 0);
   hello.opened = in.number_option<std::uint64_t>("opened", 0);
   for (auto n = in.number_option<int>("labels", 0); n > 0; --n) hello.labels[std::to_string(n)];
@@ -279,9 +284,24 @@ inline Request request(const std::string& op, Words words, const SessionId& sess
   if (op == "cancel") return Cancel{static_cast<std::uint64_t>(number(in.next()))};
   if (op == "set") return set(in);
   if (op == "get") return Get{in.bytes(), in.timeout};
-  if (op == "wait") return Wait{in.all(), in.timeout};
+  if (op == "wait") {
+    const bool each = in.flag("each");
+    return Wait{in.all(), in.timeout, each};
+  }
+  if (op == "wait_counter") {
+    const Bytes key = in.bytes();
+    return WaitCounter{key, number(in.next()), in.timeout};
+  }
+  if (op == "read_values") {
+    const auto first = in.number_option<std::uint32_t>("first", 0);
+    return ReadValues{in.all(), first};
+  }
   if (op == "check") return Check{in.all()};
-  if (op == "add") return Add{in.bytes(), number(in.next("1"))};
+  if (op == "add") {
+    const bool lenient = in.flag("lenient");
+    const Bytes key = in.bytes();
+    return Add{key, number(in.next("1")), lenient};
+  }
   if (op == "append") return Append{in.bytes(), in.bytes()};
   if (op == "compare_set") return CompareSet{in.bytes(), in.bytes(), in.bytes()};
   if (op == "remove") return Remove{in.bytes()};
