@@ -42,6 +42,15 @@ enum class Planted {
   reservation_kept,    ///< fault: an item is still kept for a session that has ended
   call_kept,           ///< fault: a rank still counts as having published a call that was dropped
 
+  // in PlainRuns; the stories of launches in plain_runs_stories_test find these faults
+  join_end_forgotten,  ///< fault: a launch shares the run of the launch before it
+  own_run_forgotten,   ///< fault: a process that joins again leaves its run
+  clone_to_current,    ///< fault: a further connection of a process is bound to another run
+  rank_key_set_again,  ///< fault: two processes set the key of one rank
+  young_run_spared,    ///< fault: ranks of a young run go on after a stranger had a rank's key
+  quiet_run_closed,    ///< fault: a quiet run is closed because of a newcomer
+  dead_holder_counts,  ///< fault: the key of a rank whose connection has ended is not set again
+
   // in the hosts
   ack_before_sync,          ///< fault: replies are sent before the engine has synced
   reads_not_gated,          ///< fault: reads show changes that are not durable

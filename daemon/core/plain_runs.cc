@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/plain_runs.h"
+
+#include <algorithm>
+
+#include "daemon/core/planted.h"
+#include "daemon/core/rank_keys.h"
+#include "protocol/format.h"
+#include "protocol/native_wire.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::string_view kPlain = "plain-";
+constexpr std::string_view kRendezvous = "rdzv-";
+constexpr std::string_view kRendezvousKey = "/torch.rendezvous.";
+constexpr std::string_view kJoinKey = "init/";
+constexpr std::size_t kIdBytes = 200;  // a run has no longer rendezvous ID in its name
+
+/// Returns the name of the run of a rendezvous ID. An ID that cannot be in a name is hashed.
+std::string rendezvous_run(std::string_view id) {
+  const bool plain = id.size() <= kIdBytes && printable(id, id.size()) == id;
+  if (plain) return std::string(kRendezvous).append(id);
+  return format("{}hash-{:016x}", kRendezvous, native::fingerprint(0, id));
+}
+
+bool same_process(const PlainRuns::Peer& a, const PlainRuns::Peer& b) {
+  return a.pid != 0 && a.pid == b.pid && a.address == b.address;
+}
+
+std::string describe(const PlainRuns::Peer& peer) {
+  if (peer.pid == 0) return peer.address + " (pid not known)";
+  return format("{} (pid {})", peer.address, peer.pid);
+}
+
+}  // namespace
+
+bool is_plain_name(std::string_view run) {
+  if (run.starts_with(kRendezvous)) return true;
+  if (!run.starts_with(kPlain)) return false;
+  const std::string_view number = run.substr(kPlain.size());
+  return !number.empty() && number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+PlainRuns::First PlainRuns::first_request(const Request& request) {
+  if (const auto* compare = std::get_if<CompareSet>(&request)) {
+    const std::string_view key = compare->key;
+    if (key.starts_with(kRendezvousKey)) {
+      return {First::Kind::rendezvous, rendezvous_run(key.substr(kRendezvousKey.size()))};
+    }
+  }
+  const auto* add = std::get_if<Add>(&request);
+  if (add != nullptr && add->key == kJoinKey) return {First::Kind::join, {}};
+  return {};
+}
+
+// ---- binding -----------------------------------------------------------------------------------
+
+PlainRuns::Outcome PlainRuns::bind(Connection connection, const Peer& peer, const First& first,
+                                   TimePoint now) {
+  C10DD_ASSERT(!connections_.contains(connection));
+  Outcome out;
+  out.run = choose(peer, first, out);
+  const auto [run, added] = runs_.try_emplace(out.run);
+  if (added) {
+    run->second.began = now;
+    out.notes.push_back({"run_began", out.run, "first connection from " + describe(peer)});
+  }
+  run->second.connections.insert(connection);
+  Bound& bound = connections_[connection];
+  bound = {.peer = peer, .run = out.run, .order = bound_so_far_++};
+  if (peer.pid != 0) processes_[{peer.address, peer.pid}].emplace(bound.order, connection);
+  if (first.kind == First::Kind::join) joined(connection);
+  return out;
+}
+
+/// Returns the name of the run of a new connection, which may not exist yet.
+std::string PlainRuns::choose(const Peer& peer, const First& first, Outcome& out) {
+  if (first.kind == First::Kind::rendezvous) return first.run;
+  const bool joins = first.kind == First::Kind::join;
+  const Bound* const own = newest_of(peer, joins);
+  const bool overlooked = planted(joins ? Planted::own_run_forgotten : Planted::clone_to_current);
+  if (own != nullptr && !overlooked) return own->run;
+  if (current_.empty()) return new_run();
+  const Run& current = runs_.find(current_)->second;
+  if (!joins || !current.join_ended) return current_;
+  const std::string before = current_;
+  const std::size_t left = current.joined;
+  std::string run = new_run();
+  if (left > 0) {
+    out.notes.push_back(
+        {"launch_split", run,
+         format("{} joins, but a joined connection of run {} has ended and {} are connected: a "
+                "rank was started again alone or has ended early, or the launch before has not "
+                "ended; start all ranks again, or lease an endpoint with a run for them",
+                describe(peer), before, left)});
+  }
+  return run;
+}
+
+/// Returns the newest live connection of a process; with `joined`, the newest that has joined.
+/// Returns nullptr if there is none, or if the pid of the process is not known.
+const PlainRuns::Bound* PlainRuns::newest_of(const Peer& peer, bool joined) const {
+  const auto process = processes_.find({peer.address, peer.pid});
+  if (process == processes_.end()) return nullptr;
+  for (auto it = process->second.rbegin(); it != process->second.rend(); ++it) {
+    const Bound& bound = connections_.at(it->second);
+    if (bound.joined || !joined) return &bound;
+  }
+  return nullptr;
+}
+
+std::string PlainRuns::new_run() {
+  current_ = std::string(kPlain) + std::to_string(++runs_so_far_);
+  return current_;
+}
+
+void PlainRuns::joined(Connection connection) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end() || std::exchange(found->second.joined, true)) return;
+  ++runs_.find(found->second.run)->second.joined;
+}
+
+// ---- ends --------------------------------------------------------------------------------------
+
+PlainRuns::Outcome PlainRuns::closed(Connection connection) {
+  Outcome out;
+  if (connections_.contains(connection)) forget(connection, out);
+  return out;
+}
+
+std::optional<PlainRuns::Outcome> PlainRuns::end(const std::string& run, const std::string& why) {
+  const auto found = runs_.find(run);
+  if (found == runs_.end()) return std::nullopt;
+  Outcome out;
+  out.reason = why;
+  out.close.assign(found->second.connections.begin(), found->second.connections.end());
+  for (const Connection connection : out.close) forget(connection, out);
+  return out;
+}
+
+/// Removes a connection, and its run if this was the last one.
+void PlainRuns::forget(Connection connection, Outcome& out) {
+  const auto found = connections_.find(connection);
+  const Bound& bound = found->second;
+  const auto entry = runs_.find(bound.run);
+  Run& run = entry->second;
+  run.connections.erase(connection);
+  if (bound.joined) {
+    --run.joined;
+    run.join_ended = !planted(Planted::join_end_forgotten);
+  }
+  for (const std::string& key : bound.rank_keys) {
+    const auto holder = run.rank_keys.find(key);
+    if (holder == run.rank_keys.end() || holder->second.connection != connection) continue;
+    if (planted(Planted::dead_holder_counts)) continue;
+    run.rank_keys.erase(holder);
+    --rank_keys_;
+  }
+  if (bound.peer.pid != 0) {
+    const auto process = processes_.find({bound.peer.address, bound.peer.pid});
+    process->second.erase(bound.order);
+    if (process->second.empty()) processes_.erase(process);
+  }
+  if (run.connections.empty()) {
+    if (current_ == bound.run) current_.clear();
+    out.ended.push_back(bound.run);
+    out.notes.push_back({"run_ended", bound.run, "its last connection has ended"});
+    rank_keys_ -= run.rank_keys.size();
+    runs_.erase(entry);
+  }
+  connections_.erase(found);
+}
+
+// ---- the keys of ranks -------------------------------------------------------------------------
+
+PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view key, bool blocked,
+                                      TimePoint now) {
+  Outcome out;
+  const auto found = connections_.find(connection);
+  if (found == connections_.end() || key.size() > kRankKeyBytes) return out;
+  const std::optional<std::uint32_t> rank = rank_of_key(key);
+  if (!rank) return out;
+  Run& run = runs_.find(found->second.run)->second;
+  const auto holder = run.rank_keys.find(key);
+  const Peer& peer = found->second.peer;
+  const bool taken = holder != run.rank_keys.end() && holder->second.connection != connection &&
+                     !same_process(holder->second.peer, peer);
+  if (!taken || planted(Planted::rank_key_set_again)) {
+    hold_key(run, connection, key);
+    return out;
+  }
+  const std::string name = found->second.run;
+  out.refused = true;
+  out.reason = format(
+      "rank {} is taken: key \"{}\" of run {} was set by {}, which is connected, and is now set by "
+      "{}; end the processes of the other job, or lease an endpoint for each job",
+      *rank, printable(key, kRankKeyBytes), name, describe(holder->second.peer), describe(peer));
+  run.refused = out.reason;
+  const bool young = now - run.began < kYoung && !planted(Planted::young_run_spared);
+  if (young || blocked || planted(Planted::quiet_run_closed)) {
+    out.close.assign(run.connections.begin(), run.connections.end());
+  } else {
+    out.close.push_back(connection);
+  }
+  out.notes.push_back({"rank_taken", name, out.reason});
+  for (const Connection one : out.close) forget(one, out);
+  return out;
+}
+
+/// Notes that a connection was the last to set a rank's key.
+void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) {
+  auto known = run.rank_keys.find(key);
+  if (known == run.rank_keys.end()) {
+    if (rank_keys_ >= kRankKeys) return;
+    known = run.rank_keys.try_emplace(std::string(key)).first;
+    ++rank_keys_;
+  }
+  Bound& bound = connections_.at(connection);
+  known->second = {connection, bound.peer};
+  bound.rank_keys.emplace(key);
+}
+
+// ---- reports -----------------------------------------------------------------------------------
+
+std::vector<PlainRuns::Report> PlainRuns::reports() const {
+  std::vector<Report> all;
+  for (const auto& [name, run] : runs_) {
+    Report report{name, run.began, run.connections.size(), run.joined, {}, run.refused};
+    for (const auto& [key, holder] : run.rank_keys) {
+      report.ranks.push_back({*rank_of_key(key), key, holder.peer});
+    }
+    all.push_back(std::move(report));
+  }
+  return all;
+}
+
+std::string PlainRuns::run_of(Connection connection) const {
+  const auto found = connections_.find(connection);
+  return found == connections_.end() ? std::string() : found->second.run;
+}
+
+}  // namespace c10dd::core
