@@ -18,6 +18,16 @@
 
 namespace c10dd::collectives {
 
+/// The point on a device's stream at which an operation ends. Can be used after the operation has
+/// ended. Thread-safe.
+class DeviceEnd {
+ public:
+  virtual ~DeviceEnd() = default;
+
+  /// Makes what is put on `stream` from now on wait until the operation has ended. Does not block.
+  virtual Result<void> order(void* stream) = 0;
+};
+
 /// Gets the end of one operation.
 class Completion {
  public:
@@ -28,6 +38,10 @@ class Completion {
   /// Called instead of complete() to end a send or recv. A failure with code size_mismatch concerns
   /// only this message: the group stays usable.
   virtual void complete_message(Result<Received> result) noexcept = 0;
+
+  /// Tells that the operation, whose tensors are in the memory of a device, is on a stream of the
+  /// device. Called at most once, before the two functions above.
+  virtual void enqueued(std::shared_ptr<DeviceEnd> end) noexcept = 0;
 
  protected:
   ~Completion() = default;
@@ -56,6 +70,20 @@ class Backend {
   /// and `device` count only if the operation has tensors. Thread-safe.
   virtual bool supports(Collective, DType, ReduceOp, Device device) const {
     return device.kind == Device::Kind::cpu;
+  }
+
+  /// Returns why the backend cannot run this send or recv, such as "has no tags: use tag 0", or an
+  /// empty text. Thread-safe.
+  virtual std::string refuses(const Operation& message) const {
+    static_cast<void>(message);
+    return {};
+  }
+
+  /// Returns whether start() of this operation returns at once. Then an asynchronous operation is
+  /// started by the thread that issues it if none is ahead of it. Thread-safe.
+  virtual bool starts_at_once(const Operation& operation) const {
+    static_cast<void>(operation);
+    return false;
   }
 
   /// Starts an operation, or runs it until its end. A send or recv must only be started, without
@@ -116,7 +144,7 @@ Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 5;
+inline constexpr std::uint32_t kBackendAbi = 6;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {

@@ -32,7 +32,15 @@ bool Call::test() {
   return has_ended();
 }
 
-void Call::wait() {
+void Call::wait(void* stream) {
+  require_home();
+  await(std::nullopt, true);
+  if (has_ended()) return throw_unless_done();
+  const Result<void> ordered = device_end_->order(stream);
+  if (!ordered) client::throw_failure(ordered.error());
+}
+
+void Call::wait_on_host() {
   require_home();
   await(std::nullopt);
   throw_unless_done();
@@ -50,13 +58,14 @@ void Call::wait(Duration limit) {
   throw_unless_done();
 }
 
-// Blocks until the operation has ended, or until `until`. Returns whether it has ended.
-bool Call::await(std::optional<Clock::time_point> until) {
-  if (has_ended()) return true;
+// Blocks until the operation has ended, or until `until`; with `or_enqueued`, at most until the
+// operation is on a stream of a device. Returns whether it has ended or is on a stream.
+bool Call::await(std::optional<Clock::time_point> until, bool or_enqueued) {
+  const auto ended = [&] { return has_ended() || (or_enqueued && enqueued_.load()); };
+  if (ended()) return true;
   const bool drives = queue_->needs_progress();
-  const auto ended = [&] { return has_ended(); };
   ++waiters_;
-  while (!has_ended() && !(until && Clock::now() >= *until)) {
+  while (!ended() && !(until && Clock::now() >= *until)) {
     if (drives) queue_->progress();
     std::unique_lock lock(mutex_);
     if (drives) {
@@ -68,7 +77,7 @@ bool Call::await(std::optional<Clock::time_point> until) {
     }
   }
   --waiters_;
-  return has_ended();
+  return ended();
 }
 
 void Call::on_end(std::function<void(Work&)> callback) {
@@ -123,6 +132,12 @@ void Call::complete_message(Result<Received> result) noexcept {
   queue_->complete(*this, {});
 }
 
+void Call::enqueued(std::shared_ptr<DeviceEnd> end) noexcept {
+  device_end_ = std::move(end);
+  enqueued_.store(true);
+  wake_waiters();
+}
+
 void Call::end(Status status, Failure reason) {
   // Releases the tensors before any wait() returns, so that a Work that is kept after wait() does
   // not keep their memory alive.
@@ -132,9 +147,14 @@ void Call::end(Status status, Failure reason) {
   info.operation.inputs.clear();
   C10DD_ASSERT(status_ == Status::pending && status != Status::pending);
   if (status != Status::done) failure_ = std::move(reason);
-  // Both orders are sequentially consistent: either this thread sees the waiter, or the waiter sees
-  // the status. Taking the lock makes sure that the waiter does not miss the notification.
   status_.store(status);
+  wake_waiters();
+}
+
+// Called after status_ or enqueued_ was stored. All orders are sequentially consistent: either this
+// thread sees the waiter, or the waiter sees the new value. Taking the lock makes sure that the
+// waiter does not miss the notification.
+void Call::wake_waiters() {
   if (waiters_.load() == 0) return;
   { const std::lock_guard lock(mutex_); }
   ended_.notify_all();

@@ -26,7 +26,7 @@ class CallQueue;
 class Call final : public Work, public Completion {
  public:
   Call(std::shared_ptr<CallQueue> queue, client::HomeProcess home, Operation&& operation)
-      : queue_(std::move(queue)), home_(home) {
+      : queue_(std::move(queue)), home_(home), stream_(operation.common().stream) {
     info.operation = std::move(operation);
   }
 
@@ -41,7 +41,9 @@ class Call final : public Work, public Completion {
 
   Status status() const override;
   bool test() override;
-  void wait() override;
+  void wait() override { wait(stream_); }
+  void wait(void* stream) override;
+  void wait_on_host() override;
   void wait(Duration limit) override;
   void on_end(std::function<void(Work&)> callback) override;
   void abort(const std::string& reason) override;
@@ -54,9 +56,11 @@ class Call final : public Work, public Completion {
 
   void complete(Result<void> result) noexcept override;
   void complete_message(Result<Received> result) noexcept override;
+  void enqueued(std::shared_ptr<DeviceEnd> end) noexcept override;
 
-  /// Blocks until the operation has ended. Does not throw if it has failed.
-  void await_end() { await(std::nullopt); }
+  /// Blocks until the operation has ended or is on a stream of a device. Does not throw if it has
+  /// failed.
+  void await_issued() { await(std::nullopt, true); }
 
   /// Releases the tensors, stores the outcome and wakes the waiters. `reason` is ignored if the
   /// status is done.
@@ -71,16 +75,20 @@ class Call final : public Work, public Completion {
   using Clock = CollectiveCall::Clock;
 
   bool has_ended() const { return status_.load() != Status::pending; }
-  bool await(std::optional<Clock::time_point> until);
+  bool await(std::optional<Clock::time_point> until, bool or_enqueued = false);
+  void wake_waiters();
   void throw_unless_done() const;
   void require_home() const;
 
   const std::shared_ptr<CallQueue> queue_;
   const client::HomeProcess home_;
+  void* const stream_;  // of the tensors
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   std::atomic<Status> status_ = Status::pending;
+  std::atomic<bool> enqueued_ = false;       // device_end_ is set
   std::atomic<int> waiters_ = 0;             // threads in await()
+  std::shared_ptr<DeviceEnd> device_end_;    // set before enqueued_
   Failure failure_ = failure(Code::ok, "");  // set before the status
   Received received_;                        // set before end()
   std::vector<std::function<void(Work&)>> callbacks_;

@@ -35,20 +35,24 @@ WorkPtr CallQueue::issue(Operation&& operation, bool async) {
     enqueue_message(*call) ? start_message(call) : abandon(*call);
   } else {
     call->on_callers_thread = !async && traits_.on_callers_thread;
-    if (!enqueue(call)) {
+    const bool at_once =
+        async && traits_.on_callers_thread && backend_->starts_at_once(call->info.operation);
+    if (!enqueue(call, at_once)) {
       abandon(*call);
     } else if (call->on_callers_thread) {
       start(call);
     }
   }
-  if (!async) call->await_end();
+  if (!async) call->await_issued();
   return call;
 }
 
 // Gives the call its sequence. Returns false if the call must be abandoned. Otherwise the call
-// waits in the queue for the worker or, if the caller's thread runs it, has its turn.
-bool CallQueue::enqueue(const std::shared_ptr<Call>& call) {
+// waits in the queue for the worker or, if the caller's thread runs it, has its turn. `at_once`:
+// the caller's thread runs it if it need not wait for its turn.
+bool CallQueue::enqueue(const std::shared_ptr<Call>& call, bool at_once) {
   std::unique_lock lock(mutex_);
+  if (at_once && !first_ && may_start_locked()) call->on_callers_thread = true;
   if (!call->on_callers_thread) require_worker_locked();
   number_locked(*call, next_sequence_);
   if (!accepts_locked()) return false;
@@ -98,12 +102,15 @@ void CallQueue::start(const std::shared_ptr<Call>& call) {
     run(*call);
   }
   const bool ended = std::exchange(starting_here, outer) == nullptr;
+  std::vector<std::shared_ptr<Call>> earlier;
   {
     const std::lock_guard lock(mutex_);
     starting_ = false;
     if (ended) --in_flight_;
     pass_turn_locked();
+    if (ended && !ended_.empty()) earlier = take_ended_locked();
   }
+  release_all(earlier);
   call->release(ended ? 2 : 1);
 }
 
@@ -142,29 +149,32 @@ void CallQueue::complete(Call& call, Result<void> result) noexcept {
     starting_here = nullptr;  // start() does the rest
     return;
   }
-  if (info_of(call.info.operation.collective).message) return message_ended(call);
-  {
-    const std::lock_guard lock(mutex_);
-    --in_flight_;
-    pass_turn_locked();
-  }
-  call.release(1);
-}
-
-// After a failure of the group, the backend ends all messages, one after the other on one thread. A
-// callback may destroy the group, which waits for all of them: so callbacks come after the last
-// one.
-void CallQueue::message_ended(Call& call) {
+  bool failed = false;
   std::vector<std::shared_ptr<Call>> ended;
   {
     const std::lock_guard lock(mutex_);
-    --messages_;
+    --(info_of(call.info.operation.collective).message ? messages_ : in_flight_);
     pass_turn_locked();
-    ended.swap(ended_messages_);
-    if (failure_.exists()) ended.push_back(call.self);
-    if (messages_ > 0 && failure_.exists()) return ended.swap(ended_messages_);
+    failed = failure_.exists();
+    if (failed) {
+      ended_.push_back(call.self);
+      ended = take_ended_locked();
+    }
   }
-  if (ended.empty()) return call.release(1);
+  if (!failed) return call.release(1);
+  release_all(ended);
+}
+
+// Returns the ended calls whose callbacks may run now. After a failure of the group, the backend
+// ends all operations, possibly one after the other on one thread. A callback may destroy the
+// group, which waits for all of them: so callbacks come after the last one.
+std::vector<std::shared_ptr<Call>> CallQueue::take_ended_locked() {
+  const bool last = messages_ == 0 && in_flight_ == 0;
+  if (failure_.exists() && !last) return {};
+  return std::exchange(ended_, {});
+}
+
+void CallQueue::release_all(const std::vector<std::shared_ptr<Call>>& ended) {
   for (const auto& one : ended) one->release(1);
 }
 

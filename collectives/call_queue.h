@@ -60,7 +60,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
  private:
   using Clock = CollectiveCall::Clock;
 
-  bool enqueue(const std::shared_ptr<Call>& call);
+  bool enqueue(const std::shared_ptr<Call>& call, bool at_once);
   bool enqueue_message(Call& call);
   void number_locked(Call& call, std::uint64_t& next);
   bool accepts_locked() const;
@@ -79,7 +79,8 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   bool run_first(std::unique_lock<std::mutex>& lock);
   void await_idle(std::unique_lock<std::mutex>& lock);
   void wait_locked(std::unique_lock<std::mutex>& lock, std::condition_variable& changed);
-  void message_ended(Call& call);
+  std::vector<std::shared_ptr<Call>> take_ended_locked();
+  static void release_all(const std::vector<std::shared_ptr<Call>>& ended);
 
   const World world_;
   const GroupOptions options_;
@@ -95,15 +96,15 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   std::shared_ptr<Call> first_;           // the calls that wait for their turn
   Call* last_ = nullptr;
   std::uint64_t next_sequence_ = 0;
-  std::uint64_t next_message_ = 0;                     // sequence of the next send or recv
-  bool starting_ = false;                              // a thread is in start()
-  std::size_t in_flight_ = 0;                          // calls that have begun and not ended
-  std::size_t messages_ = 0;                           // sends and receives that have not ended
-  std::vector<std::shared_ptr<Call>> ended_messages_;  // whose callbacks wait for the last message
-  bool closed_ = false;                                // no further call is accepted
-  bool stop_ = false;                                  // the worker must end
-  bool worker_waits_ = false;                          // the worker must be woken
-  std::thread worker_;                                 // starts with the first call that needs it
+  std::uint64_t next_message_ = 0;            // sequence of the next send or recv
+  bool starting_ = false;                     // a thread is in start()
+  std::size_t in_flight_ = 0;                 // calls that have begun and not ended
+  std::size_t messages_ = 0;                  // sends and receives that have not ended
+  std::vector<std::shared_ptr<Call>> ended_;  // whose callbacks wait for the last operation
+  bool closed_ = false;                       // no further call is accepted
+  bool stop_ = false;                         // the worker must end
+  bool worker_waits_ = false;                 // the worker must be woken
+  std::thread worker_;                        // starts with the first call that needs it
 };
 
 }  // namespace c10dd::collectives

@@ -178,13 +178,18 @@ void check(const Operation& operation, const World& world, const Backend& backen
     refuse(format("the time-out for {} must be positive, got {} ns", info.function,
                   operation.timeout.count()));
   }
-  if (backend.supports(operation.collective, common.dtype, operation.reduce, common.device)) return;
+  if (backend.supports(operation.collective, common.dtype, operation.reduce, common.device)) {
+    const std::string refusal = info.message ? backend.refuses(operation) : std::string();
+    if (refusal.empty()) return;
+    client::throw_failure(
+        failure(Code::unsupported, "{}: backend \"{}\" {}", info.function, backend_name, refusal));
+  }
   const bool cpu = common.device.kind == Device::Kind::cpu;
   client::throw_failure(
       failure(Code::unsupported, "{}: backend \"{}\" does not support {}{} elements in {} memory",
               info.function, backend_name,
               info.reduces ? format("{} of ", name_of(operation.reduce)) : std::string(),
-              name_of(common.dtype), cpu ? "cpu" : "cuda"));
+              name_of(common.dtype), cpu ? "cpu" : format("cuda:{}", common.device.index)));
 }
 
 }  // namespace c10dd::collectives

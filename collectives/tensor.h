@@ -14,7 +14,7 @@
 
 namespace c10dd {
 
-/// The device whose memory a tensor uses. The backends gloo and loopback accept only cpu memory.
+/// The device whose memory a tensor uses. See ProcessGroup for tensors in cuda memory.
 struct Device {
   enum class Kind : std::uint8_t { cpu, cuda };
 
@@ -33,7 +33,9 @@ struct Tensor {
   std::size_t count = 0;         ///< number of elements
   DType dtype = DType::float32;  ///< type of each element
   Device device = {};
-  void* stream = nullptr;            ///< device stream that orders the accesses to the memory
+  /// The cuda stream (CUstream, cudaStream_t) on which the caller uses the memory; null is the
+  /// default stream. Not used for cpu memory.
+  void* stream = nullptr;
   std::shared_ptr<void> owner = {};  ///< keeps the memory alive; if null, the caller must do that
 
   /// Returns the size of all elements, in bytes.

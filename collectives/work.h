@@ -46,11 +46,22 @@ class Work {
 
   /// Blocks until the operation has ended. An operation that was started ends within its own
   /// time-out. If the status is then `failed` or `abandoned`, throws the exception that belongs to
-  /// code(): TimedOut, Aborted, Unavailable (a peer was lost), or Error for the other codes.
+  /// code(): TimedOut, Aborted, Unavailable (a peer was lost), or Error for the other codes. For
+  /// tensors in cuda memory, calls wait(stream) with the stream of the tensors instead.
   virtual void wait() = 0;
 
-  /// Like wait(), but blocks for at most `timeout` and then throws TimedOut without a list of
-  /// missing ranks. The operation continues after that, so its tensors must stay valid.
+  /// Orders a cuda stream behind the operation: what the caller puts on the stream afterwards runs
+  /// after the operation. Blocks only until the operation is on its way on the device, which may be
+  /// at once. Throws as wait() if it has failed by then. If it fails later, the stream goes on, and
+  /// status() and the next operation of the group tell. For cpu memory, blocks as wait() does.
+  virtual void wait(void* stream) = 0;
+
+  /// As wait() for cpu memory, whatever memory the tensors are in: blocks until the operation has
+  /// ended.
+  virtual void wait_on_host() = 0;
+
+  /// Like wait_on_host(), but blocks for at most `timeout` and then throws TimedOut without a list
+  /// of missing ranks. The operation continues after that, so its tensors must stay valid.
   virtual void wait(Duration timeout) = 0;
 
   /// Calls `callback` once when the operation has ended, on the thread that ends the operation. If

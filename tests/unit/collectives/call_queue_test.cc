@@ -49,6 +49,10 @@ class HeldBackend final : public Backend {
 
   Traits traits() const override { return traits_; }
 
+  bool supports(Collective, DType, ReduceOp, Device) const override { return true; }
+  bool starts_at_once(const Operation&) const override { return at_once; }
+  std::atomic<bool> at_once = false;
+
   void start(const Operation& operation, Completion& completion) override {
     const std::lock_guard lock(mutex_);
     started_.push_back(operation.sequence);
@@ -78,6 +82,12 @@ class HeldBackend final : public Backend {
     }
     oldest->complete(std::move(result));
     return true;
+  }
+
+  /// Puts the oldest operation that has not ended on a stream of a device.
+  void enqueue(std::shared_ptr<DeviceEnd> end) {
+    const std::lock_guard lock(mutex_);
+    held_.front()->enqueued(std::move(end));
   }
 
   void await_started(std::size_t count) {
@@ -327,6 +337,83 @@ TEST(CallQueue, ACallbackMayDropTheLastReferenceToItsGroup) {
     dropped.get_future().wait();
     for (const WorkPtr& work : works) EXPECT_NE(work->status(), Work::Status::pending);
   }
+}
+
+TEST(CallQueue, ACallbackMayDropItsGroupWhenOneThreadFailsAllThatIsInFlight) {
+  Held held({.in_flight = 8});
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 3; ++i) works.push_back(held.group->barrier(kAsync));
+  std::promise<void> dropped;
+  works[0]->on_end([&](Work&) {
+    held.group.reset();
+    dropped.set_value();
+  });
+  held.backend->await_started(3);
+  std::jthread([&] {
+    while (held.backend->finish(failure(Code::unavailable, "lost rank 1"))) continue;
+  }).join();
+  EXPECT_EQ(dropped.get_future().wait_for(10s), std::future_status::ready);
+  for (const WorkPtr& work : works) EXPECT_EQ(work->code(), Code::unavailable);
+}
+
+/// Remembers the streams that were made to wait.
+struct Streams final : DeviceEnd {
+  Result<void> order(void* stream) override {
+    ordered.push_back(stream);
+    return {};
+  }
+  std::vector<void*> ordered;
+};
+
+TEST(CallQueue, WaitOrdersAStreamBehindAnOperationOnADevice) {
+  Held held({.in_flight = 8});
+  float memory = 0;
+  float other = 0;
+  Tensor tensor = tensor_of(&memory, 1);
+  tensor.device = {Device::Kind::cuda, 0};
+  tensor.stream = &memory;
+  const WorkPtr work = held.group->all_reduce(tensor, ReduceOp::sum, kAsync);
+  held.backend->await_started(1);
+  const auto streams = std::make_shared<Streams>();
+  std::jthread enqueuer([&] { held.backend->enqueue(streams); });
+  work->wait();
+  work->wait(&other);
+  EXPECT_EQ(work->status(), Work::Status::pending);
+  EXPECT_EQ(streams->ordered, (std::vector<void*>{&memory, &other}));
+  EXPECT_THROW(work->wait(1ms), TimedOut);
+  std::jthread finisher([&] { held.backend->finish({}); });
+  work->wait_on_host();
+  EXPECT_EQ(work->status(), Work::Status::done);
+  work->wait(&other);  // it has ended, so there is nothing to wait for
+  EXPECT_EQ(streams->ordered.size(), 2u);
+}
+
+TEST(CallQueue, WaitThrowsIfAnOperationOnADeviceHasFailedBeforeIt) {
+  Held held;
+  float memory = 0;
+  Tensor tensor = tensor_of(&memory, 1);
+  tensor.device = {Device::Kind::cuda, 0};
+  const WorkPtr work = held.group->all_reduce(tensor, ReduceOp::sum, kAsync);
+  held.backend->await_started(1);
+  held.backend->finish(failure(Code::unavailable, "lost rank 1"));
+  EXPECT_THROW(work->wait(), Unavailable);
+  EXPECT_THROW(work->wait(nullptr), Unavailable);
+  EXPECT_THROW(work->wait_on_host(), Unavailable);
+}
+
+TEST(CallQueue, AnOperationThatStartsAtOnceIsStartedByItsCaller) {
+  Held held({.in_flight = 2});
+  held.backend->at_once = true;
+  std::vector<WorkPtr> works;
+  for (int i = 0; i < 3; ++i) works.push_back(held.group->barrier(kAsync));
+  EXPECT_EQ(held.backend->started().size(), 2u);  // without await_started()
+  for (const auto id : held.backend->threads()) EXPECT_EQ(id, std::this_thread::get_id());
+  held.backend->finish({});
+  held.backend->await_started(3);  // the third had to wait, so the worker has started it
+  EXPECT_NE(held.backend->threads()[2], std::this_thread::get_id());
+  held.backend->finish({});
+  held.backend->finish({});
+  for (const WorkPtr& work : works) work->wait();
 }
 
 TEST(CallQueue, AWorkAbortsItsGroup) {

@@ -148,7 +148,7 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   tensor = good;
   tensor.device.kind = Device::Kind::cuda;
   EXPECT_EQ(reduced(tensor, ReduceOp::sum),
-            "all_reduce: backend \"loopback\" does not support sum of float32 elements in cuda "
+            "all_reduce: backend \"loopback\" does not support sum of float32 elements in cuda:0 "
             "memory");
   EXPECT_TRUE(contains(reduced(good, static_cast<ReduceOp::Kind>(9)), "unknown does not combine"));
   EXPECT_TRUE(contains(error_of([&] { group.broadcast(good, 1); }), "root 1 is not a rank"));
