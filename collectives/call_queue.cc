@@ -126,12 +126,8 @@ void CallQueue::run(Call& call) {
   info.started = call.has_waited ? Clock::now() : info.enqueued;
   info.operation.deadline = info.started + info.operation.timeout;
   for (const auto& hook : options_.hooks) hook->started(info);
-  // Tensors without elements need no communication, because the other ranks' tensors have none
-  // either. An operation without tensors, such as a barrier, a message, and one with lists must
-  // run.
   const OperationInfo& kind = info_of(info.operation.collective);
-  const bool runs_empty = kind.layout == Layout::none || kind.message || info.operation.lists;
-  if (!runs_empty && info.operation.common().count == 0) {
+  if (info.operation.is_empty()) {
     complete(call, {});
   } else {
     try {

@@ -204,6 +204,8 @@ struct Operation {
   std::uint64_t sequence = 0;  ///< see Work::sequence()
   Duration timeout{0};         ///< time limit, counted from the start of the operation
   std::chrono::steady_clock::time_point deadline = {};
+  std::uint64_t batch = 0;      ///< number of its call of ProcessGroup::coalesce(), or 0
+  std::uint32_t following = 0;  ///< of coalesce(): how many operations are started after this one
 
   /// Returns the tensor that has equally many elements on all ranks, or that of a message. With
   /// lists, returns the tensor of this rank, or the first of its inputs; it may be empty.
@@ -222,6 +224,15 @@ struct Operation {
       default:
         return output;
     }
+  }
+
+  /// Returns whether nothing has to be done, because the tensors of this rank, and so those of the
+  /// other ranks, have no elements. An operation without tensors, such as a barrier, a message, and
+  /// one with lists must run.
+  bool is_empty() const {
+    const OperationInfo& info = info_of(collective);
+    const bool must_run = info.layout == Layout::none || info.message || lists;
+    return !must_run && common().count == 0;
   }
 
   /// Returns the size of the largest tensor of a rank, in bytes, in a group of n ranks.

@@ -4,6 +4,7 @@
 #include "collectives/process_group.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "client/internal/fork_guard.h"
@@ -12,6 +13,7 @@
 #include "collectives/backend.h"
 #include "collectives/call_queue.h"
 #include "collectives/check_operation.h"
+#include "collectives/coalesced_work.h"
 #include "collectives/group_registry.h"
 #include "collectives/subgroup.h"
 #include "protocol/format.h"
@@ -45,10 +47,24 @@ class Group final : public collectives::AbortableGroup {
 
   WorkPtr issue(Operation operation, CallOptions options) override {
     require_home();
-    operation.timeout = options.timeout.value_or(queue_->options().timeout);
-    collectives::check(operation, world(), *backend_, backend());
-    if (info_of(operation.collective).root == Root::none) operation.root = 0;
+    check(operation, options);
     WorkPtr work = queue_->issue(std::move(operation), options.async);
+    if (!options.async) work->wait();
+    return work;
+  }
+
+  WorkPtr coalesce(std::vector<Operation> operations, CallOptions options) override {
+    require_home();
+    if (operations.empty()) {
+      throw_failure(failure(Code::invalid_argument, "coalesce: the list of operations is empty"));
+    }
+    for (Operation& operation : operations) check(operation, options);
+    number_batch(operations);
+    std::vector<WorkPtr> works;
+    for (Operation& operation : operations) {
+      works.push_back(queue_->issue(std::move(operation), true));
+    }
+    WorkPtr work = std::make_shared<collectives::CoalescedWork>(std::move(works));
     if (!options.async) work->wait();
     return work;
   }
@@ -147,6 +163,28 @@ class Group final : public collectives::AbortableGroup {
 
   void require_home() const { home_.require("process group", "open another one"); }
 
+  /// Sets the fields that the caller leaves to the group. Throws if the operation is refused.
+  void check(Operation& operation, const CallOptions& options) const {
+    operation.timeout = options.timeout.value_or(queue_->options().timeout);
+    collectives::check(operation, world(), *backend_, backend());
+    if (info_of(operation.collective).root == Root::none) operation.root = 0;
+    operation.batch = 0;
+    operation.following = 0;
+  }
+
+  /// Sets Operation::batch and following. Sends and receives are counted apart, because backends
+  /// run them apart from the collectives. Operations that the backend does not get are not counted.
+  void number_batch(std::vector<Operation>& operations) {
+    const std::uint64_t batch = ++batches_;
+    std::uint32_t messages = 0;
+    std::uint32_t collectives = 0;
+    for (auto it = operations.rbegin(); it != operations.rend(); ++it) {
+      if (it->is_empty()) continue;
+      it->batch = batch;
+      it->following = (info_of(it->collective).message ? messages : collectives)++;
+    }
+  }
+
   /// Takes part in the exchange of split() without parts.
   void exchange_nothing() {
     collectives::exchange_over(*this, {}, ExchangeShape::transpose, {},
@@ -163,6 +201,7 @@ class Group final : public collectives::AbortableGroup {
   const std::shared_ptr<CallQueue> queue_;
   const std::shared_ptr<collectives::Backend> backend_;
   std::shared_ptr<void> registration_;
+  std::atomic<std::uint64_t> batches_ = 0;  // calls of coalesce()
 };
 
 /// Returns the parts of the tensor that have `counts` elements, one after the other.

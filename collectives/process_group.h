@@ -205,6 +205,14 @@ class ProcessGroup {
     return recv(std::move(tensor), peer, tag, {.async = true});
   }
 
+  /// Issues several operations together, in the order of the list. The Work ends when all of them
+  /// have ended; its wait() and on_end() count for all. Backend nccl runs the collectives of the
+  /// list as one group of NCCL, and its sends and receives as another one, in which they do not
+  /// wait for each other; other backends run them one after the other. All ranks must coalesce the
+  /// same collectives. Each operation has its own sequence. Throws, and issues nothing, if the list
+  /// is empty or one of the operations is refused.
+  virtual WorkPtr coalesce(std::vector<Operation> operations, CallOptions options = {}) = 0;
+
   /// Opens a group of some ranks of this group; ranks[i] becomes rank i of the new group. Called by
   /// these ranks only, all with the same list. Costs each of them one request to the daemon. Blocks
   /// and throws as open() does. Throws InvalidArgument if the list has a rank twice, lacks this

@@ -24,6 +24,9 @@ class FaultyGroup final : public ProcessGroup {
     return work;
   }
 
+  WorkPtr coalesce(std::vector<Operation> operations, CallOptions options) override {
+    return group_->coalesce(std::move(operations), options);
+  }
   void monitored_barrier(std::optional<Duration> timeout) override {
     group_->monitored_barrier(timeout);
   }
