@@ -28,6 +28,21 @@ class AbortableGroup : public ProcessGroup {
 using Exchange = std::function<std::vector<std::string>(ExchangeShape, std::vector<std::string>,
                                                         Duration timeout)>;
 
+class Backend;
+struct BackendSetup;
+
+/// Opens a backend.
+using OpenBackend = std::function<Result<std::unique_ptr<Backend>>(const BackendSetup&)>;
+
+/// A group of some ranks of another group, before it is opened.
+struct ChildGroup {
+  World world;
+  GroupOptions options;
+  Exchange exchange;      ///< among its ranks
+  std::string family;     ///< GroupContext::family
+  OpenBackend open = {};  ///< GroupContext::open_backend
+};
+
 /// What a group gets from the code that opens it, besides its backend.
 struct GroupContext {
   /// How long a collective that has lost a peer waits for a call of abort(), which gives the
@@ -43,19 +58,18 @@ struct GroupContext {
   /// Waits at a barrier of the daemon until all ranks of the group have come. Throws TimedOut,
   /// whose missing() has ranks of the group. May be empty.
   std::function<void(Duration timeout)> meet = {};
-  /// Opens a group of some ranks of this group; `family` as below. May be empty.
-  std::function<std::shared_ptr<ProcessGroup>(World, GroupOptions, Exchange, std::string family)>
-      open_child = {};
+  /// Opens a group of some ranks of this group. May be empty.
+  std::function<std::shared_ptr<ProcessGroup>(ChildGroup)> open_child = {};
   /// The name of the group from which new_group() or split() has made this group, directly or not.
   /// If empty, the group's own name; see GroupRegistry.
   std::string family = {};
+  /// Opens the backend. If empty, the backend that the options name is opened.
+  OpenBackend open_backend = {};
   /// The membership whose generations end this group, or null.
   std::shared_ptr<Membership> membership = {};
   /// Destroyed after the group.
   std::shared_ptr<void> kept = {};
 };
-
-class Backend;
 
 /// Returns a group that runs its operations on `backend`, which is open. Does not block.
 std::shared_ptr<AbortableGroup> group_over(std::shared_ptr<Backend> backend, World world,

@@ -49,6 +49,11 @@ Result<std::string> from_root(const BackendSetup& setup, std::string part) {
   return std::move(reply->front());
 }
 
+Result<std::unique_ptr<Backend>> Backend::split(const BackendSetup*, int, int,
+                                                std::chrono::steady_clock::time_point) {
+  return failure(Code::unsupported, "split: this backend cannot split its groups");
+}
+
 Result<std::shared_ptr<void>> Backend::allocate(std::size_t bytes, Device device) {
   if (device.kind != Device::Kind::cpu) {
     return failure(Code::unsupported, "allocate: this backend has only cpu memory");

@@ -5,6 +5,7 @@
 // tests/unit/collectives/thread_ranks.h. backend_contract_test.cc tests all backends in that list.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -46,6 +47,8 @@ class Completion {
  protected:
   ~Completion() = default;
 };
+
+struct BackendSetup;
 
 /// How a group must call its backend to run operations other than send and recv.
 struct Traits {
@@ -98,6 +101,19 @@ class Backend {
 
   /// Continues operations that were started. Does not block. Thread-safe.
   virtual void progress() {}
+
+  /// Returns whether split() can open the backend of a part of this group that has these options.
+  virtual bool splits(const GroupOptions& part) const {
+    static_cast<void>(part);
+    return false;
+  }
+
+  /// Opens the backend of a part of this group. Called by all ranks of this group, in their order
+  /// of operations; ranks with equal colors form a part, in which their ranks are their keys.
+  /// `part` is null on a rank that is in no part. Such a rank gets null. Blocks at most until
+  /// `deadline`.
+  virtual Result<std::unique_ptr<Backend>> split(const BackendSetup* part, int color, int key,
+                                                 std::chrono::steady_clock::time_point deadline);
 
   /// Makes all started operations fail with code aborted and `reason`. Each completion is still
   /// called. Does not wait for that. Thread-safe.

@@ -212,8 +212,9 @@ std::shared_ptr<collectives::AbortableGroup> open_watched(
 /// Opens a group of a World that the caller has given.
 std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World world,
                                          GroupOptions options, collectives::Exchange exchange,
-                                         std::string family = {}) {
-  collectives::GroupContext context{.family = std::move(family)};
+                                         std::string family = {},
+                                         collectives::OpenBackend open = {}) {
+  collectives::GroupContext context{.family = std::move(family), .open_backend = std::move(open)};
   context.among = [client, world](const std::vector<Rank>& ranks, const std::string& name) {
     World child = world;
     child.name = name;
@@ -227,9 +228,9 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
                                                     .generation = world.generation,
                                                     .timeout = timeout});
   };
-  context.open_child = [client](World child, GroupOptions own, collectives::Exchange among,
-                                std::string name) {
-    return open_given(client, std::move(child), std::move(own), std::move(among), std::move(name));
+  context.open_child = [client](collectives::ChildGroup child) {
+    return open_given(client, std::move(child.world), std::move(child.options),
+                      std::move(child.exchange), std::move(child.family), std::move(child.open));
   };
   const auto bootstrap = std::make_shared<IntroducingBootstrap>(client, std::move(exchange));
   return open_watched(bootstrap, std::move(world), std::move(options), std::move(context));
@@ -241,9 +242,11 @@ std::shared_ptr<ProcessGroup> open_given(std::shared_ptr<Client> client, World w
 std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership, World world,
                                          std::vector<Rank> job_ranks, GroupOptions options,
                                          collectives::Exchange exchange,
-                                         std::shared_ptr<void> watch, std::string family = {}) {
+                                         std::shared_ptr<void> watch, std::string family = {},
+                                         collectives::OpenBackend open = {}) {
   collectives::GroupContext context{.reason_patience = collectives::kReasonPatience,
                                     .family = std::move(family),
+                                    .open_backend = std::move(open),
                                     .membership = membership,
                                     .kept = watch};
   context.among = [membership, job_ranks](const std::vector<Rank>& ranks, const std::string& name) {
@@ -265,12 +268,12 @@ std::shared_ptr<ProcessGroup> open_bound(std::shared_ptr<Membership> membership,
       throw TimedOut(late.what(), std::move(missing));
     }
   };
-  context.open_child = [membership, watch](World child, GroupOptions own,
-                                           collectives::Exchange among, std::string name) {
+  context.open_child = [membership, watch](collectives::ChildGroup child) {
     std::vector<Rank> ranks;
-    for (const GroupMember& member : child.members) ranks.push_back(member.job_rank);
-    return open_bound(membership, std::move(child), std::move(ranks), std::move(own),
-                      std::move(among), watch, std::move(name));
+    for (const GroupMember& member : child.world.members) ranks.push_back(member.job_rank);
+    return open_bound(membership, std::move(child.world), std::move(ranks),
+                      std::move(child.options), std::move(child.exchange), watch,
+                      std::move(child.family), std::move(child.open));
   };
   const std::uint64_t generation = world.generation;
   const std::string name = world.name;

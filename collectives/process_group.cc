@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "client/internal/fork_guard.h"
@@ -92,17 +93,22 @@ class Group final : public collectives::AbortableGroup {
                             world().name));
     }
     const collectives::Exchange exchange = context_.among(ranks, child.name);
-    return context_.open_child(std::move(child),
-                               collectives::options_of(queue_->options(), options), exchange,
-                               context_.family);
+    return context_.open_child({.world = std::move(child),
+                                .options = collectives::options_of(queue_->options(), options),
+                                .exchange = exchange,
+                                .family = context_.family});
   }
 
   std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
                                       SubgroupOptions options) override {
     require_home();
-    const std::vector<Rank> ranks = collectives::ranks_of_color(*this, color, key);
+    const GroupOptions own = collectives::options_of(queue_->options(), options);
+    const collectives::SplitPlan plan =
+        collectives::plan_split(*this, color, key, backend_->splits(own));
+    const std::vector<Rank>& ranks = plan.ranks;
     if (ranks.empty()) {
       exchange_nothing();
+      if (plan.by_backend) leave_split();
       return nullptr;
     }
     const auto exchanged = std::make_shared<bool>(false);
@@ -113,9 +119,17 @@ class Group final : public collectives::AbortableGroup {
       return collectives::exchange_over(*this, ranks, shape, std::move(parts), timeout);
     };
     try {
-      return context_.open_child(collectives::subworld(world(), ranks, options),
-                                 collectives::options_of(queue_->options(), options), exchange,
-                                 context_.family);
+      collectives::ChildGroup child{.world = collectives::subworld(world(), ranks, options),
+                                    .options = own,
+                                    .exchange = exchange,
+                                    .family = context_.family};
+      if (plan.by_backend) {
+        child.open = [this, color](const BackendSetup& setup) {
+          return backend_->split(&setup, color, static_cast<int>(setup.world.rank),
+                                 open_deadline());
+        };
+      }
+      return context_.open_child(std::move(child));
     } catch (const std::exception&) {
       // The other ranks exchange their addresses in any case, and need this rank for it.
       if (!*exchanged) exchange_nothing();
@@ -189,6 +203,17 @@ class Group final : public collectives::AbortableGroup {
   void exchange_nothing() {
     collectives::exchange_over(*this, {}, ExchangeShape::transpose, {},
                                queue_->options().open_timeout);
+  }
+
+  std::chrono::steady_clock::time_point open_deadline() const {
+    return std::chrono::steady_clock::now() + queue_->options().open_timeout;
+  }
+
+  /// Takes part in a split by the backend without being in a part.
+  void leave_split() {
+    constexpr int kNoColor = -1;
+    const auto none = backend_->split(nullptr, kNoColor, 0, open_deadline());
+    if (!none) throw_failure(none.error());
   }
 
   void abort(const Failure& reason, bool by_owner) {
@@ -384,7 +409,8 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
   }
   options = with_backend(std::move(options));
   const BackendSetup setup{world, options, bootstrap};
-  auto backend = collectives::open_backend(setup);
+  auto backend =
+      context.open_backend ? context.open_backend(setup) : collectives::open_backend(setup);
   if (setup.thrown) std::rethrow_exception(setup.thrown);
   if (!backend) throw_failure(backend.error());
   const std::vector<ProcessAddress> processes = bootstrap->processes();
@@ -394,10 +420,10 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
     }
   }
   if (!context.open_child) {
-    context.open_child = [bootstrap](World child, GroupOptions own, Exchange exchange,
-                                     std::string family) {
-      return open_group(std::make_shared<SubgroupBootstrap>(std::move(exchange), bootstrap),
-                        std::move(child), std::move(own), {.family = std::move(family)});
+    context.open_child = [bootstrap](ChildGroup child) {
+      return open_group(std::make_shared<SubgroupBootstrap>(std::move(child.exchange), bootstrap),
+                        std::move(child.world), std::move(child.options),
+                        {.family = std::move(child.family), .open_backend = std::move(child.open)});
     };
   }
   return group_over(std::move(*backend), std::move(world), std::move(options), std::move(context));

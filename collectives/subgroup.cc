@@ -86,16 +86,18 @@ GroupOptions options_of(const GroupOptions& parent, const SubgroupOptions& optio
   return own;
 }
 
-std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::int32_t key) {
-  std::vector<std::int32_t> own = {color, key};
-  std::vector<std::int32_t> all(2 * std::size_t{parent.size()});
+SplitPlan plan_split(ProcessGroup& parent, std::int32_t color, std::int32_t key, bool can_split) {
+  constexpr std::size_t kWords = 3;
+  std::vector<std::int32_t> own = {color, key, can_split ? 1 : 0};
+  std::vector<std::int32_t> all(kWords * parent.size());
   parent.all_gather_single(tensor_of(all), tensor_of(own));
-  std::vector<Rank> ranks;
+  SplitPlan plan{.by_backend = true};
   for (Rank rank = 0; rank < parent.size(); ++rank) {
-    if (color >= 0 && all[2 * std::size_t{rank}] == color) ranks.push_back(rank);
+    if (color >= 0 && all[kWords * rank] == color) plan.ranks.push_back(rank);
+    plan.by_backend = plan.by_backend && all[kWords * rank + 2] != 0;
   }
-  std::ranges::stable_sort(ranks, {}, [&](Rank rank) { return all[2 * std::size_t{rank} + 1]; });
-  return ranks;
+  std::ranges::stable_sort(plan.ranks, {}, [&](Rank rank) { return all[kWords * rank + 1]; });
+  return plan;
 }
 
 std::vector<std::string> exchange_over(ProcessGroup& parent, const std::vector<Rank>& ranks,

@@ -34,9 +34,15 @@ World subworld(const World& parent, const std::vector<Rank>& ranks, const Subgro
 /// Returns the options of a group that is made from a group with the options `parent`.
 GroupOptions options_of(const GroupOptions& parent, const SubgroupOptions& options);
 
-/// Returns the ranks of the group to which this rank belongs, in the order of their ranks there;
-/// see ProcessGroup::split(). A collective of `parent`.
-std::vector<Rank> ranks_of_color(ProcessGroup& parent, std::int32_t color, std::int32_t key);
+/// What the ranks of a group have agreed on in ProcessGroup::split().
+struct SplitPlan {
+  std::vector<Rank> ranks = {};  ///< of this rank's part, in the order of their ranks there
+  bool by_backend = false;       ///< the backends of all ranks can split
+};
+
+/// Returns the plan of a split. `can_split`: Backend::splits() of this rank. A collective of
+/// `parent`.
+SplitPlan plan_split(ProcessGroup& parent, std::int32_t color, std::int32_t key, bool can_split);
 
 /// Exchanges parts among the ranks `ranks` of `parent`, see Exchange. A collective of `parent`; a
 /// rank that has nothing to exchange gives empty lists.
