@@ -25,7 +25,7 @@ class Client;
 class Membership;
 
 struct GroupOptions {
-  /// gloo, mpi, loopback (the ranks are threads of one process), or auto: the variable
+  /// gloo, mpi, nccl, loopback (the ranks are threads of one process), or auto: the variable
   /// C10DD_BACKEND, or gloo if it is not set.
   std::string backend = "auto";
   Duration timeout = std::chrono::minutes(10);  ///< limit for each operation; must be above 0
@@ -37,6 +37,10 @@ struct GroupOptions {
   /// empty, the interface comes from the variable C10DD_GLOO_INTERFACE. If that variable is not set
   /// either, the address comes from Bootstrap::local_address().
   std::string hostname = {};
+  /// Number of the GPU of this rank among those that the process sees. Only for nccl. If below 0:
+  /// the only GPU, else the local rank that the launcher has given, else the rank in the job modulo
+  /// the number of GPUs.
+  int device = -1;
   std::vector<std::shared_ptr<Hook>> hooks = {};  ///< called in this order
 };
 

@@ -52,6 +52,7 @@ VENDORS = {
     "nghttp2/": ["tests/bench/etcd_conversation.cc"],
     "gloo/": ["collectives/gloo/*", "tests/*"],
     "mpi.h": ["collectives/mpi/*", "tests/bench/mpi_all_reduce.cc"],
+    "nccl.h": ["collectives/nccl/api_check.cc"], "cuda.h": ["collectives/nccl/api_check.cc"],
     "Eigen/": ["examples/digits/*"],
     "CLI/": ["daemon/*", "client/ctl/*", "client/launcher/*", "examples/*", "tests/*"],
     "toml": ["daemon/*"],

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/nccl/retirement.h"
+
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "collectives/per_process.h"
+#include "protocol/format.h"
+#include "protocol/wording.h"
+
+namespace c10dd::collectives::nccl {
+namespace {
+
+constexpr auto kFinishLimit = std::chrono::seconds(10);
+constexpr auto kExitLimit = std::chrono::seconds(2);
+constexpr auto kPoll = std::chrono::milliseconds(1);
+
+void free(Retired& retired) {
+  retired.kept.reset();
+  if (retired.stream != nullptr) retired.device->destroy_stream(retired.stream);
+}
+
+/// Finalizes the communicator. Returns whether it can be destroyed.
+bool finalize(const Retired& retired) {
+  const Api& api = retired.library->api();
+  Status status = api.finalize(retired.comm);
+  const auto deadline = Retirement::Clock::now() + kFinishLimit;
+  while (status == Status::in_progress && Retirement::Clock::now() < deadline) {
+    std::this_thread::sleep_for(kPoll);
+    if (api.async_error(retired.comm, &status) != Status::success) return false;
+  }
+  return status == Status::success;
+}
+
+}  // namespace
+
+Retirement& Retirement::instance() { return of_this_process<Retirement>(); }
+
+std::shared_ptr<void> Retirement::reserve(const CudaDevice& device) {
+  const std::lock_guard lock(mutex_);
+  ++reserved_[&device];
+  return {&reserved_, [this, &device](void*) {
+            const std::lock_guard again(mutex_);
+            --reserved_[&device];
+            changed_.notify_all();
+          }};
+}
+
+void Retirement::abort(Retired retired) {
+  run([retired = std::move(retired)]() mutable {
+    {
+      const CudaDevice::Current current(*retired.device);
+      if (retired.comm != nullptr) retired.library->api().abort(retired.comm);
+    }
+    free(retired);
+  });
+}
+
+void Retirement::finish(Retired retired) {
+  run([retired = std::move(retired)]() mutable {
+    {
+      const CudaDevice::Current current(*retired.device);
+      const Api& api = retired.library->api();
+      finalize(retired) ? api.destroy(retired.comm) : api.abort(retired.comm);
+    }
+    free(retired);
+  });
+}
+
+void Retirement::run(std::function<void()> task) {
+  {
+    const std::lock_guard lock(mutex_);
+    ++threads_;
+    if (!waits_at_exit_) std::atexit([] { instance().await_threads(kExitLimit); });
+    waits_at_exit_ = true;
+  }
+  std::thread([this, task = std::move(task)]() mutable {
+    task();
+    task = {};  // what it holds ends before the thread counts as ended
+    const std::lock_guard lock(mutex_);
+    --threads_;
+    changed_.notify_all();
+  }).detach();
+}
+
+Result<void> Retirement::await_free(const CudaDevice& device, Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  const auto begin = Clock::now();
+  const auto free = [&] { return reserved_[&device] == 0; };
+  if (changed_.wait_until(lock, deadline, free)) return {};
+  return failure(Code::timed_out,
+                 "nccl: waited {} for {} communicators of cuda:{} that are being aborted; restart "
+                 "this process",
+                 human(Clock::now() - begin), reserved_[&device], device.index());
+}
+
+void Retirement::await_threads(Clock::duration limit) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, limit, [&] { return threads_ == 0; });
+}
+
+}  // namespace c10dd::collectives::nccl
