@@ -56,22 +56,35 @@ std::string ServerOperations::note() const {
          (disk.empty() ? "" : "; " + disk);
 }
 
-asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
-  const auto all = std::make_shared<std::vector<core::JobReport>>();
+/// Calls `ask` on each shard, and returns all elements of the lists that it returns.
+template <class T>
+asio::awaitable<std::vector<T>> ServerOperations::gather(
+    std::function<std::vector<T>(Shard&)> ask) {
+  const auto all = std::make_shared<std::vector<T>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  of_.shards.ask<std::vector<core::JobReport>>(
-      [](Shard& shard) { return shard.reports(); },
-      [all, done](std::vector<std::vector<core::JobReport>> reports) {
-        for (auto& some : reports) {
-          all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
-        }
-        done->expires_at(asio::steady_timer::time_point::min());
-      });
+  of_.shards.ask<std::vector<T>>(std::move(ask), [all, done](std::vector<std::vector<T>> lists) {
+    for (auto& some : lists) {
+      all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
+    }
+    done->expires_at(asio::steady_timer::time_point::min());
+  });
   co_await done->async_wait(asio::as_tuple(asio::use_awaitable));
-  std::sort(all->begin(), all->end(),
-            [](const core::JobReport& a, const core::JobReport& b) { return a.number < b.number; });
   co_return std::move(*all);
+}
+
+asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
+  std::vector<core::JobReport> all =
+      co_await gather<core::JobReport>([](Shard& shard) { return shard.reports(); });
+  std::ranges::sort(all, {}, &core::JobReport::number);
+  co_return all;
+}
+
+asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const std::string& job) {
+  std::vector<core::RunReport> all =
+      co_await gather<core::RunReport>([job](Shard& shard) { return shard.runs_of(job); });
+  std::ranges::sort(all, {}, [](const core::RunReport& run) { return run.job.number; });
+  co_return all;
 }
 
 /// Calls `ask` with a callback, waits until the callback is called, and returns the argument of the

@@ -36,6 +36,7 @@ class ServerOperations final : public Operations {
   asio::awaitable<std::string> metrics_text() override;
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
+  asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
 
@@ -45,6 +46,8 @@ class ServerOperations final : public Operations {
  private:
   std::string not_ready() const;
   std::string note() const;
+  template <class T>
+  asio::awaitable<std::vector<T>> gather(std::function<std::vector<T>(Shard&)> ask);
   asio::awaitable<Result<void>> reply_of(
       std::function<void(std::function<void(Result<void>)>)> ask);
 

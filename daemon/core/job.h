@@ -9,6 +9,7 @@
 
 #include "daemon/core/collective_ops.h"
 #include "daemon/core/group_ops.h"
+#include "daemon/core/job_details.h"
 #include "daemon/core/transactions.h"
 
 namespace c10dd::core {
@@ -75,6 +76,10 @@ class Job {
 
   Revision revision() const { return revision_; }
   JobStats stats() const;
+  /// For status pages: who waits for what.
+  JobDetails details(TimePoint now) const {
+    return core::details(waits_.pending(), keys_, queues_, sessions_, now);
+  }
   /// Returns whether the job has no session, key, queued item or group, so that its rows may be
   /// erased.
   bool empty() const;

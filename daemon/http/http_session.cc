@@ -123,13 +123,18 @@ asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest&
     case Need::jobs:
       facts.jobs = co_await operations.job_reports();
       break;
+    case Need::job: {
+      facts.page.job = *job_of(request);
+      facts.page.runs = co_await operations.runs_of(facts.page.job);
+      break;
+    }
     case Need::checkpoint: {
       const Result<std::string> path = checkpoint_path(request);
       facts.checkpoint = co_await operations.checkpoint(*path);
       break;
     }
     case Need::removal: {
-      const Result<std::string> job = job_to_remove(request);
+      const Result<std::string> job = job_of(request);
       facts.removed = co_await operations.remove_job(*job);
       break;
     }

@@ -103,6 +103,7 @@ struct HttpReader::Impl {
     expects_continue = boost::beast::iequals(message[http::field::expect], "100-continue");
     header = HttpRequest{std::string(message.method_string()), std::string(message.target()),
                          message.keep_alive(), std::string(message[http::field::content_type])};
+    header.accept = std::string(message[http::field::accept]);
     header.host = host_of(header.target).value_or(std::string(message[http::field::host]));
     header.has_host = message.version() >= 11 || message.count(http::field::host) > 0 ||
                       host_of(header.target).has_value();

@@ -19,6 +19,7 @@ struct HttpRequest {
   bool keep_alive = false;
   std::string content_type = {};
   std::string body = {};
+  std::string accept = {};
   std::string host = {};  ///< the host of an absolute target, or the Host field
   bool has_host = false;  ///< false: an HTTP/1.0 request that names no host
 };

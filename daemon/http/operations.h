@@ -27,6 +27,9 @@ class Operations {
   /// Returns the reports of all loaded jobs.
   virtual boost::asio::awaitable<std::vector<core::JobReport>> job_reports() = 0;
 
+  /// Returns the reports of all loaded runs of a job, by number.
+  virtual boost::asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) = 0;
+
   /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;
 

@@ -64,6 +64,18 @@ HttpReply jobs(const HttpRequest&, const ServerFacts& facts) {
   return {200, kJson, json::text_of(body) + "\n"};
 }
 
+HttpReply job(const HttpRequest& request, const ServerFacts& facts) {
+  const Result<std::string> name = job_of(request);
+  if (!name) return http_error(400, name.error().code, name.error().detail);
+  if (facts.page.runs.empty()) {
+    return http_error(404, Code::not_found,
+                      format("job \"{}\": no run is loaded; GET /v1/jobs lists the loaded jobs",
+                             printable(*name, limits::kNameBytes)));
+  }
+  if (request.accept.starts_with("text/")) return {200, kText, text_of(facts.page)};
+  return {200, kJson, json_of(facts.page)};
+}
+
 HttpReply checkpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.local) {
     return http_error(403, Code::permission_denied,
@@ -84,7 +96,7 @@ HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
     return http_error(403, Code::permission_denied,
                       "removal of a job: allowed only for clients on the daemon's machine");
   }
-  const Result<std::string> job = job_to_remove(request);
+  const Result<std::string> job = job_of(request);
   const Result<void> done = job ? facts.removed : job.error();
   if (!done) {
     const Failure& why = done.error();
@@ -115,6 +127,9 @@ constexpr Route kRoutes[] = {
     {"/v1/jobs", "the loaded jobs, JSON", jobs, Need::jobs},
     {"/v1/checkpoint", "POST {\"path\": \"/absolute\"}: writes a copy of the state", checkpoint,
      Need::checkpoint, "POST"},
+    {kJobs,
+     "the runs of a job, its ranks and who waits for whom, JSON; text with Accept: text/plain", job,
+     Need::job, "GET, HEAD", "{job}"},
     {kJobs, "DELETE: removes a job with its runs and rows; 409 while a session is connected",
      remove_job, Need::removal, "DELETE", "{job}"},
 };
@@ -139,19 +154,33 @@ std::string_view path_of(std::string_view target) {
   return target;
 }
 
-const Route* find_route(const HttpRequest& request) {
-  const std::string_view path = path_of(request.target);
-  const auto found = std::find_if(std::begin(kRoutes), std::end(kRoutes), [&](const Route& route) {
-    const bool more = path.size() > route.path.size();
-    return route.rest.empty() ? path == route.path : more && path.starts_with(route.path);
-  });
-  return found == std::end(kRoutes) ? nullptr : found;
-}
-
 bool fits(const Route& route, const HttpRequest& request) {
   const std::string_view methods = route.methods;
   if (methods == "GET, HEAD") return request.method == "GET" || request.method == "HEAD";
   return request.method == methods;
+}
+
+/// Returns the route of the path that has the method or, if there is none, a route of the path.
+const Route* find_route(const HttpRequest& request) {
+  const std::string_view path = path_of(request.target);
+  const Route* found = nullptr;
+  for (const Route& route : kRoutes) {
+    const bool more = path.size() > route.path.size();
+    const bool here =
+        route.rest.empty() ? path == route.path : more && path.starts_with(route.path);
+    if (here && (found == nullptr || fits(route, request))) found = &route;
+  }
+  return found;
+}
+
+/// Returns the methods of all routes of a path, as the field Allow has them.
+std::string methods_of(const Route& of) {
+  std::string methods;
+  for (const Route& route : kRoutes) {
+    if (route.path != of.path || route.rest != of.rest) continue;
+    methods += (methods.empty() ? "" : ", ") + std::string(route.methods);
+  }
+  return methods;
 }
 
 bool is_json(std::string_view content_type) {
@@ -165,7 +194,8 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   if (!facts.host_known || !route || !fits(*route, request)) return Need::nothing;
   bool refused = false;
   if (route->need == Need::checkpoint) refused = !facts.local || !checkpoint_path(request);
-  if (route->need == Need::removal) refused = !facts.local || !job_to_remove(request);
+  if (route->need == Need::job) refused = !job_of(request);
+  if (route->need == Need::removal) refused = !facts.local || !job_of(request);
   return refused ? Need::nothing : route->need;
 }
 
@@ -191,7 +221,7 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
   return text;
 }
 
-Result<std::string> job_to_remove(const HttpRequest& request) {
+Result<std::string> job_of(const HttpRequest& request) {
   std::string job;
   const std::string_view path = path_of(request.target).substr(kJobs.size());
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -225,8 +255,8 @@ HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {
     HttpReply refused =
         http_error(405, Code::unsupported,
                    format("{} is not allowed on {}; use {}", request.method.substr(0, 32),
-                          route->path, route->methods));
-    refused.allow = route->methods;
+                          route->path, methods_of(*route)));
+    refused.allow = methods_of(*route);
     return refused;
   }
   return route->respond(request, facts);

@@ -9,6 +9,7 @@
 
 #include "daemon/core/host/job_slot.h"
 #include "daemon/http/http_wire.h"
+#include "daemon/http/job_page.h"
 
 namespace c10dd::daemon {
 
@@ -23,15 +24,17 @@ struct ServerFacts {
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
   // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::jobs sets
-  // `jobs`, Need::checkpoint sets `checkpoint`, and Need::removal sets `removed`.
+  // `jobs`, Need::job sets `page`, Need::checkpoint sets `checkpoint`, and Need::removal sets
+  // `removed`.
   std::string metrics;
   std::vector<core::JobReport> jobs;
+  JobPage page;
   Result<void> checkpoint;
   Result<void> removed;
 };
 
 /// What must be fetched or done for a request before handle() is called.
-enum class Need { nothing, metrics, jobs, checkpoint, removal };
+enum class Need { nothing, metrics, jobs, job, checkpoint, removal };
 
 /// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
 /// request that handle() will refuse.
@@ -41,8 +44,8 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts);
 /// the body is invalid, or if the path is not absolute.
 Result<std::string> checkpoint_path(const HttpRequest& request);
 
-/// Returns the percent-decoded name of the job in the target of a DELETE request.
-Result<std::string> job_to_remove(const HttpRequest& request);
+/// Returns the percent-decoded name of the job in a target below /v1/jobs/.
+Result<std::string> job_of(const HttpRequest& request);
 
 /// Returns the reply to a request. The caller must have fetched or done what need_of() returns for
 /// the request, and must pass the result in `facts`.

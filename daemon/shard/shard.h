@@ -63,6 +63,7 @@ class Shard final : private core::JobHost::Shell {
   void drain() { host_.drain(); }
   std::size_t unfinished() const { return host_.unfinished(); }
   std::vector<core::JobReport> reports();
+  std::vector<core::RunReport> runs_of(const std::string& job) const { return host_.runs_of(job); }
 
   /// Drops the reference to the engine. Called after the loop's thread has stopped. The loop must
   /// still exist, because the engine's threads post to it until the engine is closed.

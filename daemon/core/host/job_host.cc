@@ -349,11 +349,27 @@ std::size_t JobHost::unfinished() const {
   return held;
 }
 
+namespace {
+
+JobReport report_on(const JobSlot& slot) {
+  return {slot.name, slot.run, slot.number, slot.job->revision(), slot.job->stats()};
+}
+
+}  // namespace
+
 std::vector<JobReport> JobHost::reports() const {
   std::vector<JobReport> all;
   for (const auto& [number, slot] : jobs_) {
-    if (!slot->serving) continue;
-    all.push_back({slot->name, slot->run, number, slot->job->revision(), slot->job->stats()});
+    if (slot->serving) all.push_back(report_on(*slot));
+  }
+  return all;
+}
+
+std::vector<RunReport> JobHost::runs_of(std::string_view job) const {
+  std::vector<RunReport> all;
+  for (const auto& [number, slot] : jobs_) {
+    if (!slot->serving || slot->name != job) continue;
+    all.push_back({report_on(*slot), slot->job->details(job_time())});
   }
   return all;
 }

@@ -211,6 +211,8 @@ class JobHost {
 
   /// Returns a report on each job that is served.
   std::vector<JobReport> reports() const;
+  /// Returns a report on each run of the job with this name that is served.
+  std::vector<RunReport> runs_of(std::string_view job) const;
   /// Returns all jobs, including those that are loading.
   const std::unordered_map<JobNumber, JobRef>& jobs() const { return jobs_; }
   TimePoint job_time() const { return time_.now(loop_.now()); }

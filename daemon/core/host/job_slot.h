@@ -17,6 +17,7 @@
 #include "daemon/core/host/host_loop.h"
 #include "daemon/core/host/reply_sink.h"
 #include "daemon/core/job.h"
+#include "daemon/core/plain_runs.h"
 #include "store/job_load.h"
 
 namespace c10dd::core {
@@ -117,6 +118,14 @@ struct JobReport {
   JobNumber number = 0;
   Revision revision = 0;
   JobStats stats;
+};
+
+/// A report on one run of a job, with who waits for what.
+struct RunReport {
+  JobReport job;
+  JobDetails details;
+  /// Of a run of stock PyTorch clients that have named no run. JobHost does not know it.
+  std::optional<PlainRuns::Report> plain = {};
 };
 
 }  // namespace c10dd::core

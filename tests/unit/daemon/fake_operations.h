@@ -20,6 +20,10 @@ struct FakeOperations final : Operations {
     asked.push_back("jobs");
     co_return jobs;
   }
+  boost::asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override {
+    asked.push_back("runs of " + job);
+    co_return runs;
+  }
   boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) override {
     asked.push_back("checkpoint " + path);
     co_return done;
@@ -38,6 +42,7 @@ struct FakeOperations final : Operations {
   }();
   std::string metrics = "c 1\n";
   std::vector<core::JobReport> jobs;
+  std::vector<core::RunReport> runs;
   Result<void> done;
   std::vector<std::string> asked;
 };

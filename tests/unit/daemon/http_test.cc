@@ -297,11 +297,49 @@ TEST(HttpRoutes, CheckpointIsForThisMachineAndTakesOneAbsolutePath) {
   EXPECT_EQ(code_of(handle(good, local)), "disk_full");
 }
 
+/// A launch of four ranks, of which rank 3 has not come.
+JobPage waiting_page() {
+  core::RunReport run;
+  run.job = {.name = "torch", .run = "plain-7", .number = 9, .revision = 1, .stats = {}};
+  run.details.ranks = {0, 1, 2};
+  run.details.world_size = 4;
+  run.details.waits = {{.key = "/default_pg/0//cpu//0/3",
+                        .rank = 3,
+                        .at_least = {},
+                        .waiters = 2,
+                        .longest = std::chrono::seconds(3),
+                        .processes = {{"10.0.0.1", 17}, {"10.0.0.2", 0}}}};
+  core::PlainRuns::Report plain{.run = "plain-7", .began = {}, .connections = 5, .joined = 3};
+  plain.ranks = {{.rank = 0, .key = "/default_pg/0//cpu//0/0", .peer = {"10.0.0.1", 17}}};
+  run.plain = plain;
+  return {.job = "torch", .runs = {run}};
+}
+
+TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
+  ServerFacts its = facts();
+  HttpRequest request{"GET", "/v1/jobs/torch", true};
+  EXPECT_EQ(need_of(request, its), Need::job);
+  EXPECT_EQ(handle(request, its).status, 404);
+  its.page = waiting_page();
+  const HttpReply json = handle(request, its);
+  const std::string summary =
+      "plain-7: 3 joined of 4; ranks seen: [0-2]; 2 wait for /default_pg/0//cpu//0/3, of rank 3, "
+      "not seen: rank 0 on 10.0.0.1 (pid 17), 10.0.0.2";
+  const boost::json::value run = boost::json::parse(json.body).at("runs").at(0);
+  EXPECT_EQ(run.at("summary").as_string(), summary);
+  EXPECT_EQ(run.at("world_size").as_int64(), 4);
+  EXPECT_EQ(run.at("joined").as_int64(), 3);
+  EXPECT_EQ(run.at("ranks").at(0).at("host").as_string(), "10.0.0.1");
+  EXPECT_EQ(run.at("waits").at(0).at("seen").as_bool(), false);
+  request.accept = "text/plain";
+  EXPECT_EQ(handle(request, its).body, summary + "\n");
+}
+
 TEST(HttpRoutes, RemoveAJobForThisMachineOnly) {
   const HttpRequest request{"DELETE", "/v1/jobs/a%20b", true};
-  EXPECT_EQ(job_to_remove(request).value(), "a b");
-  EXPECT_EQ(job_to_remove({"DELETE", "/v1/jobs/a%2", true}).error().code, Code::invalid_argument);
-  EXPECT_EQ(job_to_remove({"DELETE", "/v1/jobs/%zz", true}).error().code, Code::invalid_argument);
+  EXPECT_EQ(job_of(request).value(), "a b");
+  EXPECT_EQ(job_of({"DELETE", "/v1/jobs/a%2", true}).error().code, Code::invalid_argument);
+  EXPECT_EQ(job_of({"DELETE", "/v1/jobs/%zz", true}).error().code, Code::invalid_argument);
   ServerFacts local = facts();
   EXPECT_EQ(need_of(request, local), Need::nothing);
   EXPECT_EQ(handle(request, local).status, 403);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a status page shows of one job: which keys its requests wait for, who waits, and which ranks
+// of PyTorch have set their keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "daemon/core/key_space.h"
+#include "daemon/core/pending.h"
+#include "daemon/core/queues.h"
+#include "daemon/core/sessions.h"
+#include "protocol/types.h"
+
+namespace c10dd::core {
+
+/// A process with a blocked request.
+struct WaitingProcess {
+  std::string host;
+  std::uint64_t pid = 0;  ///< 0: unknown
+
+  auto operator<=>(const WaitingProcess&) const = default;
+};
+
+/// The blocked requests that wait for one key.
+struct KeyWait {
+  Bytes key;
+  std::optional<std::uint32_t> rank;  ///< the rank that sets this key, see rank_of_key()
+  std::optional<std::int64_t>
+      at_least;  ///< the requests wait for this number; nothing: for a value
+  std::size_t waiters = 0;
+  Duration longest{0};                    ///< how long the oldest of them has waited
+  std::vector<WaitingProcess> processes;  ///< at most JobDetails::kProcesses
+};
+
+struct JobDetails {
+  static constexpr std::size_t kWaits = 100;
+  static constexpr std::size_t kProcesses = 16;
+
+  std::vector<KeyWait> waits = {};  ///< those with most waiters, at most kWaits; in order of keys
+  std::size_t more_waits = 0;       ///< keys that are not in `waits`
+  std::set<std::uint32_t> ranks = {};  ///< that have set a rank's key
+  /// How many ranks there are, if a request or a value of Gloo tells it.
+  std::optional<std::uint64_t> world_size = {};
+};
+
+/// Looks at every blocked request and at every key.
+JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
+                   const Sessions& sessions, TimePoint now);
+
+/// Returns the number of ranks that the value of a rank's key of Gloo tells by its length: since
+/// PyTorch 2.1 it has 154 bytes and 8 for each rank, before that 136 bytes for each other rank.
+std::optional<std::uint64_t> world_size_of_gloo(std::string_view key, std::size_t value_bytes);
+
+}  // namespace c10dd::core

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/http/job_page.h"
+
+#include <algorithm>
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "protocol/format.h"
+#include "protocol/json_text.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::size_t kKeyShown = 256;
+
+double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+/// One run, with what is known of its ranks.
+class RunPage {
+ public:
+  explicit RunPage(const core::RunReport& run) : run_(run), seen_(run.details.ranks) {
+    if (!run.plain) return;
+    for (const core::PlainRuns::Rank& rank : run.plain->ranks) {
+      seen_.insert(rank.rank);
+      ranks_.emplace(core::WaitingProcess{rank.peer.address, rank.peer.pid}, rank.rank);
+    }
+  }
+
+  std::string summary() const {
+    const std::string name = run_.job.run.empty() ? "no run" : shown(run_.job.run);
+    std::string text = name + ": " +
+                       (run_.plain ? format("{} joined", run_.plain->joined)
+                                   : format("{} sessions", run_.job.stats.sessions));
+    text += run_.details.world_size ? format(" of {}", *run_.details.world_size)
+                                    : std::string(run_.plain ? ", world size not known" : "");
+    if (!seen_.empty())
+      text += "; ranks seen: " + fold(std::vector<Rank>(seen_.begin(), seen_.end()));
+    for (const core::KeyWait& wait : run_.details.waits) text += "; " + sentence(wait);
+    if (run_.details.more_waits > 0) {
+      text += format("; {} more keys are awaited", run_.details.more_waits);
+    }
+    if (run_.plain && !run_.plain->refused.empty()) text += "; " + run_.plain->refused;
+    return text;
+  }
+
+  boost::json::object json() const {
+    const core::JobReport& job = run_.job;
+    boost::json::object out = {{"run", shown(job.run)},        {"number", job.number},
+                               {"keys", job.stats.keys},       {"sessions", job.stats.sessions},
+                               {"waiters", job.stats.waiters}, {"summary", summary()}};
+    out["world_size"] = run_.details.world_size ? boost::json::value(*run_.details.world_size)
+                                                : boost::json::value(nullptr);
+    if (run_.plain) {
+      out["connections"] = run_.plain->connections;
+      out["joined"] = run_.plain->joined;
+    }
+    out["ranks"] = ranks();
+    boost::json::array waits;
+    for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
+    out["waits"] = std::move(waits);
+    return out;
+  }
+
+ private:
+  static std::string shown(std::string_view text) { return printable(text, kKeyShown); }
+
+  bool is_missing(const core::KeyWait& wait) const {
+    return wait.rank && !seen_.contains(*wait.rank);
+  }
+
+  /// Names a process: by its rank, if its rank's key is known.
+  std::string name_of(const core::WaitingProcess& process) const {
+    std::string text;
+    if (const auto rank = ranks_.find(process); rank != ranks_.end() && process.pid != 0) {
+      text = format("rank {} on ", rank->second);
+    }
+    text += process.host.empty() ? "an unknown host" : shown(process.host);
+    return process.pid == 0 ? text : text + format(" (pid {})", process.pid);
+  }
+
+  std::string sentence(const core::KeyWait& wait) const {
+    std::string text =
+        format("{} wait{} for {}", wait.waiters, wait.waiters == 1 ? "s" : "", shown(wait.key));
+    if (wait.at_least) text += format(" to be {}", *wait.at_least);
+    if (wait.rank) text += format(", of rank {}", *wait.rank);
+    if (is_missing(wait)) text += ", not seen";
+    for (std::size_t i = 0; i < wait.processes.size(); ++i) {
+      text += (i == 0 ? ": " : ", ") + name_of(wait.processes[i]);
+    }
+    return text;
+  }
+
+  boost::json::array ranks() const {
+    std::map<std::uint32_t, boost::json::object> all;
+    for (const std::uint32_t rank : seen_) all[rank] = {{"rank", rank}};
+    for (const auto& [process, rank] : ranks_) {
+      all[rank]["host"] = shown(process.host);
+      if (process.pid != 0) all[rank]["pid"] = process.pid;
+    }
+    boost::json::array list;
+    for (auto& [rank, entry] : all) list.push_back(std::move(entry));
+    return list;
+  }
+
+  boost::json::object json_of(const core::KeyWait& wait) const {
+    boost::json::array processes;
+    for (const core::WaitingProcess& process : wait.processes)
+      processes.push_back(boost::json::string(name_of(process)));
+    boost::json::object out = {{"key", shown(wait.key)},
+                               {"waiters", wait.waiters},
+                               {"longest_seconds", seconds(wait.longest)},
+                               {"processes", std::move(processes)}};
+    if (wait.at_least) out["at_least"] = *wait.at_least;
+    if (wait.rank) out["rank"] = *wait.rank;
+    if (wait.rank) out["seen"] = !is_missing(wait);
+    return out;
+  }
+
+  const core::RunReport& run_;
+  std::set<std::uint32_t> seen_;
+  std::map<core::WaitingProcess, std::uint32_t> ranks_;
+};
+
+}  // namespace
+
+std::string text_of(const JobPage& page) {
+  std::string text;
+  for (const core::RunReport& run : page.runs) text += RunPage(run).summary() + "\n";
+  return text;
+}
+
+std::string json_of(const JobPage& page) {
+  boost::json::array runs;
+  for (const core::RunReport& run : page.runs) runs.push_back(RunPage(run).json());
+  const boost::json::value body = {{"job", printable(page.job, limits::kNameBytes)},
+                                   {"runs", std::move(runs)}};
+  return json::text_of(body) + "\n";
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a status page shows of the blocked requests of a job.
+#include "daemon/core/job_details.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/core/job.h"
+
+namespace c10dd::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+class JobDetailsTest : public testing::Test {
+ protected:
+  /// Opens session `n`, of process n on host-n.
+  void open(std::uint64_t n) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {1, n};
+    hello.host = "host-" + std::to_string(n);
+    hello.pid = n;
+    hello.fleeting = true;
+    ask(n, hello);
+  }
+  void ask(std::uint64_t n, const Request& request) {
+    const Origin from{.session = {1, n}, .principal = {}, .connection = n};
+    job_.apply(from, {.sequence = ++sequence_, .acked_below = 0}, request, now_);
+  }
+  void wait(std::uint64_t n, const std::vector<Bytes>& keys) {
+    ask(n, Wait{.keys = keys, .timeout = 600s, .each = true});
+  }
+  JobDetails details() const { return job_.details(now_); }
+
+  Job job_{7, {}};
+  TimePoint now_{1h};
+  std::uint64_t sequence_ = 0;
+};
+
+TEST_F(JobDetailsTest, NameTheKeysThatAreAwaitedAndWhoWaits) {
+  for (std::uint64_t n = 1; n <= 3; ++n) open(n);
+  ask(1, Set{.key = "/pg//0/0", .value = Bytes(154 + 8 * 4, 'v')});
+  wait(1, {"/pg//0/0", "/pg//0/3"});
+  now_ += 2s;
+  wait(2, {"/pg//0/3"});
+  const JobDetails found = details();
+  ASSERT_EQ(found.waits.size(), 1U);
+  const KeyWait& wait = found.waits.front();
+  EXPECT_EQ(wait.key, "/pg//0/3");
+  EXPECT_EQ(wait.rank, 3U);
+  EXPECT_EQ(wait.waiters, 2U);
+  EXPECT_EQ(wait.longest, 2s);
+  EXPECT_EQ(wait.processes, (std::vector<WaitingProcess>{{"host-1", 1}, {"host-2", 2}}));
+  EXPECT_EQ(found.ranks, std::set<std::uint32_t>{0});
+  EXPECT_EQ(found.world_size, 4U);
+}
+
+TEST_F(JobDetailsTest, ShowWhichNumberIsAwaited) {
+  open(1);
+  ask(1, Add{.key = "/barrier", .delta = 1, .lenient = true});
+  ask(1, WaitCounter{.key = "/barrier", .at_least = 8, .timeout = 600s});
+  const JobDetails found = details();
+  ASSERT_EQ(found.waits.size(), 1U);
+  EXPECT_EQ(found.waits.front().key, "/barrier");
+  EXPECT_EQ(found.waits.front().at_least, 8);
+  EXPECT_EQ(found.waits.front().rank, std::nullopt);
+  EXPECT_EQ(found.world_size, 8U);
+}
+
+TEST_F(JobDetailsTest, KeepTheKeysWithMostWaiters) {
+  open(1);
+  open(2);
+  std::vector<Bytes> keys;
+  for (int i = 1000; i < 1150; ++i) keys.push_back("/key" + std::to_string(i));
+  wait(1, keys);
+  wait(2, {keys.back()});
+  const JobDetails found = details();
+  EXPECT_EQ(found.waits.size(), JobDetails::kWaits);
+  EXPECT_EQ(found.more_waits, 50U);
+  EXPECT_EQ(found.waits.back().key, keys.back());
+  EXPECT_EQ(found.waits.back().waiters, 2U);
+}
+
+TEST_F(JobDetailsTest, ShowNothingOfAJobInWhichNobodyWaits) {
+  open(1);
+  ask(1, Set{.key = "/a", .value = "v"});
+  wait(1, {"/a"});
+  const JobDetails found = details();
+  EXPECT_TRUE(found.waits.empty());
+  EXPECT_TRUE(found.ranks.empty());
+  EXPECT_EQ(found.world_size, std::nullopt);
+}
+
+TEST(WorldSizeOfGloo, IsInTheLengthOfARanksValue) {
+  EXPECT_EQ(world_size_of_gloo("/default_pg/0//cpu//0/3", 154 + 8 * 12), 12U);
+  EXPECT_EQ(world_size_of_gloo("/default_pg//0/3", 136 * 11), 12U);
+  EXPECT_EQ(world_size_of_gloo("/default_pg//0/3", 3), std::nullopt);
+  EXPECT_EQ(world_size_of_gloo("/default_pg//rank_3", 136), std::nullopt);
+  EXPECT_EQ(world_size_of_gloo("/default_pg/0//cuda//0", 136), std::nullopt);
+  EXPECT_EQ(world_size_of_gloo("/a", 136), std::nullopt);
+}
+
+}  // namespace
+}  // namespace c10dd::core
