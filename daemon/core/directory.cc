@@ -26,6 +26,11 @@ Bytes name_key(const std::pair<std::string, std::string>& name) {
 
 }  // namespace
 
+Result<void> check_run_name(const std::string& job, const std::string& run) {
+  if (Result<void> good = check_name("job", job, false); !good) return good;
+  return check_name("run", run, true);
+}
+
 Result<void> Directory::restore(const Row& row) {
   RowKeyReader key(row.key);
   RowKeyReader value(row.value);
@@ -79,8 +84,7 @@ Result<JobNumber> Directory::open(const std::string& job, const std::string& run
     mark_in_use(*known);
     return *known;
   }
-  if (Result<void> good = check_name("job", job, false); !good) return good.error();
-  if (Result<void> good = check_name("run", run, true); !good) return good.error();
+  if (Result<void> good = check_run_name(job, run); !good) return good.error();
   if (numbers_.size() >= limits_.jobs) {
     return failure(Code::quota_exceeded, "too many jobs: {} with this one, limit {}",
                    numbers_.size() + 1, limits_.jobs);

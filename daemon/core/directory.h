@@ -20,6 +20,9 @@
 
 namespace c10dd::core {
 
+/// Fails with invalid_argument if this is no name of a job and a run. The run may have no name.
+Result<void> check_run_name(const std::string& job, const std::string& run);
+
 class Directory {
  public:
   static constexpr JobNumber kNumber = 0;

@@ -11,6 +11,7 @@ enum class Planted {
   waiter_missed,          ///< fault: only the first of several waiters for a token is woken
   barrier_early,          ///< fault: a barrier is released while one rank is still missing
   delivery_leaves_item,   ///< fault: a delivered item can be delivered again
+  kept_item_taken,        ///< fault: an item that is kept for a session is popped by another one
   reply_forgotten,        ///< fault: a repeated request is applied again
   cancel_keeps_delivery,  ///< fault: the item of a cancelled pop does not go back to the queue
   history_start_sinks,    ///< fault: a watch gets only some of its changes and does not fail
@@ -52,6 +53,8 @@ enum class Planted {
   dead_holder_counts,  ///< fault: the key of a rank whose connection has ended is not set again
 
   // in the hosts
+  plain_run_dropped,        ///< fault: a lost engine ends the runs that live in memory
+  plain_rows_stored,        ///< fault: rows of a run that lives in memory go to the engine
   ack_before_sync,          ///< fault: replies are sent before the engine has synced
   reads_not_gated,          ///< fault: reads show changes that are not durable
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job

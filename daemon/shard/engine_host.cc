@@ -37,6 +37,12 @@ core::Directory::Limits limits_of(const Options& options) {
   return limits;
 }
 
+/// The number of the first volatile run is random, so that a client can tell this process from the
+/// one before.
+core::VolatileRuns::Settings volatile_settings(const Options& options) {
+  return {core::VolatileRuns::kFirst + (random_number() >> 2), options.max_jobs, options.run_grace};
+}
+
 }  // namespace
 
 store::OpenOptions open_options(const Options& options) {
@@ -52,7 +58,7 @@ EngineHost::EngineHost(Loop& loop, Metrics& metrics, const Options& options,
       metrics_(metrics),
       options_(options),
       on_failed_(std::move(on_failed)),
-      directory_(loop, *this),
+      directory_(loop, *this, volatile_settings(options)),
       grace_timer_(loop),
       watch_timer_(loop),
       reopen_timer_(loop) {}

@@ -4,11 +4,17 @@
 
 #include <algorithm>
 
+#include "daemon/core/plain_runs.h"
 #include "daemon/core/planted.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
 
 namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
+
+}  // namespace
 
 void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t generation) {
   directory_ = std::move(directory);
@@ -16,8 +22,22 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
   lookups_.clear();
 }
 
+void DirectoryHost::end_volatile(const std::string& job, const std::string& run) {
+  const auto number = volatile_runs_.end(job, run, job_time());
+  if (!number) return;
+  JobHost& host = shell_.host_of(*number);
+  host.loop().dispatch([&host, number = *number] { host.end_volatile(number); });
+}
+
 Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run) {
+  if (const auto live = volatile_runs_.find(job, run)) return *live;
   if (!directory_) return closed();
+  if (is_plain_name(run) && !directory_->find(job, run)) {
+    return failure(Code::not_found,
+                   "run \"{}\" of job \"{}\" does not exist: it has ended, or was never there, and "
+                   "only the daemon makes runs with such names; choose another name",
+                   printable(run, kNameShown), printable(job, kNameShown));
+  }
   Effects effects;
   const Revision before = directory_->revision();
   const Result<JobNumber> number = directory_->open(job, run, effects);
@@ -30,6 +50,7 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
 }
 
 Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::string& run) {
+  if (const auto live = volatile_runs_.find(job, run)) return *live;
   std::optional<JobNumber> known;
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
@@ -72,13 +93,17 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
 
 void DirectoryHost::end_turn() {
   const TimePoint now = time_.end_turn(loop_.now());
+  retire_volatile(now);
   if (!directory_) return;
   const auto next = directory_->next_deadline();
   if (next && *next <= now) retire();
 }
 
 std::optional<SteadyTime> DirectoryHost::next_wake() const {
-  const auto next = directory_ ? directory_->next_deadline() : std::nullopt;
+  std::optional<TimePoint> next = volatile_runs_.next_deadline();
+  if (const auto other = directory_ ? directory_->next_deadline() : std::nullopt) {
+    next = next ? std::min(*next, *other) : *other;
+  }
   if (!next) return std::nullopt;
   const SteadyTime clock = loop_.now();
   return clock + std::clamp(*next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
@@ -97,6 +122,15 @@ void DirectoryHost::retire() {
     host.loop().post([&host, number = number] { host.end_series(number); });
   }
   if (!retired.entries.empty()) strike_out(std::move(retired), before, "retired");
+}
+
+void DirectoryHost::retire_volatile(TimePoint now) {
+  for (const Directory::NamedRun& entry : volatile_runs_.tick(now)) {
+    shell_.struck_out(entry, "retired");
+    lookups_.erase(entry.number);
+    JobHost& host = shell_.host_of(entry.number);
+    host.loop().post([&host, number = entry.number] { host.retire(number); });
+  }
 }
 
 /// Makes the hosts drop the retired or removed jobs, and commits the removal of the jobs' rows.
@@ -132,11 +166,19 @@ struct DirectoryHost::Removal {
 void DirectoryHost::remove(const std::string& job, std::function<void(Result<void>)> then) {
   if (!directory_) return then(closed());
   const auto removal = std::make_shared<Removal>();
-  removal->job = printable(job, 128);
+  removal->job = printable(job, kNameShown);
   removal->then = std::move(then);
   for (const Directory::NamedRun& entry : directory_->entries(job)) {
     removal->numbers.push_back(entry.number);
     removal->lookups.push_back(lookups_[entry.number]);
+  }
+  const std::size_t in_memory = volatile_runs_.live(job).size();
+  if (in_memory > 0) {
+    return removal->then(
+        failure(Code::unavailable,
+                "job \"{}\" is in use: {} of its runs live in memory only; end their "
+                "processes first",
+                removal->job, in_memory));
   }
   if (removal->numbers.empty()) {
     return removal->then(failure(Code::not_found, "unknown job \"{}\"", removal->job));

@@ -54,7 +54,8 @@ class DirectoryHost {
   };
 
   /// `loop` and `shell` must outlive the host.
-  DirectoryHost(HostLoop& loop, Shell& shell) : loop_(loop), shell_(shell), time_(loop.now()) {}
+  DirectoryHost(HostLoop& loop, Shell& shell, const VolatileRuns::Settings& settings = {})
+      : loop_(loop), shell_(shell), volatile_runs_(settings), time_(loop.now()) {}
 
   /// Starts to use a directory that was read from a newly opened engine. `generation` counts how
   /// often an engine was opened.
@@ -63,9 +64,20 @@ class DirectoryHost {
   void lost() { directory_.reset(); }
   bool is_open() const { return directory_ != nullptr; }
 
+  /// Makes a volatile run, which a hello can name from now on, and returns its number. If a live
+  /// volatile run has this name, returns its number. Needs no engine. Fails as VolatileRuns::open()
+  /// does.
+  Result<JobNumber> open_volatile(const std::string& job, const std::string& run) {
+    return volatile_runs_.open(job, run);
+  }
+  /// Ends a volatile run: no hello finds it any more. Its sessions end when its grace is over. Has
+  /// no effect if no live run has this name.
+  void end_volatile(const std::string& job, const std::string& run);
+
   /// Returns the number of the job that a hello will name. A new job gets a number and is marked as
   /// idle, so the directory retires the job after the grace if no hello comes. Fails with
-  /// `unavailable` if the engine is not open, and with the failures of Directory::open().
+  /// `unavailable` if the engine is not open, with not_found if the run has a name that only
+  /// PlainRuns gives but does not exist, and with the failures of Directory::open().
   Result<JobNumber> expect(const std::string& job, const std::string& run);
 
   /// Finds the host of the job that a hello names. If the job is new, gives it a number. Fails as
@@ -102,6 +114,7 @@ class DirectoryHost {
   Result<JobLocation> locate(const std::string& job, const std::string& run);
   JobLocation location_of(JobNumber number);
   void retire();
+  void retire_volatile(TimePoint now);
   void strike_out(Directory::Retired retired, Revision before, std::string_view how,
                   std::function<void(bool)> then = {});
   void finish(const std::shared_ptr<Removal>& removal);
@@ -110,6 +123,7 @@ class DirectoryHost {
   HostLoop& loop_;
   Shell& shell_;
   std::unique_ptr<Directory> directory_;
+  VolatileRuns volatile_runs_;
   std::uint64_t generation_ = 0;                          ///< of the engine
   std::unordered_map<JobNumber, std::uint64_t> lookups_;  ///< newest lookup of each job
   JobTime time_;

@@ -81,8 +81,8 @@ std::string GrowthGate::disk_note() const {
                 none ? "any change except removals" : "growth");
 }
 
-std::optional<Failure> GrowthGate::refuses(const Request& request) const {
-  const DiskRoom room = this->room();
+std::optional<Failure> GrowthGate::refuses(const Request& request, bool stored) const {
+  const DiskRoom room = stored ? this->room() : DiskRoom::enough;
   const std::uint64_t held = bytes();
   if (room == DiskRoom::enough && held < max_bytes_) return std::nullopt;
   const Growth growth = growth_of(request);

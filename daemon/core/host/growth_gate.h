@@ -28,8 +28,9 @@ class GrowthGate {
   explicit GrowthGate(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
 
   /// If the request must not be applied now, returns the failure: disk_full or quota_exceeded, with
-  /// the value and the limit. Otherwise returns nothing.
-  std::optional<Failure> refuses(const Request& request) const;
+  /// the value and the limit. Otherwise returns nothing. Set `stored` to false if no row of the
+  /// request's job is stored, so that the disk does not matter.
+  std::optional<Failure> refuses(const Request& request, bool stored = true) const;
 
   /// Adds `difference` to the number of bytes that all jobs together hold in memory. `difference`
   /// is negative if a job has shrunk.

@@ -75,7 +75,7 @@ Submitted JobHost::submit(const JobRef& slot, const AttachmentRef& attachment, c
   // reply would go to the newer connection, and the client would mistake this reply for the reply
   // to the repeated request.
   if (attachment->ended()) return Submitted::ignored;
-  const std::optional<Failure> no_room = growth_.refuses(request);
+  const std::optional<Failure> no_room = growth_.refuses(request, !slot->is_volatile);
   const EffectsCleaner cleaner{effects_};
   slot->job->apply(attachment->from, call, request, now(), no_room ? &*no_room : nullptr, effects_);
   perform(slot, effects_, attachment, call.sequence);
@@ -108,7 +108,7 @@ void JobHost::perform(const JobRef& slot, Effects& effects, const AttachmentRef&
   shell_.performed(*slot, effects, by ? &by->from : nullptr, sequence);
   slot->rows.append(effects.rows);
   const bool changed = effects.revision > slot->gate->stamp().revision;
-  if (changed && engine_ && engine_->is_volatile) {  // no row goes to the engine: no reply waits
+  if (changed && is_volatile(*slot)) {  // no row goes to the engine: no reply waits
     slot->gate->committed(effects.revision);
     slot->job->durable(effects.revision);
   }
@@ -176,7 +176,7 @@ void JobHost::end_turn_of(const JobRef& slot) {
   slot->use = {};
   if (!slot->serving) return;
   if (std::exchange(slot->changed, false)) {
-    if (engine_ && engine_->is_volatile) {
+    if (is_volatile(*slot)) {
       slot->job->seal(slot->rows);
       empty(slot->rows);
     }
@@ -201,7 +201,7 @@ void JobHost::count_bytes(const JobRef& slot, const JobStats& stats) {
 std::size_t JobHost::waiting() const {
   std::size_t all = 0;
   for (const JobRef& slot : touched_) {
-    if (slot->serving) all += slot->gate->held();
+    if (slot->serving && !slot->is_volatile) all += slot->gate->held();
   }
   return all;
 }
@@ -216,7 +216,7 @@ void JobHost::start_batch() {
   store::CommitBatch batch;
   std::size_t written = 0;
   for (const JobRef& slot : touched_) {
-    if (!slot->serving) continue;
+    if (!slot->serving || (slot->is_volatile && !planted(Planted::plain_rows_stored))) continue;
     if (!slot->rows.empty()) {
       const Revision to = slot->job->revision();
       slot->job->seal(slot->rows);
@@ -343,7 +343,7 @@ std::size_t JobHost::unfinished() const {
   std::size_t held = 0;
   for (const auto& [number, slot] : jobs_) {
     if (slot->serving && !planted(Planted::drain_drops)) {
-      held += slot->gate->held() + slot->rows.size();
+      held += slot->gate->held() + (slot->is_volatile ? 0 : slot->rows.size());
     }
   }
   return held;

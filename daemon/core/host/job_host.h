@@ -165,9 +165,9 @@ class JobHost {
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
-  /// Drops all jobs, and ends their sessions with the code `unavailable`. Discards the held
-  /// replies, because the outcome of their commits is unknown. The clients reconnect and repeat the
-  /// requests.
+  /// Drops all jobs except volatile runs, and ends their sessions with the code `unavailable`.
+  /// Discards the held replies, because the outcome of their commits is unknown. The clients
+  /// reconnect and repeat the requests.
   void engine_lost(const std::string& why);
   /// Queues one piece of a job, which the engine has read. The host restores one piece of each job
   /// per turn. Has no effect if the engine of this generation is no longer open.
@@ -190,6 +190,9 @@ class JobHost {
   /// the number of users: connected sessions or, while the job is loading, waiting hellos. If this
   /// number is not 0, the call has changed nothing.
   std::size_t close_job(JobNumber number);
+  /// Notes that a volatile run has ended: each later hello must ask the directory, which no longer
+  /// finds the run.
+  void end_volatile(JobNumber number);
   /// Undoes close_job(). Called if the directory decides not to remove the job.
   void keep_job(JobNumber number);
 
@@ -223,6 +226,10 @@ class JobHost {
 
  private:
   bool mine(const JobRef& job) const { return &job->owner == this; }
+  /// Returns true if no row of the job goes to an engine, so that no reply waits for one.
+  bool is_volatile(const JobSlot& slot) const {
+    return slot.is_volatile || (engine_ && engine_->is_volatile);
+  }
   TimePoint now() const { return job_time(); }
 
   // job_host.cc
@@ -257,6 +264,7 @@ class JobHost {
 
   // job_host_load.cc
   void load(const JobRef& slot);
+  void begin_volatile(const JobRef& slot);
   void restore_pieces();
   void restore_piece(const JobRef& slot);
   void finish_load(const JobRef& slot, const Result<void>& good);

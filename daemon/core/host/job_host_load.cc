@@ -16,6 +16,16 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 void JobHost::load(const JobRef& slot) { shell_.load(slot); }
 
+/// Starts to serve a volatile run, which is empty. Its number also is its incarnation, because no
+/// earlier or later state has the number.
+void JobHost::begin_volatile(const JobRef& slot) {
+  const Stamp start{slot->number, 1, 0};
+  slot->epoch = start.epoch;
+  slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas);
+  slot->gate = std::make_unique<CommitGate>(start, false);
+  finish_load(slot, slot->job->resume(now()));
+}
+
 void JobHost::loaded(std::uint64_t generation, const JobRef& slot, store::JobPiece piece) {
   if (!engine_ || engine_->generation != generation || slot->dropped) return;
   if (planted(Planted::piece_lost) && !piece.last && slot->job) return;

@@ -74,7 +74,7 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   if (!slot) {
     slot = std::make_shared<JobSlot>(*this, job, run, location.number);
     by_name_[{slot->name, slot->run}] = slot;
-    load(slot);
+    slot->is_volatile ? begin_volatile(slot) : load(slot);
   }
   slot->lookup = std::max(slot->lookup, location.lookup);
   slot->in_use = true;
@@ -91,7 +91,8 @@ void JobHost::probe(const JobLocation& location, const std::string& job, const s
 
 /// Handles a hello for a job that this host serves. If the job is still loading, the hello waits.
 void JobHost::arrive(const JobLocation& location, HelloRequest request) {
-  if (!engine_ || location.generation != engine_->generation) {
+  const bool has_engine = engine_ && location.generation == engine_->generation;
+  if (!has_engine && !VolatileRuns::owns(location.number)) {
     return refuse(request, unavailable("the engine is being opened again"));
   }
   const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
@@ -185,8 +186,14 @@ void JobHost::report_idle(const JobRef& slot, const JobStats& stats) {
   const bool away_counts = !planted(Planted::away_is_idle);
   if (!slot->in_use || (away_counts ? stats.sessions_known : stats.sessions) > 0) return;
   slot->in_use = false;
+  if (slot->is_volatile) return;  // PlainRuns says when it ends
   directory_.report_idle({this, slot->number, engine_->generation, slot->lookup},
                          slot->job->empty());
+}
+
+void JobHost::end_volatile(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found != jobs_.end()) found->second->in_use = false;
 }
 
 void JobHost::end_series(JobNumber number) {
@@ -244,6 +251,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
 void JobHost::engine_lost(const std::string& why) {
   const auto jobs = jobs_;  // a copy: drop() erases
   for (const auto& [number, slot] : jobs) {
+    if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
     slot->load_failure = "the engine is being opened again: " + why;
     drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();

@@ -16,6 +16,7 @@
 #include "daemon/core/commit_gate.h"
 #include "daemon/core/host/host_loop.h"
 #include "daemon/core/host/reply_sink.h"
+#include "daemon/core/host/volatile_runs.h"
 #include "daemon/core/job.h"
 #include "daemon/core/plain_runs.h"
 #include "store/job_load.h"
@@ -59,13 +60,18 @@ struct Attachment {
 /// A job that a host serves or is loading.
 struct JobSlot {
   JobSlot(JobHost& of, std::string job_name, std::string run_name, JobNumber its)
-      : owner(of), name(std::move(job_name)), run(std::move(run_name)), number(its) {}
+      : owner(of),
+        name(std::move(job_name)),
+        run(std::move(run_name)),
+        number(its),
+        is_volatile(VolatileRuns::owns(its)) {}
 
   // These members are constant: any thread may read them.
   JobHost& owner;
   const std::string name;
   const std::string run;
   const JobNumber number;
+  const bool is_volatile;  ///< none of its rows goes to the engine, see volatile_runs.h
 
   // The state of the slot. A slot that is neither serving nor dropped is loading or damaged.
   Epoch epoch = 0;       ///< epoch of the claim under which the job was loaded
