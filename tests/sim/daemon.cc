@@ -30,7 +30,9 @@ Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, D
     shards_.push_back(std::make_shared<Shard>(*this, clock, i == 0));
   }
   core::DirectoryHost::Shell& shell = *this;
-  directory_ = std::make_unique<core::DirectoryHost>(first(), shell);
+  core::VolatileRuns::Settings settings;
+  settings.first += number << 32;
+  directory_ = std::make_unique<core::DirectoryHost>(first(), shell, settings);
   for (const auto& shard : shards_) shard->start(*directory_);
 }
 
@@ -72,6 +74,15 @@ bool Daemon::adopt() {
     });
   }
   return true;
+}
+
+void Daemon::open_volatile(const std::string& job, const std::string& run,
+                           std::function<void(JobNumber)> then) {
+  first().post([this, job, run, then = std::move(then)] {
+    const Result<JobNumber> number = directory_->open_volatile(job, run);
+    if (number) return then(*number);
+    world_.violated("trainers", number.error().detail);
+  });
 }
 
 void Daemon::accept(const LinkRef& link) { world_.random.pick(shards_)->accept(link); }
@@ -194,7 +205,8 @@ void Daemon::end_when_finished(TimePoint deadline, std::function<void()> ended) 
 void Daemon::check_drained() {
   for (const auto& shard : shards_) {
     for (const auto& [number, slot] : shard->host().jobs()) {
-      if (!slot->serving || (slot->rows.empty() && slot->gate->held() == 0)) continue;
+      const bool rows = !slot->rows.empty() && !slot->is_volatile;
+      if (!slot->serving || (!rows && slot->gate->held() == 0)) continue;
       world_.violated("drain", slot->name + ": the daemon ends with " +
                                    std::to_string(slot->gate->held()) + " answers and " +
                                    std::to_string(slot->rows.size()) + " rows");

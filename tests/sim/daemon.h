@@ -52,6 +52,14 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   const core::Job* job(const std::string& name) const;
   core::Quotas quotas() const;
 
+  /// Makes a run that lives in memory. Calls `then` with its number, on the first loop.
+  void open_volatile(const std::string& job, const std::string& run,
+                     std::function<void(JobNumber)> then);
+  /// Returns the shard that serves the job with this number.
+  const std::shared_ptr<Shard>& shard_of(JobNumber number) const {
+    return shards_[(number - 1) % shards_.size()];
+  }
+
   // ---- for its shards
 
   core::GrowthGate& growth() { return growth_; }
@@ -66,12 +74,11 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void report_lost(std::uint64_t generation, const std::string& why);
 
  private:
-  core::JobHost& host_of(JobNumber number) override { return shard_of(number).host(); }
+  core::JobHost& host_of(JobNumber number) override { return shard_of(number)->host(); }
   void write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
   std::string not_ready() const override { return "the engine is being opened again"; }
 
-  Shard& shard_of(JobNumber number) const { return *shards_[(number - 1) % shards_.size()]; }
   Shard& first() const { return *shards_.front(); }
   bool adopt();
   void lose(const std::string& why);

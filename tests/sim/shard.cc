@@ -38,8 +38,10 @@ void spoil(Rows& batch) {
   batch = Rows(rows);
 }
 
-/// Returns true for guests (visits.h), which have records of their own.
-bool is_recorded(const core::JobSlot& slot) { return slot.name != Visits::kJob; }
+/// Returns false for guests (visits.h) and trainers (trainers.h), which have oracles of their own.
+bool is_recorded(const core::JobSlot& slot) {
+  return slot.name != Visits::kJob && !slot.is_volatile;
+}
 
 }  // namespace
 
@@ -144,6 +146,7 @@ void Shard::engine_lost(const std::string& why) {
 
 void Shard::commit(store::CommitBatch batch) {
   for (store::JobBatch& made : batch.jobs) {
+    if (core::VolatileRuns::owns(made.job)) world_.violated("trainers", "a row is stored");
     if (!is_recorded(*host_->jobs().at(made.job))) continue;
     const std::size_t known = std::exchange(watched_[made.job].rows, 0);
     const std::vector<Row> rows(made.rows.begin(), made.rows.end());

@@ -12,6 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
+constexpr std::uint64_t kTrainersSeed = 0x7C57;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
 // grace has passed.
@@ -178,8 +179,15 @@ Report Simulation::run() {
     visits_ = std::make_unique<Visits>(world_, swarm_, network_, [this] { return some_clock(); });
     visits_->begin();
   }
+  // A random source of their own: they change nothing for the seeds without them.
+  Random choice(seed_ ^ kTrainersSeed);
+  if (choice.chance(10)) {
+    trainers_ = std::make_unique<Trainers>(world_, choice.next(), [this] { return daemon_; });
+    trainers_->begin();
+  }
   be_busy();
   if (!world_.violation()) calm_down();
+  if (trainers_ && !world_.violation()) trainers_->check();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();
   // Where runs are retired soon, a job that is empty before the audit is forgotten.

@@ -15,6 +15,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
+#include "tests/sim/trainers.h"
 #include "tests/sim/visits.h"
 #include "tests/sim/workload.h"
 #include "tests/sim/world.h"
@@ -82,6 +83,7 @@ class Simulation {
   std::vector<std::shared_ptr<Daemon>> deposed_;    ///< alive, but without their jobs
   std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still refer to them
   std::unique_ptr<Visits> visits_;                  ///< null if the seed has none
+  std::unique_ptr<Trainers> trainers_;              ///< null if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

@@ -174,6 +174,7 @@ void Simulation::end_faults() {
   while (!relaunching_.empty()) start_launch(relaunching_.begin()->first, 0);
   network_.heal_all();
   if (visits_) visits_->end();
+  if (trainers_) trainers_->stop();
   disk_.heal();
   if (daemon_->dead()) start_daemon();
   daemon_->resume();
