@@ -37,7 +37,7 @@ void ConnectionBudget::remove(Holders::iterator at) {
 
 bool ConnectionBudget::begin_frame(Connection connection, std::uint64_t size) {
   const auto at = find(connection);
-  if (held_ + size <= limit_) {
+  if (held_ - at->second.frame + size <= limit_) {
     hold(at, &Holder::frame, size);
     return true;
   }
@@ -120,7 +120,7 @@ void ConnectionBudget::give_room(Decisions& decisions) {
     const auto first = waiting_.begin();
     const auto at = holders_.find(first->second);
     Holder& holder = at->second;
-    if (held_ + holder.wanted > limit_) return;
+    if (held_ - holder.frame + holder.wanted > limit_) return;
     waiting_.erase(first);
     hold(at, &Holder::frame, std::exchange(holder.wanted, 0));
     holder.since = looks_;

@@ -42,7 +42,8 @@ class ConnectionBudget {
   explicit ConnectionBudget(std::uint64_t limit) : limit_(limit) {}
 
   /// If a frame of this size fits, counts it and returns true. Otherwise returns false, and the
-  /// connection must wait until it appears in `read_on` or `close`.
+  /// connection must wait until it appears in `read_on` or `close`. If a frame of the connection is
+  /// counted already, this is its new size: meanwhile the old one counts.
   bool begin_frame(Connection connection, std::uint64_t size);
   /// Stops counting the frame of a connection, because the frame has been read to its end.
   Decisions end_frame(Connection connection);

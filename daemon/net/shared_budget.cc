@@ -68,9 +68,9 @@ void BudgetShare::enter() {
 }
 
 bool BudgetShare::begin_frame(std::size_t size) {
-  if (size <= limits::kSmallFrameBytes || frame_) return true;
+  if (size <= std::max(limits::kSmallFrameBytes, frame_)) return true;
   enter();
-  frame_ = true;
+  frame_ = size;
   bool fits = false;
   budget_.decide([&] {
     fits = budget_.budget_.begin_frame(number_, size);
@@ -80,7 +80,7 @@ bool BudgetShare::begin_frame(std::size_t size) {
 }
 
 void BudgetShare::give_back_frame() {
-  frame_ = false;
+  frame_ = 0;
   budget_.decide([this] { return budget_.budget_.end_frame(number_); });
 }
 
@@ -95,7 +95,7 @@ void BudgetShare::leave() {
   budget_.decide([this] { return budget_.budget_.leave(number_); });
   const std::lock_guard lock(budget_.mutex_);
   budget_.sinks_.erase(std::exchange(number_, 0));
-  frame_ = false;
+  frame_ = 0;
   replies_ = 0;
 }
 

@@ -79,13 +79,15 @@ class BudgetShare {
 
   const SharedBudget& budget() const { return budget_; }
 
-  /// Asks for memory for a frame of `size` bytes. Returns false if the connection has to wait; the
-  /// sink is called when the connection may go on or must close. A frame of up to
-  /// limits::kSmallFrameBytes always fits.
+  /// Asks for memory for a frame of `size` bytes, or for a frame to grow to this size. Returns
+  /// false if the connection has to wait; the sink is called when the connection may go on or must
+  /// close. A frame of up to limits::kSmallFrameBytes always fits.
   bool begin_frame(std::size_t size);
-  bool has_frame() const { return frame_; }
+  bool has_frame() const { return frame_ > 0; }
+  /// Returns the size of the frame that is counted or waits; 0 if there is none.
+  std::size_t frame() const { return frame_; }
   void end_frame() {
-    if (frame_) give_back_frame();
+    if (frame_ > 0) give_back_frame();
   }
   /// Sets the size of the replies that the peer has not read. Reports the size to the budget only
   /// after a large change, or when the size has become small. So frequent calls are cheap.
@@ -105,7 +107,7 @@ class BudgetShare {
   SharedBudget& budget_;
   std::weak_ptr<BudgetSink> sink_;
   SharedBudget::Connection number_ = 0;  ///< 0 while the connection is not counted
-  bool frame_ = false;                   ///< a large frame is counted, or waits for memory
+  std::size_t frame_ = 0;                ///< size of a large frame that is counted, or waits
   std::size_t replies_ = 0;              ///< size of the unread replies, as the budget knows it
 };
 

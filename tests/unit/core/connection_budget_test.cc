@@ -57,6 +57,32 @@ TEST(ConnectionBudget, FrameWithoutRoomWaitsAndGoesOnWhenAnotherEnds) {
   EXPECT_FALSE(budget.scarce());
 }
 
+TEST(ConnectionBudget, FrameThatGrowsKeepsItsOldSizeWhileItWaits) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 30));
+  EXPECT_TRUE(budget.begin_frame(1, 60));
+  EXPECT_EQ(budget.held(), 60u);
+  ASSERT_TRUE(budget.begin_frame(2, 30));
+  EXPECT_FALSE(budget.begin_frame(1, 80));
+  EXPECT_EQ(budget.held(), 90u);
+  EXPECT_EQ(budget.end_frame(2).read_on, Connections{1});
+  EXPECT_EQ(budget.held(), 80u);
+  budget.end_frame(1);
+  EXPECT_EQ(budget.held(), 0u);
+}
+
+TEST(ConnectionBudget, TwoFramesThatWaitForEachOtherToEndDoNotWaitForEver) {
+  ConnectionBudget budget(100);
+  ASSERT_TRUE(budget.begin_frame(1, 50));
+  ASSERT_TRUE(budget.begin_frame(2, 50));
+  EXPECT_FALSE(budget.begin_frame(1, 100));
+  EXPECT_FALSE(budget.begin_frame(2, 100));
+  const Decisions decisions = first_verdict(budget).second;
+  EXPECT_EQ(closed(decisions).size(), 1u);
+  EXPECT_EQ(decisions.read_on.size(), 1u);
+  EXPECT_EQ(budget.held(), 100u);
+}
+
 TEST(ConnectionBudget, WhoHoldsMostIsClosedAndTheNewestThatWaitsGetsTheRoom) {
   ConnectionBudget budget(100);
   ASSERT_TRUE(budget.begin_frame(1, 30));

@@ -64,8 +64,10 @@ TEST_F(SharedBudgetTest, SmallFramesAreNotCounted) {
 }
 
 TEST_F(SharedBudgetTest, CountsFramesAndAnswersUntilTheyAreGivenBack) {
-  EXPECT_TRUE(a_.share.begin_frame(10 * kMiB));
-  EXPECT_TRUE(a_.share.begin_frame(20 * kMiB)) << "it has one, which counts";
+  EXPECT_TRUE(a_.share.begin_frame(5 * kMiB));
+  EXPECT_TRUE(a_.share.begin_frame(10 * kMiB)) << "it has grown";
+  EXPECT_TRUE(a_.share.begin_frame(5 * kMiB)) << "there is room already";
+  EXPECT_EQ(a_.share.frame(), 10 * kMiB);
   EXPECT_EQ(budget_.held(), 10 * kMiB);
   a_.share.set_replies(kMiB);
   EXPECT_EQ(budget_.held(), 11 * kMiB);
