@@ -18,6 +18,7 @@
 #include "daemon/config/version.h"
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
+#include "daemon/net/tcpstore_session.h"
 #include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 
@@ -26,6 +27,9 @@ namespace {
 
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
+
+/// The run that TCPStore connections see on a listener without a run.
+constexpr const char* kPlainRun = "plain-1";
 
 /// The part of the daemon that failed to start. `address`: the listener. `directory`: an engine
 /// that uses a directory. `server`: an engine that uses a server.
@@ -119,9 +123,13 @@ Result<void> Server::start() {
   return {};
 }
 
-/// Returns the entries of all wire protocols.
-Protocols Server::protocols() {
-  return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_)});
+/// Returns the entries of all wire protocols for a listener.
+Protocols Server::protocols(const ListenerSettings& settings) {
+  const std::string run = settings.tcpstore_run.empty() ? kPlainRun : settings.tcpstore_run;
+  auto listener =
+      std::make_shared<TcpStoreListener>(*context_, settings, std::make_unique<FixedRun>(run));
+  return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_),
+                    tcpstore_protocol(std::move(listener))});
 }
 
 int Server::run() {
@@ -131,23 +139,27 @@ int Server::run() {
   std::signal(SIGHUP, SIG_IGN);
   // The port is bound before the engine is opened, so that a second daemon with the same options
   // fails with the usual error for an address in use. No connection is served before the loop runs.
-  listener_ = std::make_unique<Listener>(loop_, options_);
-  const Result<void> bound = listener_->open(options_.listen_host, options_.listen_port);
-  if (!bound) return refuse(bound.error(), Part::address);
+  const ListenerSettings settings = main_listener(options_);
+  admission_ = std::make_unique<Admission>(options_);
+  listeners_.push_back(std::make_unique<Listener>(loop_, settings, *admission_));
+  Listener& listener = *listeners_.front();
+  if (const Result<void> bound = listener.open(); !bound) {
+    return refuse(bound.error(), Part::address);
+  }
   if (const Result<void> started = start(); !started) {
     const bool remote = options_.engine.starts_with("redis:");
     return refuse(started.error(), remote ? Part::server : Part::directory);
   }
-  listener_->serve(*context_, protocols());
+  listener.serve(*context_, protocols(settings));
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) drain();
   });
-  std::printf("listening on %s\n", listener_->address().c_str());
+  std::printf("listening on %s\n", listener.address().c_str());
   std::fflush(stdout);
   spdlog::info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
-               kVersion, listener_->address(), host_->engine_name(), host_->durability(),
+               kVersion, listener.address(), host_->engine_name(), host_->durability(),
                shards_->size(), ::getpid());
   notify("READY=1");
   shards_->start();
@@ -176,7 +188,7 @@ void Server::drain() {
   draining_ = true;
   notify("STOPPING=1");
   spdlog::info("event=draining");
-  listener_->close();
+  for (const auto& listener : listeners_) listener->close();
   shards_->each([](Shard& shard) { shard.drain(); });
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;

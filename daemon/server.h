@@ -8,6 +8,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "daemon/config/options.h"
 #include "daemon/core/host/drain.h"
@@ -35,7 +36,7 @@ class Server {
 
  private:
   Result<void> start();
-  Protocols protocols();
+  Protocols protocols(const ListenerSettings& settings);
   void drain();
   void close();
   void stop_when_finished(std::chrono::steady_clock::time_point deadline);
@@ -52,7 +53,8 @@ class Server {
   std::unique_ptr<ServerOperations> operations_;
   std::optional<SessionContext> context_;
   std::unique_ptr<Shards> shards_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<Admission> admission_;
+  std::vector<std::unique_ptr<Listener>> listeners_;  ///< the first has the address of the options
   EndBy end_by_;
   std::atomic<bool> draining_ = false;  ///< read on any thread
   core::Drain drain_;

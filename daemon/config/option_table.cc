@@ -44,6 +44,18 @@ constexpr Option kOptions[] = {
      set_allow_insecure_listen,
      [](const Options& o) { return std::string(o.allow_insecure_listen ? "true" : "false"); }},
     {"protocols", "LIST", Form::text, kProtocolsHelp, set_protocols, protocols_text},
+    {"tcpstore_job", "JOB", Form::text,
+     "job of the clients of PyTorch's TCPStore, which cannot name one", set_tcpstore_job,
+     [](const Options& o) { return o.tcpstore_job; }},
+    {"tcpstore_from", "RANGES", Form::text,
+     "who may use TCPStore, besides this machine: addresses such as\n"
+     "10.0.0.0/8, separated by commas. TCPStore has no authentication,\n"
+     "so nobody else may, also with --allow-insecure-listen",
+     set_tcpstore_from, [](const Options& o) { return o.tcpstore_from; }},
+    {"tcpstore_legacy", "VERSION", Form::text,
+     "protocol of TCPStore clients before PyTorch 2.2: 2.0 (PyTorch 1.9 to\n"
+     "2.0), 2.1, or auto: recognise it by what they send",
+     set_tcpstore_legacy, tcpstore_legacy_text},
     {"http_hosts", "LIST", Form::text,
      "further host names, separated by commas, that HTTP requests may use\n"
      "to reach a listener on loopback, for example the name of a tunnel.\n"

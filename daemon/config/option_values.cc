@@ -15,6 +15,7 @@
 
 #include "protocol/address.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 #include "protocol/parse.h"
 
 namespace c10dd::daemon {
@@ -24,6 +25,11 @@ constexpr std::pair<std::string_view, store::Durability> kDurabilities[] = {
     {"fsync", store::Durability::fsync},
     {"os", store::Durability::os},
     {"none", store::Durability::none},
+};
+constexpr std::pair<std::string_view, tcpstore::LegacyClients> kLegacyClients[] = {
+    {"auto", tcpstore::LegacyClients::detect},
+    {"2.0", tcpstore::LegacyClients::l0},
+    {"2.1", tcpstore::LegacyClients::l1},
 };
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -210,6 +216,52 @@ Result<void> set_http_hosts(Options& options, const std::string& text) {
   return {};
 }
 
+Result<void> set_tcpstore_job(Options& options, const std::string& text) {
+  if (text.empty() || text.size() > limits::kNameBytes) {
+    return refused(text, format("has {} bytes; use a job name of 1 to {} bytes", text.size(),
+                                limits::kNameBytes));
+  }
+  options.tcpstore_job = text;
+  return {};
+}
+
+Result<void> set_tcpstore_from(Options& options, const std::string& text) {
+  Result<AddressRanges> ranges = AddressRanges::parse(text);
+  if (!ranges) return ranges.error();
+  options.tcpstore_from = text;
+  options.tcpstore_ranges = std::move(*ranges);
+  return {};
+}
+
+Result<void> set_tcpstore_legacy(Options& options, const std::string& text) {
+  for (const auto& [name, legacy] : kLegacyClients) {
+    if (text != name) continue;
+    options.tcpstore_legacy = legacy;
+    return {};
+  }
+  return failure(Code::invalid_argument,
+                 "unknown version of old clients \"{}\"; use auto, 2.0 (PyTorch 1.9 to 2.0) or 2.1",
+                 text);
+}
+
+std::string tcpstore_legacy_text(const Options& options) {
+  for (const auto& [name, legacy] : kLegacyClients) {
+    if (options.tcpstore_legacy == legacy) return std::string(name);
+  }
+  return {};
+}
+
+ListenerSettings main_listener(const Options& options) {
+  ListenerSettings settings;
+  settings.host = options.listen_host;
+  settings.port = options.listen_port;
+  settings.protocols = options.protocols;
+  settings.tcpstore_job = options.tcpstore_job;
+  settings.tcpstore_from = options.tcpstore_ranges;
+  settings.legacy = options.tcpstore_legacy;
+  return settings;
+}
+
 bool replies_to(const Options& options, std::string_view host) {
   if (!is_loopback(options.listen_host)) return true;
   const std::string name = without_port(host);
@@ -219,7 +271,9 @@ bool replies_to(const Options& options, std::string_view host) {
                      [&](const std::string& known) { return lower(known) == name; });
 }
 
-std::string protocols_text(const Options& options) { return list_of(options.protocols, ","); }
+std::string list_of(const ProtocolSet& protocols) { return list_of(protocols, ","); }
+
+std::string protocols_text(const Options& options) { return list_of(options.protocols); }
 
 Result<std::string> default_engine() {
   if (const auto given = environment("STATE_DIRECTORY")) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/config/listener_settings.h"
 #include "daemon/config/protocol_names.h"
 #include "daemon/core/quotas.h"
 #include "protocol/error.h"
@@ -21,6 +22,9 @@ struct Options {
   std::string listen = "127.0.0.1:29500";      ///< host:port; port 0: any free port
   bool allow_insecure_listen = false;          ///< allows a `listen` other than loopback
   ProtocolSet protocols = ProtocolSet::all();  ///< served on this address
+  std::string tcpstore_job = "torch";          ///< the job of TCPStore connections
+  std::string tcpstore_from;  ///< ranges of addresses that may use TCPStore; loopback always may
+  tcpstore::LegacyClients tcpstore_legacy = tcpstore::LegacyClients::detect;
   std::string http_hosts;  ///< on loopback, more names to accept as Host, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;
@@ -51,6 +55,7 @@ struct Options {
   // Parts of `listen`, filled in by parse_options().
   std::string listen_host;  ///< without brackets
   std::uint16_t listen_port = 0;
+  AddressRanges tcpstore_ranges;  ///< of tcpstore_from
 };
 
 /// The result of parse_options(), which tells main() what to do next.

@@ -15,7 +15,7 @@ namespace c10dd::daemon {
 
 /// The number of a protocol is its index in kProtocols. `unknown` comes last and has no entry in
 /// kProtocols. It stands for connections whose protocol was not recognised.
-enum class Protocol : std::uint8_t { native, http, unknown };
+enum class Protocol : std::uint8_t { native, http, tcpstore, unknown };
 
 struct ProtocolName {
   Protocol protocol;
@@ -26,6 +26,7 @@ struct ProtocolName {
 inline constexpr ProtocolName kProtocols[] = {
     {Protocol::native, "native", true},
     {Protocol::http, "http", false},
+    {Protocol::tcpstore, "tcpstore", true},
 };
 inline constexpr std::size_t kProtocolCount = std::size(kProtocols);
 

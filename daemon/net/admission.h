@@ -46,7 +46,8 @@ class Ticket {
 };
 
 /// Decides which connections are admitted.
-/// All functions are called on the listener's loop.
+/// All listeners share one Admission. All functions are called on the loop that accepts
+/// connections.
 class Admission {
  public:
   /// Raises the process's soft limit of open files to its hard limit.

@@ -47,10 +47,12 @@ void configure(tcp::socket& socket) {
 
 }  // namespace
 
-Listener::Listener(asio::io_context& loop, const Options& options)
-    : loop_(loop), acceptor_(loop), admission_(options) {}
+Listener::Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission)
+    : loop_(loop), acceptor_(loop), settings_(std::move(settings)), admission_(admission) {}
 
-Result<void> Listener::open(const std::string& host, std::uint16_t port) {
+Result<void> Listener::open() {
+  const std::string& host = settings_.host;
+  const std::uint16_t port = settings_.port;
   ErrorCode failed;
   tcp::resolver resolver(loop_);
   const auto found = resolver.resolve(
@@ -80,7 +82,7 @@ Result<void> Listener::open(const std::string& host, std::uint16_t port) {
 }
 
 void Listener::serve(const SessionContext& context, Protocols protocols) {
-  reception_.emplace(context, std::move(protocols));
+  reception_.emplace(context, std::move(protocols), settings_.protocols);
   asio::co_spawn(loop_, accept(), asio::detached);
 }
 
@@ -122,7 +124,7 @@ asio::awaitable<void> Listener::accept() {
 void Listener::admit(tcp::socket socket) {
   configure(socket);
   ErrorCode failed;
-  const auto from = socket.remote_endpoint(failed).address();
+  const auto from = unmapped(socket.remote_endpoint(failed).address());
   if (failed) return;  // the client has already closed the connection
   Result<void> admitted = admission_.may_enter(from);
   std::optional<Ticket> ticket = admitted ? admission_.enter(from) : admission_.enter_for_probes();

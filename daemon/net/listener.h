@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/config/listener_settings.h"
 #include "daemon/net/admission.h"
 #include "daemon/net/protocols.h"
 #include "daemon/net/reception.h"
@@ -20,13 +21,14 @@ namespace c10dd::daemon {
 
 class Listener {
  public:
-  Listener(asio::io_context& loop, const Options& options);
+  /// `admission` must outlive the listener.
+  Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission);
 
-  /// Binds and listens. Fails with `unavailable` if the port is in use, with permission_denied if
-  /// the port is privileged, and with invalid_argument for every other reason, for example because
-  /// the host is not an address of this machine. After success clients can connect, but are not
-  /// served before serve() is called.
-  Result<void> open(const std::string& host, std::uint16_t port);
+  /// Binds to the address of the settings and listens. Fails with `unavailable` if the port is in
+  /// use, with permission_denied if the port is privileged, and with invalid_argument for every
+  /// other reason, for example because the host is not an address of this machine. After success
+  /// clients can connect, but are not served before serve() is called.
+  Result<void> open();
 
   /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel
   /// chose.
@@ -44,7 +46,8 @@ class Listener {
 
   asio::io_context& loop_;
   asio::ip::tcp::acceptor acceptor_;
-  Admission admission_;
+  const ListenerSettings settings_;
+  Admission& admission_;
   std::optional<Reception> reception_;
 };
 

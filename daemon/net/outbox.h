@@ -28,18 +28,20 @@ class Outbox : public std::enable_shared_from_this<Outbox> {
   Outbox(std::shared_ptr<Stream> stream, Callbacks callbacks);
 
   /// Queues a frame. `write` must append the first bytes of the frame to its argument, and return
-  /// the shared bytes that end the frame; it is not called if the outbox has ended. If more than
-  /// limits::kOutboxHardBytes are queued and the peer has taken nothing for kOutboxFullTime, the
-  /// outbox ends and calls on_dead. The outbox also ends if more than kOutboxMostBytes are queued.
-  /// After its end, the outbox ignores all frames, because part of the last frame may have been
-  /// sent.
+  /// the shared bytes that end the frame; it may also write nothing. It is not called if the outbox
+  /// has ended. If more than limits::kOutboxHardBytes are queued and the peer has taken nothing for
+  /// kOutboxFullTime, the outbox ends and calls on_dead. The outbox also ends if more than
+  /// kOutboxMostBytes are queued. After its end, the outbox ignores all frames, because part of the
+  /// last frame may have been sent.
   template <class Write>
   void add(Write&& write) {
     if (dead_) return;
     Segment& segment = open_segment();
     const std::size_t before = segment.own.size();
     segment.shared = write(segment.own);
-    added(segment.own.size() - before + segment.shared.length);
+    const std::size_t more = segment.own.size() - before + segment.shared.length;
+    if (more > 0) return added(more);
+    if (bytes_ == 0) clear();  // keeps no buffer
   }
 
   /// Writes as many bytes as the kernel accepts. Writes the rest when the kernel has room again.

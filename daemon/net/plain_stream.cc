@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/plain_stream.h"
 
+#include <netinet/tcp.h>
+
 #include <boost/asio/post.hpp>
 #include <sstream>
+
+#include "daemon/config/address_ranges.h"
 
 namespace c10dd::daemon {
 
@@ -51,12 +55,12 @@ void PlainStream::close() {
   socket_.close(ignored);
 }
 
-void PlainStream::move_to(asio::io_context& loop,
+bool PlainStream::move_to(asio::io_context& loop,
                           std::function<void(std::shared_ptr<Stream>)> then) {
   ErrorCode failed;
   const tcp protocol = socket_.local_endpoint(failed).protocol();
   const int descriptor = socket_.release(failed);
-  if (failed) return;
+  if (failed) return false;
   const auto ticket = std::make_shared<Ticket>(take_ticket());
   asio::post(loop, [&loop, protocol, descriptor, ticket, head = take_head(),
                     then = std::move(then)]() mutable {
@@ -65,6 +69,7 @@ void PlainStream::move_to(asio::io_context& loop,
     moved->put_head(std::move(head));
     then(std::move(moved));
   });
+  return true;
 }
 
 std::string PlainStream::peer() const {
@@ -75,14 +80,22 @@ std::string PlainStream::peer() const {
   return failed ? "unknown" : text.str();
 }
 
-bool PlainStream::is_local() const {
+asio::ip::address PlainStream::address() const {
   ErrorCode failed;
-  const auto address = socket_.remote_endpoint(failed).address();
-  if (failed) return false;
-  // On a listener for both IPv6 and IPv4, an IPv4 peer appears with an IPv4-mapped IPv6 address.
-  const bool mapped = address.is_v6() && address.to_v6().is_v4_mapped();
-  return mapped ? asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback()
-                : address.is_loopback();
+  return unmapped(socket_.remote_endpoint(failed).address());
+}
+
+/// Each option bounds how long a peer may be unreachable: the number of probes while the connection
+/// is idle, TCP_USER_TIMEOUT while sent data is not acknowledged.
+void PlainStream::outlive_outages() {
+  const int fd = socket_.native_handle();
+  const auto set = [fd](int name, int value) {
+    ::setsockopt(fd, IPPROTO_TCP, name, &value, sizeof value);
+  };
+  set(TCP_KEEPIDLE, 10);
+  set(TCP_KEEPINTVL, 10);
+  set(TCP_KEEPCNT, 60);
+  set(TCP_USER_TIMEOUT, 600'000);
 }
 
 }  // namespace c10dd::daemon

@@ -27,10 +27,11 @@ class PlainStream final : public Stream {
   void cancel() override;
   void end_writing() override;
   void close() override;
-  void move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override;
+  bool move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override;
   asio::any_io_executor executor() override { return socket_.get_executor(); }
   std::string peer() const override;
-  bool is_local() const override;
+  asio::ip::address address() const override;
+  void outlive_outages() override;
 
  private:
   asio::ip::tcp::socket socket_;

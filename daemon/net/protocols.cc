@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/protocols.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace c10dd::daemon {
@@ -22,6 +23,13 @@ Protocols::Found Protocols::recognise(std::string_view head) const {
     if (match == Match::maybe) found.match = match;
   }
   return found;
+}
+
+bool Protocols::keep_silent(const std::shared_ptr<Stream>& stream,
+                            const ProtocolSet& enabled) const {
+  return std::any_of(list_.begin(), list_.end(), [&](const WireProtocol& entry) {
+    return enabled.has(entry.protocol) && entry.keep_silent && entry.keep_silent(stream);
+  });
 }
 
 const WireProtocol* Protocols::for_strangers(const ProtocolSet& enabled) const {

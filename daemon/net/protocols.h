@@ -34,12 +34,20 @@ struct WireProtocol {
   /// function is null if connections of this protocol never need more bytes.
   std::function<bool(std::string_view head)> wants_more = {};
 
+  /// Fails if the peer must not use this protocol. This function is null if every peer may.
+  std::function<Result<void>(const Stream&)> admits = {};
+
+  /// Called if a connection has sent nothing within the deadline. Returns true if the protocol
+  /// keeps the connection. This function is null if the protocol keeps no such connection.
+  std::function<bool(const std::shared_ptr<Stream>&)> keep_silent = {};
+
   /// Starts to serve the connection, and returns at once. The coroutine that
   /// recognised the protocol then ends, so that its memory is freed. Stream::head() holds the bytes
   /// that were already read. Called on the connection's loop.
   std::function<void(std::shared_ptr<Stream>)> serve = {};
 
-  /// Encodes a refusal for a client of this protocol.
+  /// Encodes a refusal for a client of this protocol. Returns an empty text if the protocol has no
+  /// message for a refusal.
   std::string (*refusal)(const Failure& reason) = nullptr;
 
   /// True if `refusal` also encodes the refusals for clients of unknown protocols. Has no effect
@@ -61,6 +69,10 @@ class Protocols {
 
   /// Finds the protocol of a connection that begins with `head`. Searches disabled protocols, too.
   Found recognise(std::string_view head) const;
+
+  /// Lets the protocols of `enabled` keep a connection that has sent nothing. Returns true if one
+  /// of them keeps it.
+  bool keep_silent(const std::shared_ptr<Stream>& stream, const ProtocolSet& enabled) const;
 
   /// Returns the protocol whose encoding is used to refuse clients of unknown protocols; null if
   /// such clients get no refusal. `enabled` holds the enabled protocols.

@@ -18,25 +18,21 @@
 namespace c10dd::daemon {
 namespace {
 
-// The highest operation number of PyTorch's TCPStore. A connection of a TCPStore client begins with
-// an operation number.
-constexpr unsigned char kLastOfTcpStore = 0x0B;
-
-Failure unknown_protocol(unsigned char first, const Options& options) {
-  std::string_view hint;
-  if (first <= kLastOfTcpStore) {
-    hint =
-        "; it looks like PyTorch's TCPStore, which is not supported yet: give the trainer another "
-        "MASTER_PORT";
+Failure unknown_protocol(const WireProtocol* disabled, unsigned char first,
+                         const ProtocolSet& enabled) {
+  std::string hint;
+  if (disabled) {
+    const std::string_view name = name_of(disabled->protocol);
+    hint = format("; it looks like {}: add {} to --protocols", name, name);
   }
   return failure(Code::malformed, "no enabled protocol begins with byte {}; enabled: {}{}", first,
-                 protocols_text(options), hint);
+                 list_of(enabled), hint);
 }
 
 }  // namespace
 
-Reception::Reception(const SessionContext& context, Protocols protocols)
-    : context_(context), protocols_(std::move(protocols)) {}
+Reception::Reception(const SessionContext& context, Protocols protocols, ProtocolSet enabled)
+    : context_(context), protocols_(std::move(protocols)), enabled_(enabled) {}
 
 void Reception::drop_unheard() {
   context_.metrics.connection_closed(Protocol::unknown, "quota_exceeded");
@@ -85,17 +81,21 @@ asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Resul
     co_return;
   }
   if (more) {
+    const bool silent = watch->late && head.empty() && admitted;
+    if (silent && protocols_.keep_silent(stream, enabled_)) co_return;
     context_.metrics.connection_closed(Protocol::unknown, "nothing_said");
     co_return;
   }
+  const bool enabled = found && enabled_.has(found->protocol);
+  if (enabled && admitted && found->admits) admitted = found->admits(*stream);
   if (found && !admitted) {
     co_await refuse(std::move(stream), found, admitted.error());
-  } else if (found && context_.options.protocols.has(found->protocol)) {
+  } else if (enabled) {
     stream->put_head(std::move(head));
     found->serve(std::move(stream));
   } else {
-    Failure reason = unknown_protocol(static_cast<unsigned char>(head.front()), context_.options);
-    const WireProtocol* const encoding = protocols_.for_strangers(context_.options.protocols);
+    Failure reason = unknown_protocol(found, static_cast<unsigned char>(head.front()), enabled_);
+    const WireProtocol* const encoding = protocols_.for_strangers(enabled_);
     co_await refuse(std::move(stream), encoding, std::move(reason));
   }
 }

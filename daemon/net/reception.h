@@ -17,8 +17,8 @@ namespace c10dd::daemon {
 
 class Reception {
  public:
-  /// `context` must outlive all connections.
-  Reception(const SessionContext& context, Protocols protocols);
+  /// `enabled`: the protocols that are served. `context` must outlive all connections.
+  Reception(const SessionContext& context, Protocols protocols, ProtocolSet enabled);
 
   /// Receives a connection. If `admitted` is a failure, refuses the connection with that failure,
   /// in the encoding of the connection's protocol.
@@ -36,6 +36,7 @@ class Reception {
 
   const SessionContext& context_;
   const Protocols protocols_;
+  const ProtocolSet enabled_;
 };
 
 }  // namespace c10dd::daemon

@@ -7,6 +7,7 @@
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
 #include <functional>
 #include <memory>
 #include <span>
@@ -70,14 +71,22 @@ class Stream {
   virtual void close() = 0;
 
   /// Moves the connection to `loop`. Calls `then` on that loop with a new stream, which replaces
-  /// this stream. If the connection has failed, drops the connection and does not call `then`.
-  virtual void move_to(asio::io_context& loop,
+  /// this stream. If the connection has failed, drops the connection, does not call `then`, and
+  /// returns false.
+  virtual bool move_to(asio::io_context& loop,
                        std::function<void(std::shared_ptr<Stream>)> then) = 0;
 
   virtual asio::any_io_executor executor() = 0;
   virtual std::string peer() const = 0;
+  /// Returns the peer's address, and the unspecified address if the connection has failed. An IPv4
+  /// peer has an IPv4 address, also on a listener for IPv6.
+  virtual asio::ip::address address() const = 0;
   /// Returns true if the peer's address is a loopback address.
-  virtual bool is_local() const = 0;
+  bool is_local() const { return address().is_loopback(); }
+
+  /// Lets the connection outlive an outage of the network of ten minutes. A peer that was started
+  /// anew meanwhile is still noticed within about ten seconds after the outage.
+  virtual void outlive_outages() = 0;
 
   /// Reads bytes of the head. If the head is empty, reads as read_next() does.
   asio::awaitable<std::size_t> read_some(asio::mutable_buffer into, ErrorCode& failed);

@@ -20,6 +20,7 @@
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/small_daemon.h"
+#include "tests/unit/daemon/tcpstore_entry.h"
 #include "tests/unit/dead_peer.h"
 
 namespace c10dd::daemon {
@@ -32,10 +33,19 @@ const std::string kGet = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
 class ListenerTest : public testing::Test {
  protected:
   void start() {
-    listener_ = std::make_unique<Listener>(daemon_.loop, daemon_.options);
-    ASSERT_TRUE(listener_->open("127.0.0.1", 0));
+    admission_ = std::make_unique<Admission>(daemon_.options);
+    listener_ = std::make_unique<Listener>(daemon_.loop, at("127.0.0.1", 0), *admission_);
+    ASSERT_TRUE(listener_->open());
     listener_->serve(daemon_.context, Protocols({native_protocol(daemon_.context),
-                                                 http_protocol(daemon_.context, operations_)}));
+                                                 http_protocol(daemon_.context, operations_),
+                                                 tcpstore_entry(daemon_.context)}));
+  }
+
+  static ListenerSettings at(const std::string& host, std::uint16_t port) {
+    ListenerSettings settings;
+    settings.host = host;
+    settings.port = port;
+    return settings;
   }
 
   std::uint16_t port() const {
@@ -73,6 +83,7 @@ class ListenerTest : public testing::Test {
   SmallDaemon daemon_;
   FakeOperations operations_;
   asio::io_context clients_;
+  std::unique_ptr<Admission> admission_;
   std::unique_ptr<Listener> listener_;
 };
 
@@ -146,8 +157,8 @@ TEST_F(ListenerTest, OneThatIsTooManyToBeToldIsClosed) {
 
 TEST_F(ListenerTest, PortThatIsTakenIsNamed) {
   start();
-  Listener second(daemon_.loop, daemon_.options);
-  const Result<void> refused = second.open("127.0.0.1", port());
+  Listener second(daemon_.loop, at("127.0.0.1", port()), *admission_);
+  const Result<void> refused = second.open();
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, Code::unavailable);
   EXPECT_TRUE(refused.error().detail.starts_with("listen: 127.0.0.1:" + std::to_string(port())));
@@ -156,9 +167,12 @@ TEST_F(ListenerTest, PortThatIsTakenIsNamed) {
 }
 
 TEST_F(ListenerTest, HostThatIsNoneOfThisMachineIsNamed) {
-  Listener listener(daemon_.loop, daemon_.options);
-  EXPECT_EQ(listener.open(std::string(300, 'x'), 0).error().code, Code::invalid_argument);
-  const Failure elsewhere = listener.open("203.0.113.1", 0).error();
+  const auto open = [&](const std::string& host) {
+    Admission admission(daemon_.options);
+    return Listener(daemon_.loop, at(host, 0), admission).open().error();
+  };
+  EXPECT_EQ(open(std::string(300, 'x')).code, Code::invalid_argument);
+  const Failure elsewhere = open("203.0.113.1");
   EXPECT_EQ(elsewhere.code, Code::invalid_argument);
   EXPECT_TRUE(elsewhere.detail.ends_with("; give an address of this machine with --listen"));
 }

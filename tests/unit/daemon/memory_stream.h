@@ -52,6 +52,7 @@ class MemoryWire {
   bool closed() const { return closed_; }
   unsigned moves() const { return moves_; }  ///< how often it moved to another loop
   std::size_t most_buffers() const { return most_buffers_; }
+  bool patient() const { return patient_; }  ///< it outlives outages
 
  private:
   friend class MemoryStream;
@@ -70,6 +71,7 @@ class MemoryWire {
   bool session_ended_ = false;
   bool closed_ = false;
   bool write_cancelled_ = false;
+  bool patient_ = false;
   unsigned moves_ = 0;
   std::size_t most_buffers_ = 0;  ///< in one write
   std::function<void()> wake_;
@@ -161,7 +163,7 @@ class MemoryStream final : public Stream {
     wake();
   }
 
-  void move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override {
+  bool move_to(asio::io_context& loop, std::function<void(std::shared_ptr<Stream>)> then) override {
     gone_ = true;
     ++wire_->moves_;
     wire_->wake_ = nullptr;
@@ -172,11 +174,15 @@ class MemoryStream final : public Stream {
       moved->put_head(std::move(head));
       then(std::move(moved));
     });
+    return true;
   }
 
   asio::any_io_executor executor() override { return readable_.get_executor(); }
   std::string peer() const override { return "memory"; }
-  bool is_local() const override { return local_; }
+  asio::ip::address address() const override {
+    return asio::ip::make_address(local_ ? "127.0.0.1" : "192.0.2.1");
+  }
+  void outlive_outages() override { wire_->patient_ = true; }
 
  private:
   /// Waits for wake(). Returns true to check again, false if the wait was cancelled.

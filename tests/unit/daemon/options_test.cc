@@ -79,8 +79,8 @@ class OptionsTest : public testing::Test {
 };
 
 constexpr const char* kKnownKeys =
-    "use one of listen, allow_insecure_listen, protocols, http_hosts, engine, durability, shards, "
-    "log_level, "
+    "use one of listen, allow_insecure_listen, protocols, tcpstore_job, tcpstore_from, "
+    "tcpstore_legacy, http_hosts, engine, durability, shards, log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
     "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "
@@ -280,16 +280,63 @@ TEST_F(OptionsTest, ProtocolsAreAList) {
   EXPECT_EQ(accepted({}).protocols, ProtocolSet::all());
   EXPECT_EQ(spoken("native"), ProtocolSet({Protocol::native}));
   EXPECT_EQ(spoken("http"), ProtocolSet({Protocol::http}));
-  EXPECT_EQ(spoken("http,native"), ProtocolSet::all());
-  EXPECT_NE(run({"--help"}).out.find("wire protocols to serve: native, http or both\n"),
-            std::string::npos);
+  EXPECT_EQ(spoken("http,tcpstore,native"), ProtocolSet::all());
+  EXPECT_NE(
+      run({"--help"}).out.find("wire protocols to serve: native, http, tcpstore or several\n"),
+      std::string::npos);
   EXPECT_EQ(protocols_text(accepted({"--protocols", "http,native"})), "native,http");
   for (const char* list : {"native,", ",http", "native,native", "native, http", "Native"}) {
     EXPECT_NE(refused({"--protocols", list}).find("invalid list of protocols"), std::string::npos);
   }
   EXPECT_EQ(refused({"--protocols", "gopher"}),
             "c10dd: --protocols: invalid list of protocols \"gopher\"; use one or more of native, "
-            "http without repeats, for example native,http\n");
+            "http, tcpstore without repeats, for example native,http,tcpstore\n");
+}
+
+TEST_F(OptionsTest, TcpStoreHasAJobPeersAndOldClients) {
+  const Options options = accepted({});
+  EXPECT_EQ(options.tcpstore_job, "torch");
+  EXPECT_EQ(options.tcpstore_from, "");
+  EXPECT_EQ(options.tcpstore_legacy, tcpstore::LegacyClients::detect);
+  const Options other = accepted(
+      {"--tcpstore-job", "digits", "--tcpstore-from", "10.0.0.0/8", "--tcpstore-legacy", "2.0"});
+  const ListenerSettings settings = main_listener(other);
+  EXPECT_EQ(settings.tcpstore_job, "digits");
+  EXPECT_TRUE(settings.tcpstore_from.has(boost::asio::ip::make_address("10.1.2.3")));
+  EXPECT_EQ(settings.legacy, tcpstore::LegacyClients::l0);
+  EXPECT_EQ(refused({"--tcpstore-job", ""}),
+            "c10dd: --tcpstore-job: \"\" has 0 bytes; use a job name of 1 to 255 bytes\n");
+  EXPECT_EQ(
+      refused({"--tcpstore-from", "10.0.0.0/33"}),
+      "c10dd: --tcpstore-from: invalid range of addresses \"10.0.0.0/33\": the prefix must be "
+      "0 to 32 bits; use ADDRESS/BITS, for example 10.0.0.0/8 or fd00::/8\n");
+  EXPECT_EQ(refused({"--tcpstore-legacy", "1.13"}),
+            "c10dd: --tcpstore-legacy: unknown version of old clients \"1.13\"; use auto, 2.0 "
+            "(PyTorch 1.9 to 2.0) or 2.1\n");
+}
+
+TEST_F(OptionsTest, RangesOfAddressesAreNetworks) {
+  const auto ranges = AddressRanges::parse("10.0.0.0/8,192.0.2.7,fd00::/8,0.0.0.0/32");
+  ASSERT_TRUE(ranges);
+  const auto has = [&](const char* address) {
+    return ranges->has(boost::asio::ip::make_address(address));
+  };
+  for (const char* in :
+       {"10.0.0.0", "10.255.255.255", "::ffff:10.1.1.1", "192.0.2.7", "fd00::", "fdff:1::1"}) {
+    EXPECT_TRUE(has(in)) << in;
+  }
+  for (const char* out :
+       {"9.255.255.255", "11.0.0.0", "192.0.2.6", "fc00::1", "::1", "127.0.0.1"}) {
+    EXPECT_FALSE(has(out)) << out;
+  }
+  EXPECT_TRUE(AddressRanges::parse("0.0.0.0/0")->has(boost::asio::ip::make_address("8.8.8.8")));
+  EXPECT_TRUE(AddressRanges::parse("")) << "nobody";
+  for (const char* bad : {",", "10.0.0.0/8,", ",10.0.0.0/8", "10.0.0.1/8", "10.0.0/8", "host/8",
+                          "10.0.0.0/", "10.0.0.0/x", "10.0.0.0/-1", "fd00::/129", "10.0.0.0/8 "}) {
+    const auto refused_ranges = AddressRanges::parse(bad);
+    ASSERT_FALSE(refused_ranges) << bad;
+    EXPECT_EQ(refused_ranges.error().code, Code::invalid_argument);
+  }
 }
 
 TEST_F(OptionsTest, UnknownFlagsAndArgumentsAreErrors) {

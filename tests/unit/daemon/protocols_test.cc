@@ -11,6 +11,7 @@
 #include "protocol/native_wire.h"
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/small_daemon.h"
+#include "tests/unit/daemon/tcpstore_entry.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -18,7 +19,8 @@ namespace {
 class ProtocolsTest : public testing::Test {
  protected:
   Protocols::List list() {
-    return {native_protocol(daemon_.context), http_protocol(daemon_.context, operations_)};
+    return {native_protocol(daemon_.context), http_protocol(daemon_.context, operations_),
+            tcpstore_entry(daemon_.context)};
   }
 
   /// Returns the name of the protocol of these bytes, "?" if more are needed, "" if it is unknown.
@@ -56,7 +58,10 @@ TEST_F(ProtocolsTest, ListThatIsNotWholeIsABug) {
 TEST_F(ProtocolsTest, FirstByteSaysWhoseItIs) {
   for (int byte = 0; byte < 256; ++byte) {
     const char c = static_cast<char>(byte);
-    const std::string expected = byte == 0xC1 ? "?" : byte >= 'A' && byte <= 'Z' ? "http" : "";
+    std::string expected;
+    if (byte <= 0x0B) expected = "tcpstore";
+    if (byte >= 'A' && byte <= 'Z') expected = "http";
+    if (byte == 0xC1) expected = "?";
     EXPECT_EQ(found(std::string_view(&c, 1)), expected) << byte;
   }
   EXPECT_EQ(found(""), "?");
@@ -100,6 +105,7 @@ TEST_F(ProtocolsTest, EachRefusesInItsWords) {
                              "\n"))
       << full;
   EXPECT_TRUE(entries[1].refusal(failure(Code::malformed, "x")).starts_with("HTTP/1.1 400 "));
+  EXPECT_EQ(entries[2].refusal(failure(Code::malformed, "x")), "");
 }
 
 TEST_F(ProtocolsTest, OneLoopServesAHelloWithoutReadingItFirst) {

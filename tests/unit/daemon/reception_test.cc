@@ -15,6 +15,7 @@
 #include "tests/unit/daemon/fake_operations.h"
 #include "tests/unit/daemon/memory_stream.h"
 #include "tests/unit/daemon/small_daemon.h"
+#include "tests/unit/daemon/tcpstore_entry.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -27,7 +28,8 @@ class ReceptionTest : public testing::Test {
   /// Protocols whose sessions are only recorded, with the bytes that they get.
   Protocols protocols() {
     Protocols::List list{native_protocol(daemon_.context),
-                         http_protocol(daemon_.context, operations_)};
+                         http_protocol(daemon_.context, operations_),
+                         tcpstore_entry(daemon_.context)};
     for (WireProtocol& entry : list) {
       entry.serve = [this, name = name_of(entry.protocol)](std::shared_ptr<Stream> stream) {
         served_.push_back(std::string(name) + ": " + stream->head());
@@ -39,20 +41,27 @@ class ReceptionTest : public testing::Test {
   }
 
   Reception& reception() {
-    if (!reception_) reception_.emplace(daemon_.context, protocols());
+    if (!reception_) reception_.emplace(daemon_.context, protocols(), enabled_);
     return *reception_;
   }
 
-  std::shared_ptr<MemoryWire> connect(Result<void> admitted = {}) {
+  /// From now on, only these protocols are served.
+  void serve_only(ProtocolSet enabled) {
+    enabled_ = enabled;
+    reception_.reset();
+  }
+
+  std::shared_ptr<MemoryWire> connect(Result<void> admitted = {}, bool local = true) {
     auto wire = std::make_shared<MemoryWire>();
-    reception().receive(std::make_shared<MemoryStream>(daemon_.loop, wire), std::move(admitted));
+    reception().receive(std::make_shared<MemoryStream>(daemon_.loop, wire, local),
+                        std::move(admitted));
     daemon_.turn();
     return wire;
   }
 
   /// Sends these bytes, and returns the reply when the connection has ended.
-  std::string answer_to(std::string_view bytes, Result<void> admitted = {}) {
-    const auto wire = connect(std::move(admitted));
+  std::string answer_to(std::string_view bytes, Result<void> admitted = {}, bool local = true) {
+    const auto wire = connect(std::move(admitted), local);
     wire->say(bytes);
     EXPECT_TRUE(daemon_.turn_until([&] { return wire->session_ended(); }));
     wire->hang_up();
@@ -79,6 +88,7 @@ class ReceptionTest : public testing::Test {
   std::size_t native_wants_ = 0;
   std::vector<std::string> served_;
   std::vector<std::shared_ptr<Stream>> held_;
+  ProtocolSet enabled_ = ProtocolSet::all();
   std::optional<Reception> reception_;
 };
 
@@ -163,7 +173,7 @@ TEST_F(ReceptionTest, DeadlineEndsWithTheRecognition) {
 TEST_F(ReceptionTest, StrangerIsClosedWithoutAWordWhereHttpIsSpoken) {
   EXPECT_EQ(answer_to("hello"), "");
   EXPECT_EQ(answer_to(kMagic.substr(0, 3) + "x"), "");
-  daemon_.options.protocols = {Protocol::http};
+  serve_only({Protocol::http});
   EXPECT_EQ(answer_to("\x16\x03"), "");
   EXPECT_EQ(answer_to(kMagic), "") << "it is known, but not spoken here";
   EXPECT_EQ(daemon_.closed("unknown", "refused"), 4);
@@ -171,16 +181,18 @@ TEST_F(ReceptionTest, StrangerIsClosedWithoutAWordWhereHttpIsSpoken) {
 }
 
 TEST_F(ReceptionTest, StrangerIsToldInFramesWhereOnlyNativeIsSpoken) {
-  daemon_.options.protocols = {Protocol::native};
+  serve_only({Protocol::native});
   const Failure plain = failure_in(answer_to(kGet));
   EXPECT_EQ(plain.code, Code::malformed);
-  EXPECT_EQ(plain.detail, "no enabled protocol begins with byte 71; enabled: native");
+  EXPECT_EQ(plain.detail,
+            "no enabled protocol begins with byte 71; enabled: native; it looks like http: add "
+            "http to --protocols");
   const Failure torch = failure_in(answer_to(std::string("\x00\x01", 2)));
   EXPECT_EQ(torch.detail,
-            "no enabled protocol begins with byte 0; enabled: native; it looks like PyTorch's "
-            "TCPStore, which is not supported yet: give the trainer another MASTER_PORT");
-  EXPECT_NE(failure_in(answer_to("\x0B")).detail.find("TCPStore"), std::string::npos);
-  EXPECT_EQ(failure_in(answer_to("\x0C")).detail.find("TCPStore"), std::string::npos);
+            "no enabled protocol begins with byte 0; enabled: native; it looks like tcpstore: add "
+            "tcpstore to --protocols");
+  EXPECT_NE(failure_in(answer_to("\x0B")).detail.find("tcpstore"), std::string::npos);
+  EXPECT_EQ(failure_in(answer_to("\x0C")).detail.find("tcpstore"), std::string::npos);
   EXPECT_EQ(refused("native", "malformed"), 4);
   EXPECT_TRUE(served_.empty());
 }
@@ -193,12 +205,23 @@ TEST_F(ReceptionTest, OneThatWasNotAdmittedIsToldInItsWords) {
   EXPECT_TRUE(http.starts_with("HTTP/1.1 503 Service Unavailable\r\n")) << http;
   EXPECT_NE(http.find("too many connections"), std::string::npos);
   EXPECT_EQ(answer_to("hello", full), "");
-  daemon_.options.protocols = {Protocol::http};
+  serve_only({Protocol::http});
   EXPECT_EQ(failure_in(answer_to(kMagic, full)).detail, "too many connections");
   EXPECT_EQ(refused("native", "quota_exceeded"), 2);
   EXPECT_EQ(refused("http", "quota_exceeded"), 1);
   EXPECT_EQ(refused("unknown", "malformed"), 1);
   EXPECT_TRUE(served_.empty());
+}
+
+TEST_F(ReceptionTest, PeerThatMayNotUseAProtocolIsClosed) {
+  const std::string tcpstore("\x00\x01", 2);
+  EXPECT_EQ(answer_to(tcpstore, {}, false), "");
+  EXPECT_EQ(refused("tcpstore", "permission_denied"), 1);
+  EXPECT_TRUE(served_.empty());
+  connect({}, false)->say(kGet);
+  connect()->say(tcpstore);
+  daemon_.turn_a_while();
+  EXPECT_EQ(served_, (std::vector<std::string>{"http: " + kGet, "tcpstore: " + tcpstore}));
 }
 
 TEST_F(ReceptionTest, OneThatCannotBeToldIsCounted) {

@@ -3,6 +3,9 @@
 #include "daemon/net/stream.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <boost/asio/co_spawn.hpp>
@@ -187,6 +190,28 @@ TEST_F(PlainStreamTest, KnowsItsPeer) {
   EXPECT_FALSE(stream_->is_local());
 }
 
+TEST_F(PlainStreamTest, OutlivesOutagesOfTenMinutes) {
+  // The kernel has one socket for this connection whose peer has that port: the stream's.
+  const auto option = [&](int name) {
+    int value = -1;
+    for (int fd = 0; fd < 1'024; ++fd) {
+      sockaddr_in peer{};
+      socklen_t size = sizeof peer;
+      const bool found = getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
+                         ntohs(peer.sin_port) == peer_.local_endpoint().port();
+      size = sizeof value;
+      if (!found) continue;
+      EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, name, &value, &size), 0);
+    }
+    return value;
+  };
+  stream_->outlive_outages();
+  EXPECT_EQ(option(TCP_KEEPIDLE), 10);
+  EXPECT_EQ(option(TCP_KEEPINTVL), 10);
+  EXPECT_EQ(option(TCP_KEEPCNT), 60);
+  EXPECT_EQ(option(TCP_USER_TIMEOUT), 600'000);
+}
+
 TEST_F(PlainStreamTest, MappedAddressIsLocalToo) {
   ErrorCode failed;
   tcp::acceptor acceptor(loop_);
@@ -199,6 +224,7 @@ TEST_F(PlainStreamTest, MappedAddressIsLocalToo) {
   peer.connect({asio::ip::address_v4::loopback(), acceptor.local_endpoint().port()});
   const PlainStream mapped(acceptor.accept(), {});
   EXPECT_TRUE(mapped.is_local());
+  EXPECT_TRUE(mapped.address().is_v4());
 }
 
 TEST_F(PlainStreamTest, TellsWhenThereIsRoomToWrite) {

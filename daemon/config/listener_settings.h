@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a listener serves, and to whom. A daemon can have many listeners.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "daemon/config/address_ranges.h"
+#include "daemon/config/protocol_names.h"
+#include "protocol/tcpstore_wire.h"
+
+namespace c10dd::daemon {
+
+struct Options;
+
+struct ListenerSettings {
+  std::string host;
+  std::uint16_t port = 0;  ///< 0: any free port
+  ProtocolSet protocols = ProtocolSet::all();
+  std::string tcpstore_job;  ///< whose state the TCPStore connections see
+  std::string tcpstore_run;  ///< the run that they see; empty: each launch has a run of its own
+  /// Who may use TCPStore besides this machine: the protocol has no authentication.
+  AddressRanges tcpstore_from;
+  tcpstore::LegacyClients legacy = tcpstore::LegacyClients::detect;
+};
+
+/// Returns the settings of the listener that the options describe.
+ListenerSettings main_listener(const Options& options);
+
+}  // namespace c10dd::daemon

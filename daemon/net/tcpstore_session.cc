@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves a TCPStore connection on the loop of its run's shard: opens a session, which ends with the
+// connection, and carries the bytes of a tcpstore::Talk.
+#include "daemon/net/tcpstore_session.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <random>
+#include <utility>
+
+#include "daemon/core/host/job_host.h"
+#include "daemon/metrics/metrics.h"
+#include "daemon/net/framed_session.h"
+#include "daemon/shard/shard.h"
+#include "protocol/limits.h"
+
+namespace c10dd::daemon {
+namespace {
+
+/// How long a client that may have sent a half message gets to send the rest.
+constexpr std::chrono::milliseconds kAmbiguous{100};
+
+/// Returns an ID that no other session has.
+SessionId random_session() {
+  std::random_device random;
+  const auto number = [&] { return std::uint64_t{random()} << 32 | random(); };
+  return {number(), number()};
+}
+
+class TcpStoreSession final : public core::ReplySink,
+                              public FramedSession,
+                              private tcpstore::RequestSink,
+                              public std::enable_shared_from_this<TcpStoreSession> {
+ public:
+  TcpStoreSession(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard)
+      : FramedSession(Protocol::tcpstore, std::move(stream), connection.listener->context, shard),
+        connection_(std::move(connection)),
+        talk_(connection_.talk),
+        timer_(shard.loop()) {}
+
+  void start();
+
+  void deliver(std::uint32_t channel, const core::OutgoingReply& reply, const Stamp&) override;
+  void end_session(std::uint32_t channel, const Failure& reason) override;
+  void flush() override { outbox().flush(); }
+
+ private:
+  std::shared_ptr<FramedSession> self() override { return shared_from_this(); }
+  Taken take_frame(std::string_view in) override;
+  std::size_t frame_size(std::string_view in, std::size_t counted) const override;
+  const core::JobRef& newest_job() const override { return job_; }
+  bool may_take() const override {
+    return attachment_ && !asking_ && !talk_.is_paused() && !context().draining;
+  }
+  void drained() override { read_on_soon(); }
+  void ending() override { timer_.cancel(); }
+  void leave_jobs() override;
+  bool submit(std::uint64_t sequence, const Request& request) override;
+
+  void opened(const core::JobRef& job, const core::AttachmentRef& attachment);
+  bool must_ask(std::string_view in);
+  void settle_later();
+  void read_on_soon();
+  void refuse(const Failure& reason);
+  core::JobHost& host() { return shard().host(); }
+
+  TcpStoreConnection connection_;
+  tcpstore::Talk& talk_;
+  core::JobRef job_;                ///< null before the session is open
+  core::AttachmentRef attachment_;  ///< null before the session is open
+  bool asking_ = false;             ///< whether the next message may be taken
+  bool asked_ = false;              ///< the next message may be taken
+  asio::steady_timer timer_;
+};
+
+void TcpStoreSession::start() {
+  begin(std::move(connection_.in));
+  Hello hello;
+  hello.session = random_session();
+  hello.job = connection_.listener->settings.tcpstore_job;
+  hello.run = connection_.run;
+  hello.host = connection_.client.address;
+  hello.pid = connection_.client.pid;
+  hello.fleeting = true;
+  const auto on_open = [self = shared_from_this()](const core::JobRef& job,
+                                                   const core::AttachmentRef& attachment) {
+    self->opened(job, attachment);
+  };
+  host().hello(
+      {shared_from_this(), 0, 0, connection_.client.connection, std::move(hello), on_open});
+}
+
+void TcpStoreSession::opened(const core::JobRef& job, const core::AttachmentRef& attachment) {
+  if (ended()) return host().detach(job, attachment);
+  job_ = job;
+  attachment_ = attachment;
+  // Only the host of the job can tell whether a wait is blocked.
+  if (&job->owner != &host()) {
+    return refuse(core::unavailable("the run has moved to another shard"));
+  }
+  connection_.listener->runs->opened(
+      connection_.client.connection,
+      [weak = weak_from_this(), &loop = shard().loop()](Failure reason) {
+        asio::post(loop, [weak, reason = std::move(reason)] {
+          if (const auto self = weak.lock()) self->refuse(reason);
+        });
+      });
+  go_on_soon();
+}
+
+// ---- messages ----------------------------------------------------------------------------------
+
+FramedSession::Taken TcpStoreSession::take_frame(std::string_view in) {
+  if (!may_take() || must_ask(in)) return {0, true};
+  Bytes out;
+  const std::size_t used = talk_.take(in, *this, out);
+  asked_ = asked_ && used == 0;
+  if (!out.empty()) {
+    outbox().add([&](Bytes& bytes) {
+      bytes.append(out);
+      return SharedBytes{};
+    });
+    outbox().flush();
+  }
+  if (talk_.over()) refuse(*talk_.over());
+  if (talk_.is_ambiguous()) settle_later();
+  if (used == 0) return {0, talk_.is_paused()};
+  return {used, host().charge(job_, used)};
+}
+
+bool TcpStoreSession::submit(std::uint64_t sequence, const Request& request) {
+  shard().tally().request(Protocol::tcpstore, info_of(request));
+  // Nobody repeats a request of this session, so all earlier replies count as acknowledged.
+  const core::CallId call{
+      .sequence = sequence, .acked_below = sequence, .fingerprint = 0, .arrived_ns = arrived_ns()};
+  return host().submit(job_, attachment_, call, request) == core::Submitted::blocked;
+}
+
+/// Asks whether the next message may be taken, if it concerns other connections of the run. Returns
+/// true if the reply is missing.
+bool TcpStoreSession::must_ask(std::string_view in) {
+  if (asked_) return false;
+  TcpStoreRuns& runs = *connection_.listener->runs;
+  const auto head = talk_.look(in);
+  if (!head || !*head || !runs.concerns(**head)) return false;
+  asking_ = true;
+  runs.ask(connection_.client.connection, **head,
+           [self = shared_from_this()](const Result<void>& may) {
+             asio::post(self->shard().loop(), [self, may] {
+               self->asking_ = false;
+               self->asked_ = true;
+               if (!may) return self->refuse(may.error());
+               self->go_on_soon();
+             });
+           });
+  return true;
+}
+
+std::size_t TcpStoreSession::frame_size(std::string_view in, std::size_t counted) const {
+  const std::size_t needed = in.empty() ? 0 : talk_.needed();
+  if (needed <= std::max(counted, limits::kSmallFrameBytes)) return needed;
+  // The size of a list becomes known text by text. So that a long list does not ask for each, it
+  // asks for twice as much as it has.
+  return std::max(needed, std::min(2 * in.size(), limits::kTcpStoreMessageBytes));
+}
+
+/// Decides after a while what ambiguous bytes mean, unless more bytes come.
+void TcpStoreSession::settle_later() {
+  timer_.expires_after(kAmbiguous);
+  timer_.async_wait([self = shared_from_this()](const ErrorCode& cancelled) {
+    if (cancelled || self->ended() || !self->talk_.is_ambiguous()) return;
+    self->talk_.settle_ambiguous();
+    self->take_again();
+  });
+}
+
+// ---- replies -----------------------------------------------------------------------------------
+
+void TcpStoreSession::deliver(std::uint32_t, const core::OutgoingReply& reply, const Stamp&) {
+  if (ended()) return;
+  if (reply.op == Hello::op.code) {
+    if (!reply.result) refuse(reply.result.error());
+    return;
+  }
+  const bool paused = talk_.is_paused();
+  outbox().add([&](Bytes& out) {
+    talk_.reply(reply.sequence, reply.result, out);
+    return SharedBytes{};
+  });
+  set_held(talk_.held_bytes());
+  if (talk_.over()) return refuse(*talk_.over());
+  read_on_soon();
+  if (paused && !talk_.is_paused()) go_on_soon();
+}
+
+/// Requests the next page of a long reply when the client has taken most of the pages before. Does
+/// so in a handler of its own, because the caller may be a job's host.
+void TcpStoreSession::read_on_soon() {
+  if (!talk_.has_more() || outbox().over_soft_limit()) return;
+  asio::post(shard().loop(), [self = shared_from_this()] {
+    if (!self->ended() && !self->outbox().over_soft_limit()) self->talk_.read_on(*self);
+  });
+}
+
+void TcpStoreSession::end_session(std::uint32_t, const Failure& reason) { refuse(reason); }
+
+/// Ends the connection. The client notices only the end, so the reason goes to the log.
+void TcpStoreSession::refuse(const Failure& reason) {
+  if (ended()) return;
+  log_refusal(reason);
+  end("refused");
+}
+
+void TcpStoreSession::leave_jobs() {
+  if (job_) host().detach(job_, attachment_);
+  end_tcpstore(connection_);
+}
+
+}  // namespace
+
+void serve_tcpstore(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard) {
+  std::make_shared<TcpStoreSession>(std::move(stream), std::move(connection), shard)->start();
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Serves connections of unmodified PyTorch clients, which speak the TCPStore protocol of
+// protocol/tcpstore_wire.h. A connection begins on the loop that accepts connections: a
+// TcpStoreReception replies to what needs no store. Its first store request decides the run that it
+// sees. Then it moves to the loop of the run's shard, where a session passes the requests on.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "daemon/config/listener_settings.h"
+#include "daemon/net/protocols.h"
+#include "daemon/net/session_context.h"
+#include "daemon/net/silent_sockets.h"
+#include "daemon/net/stream.h"
+#include "daemon/net/tcpstore_runs.h"
+#include "protocol/tcpstore_talk.h"
+
+namespace c10dd::daemon {
+
+/// What the TCPStore connections of one listener share. Each connection keeps it alive.
+struct TcpStoreListener : std::enable_shared_from_this<TcpStoreListener> {
+  TcpStoreListener(const SessionContext& its_context, ListenerSettings its_settings,
+                   std::unique_ptr<TcpStoreRuns> its_runs);
+
+  const SessionContext& context;
+  const ListenerSettings settings;
+  const std::unique_ptr<TcpStoreRuns> runs;
+  SilentSockets silent;
+};
+
+/// A connection that is bound to a run.
+struct TcpStoreConnection {
+  std::shared_ptr<TcpStoreListener> listener;
+  TcpStoreRuns::Client client;
+  boost::asio::ip::address address;
+  std::string run;
+  tcpstore::Talk talk;
+  Bytes in;  ///< received, not taken yet
+};
+
+/// Returns the TCPStore protocol's entry in the list of protocols of a listener.
+WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener);
+
+/// Serves a connection on the loop of `shard`, which must be the stream's loop.
+void serve_tcpstore(std::shared_ptr<Stream> stream, TcpStoreConnection connection, Shard& shard);
+
+/// Notes that a bound connection has ended. May be called on any loop.
+void end_tcpstore(const TcpStoreConnection& connection);
+
+}  // namespace c10dd::daemon

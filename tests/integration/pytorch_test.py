@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unmodified PyTorch with the daemon as its store: process groups over gloo, all methods of the store,
+time-outs of waits, and the end of the daemon. Skipped without PyTorch."""
+import os
+import subprocess
+import sys
+import time
+import unittest
+
+from daemon import SLOWDOWN, Daemon
+
+PYTHON = os.environ.get("C10DD_TORCH_PYTHON", "/usr/bin/python3")
+PATIENCE = 60 * SLOWDOWN
+
+GROUPS = """
+import os, sys
+import torch, torch.distributed as dist
+dist.init_process_group("gloo", **eval(sys.argv[1]))
+rank, size = dist.get_rank(), dist.get_world_size()
+tensor = torch.ones(8) * (rank + 1)
+dist.all_reduce(tensor)
+assert tensor.tolist() == [size * (size + 1) / 2] * 8, tensor
+half = dist.new_group(list(range(size // 2)))
+if rank < size // 2:
+    dist.all_reduce(tensor, group=half)
+objects = [None] * size
+dist.all_gather_object(objects, {"rank": rank})
+assert objects == [{"rank": other} for other in range(size)], objects
+dist.monitored_barrier()
+print("done", rank)
+"""
+
+STORE = """
+import datetime, sys
+import torch.distributed as dist
+host, port = sys.argv[1], int(sys.argv[2])
+make = lambda: dist.TCPStore(host, port, 2, False, timeout=datetime.timedelta(seconds=30),
+                             wait_for_workers=False)
+store, other = make(), make()
+store.set("k", "v")
+assert other.get("k") == b"v"
+assert store.add("counter", 5) == 5 and other.add("counter", -7) == -2
+assert store.get("counter") == b"-2"
+assert store.compare_set("cas", "", "x") == b"x"
+assert store.compare_set("cas", "y", "z") == b"x"
+assert store.compare_set("none", "y", "z") == b"y"
+keys = store.num_keys()
+assert store.delete_key("k") and not store.delete_key("k")
+assert store.num_keys() == keys - 1
+prefixed = dist.PrefixStore("a/b", store)
+prefixed.set("kk", "")
+assert other.get("a/b/kk") == b""
+large = "x" * (1 << 20)
+store.set("large", large)
+assert other.get("large") == large.encode()
+for _ in range(1000):
+    store.set("many", "y")
+assert other.get("many") == b"y"
+try:
+    store.wait(["never"], datetime.timedelta(seconds=1))
+    raise SystemExit("the wait has not timed out")
+except RuntimeError:
+    pass
+assert store.add("after", 1) == 1, "a late reply to the wait"
+print("done")
+"""
+
+WAITER = """
+import sys
+import torch.distributed as dist
+store = dist.TCPStore(sys.argv[1], int(sys.argv[2]), 2, False, wait_for_workers=False)
+print("waits", flush=True)
+try:
+    store.get("never")
+except RuntimeError as error:
+    print("failed:", error)
+"""
+
+
+def torch_is_there():
+    found = subprocess.run([PYTHON, "-c", "import torch.distributed as d; d.TCPStore"],
+                           capture_output=True, check=False)
+    return found.returncode == 0
+
+
+def start(program, *args, **environment):
+    return subprocess.Popen([PYTHON, "-c", program, *args], stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True,
+                            env=os.environ | {"OMP_NUM_THREADS": "1"} | environment)
+
+
+def requests(daemon, op):
+    """How many requests of an operation have come over TCPStore."""
+    wanted = f'c10dd_store_requests_total{{op="{op}",protocol="tcpstore"}} '
+    for line in daemon.http("/metrics")[1].splitlines():
+        if line.startswith(wanted):
+            return int(float(line[len(wanted):]))
+    return None
+
+
+class PyTorch(unittest.TestCase):
+    def run_ranks(self, daemon, size, method, **environment):
+        host, port = daemon.address
+        ranks = [start(GROUPS, method.format(host=host, port=port, rank=rank, size=size),
+                       MASTER_ADDR=host, MASTER_PORT=str(port), RANK=str(rank),
+                       WORLD_SIZE=str(size), **environment) for rank in range(size)]
+        outputs = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+        for rank, output in enumerate(outputs):
+            self.assertIn(f"done {rank}", output, daemon.errors())
+        self.assertEqual("", daemon.errors_of_level("warning"))
+
+    def test_ranks_find_each_other_by_environment_variables(self):
+        for shards in ("1", "3"):
+            with PatientDaemon("--shards", shards) as daemon:
+                self.run_ranks(daemon, 4, "{{'init_method': 'env://'}}",
+                               TORCHELASTIC_USE_AGENT_STORE="True",
+                               TORCHELASTIC_RESTART_COUNT="0")
+                self.assertGreaterEqual(requests(daemon, "add"), 4)
+                self.assertGreaterEqual(requests(daemon, "set"), 4)
+                self.assertGreaterEqual(requests(daemon, "wait"), 4)
+
+    def test_ranks_find_each_other_by_a_store(self):
+        with PatientDaemon() as daemon:
+            self.run_ranks(daemon, 2, "{{'store': dist.TCPStore('{host}', {port}, {size}, False), "
+                                      "'rank': {rank}, 'world_size': {size}}}")
+
+    def test_store_does_what_pytorchs_own_does(self):
+        with PatientDaemon() as daemon:
+            host, port = daemon.address
+            output = start(STORE, host, str(port)).communicate(timeout=PATIENCE)[0]
+            self.assertEqual("done\n", output, daemon.errors())
+
+    def test_a_rank_that_waits_fails_when_the_daemon_dies(self):
+        with PatientDaemon() as daemon:
+            host, port = daemon.address
+            waiter = start(WAITER, host, str(port))
+            self.assertEqual("waits\n", waiter.stdout.readline())
+            time.sleep(0.5 * SLOWDOWN)  # until it waits; if it does not yet, it fails all the same
+            daemon.kill()
+            killed = time.monotonic()
+            output = waiter.communicate(timeout=PATIENCE)[0]
+            self.assertTrue(output.startswith("failed:"), output)
+            self.assertLess(time.monotonic() - killed, 10 * SLOWDOWN)
+
+    def test_silent_connections_of_old_clients_stay(self):
+        with PatientDaemon() as daemon:
+            host, port = daemon.address
+            waiter = start(WAITER, host, str(port))
+            self.assertEqual("waits\n", waiter.stdout.readline())
+            time.sleep(7 * SLOWDOWN)  # past the deadline of silent connections, 5 s
+            _, metrics = daemon.http("/metrics")
+            self.assertIn('c10dd_connections{protocol="tcpstore"} 2\n', metrics)
+            waiter.kill()
+            waiter.communicate()
+
+
+class PatientDaemon(Daemon):
+    """A daemon whose warnings can be asked for."""
+
+    def errors_of_level(self, level):
+        return "\n".join(line for line in self.errors().splitlines() if f"level={level}" in line)
+
+
+if __name__ == "__main__":
+    if not torch_is_there():
+        print(f"skipped: {PYTHON} has no torch.distributed")
+        sys.exit(77)
+    unittest.main(verbosity=2)

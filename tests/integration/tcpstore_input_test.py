@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the daemon stands on connections of PyTorch's TCPStore: bytes that are no message, lengths beyond
+the limits, many unfinished messages, a client that never reads, a full job, silence."""
+import contextlib
+import select
+import socket
+import struct
+import time
+import unittest
+
+from daemon import SLOWDOWN, Daemon
+
+MIB = 1 << 20
+VALIDATE = b"\x00\xce\xf7\x85\x3c"
+SET, GET, ADD, COUNT, MULTI_GET, MULTI_SET, LIST_KEYS = 1, 3, 4, 7, 10, 11, 17
+
+
+def text(value):
+    return struct.pack("<Q", len(value)) + value
+
+
+def message(op, *texts):
+    return bytes([op]) + b"".join(text(value) for value in texts)
+
+
+class Client:
+    def __init__(self, address, first=VALIDATE):
+        self.socket = socket.create_connection(address, timeout=20 * SLOWDOWN)
+        self.socket.sendall(first)
+
+    def ask(self, data, size):
+        """The first `size` bytes of the reply, or fewer if the daemon closes the connection."""
+        self.socket.sendall(data)
+        reply = b""
+        while len(reply) < size:
+            with contextlib.suppress(ConnectionError):
+                if more := self.socket.recv(size - len(reply)):
+                    reply += more
+                    continue
+            break
+        return reply
+
+    def count(self):
+        return self.ask(bytes([COUNT]), 8)
+
+    def is_closed(self, within):
+        """Whether the daemon ends the connection in time without another byte."""
+        readable, _, _ = select.select([self.socket], [], [], within)
+        with contextlib.suppress(ConnectionError):
+            return bool(readable) and self.socket.recv(1) == b""
+        return True
+
+    def close(self):
+        self.socket.close()
+
+
+class TcpStoreInput(unittest.TestCase):
+    def client(self, daemon, first=VALIDATE):
+        client = Client(daemon.address, first)
+        self.addCleanup(client.close)
+        return client
+
+    def test_bad_bytes_close_their_connection_only(self):
+        with Daemon() as daemon:
+            good = self.client(daemon)
+            self.assertEqual(bytes(8), good.count())
+            before = daemon.resident_bytes()
+            bad = {b"\x00\xcf\xf7\x85\x3c" + bytes(4): "key too long",
+                   VALIDATE + b"\x13": "unknown operation: code 19",
+                   VALIDATE + bytes([SET]) + struct.pack("<Q", 1 << 63): "key too long",
+                   VALIDATE + bytes([SET]) + text(b"k") + struct.pack("<Q", 8 * MIB + 1):
+                       "value too long",
+                   VALIDATE + bytes([MULTI_GET]) + struct.pack("<Q", 131073): "too many keys",
+                   VALIDATE + message(SET, b"", b"v"): "key",
+                   VALIDATE + message(SET, b"n", b"abc") + message(ADD, b"n") + bytes(8): "n"}
+            for data, reason in bad.items():
+                client = self.client(daemon, data)
+                self.assertTrue(client.is_closed(1 * SLOWDOWN), reason)
+                client.close()
+                self.assertIn(reason, daemon.errors().splitlines()[-1])
+            self.assertEqual(struct.pack("<q", 1), good.count())  # "n"
+            self.assertLess(daemon.resident_bytes() - before, 4 * MIB * SLOWDOWN)
+            _, metrics = daemon.http("/metrics")
+            closed = 'c10dd_connections_closed_total{protocol="tcpstore",reason="refused"} '
+            self.assertIn(f"{closed}{len(bad)}\n", metrics)
+
+    def test_a_message_that_is_cut_off_has_no_effect(self):
+        with Daemon() as daemon:
+            client = self.client(daemon)
+            self.assertEqual(bytes(8), client.count())
+            half = bytes([MULTI_SET]) + struct.pack("<Q", 2) + text(b"a") + text(b"1") + text(b"b")
+            client.socket.sendall(half)
+            time.sleep(0.2)
+            client.close()
+            self.assertEqual(bytes(8), self.client(daemon).count())
+
+    def test_unfinished_messages_share_a_budget(self):
+        part = (bytes([MULTI_SET]) + struct.pack("<Q", 8) + text(b"k") + text(bytes(8 * MIB - 1)) +
+                text(b"k") + struct.pack("<Q", 8 * MIB))
+        with Daemon("--max-bytes", "256MiB") as daemon:
+            before = daemon.resident_bytes()
+            clients = [self.client(daemon, VALIDATE + bytes([COUNT])) for _ in range(60)]
+            left = {client.socket: memoryview(part) for client in clients}
+            most, end = 0, time.monotonic() + 12 * SLOWDOWN
+            for client in clients:
+                client.socket.setblocking(False)
+            while left and time.monotonic() < end:
+                _, writable, _ = select.select([], list(left), [], 0.1)
+                for one in writable:
+                    try:
+                        left[one] = left[one][one.send(left[one][:1 << 18]):]
+                    except OSError:
+                        left[one] = b""
+                    if not left[one]:
+                        del left[one]
+                most = max(most, daemon.resident_bytes())
+            self.assertLess(most - before, 200 * MIB * SLOWDOWN)
+            self.assertEqual(bytes(8), self.client(daemon).count(), "others are served")
+            _, metrics = daemon.http("/metrics")
+            closed = 'c10dd_connections_closed_total{protocol="tcpstore",reason="quota_exceeded"} '
+            self.assertIn(closed, metrics)
+            for client in clients:
+                client.close()
+            end = time.monotonic() + 20 * SLOWDOWN
+            while daemon.resident_bytes() - before > 50 * MIB * SLOWDOWN:
+                self.assertLess(time.monotonic(), end, "the memory does not come back")
+                time.sleep(0.1)
+
+    def test_a_client_that_never_reads_is_not_sent_everything(self):
+        with Daemon() as daemon:
+            client = self.client(daemon)
+            client.socket.sendall(message(SET, b"k", bytes(8 * MIB)))
+            before = daemon.resident_bytes()
+            keys = struct.pack("<Q", 1000) + text(b"k") * 1000
+            client.socket.sendall(bytes([MULTI_GET]) + keys)
+            time.sleep(1 * SLOWDOWN)
+            self.assertLess(daemon.resident_bytes() - before, 100 * MIB * SLOWDOWN)
+            self.assertEqual(struct.pack("<q", 1), self.client(daemon).count())
+
+    def test_a_full_job_closes_the_connection_that_fills_it(self):
+        with Daemon("--max-keys-per-job", "3") as daemon:
+            client = self.client(daemon)
+            for key in (b"1", b"2", b"3"):
+                client.socket.sendall(message(SET, key, b"v"))
+            self.assertEqual(struct.pack("<q", 3), client.count())
+            client.socket.sendall(message(SET, b"4", b"v"))
+            self.assertTrue(client.is_closed(1 * SLOWDOWN))
+            self.assertIn("quota_exceeded", daemon.errors().splitlines()[-1])
+
+    def test_only_silent_connections_without_an_old_client_end(self):
+        with Daemon() as daemon:
+            silent = self.client(daemon, b"").socket
+            validated = self.client(daemon)
+            half = self.client(daemon, VALIDATE + bytes([SET]) + b"\x05")
+            readable, _, _ = select.select([silent], [], [], 8 * SLOWDOWN)
+            self.assertEqual([silent], readable)
+            self.assertEqual(b"", silent.recv(1))
+            self.assertFalse(validated.is_closed(0))
+            self.assertFalse(half.is_closed(0))
+            self.assertEqual(bytes(8), validated.count())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
