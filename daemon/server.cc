@@ -28,9 +28,6 @@ namespace {
 /// The part of the drain timeout that is reserved for closing the engine.
 constexpr std::chrono::nanoseconds kClosing = std::chrono::seconds(1);
 
-/// The run that TCPStore connections see on a listener without a run.
-constexpr const char* kPlainRun = "plain-1";
-
 /// The part of the daemon that failed to start. `address`: the listener. `directory`: an engine
 /// that uses a directory. `server`: an engine that uses a server.
 enum class Part : std::uint8_t { address, directory, server };
@@ -112,8 +109,10 @@ Result<void> Server::start() {
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, context);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
+  launches_ = make_launches();
   operations_ = std::make_unique<ServerOperations>(
-      loop_, ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, draining_});
+      loop_, ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, *launches_,
+                                      draining_});
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
   if (shards_->size() > 1) {
     context_->shard_of = [this](const std::string& job, const std::string& run) {
@@ -123,11 +122,26 @@ Result<void> Server::start() {
   return {};
 }
 
+std::shared_ptr<LaunchRuns> Server::make_launches() {
+  const std::string& job = options_.tcpstore_job;
+  LaunchRuns::Directory directory;
+  directory.open = [this, job](const std::string& run) -> Result<void> {
+    const auto number = host_->directory().open_volatile(job, run);
+    if (!number) return number.error();
+    return {};
+  };
+  directory.end = [this, job](const std::string& run) {
+    host_->directory().end_volatile(job, run);
+  };
+  directory.now = [this] { return shards_->first().host().job_time(); };
+  return std::make_shared<LaunchRuns>(loop_, job, std::move(directory));
+}
+
 /// Returns the entries of all wire protocols for a listener.
 Protocols Server::protocols(const ListenerSettings& settings) {
-  const std::string run = settings.tcpstore_run.empty() ? kPlainRun : settings.tcpstore_run;
-  auto listener =
-      std::make_shared<TcpStoreListener>(*context_, settings, std::make_unique<FixedRun>(run));
+  std::shared_ptr<TcpStoreRuns> runs = launches_;
+  if (!settings.tcpstore_run.empty()) runs = std::make_shared<FixedRun>(settings.tcpstore_run);
+  auto listener = std::make_shared<TcpStoreListener>(*context_, settings, std::move(runs));
   return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_),
                     tcpstore_protocol(std::move(listener))});
 }

@@ -15,6 +15,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/end_by.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/launch_runs.h"
 #include "daemon/net/listener.h"
 #include "daemon/net/session_context.h"
 #include "daemon/net/shared_budget.h"
@@ -36,6 +37,7 @@ class Server {
 
  private:
   Result<void> start();
+  std::shared_ptr<LaunchRuns> make_launches();
   Protocols protocols(const ListenerSettings& settings);
   void drain();
   void close();
@@ -50,6 +52,7 @@ class Server {
   std::unique_ptr<SharedBudget> budget_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<DiskWatch> disk_;
+  std::shared_ptr<LaunchRuns> launches_;
   std::unique_ptr<ServerOperations> operations_;
   std::optional<SessionContext> context_;
   std::unique_ptr<Shards> shards_;

@@ -84,6 +84,12 @@ asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const st
   std::vector<core::RunReport> all =
       co_await gather<core::RunReport>([job](Shard& shard) { return shard.runs_of(job); });
   std::ranges::sort(all, {}, [](const core::RunReport& run) { return run.job.number; });
+  if (job != of_.launches.job()) co_return all;
+  for (core::PlainRuns::Report& plain : of_.launches.reports()) {
+    const auto named = [&](const core::RunReport& run) { return run.job.run == plain.run; };
+    const auto found = std::ranges::find_if(all, named);
+    if (found != all.end()) found->plain = std::move(plain);
+  }
   co_return all;
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/http/operations.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/launch_runs.h"
 #include "daemon/net/shared_budget.h"
 #include "daemon/shard/shards.h"
 
@@ -25,6 +26,7 @@ class ServerOperations final : public Operations {
     EngineHost& host;
     core::GrowthGate& growth;
     SharedBudget& budget;
+    LaunchRuns& launches;
     const std::atomic<bool>& draining;
   };
   ServerOperations(asio::io_context& loop, const Daemon& of) : loop_(loop), of_(of) {}

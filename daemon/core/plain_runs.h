@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/core/rank_keys.h"
 #include "protocol/ops.h"
 #include "protocol/types.h"
 

@@ -80,6 +80,11 @@ std::string PlainStream::peer() const {
   return failed ? "unknown" : text.str();
 }
 
+int PlainStream::socket() const {
+  // Asio's function that returns the descriptor is not const.
+  return const_cast<asio::ip::tcp::socket&>(socket_).native_handle();
+}
+
 asio::ip::address PlainStream::address() const {
   ErrorCode failed;
   return unmapped(socket_.remote_endpoint(failed).address());

@@ -31,6 +31,7 @@ class PlainStream final : public Stream {
   asio::any_io_executor executor() override { return socket_.get_executor(); }
   std::string peer() const override;
   asio::ip::address address() const override;
+  int socket() const override;
   void outlive_outages() override;
 
  private:

@@ -81,6 +81,8 @@ class Stream {
   /// Returns the peer's address, and the unspecified address if the connection has failed. An IPv4
   /// peer has an IPv4 address, also on a listener for IPv6.
   virtual asio::ip::address address() const = 0;
+  /// Returns the descriptor of the socket, or -1 if there is none.
+  virtual int socket() const = 0;
   /// Returns true if the peer's address is a loopback address.
   bool is_local() const { return address().is_loopback(); }
 

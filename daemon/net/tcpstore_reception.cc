@@ -89,7 +89,8 @@ void TcpStoreReception::go_on() {
 }
 
 void TcpStoreReception::bind(const tcpstore::MessageHead& first) {
-  client_ = {next_connection(), stream_->address().to_string(), talk_.pid().value_or(0)};
+  client_ = {next_connection(), stream_->address().to_string(), talk_.pid().value_or(0),
+             stream_->socket()};
   listener_->runs->bind(client_, first, [self = shared_from_this()](Result<std::string> run) {
     if (run) return self->move(*run);
     self->refuse(run.error());
@@ -149,7 +150,7 @@ Match recognise(std::string_view head) {
 }  // namespace
 
 TcpStoreListener::TcpStoreListener(const SessionContext& its_context, ListenerSettings its_settings,
-                                   std::unique_ptr<TcpStoreRuns> its_runs)
+                                   std::shared_ptr<TcpStoreRuns> its_runs)
     : context(its_context),
       settings(std::move(its_settings)),
       runs(std::move(its_runs)),

@@ -19,6 +19,7 @@ class TcpStoreRuns {
     std::uint64_t connection = 0;  ///< no other connection of this process has this number
     std::string address;
     std::uint64_t pid = 0;  ///< 0: unknown
+    int socket = -1;        ///< its descriptor, while it is bound; -1: none
   };
 
   virtual ~TcpStoreRuns() = default;
@@ -35,9 +36,9 @@ class TcpStoreRuns {
 
   /// Returns true if a message may be taken only after ask().
   virtual bool concerns(const tcpstore::MessageHead& message) const = 0;
-  /// Asks whether a bound connection may send a message. Calls `then` with the reply, on any
-  /// thread.
-  virtual void ask(std::uint64_t connection, const tcpstore::MessageHead& message,
+  /// Asks whether a bound connection may send a message. `others_wait` says whether requests of its
+  /// run are blocked. Calls `then` with the reply, on any thread.
+  virtual void ask(std::uint64_t connection, const tcpstore::MessageHead& message, bool others_wait,
                    std::function<void(Result<void>)> then) = 0;
 
   /// Notes that a connection that was passed to bind() has ended.
@@ -55,7 +56,7 @@ class FixedRun final : public TcpStoreRuns {
   }
   void opened(std::uint64_t, std::function<void(Failure)>) override {}
   bool concerns(const tcpstore::MessageHead&) const override { return false; }
-  void ask(std::uint64_t, const tcpstore::MessageHead&,
+  void ask(std::uint64_t, const tcpstore::MessageHead&, bool,
            std::function<void(Result<void>)> then) override {
     then({});
   }

@@ -145,7 +145,7 @@ bool TcpStoreSession::must_ask(std::string_view in) {
   const auto head = talk_.look(in);
   if (!head || !*head || !runs.concerns(**head)) return false;
   asking_ = true;
-  runs.ask(connection_.client.connection, **head,
+  runs.ask(connection_.client.connection, **head, job_->job && job_->job->stats().waiters > 0,
            [self = shared_from_this()](const Result<void>& may) {
              asio::post(self->shard().loop(), [self, may] {
                self->asking_ = false;

@@ -21,11 +21,11 @@ namespace c10dd::daemon {
 /// What the TCPStore connections of one listener share. Each connection keeps it alive.
 struct TcpStoreListener : std::enable_shared_from_this<TcpStoreListener> {
   TcpStoreListener(const SessionContext& its_context, ListenerSettings its_settings,
-                   std::unique_ptr<TcpStoreRuns> its_runs);
+                   std::shared_ptr<TcpStoreRuns> its_runs);
 
   const SessionContext& context;
   const ListenerSettings settings;
-  const std::unique_ptr<TcpStoreRuns> runs;
+  const std::shared_ptr<TcpStoreRuns> runs;
   SilentSockets silent;
 };
 

@@ -179,6 +179,7 @@ class MemoryStream final : public Stream {
 
   asio::any_io_executor executor() override { return readable_.get_executor(); }
   std::string peer() const override { return "memory"; }
+  int socket() const override { return -1; }
   asio::ip::address address() const override {
     return asio::ip::make_address(local_ ? "127.0.0.1" : "192.0.2.1");
   }

@@ -9,12 +9,12 @@
 
 namespace c10dd::daemon {
 
-/// All connections see the run plain-1 of the job torch.
+/// All connections see the run run-1 of the job torch.
 inline std::shared_ptr<TcpStoreListener> tcpstore_listener(
-    const SessionContext& context, std::unique_ptr<TcpStoreRuns> runs = nullptr,
+    const SessionContext& context, std::shared_ptr<TcpStoreRuns> runs = nullptr,
     ListenerSettings settings = {}) {
   settings.tcpstore_job = "torch";
-  if (!runs) runs = std::make_unique<FixedRun>("plain-1");
+  if (!runs) runs = std::make_shared<FixedRun>("run-1");
   return std::make_shared<TcpStoreListener>(context, std::move(settings), std::move(runs));
 }
 

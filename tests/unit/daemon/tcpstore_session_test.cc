@@ -78,7 +78,7 @@ TEST_F(TcpStoreSessionTest, OpensASessionThatEndsWithTheConnection) {
   ASSERT_EQ(jobs.size(), 1u);
   const core::JobRef job = jobs.begin()->second;
   EXPECT_EQ(job->name, "torch");
-  EXPECT_EQ(job->run, "plain-1");
+  EXPECT_EQ(job->run, "run-1");
   EXPECT_EQ(job->job->stats().sessions_known, 1u);
   EXPECT_EQ(requests("add"), 1);
   client.leave();
@@ -311,7 +311,7 @@ TEST_F(TcpStoreSessionTest, AsksItsRunsAboutMessages) {
     bool concerns(const tcpstore::MessageHead& message) const override {
       return message.key.starts_with("/rank");
     }
-    void ask(std::uint64_t, const tcpstore::MessageHead& message,
+    void ask(std::uint64_t, const tcpstore::MessageHead& message, bool,
              std::function<void(Result<void>)> then) override {
       log.push_back("ask " + std::string(message.key));
       asked = std::move(then);

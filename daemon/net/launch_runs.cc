@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/net/launch_runs.h"
+
+#include <spdlog/spdlog.h>
+
+#include <boost/asio/post.hpp>
+#include <system_error>
+#include <utility>
+
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
+#include "protocol/wording.h"
+
+namespace c10dd::daemon {
+namespace {
+
+constexpr std::string_view kJoinKey = "init/";
+
+bool is_join(const tcpstore::MessageHead& message) {
+  return message.query == tcpstore::Query::add && message.key == kJoinKey;
+}
+
+/// Returns the part of the first request that decides about the run.
+Request request_of(const tcpstore::MessageHead& first) {
+  if (first.query == tcpstore::Query::add) return Add{.key = first.key};
+  if (first.query == tcpstore::Query::compare_set) {
+    return CompareSet{.key = first.key, .expected = {}, .desired = {}};
+  }
+  return Ping{};
+}
+
+}  // namespace
+
+void LaunchRuns::bind(const Client& client, const tcpstore::MessageHead& first,
+                      std::function<void(Result<std::string>)> then) {
+  handle_ends();
+  const core::PlainRuns::Outcome outcome =
+      runs_.bind(client.connection, {client.address, client.pid},
+                 core::PlainRuns::first_request(request_of(first)), directory_.now());
+  connections_.try_emplace(client.connection);
+  carry_out(outcome);
+  Result<void> good = directory_.open(outcome.run);
+  try {
+    if (good && client.socket >= 0) ended_.watch(client.socket, client.connection);
+  } catch (const std::system_error& error) {
+    good = failure(Code::quota_exceeded, "cannot watch the connection: {}", error.what());
+  }
+  if (good) return then(outcome.run);
+  connections_.erase(client.connection);
+  carry_out(runs_.closed(client.connection));
+  then(good.error());
+}
+
+void LaunchRuns::opened(std::uint64_t connection, std::function<void(Failure)> close) {
+  boost::asio::post(loop_, [this, connection, close = std::move(close)]() mutable {
+    const auto found = connections_.find(connection);
+    if (found == connections_.end()) return;
+    if (found->second.closing) return close(*found->second.closing);
+    found->second.close = std::move(close);
+  });
+}
+
+bool LaunchRuns::concerns(const tcpstore::MessageHead& message) const {
+  if (is_join(message)) return true;
+  return message.query == tcpstore::Query::set && core::rank_of_key(message.key).has_value();
+}
+
+void LaunchRuns::ask(std::uint64_t connection, const tcpstore::MessageHead& message,
+                     bool others_wait, std::function<void(Result<void>)> then) {
+  boost::asio::post(loop_, [this, connection, joins = is_join(message),
+                            key = std::string(message.key), others_wait, then = std::move(then)] {
+    handle_ends();
+    if (joins) {
+      runs_.joined(connection);
+      return then({});
+    }
+    const core::PlainRuns::Outcome outcome =
+        runs_.set_key(connection, key, others_wait, directory_.now());
+    carry_out(outcome);
+    if (outcome.refused) return then(failure(Code::rank_taken, "{}", outcome.reason));
+    then({});
+  });
+}
+
+void LaunchRuns::ended(std::uint64_t connection) {
+  boost::asio::post(loop_, [this, connection] {
+    connections_.erase(connection);
+    carry_out(runs_.closed(connection));
+  });
+}
+
+Result<void> LaunchRuns::end(const std::string& run) {
+  handle_ends();
+  const auto outcome = runs_.end(
+      run, "run \"" + printable(run, limits::kNameBytes) + "\" was ended by a request to /v1/jobs");
+  if (!outcome) {
+    return failure(Code::not_found, "run \"{}\" of job \"{}\" has no connection",
+                   printable(run, limits::kNameBytes), printable(job_, limits::kNameBytes));
+  }
+  carry_out(*outcome);
+  return {};
+}
+
+void LaunchRuns::handle_ends() {
+  for (const std::uint64_t connection : ended_.take()) carry_out(runs_.closed(connection));
+}
+
+void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
+  for (const core::PlainRuns::Note& note : outcome.notes) {
+    const bool warns = note.what == "launch_split" || note.what == "rank_taken";
+    spdlog::log(warns ? spdlog::level::warn : spdlog::level::info,
+                "event={} job={} run={} detail={}", note.what, job_, printable(note.run, 256),
+                quoted(printable(note.detail, 1024)));
+  }
+  for (const std::uint64_t connection : outcome.close) {
+    const auto found = connections_.find(connection);
+    if (found == connections_.end()) continue;
+    Failure reason = failure(Code::aborted, "{}", outcome.reason);
+    if (found->second.close) {
+      found->second.close(std::move(reason));
+    } else {
+      found->second.closing = std::move(reason);
+    }
+  }
+  for (const std::string& run : outcome.ended) directory_.end(run);
+}
+
+}  // namespace c10dd::daemon

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gives each launch of stock PyTorch trainers a run of its own: carries out what core::PlainRuns
+// decides. Before each decision it looks for connections that their clients have ended, so that the
+// end of one launch counts before the start of the next, whichever loops serve them.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/core/host/job_slot.h"
+#include "daemon/net/ended_connections.h"
+#include "daemon/net/tcpstore_runs.h"
+
+namespace c10dd::daemon {
+
+/// The runs of one job. Must outlive the loops: connections post to it.
+class LaunchRuns final : public TcpStoreRuns {
+ public:
+  /// What a run is made of. Called on the loop that accepts connections.
+  struct Directory {
+    std::function<Result<void>(const std::string& run)> open;
+    std::function<void(const std::string& run)> end;
+    std::function<TimePoint()> now;
+  };
+
+  /// `loop` is the loop that accepts connections.
+  LaunchRuns(boost::asio::io_context& loop, std::string job, Directory directory)
+      : loop_(loop), job_(std::move(job)), directory_(std::move(directory)) {}
+
+  void bind(const Client& client, const tcpstore::MessageHead& first,
+            std::function<void(Result<std::string>)> then) override;
+  void opened(std::uint64_t connection, std::function<void(Failure)> close) override;
+  bool concerns(const tcpstore::MessageHead& message) const override;
+  void ask(std::uint64_t connection, const tcpstore::MessageHead& message, bool others_wait,
+           std::function<void(Result<void>)> then) override;
+  void ended(std::uint64_t connection) override;
+
+  // The following are called on the loop that accepts connections.
+
+  const std::string& job() const { return job_; }
+  std::vector<core::PlainRuns::Report> reports() const { return runs_.reports(); }
+  /// Closes all connections of a run. Fails with not_found if no such run has a connection.
+  Result<void> end(const std::string& run);
+
+ private:
+  /// A connection that was bound and has not ended.
+  struct Connection {
+    std::function<void(Failure)> close;  ///< null before its session is open
+    std::optional<Failure> closing;      ///< to be closed as soon as its session is open
+  };
+
+  void handle_ends();
+  void carry_out(const core::PlainRuns::Outcome& outcome);
+
+  boost::asio::io_context& loop_;
+  const std::string job_;
+  const Directory directory_;
+  core::PlainRuns runs_;
+  EndedConnections ended_;
+  std::map<std::uint64_t, Connection> connections_;
+};
+
+}  // namespace c10dd::daemon
