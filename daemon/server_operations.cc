@@ -56,14 +56,15 @@ std::string ServerOperations::note() const {
          (disk.empty() ? "" : "; " + disk);
 }
 
-/// Calls `ask` on each shard, and returns all elements of the lists that it returns.
+/// Calls `ask` on each shard, and returns all elements of the lists that it returns. `ask` must be
+/// a variable of the caller: g++ 12 destroys a temporary in the operand of co_await twice.
 template <class T>
 asio::awaitable<std::vector<T>> ServerOperations::gather(
-    std::function<std::vector<T>(Shard&)> ask) {
+    const std::function<std::vector<T>(Shard&)>& ask) {
   const auto all = std::make_shared<std::vector<T>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  of_.shards.ask<std::vector<T>>(std::move(ask), [all, done](std::vector<std::vector<T>> lists) {
+  of_.shards.ask<std::vector<T>>(ask, [all, done](std::vector<std::vector<T>> lists) {
     for (auto& some : lists) {
       all->insert(all->end(), std::move_iterator(some.begin()), std::move_iterator(some.end()));
     }
@@ -74,15 +75,19 @@ asio::awaitable<std::vector<T>> ServerOperations::gather(
 }
 
 asio::awaitable<std::vector<core::JobReport>> ServerOperations::job_reports() {
-  std::vector<core::JobReport> all =
-      co_await gather<core::JobReport>([](Shard& shard) { return shard.reports(); });
+  const std::function<std::vector<core::JobReport>(Shard&)> ask = [](Shard& shard) {
+    return shard.reports();
+  };
+  std::vector<core::JobReport> all = co_await gather(ask);
   std::ranges::sort(all, {}, &core::JobReport::number);
   co_return all;
 }
 
 asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const std::string& job) {
-  std::vector<core::RunReport> all =
-      co_await gather<core::RunReport>([job](Shard& shard) { return shard.runs_of(job); });
+  const std::function<std::vector<core::RunReport>(Shard&)> ask = [job](Shard& shard) {
+    return shard.runs_of(job);
+  };
+  std::vector<core::RunReport> all = co_await gather(ask);
   std::ranges::sort(all, {}, [](const core::RunReport& run) { return run.job.number; });
   if (job != of_.launches.job()) co_return all;
   for (core::PlainRuns::Report& plain : of_.launches.reports()) {

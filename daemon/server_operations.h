@@ -49,7 +49,7 @@ class ServerOperations final : public Operations {
   std::string not_ready() const;
   std::string note() const;
   template <class T>
-  asio::awaitable<std::vector<T>> gather(std::function<std::vector<T>(Shard&)> ask);
+  asio::awaitable<std::vector<T>> gather(const std::function<std::vector<T>(Shard&)>& ask);
   asio::awaitable<Result<void>> reply_of(
       std::function<void(std::function<void(Result<void>)>)> ask);
 
