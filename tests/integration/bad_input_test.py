@@ -196,7 +196,7 @@ class Frames(unittest.TestCase):
         slow.close()
 
     def test_unknown_first_byte_closes(self):
-        for first in (b"\xff\x00", b"\x16\x03\x01", b"\x00", b"zzz", b"\xc1C10X"):
+        for first in (b"\xff\x00", b"\x16\x03\x01", b"\x0c", b"zzz", b"\xc1C10X"):
             with self.subTest(first=first):
                 raw = socket.create_connection(self.daemon.address, timeout=10)
                 raw.sendall(first)

@@ -98,21 +98,21 @@ class Log(unittest.TestCase):
                 self.line(daemon, f'event=checkpoint_refused path="{folder}/copy" code=invalid_argument',
                           "already exists")
 
-    def test_pytorch_at_the_port(self):
+    def test_pytorch_at_a_port_that_does_not_serve_it(self):
         for first in (0x00, 0x03, 0x0B):
-            with Daemon() as daemon:
+            with Daemon("--protocols", "native,http") as daemon:
                 with socket.create_connection(daemon.address, timeout=10) as stranger:
                     stranger.sendall(bytes([first]) + b"\x3c\x85\xf7\xf6")
                     while stranger.recv(100):
                         pass
-                self.line(daemon, "event=refused", f"byte {first};", "PyTorch's TCPStore",
-                          "not supported yet")
-        with Daemon() as daemon:
+                self.line(daemon, "event=refused", f"byte {first};",
+                          "it looks like tcpstore: add tcpstore to --protocols")
+        with Daemon("--protocols", "native,http") as daemon:
             with socket.create_connection(daemon.address, timeout=10) as stranger:
                 stranger.sendall(b"\x0c")
                 while stranger.recv(100):
                     pass
-            self.assertNotIn("PyTorch", self.line(daemon, "event=refused", "byte 12;"))
+            self.assertNotIn("tcpstore:", self.line(daemon, "event=refused", "byte 12;"))
 
 
 class Hosts(unittest.TestCase):
