@@ -119,6 +119,15 @@ class PyTorch(unittest.TestCase):
                 self.assertGreaterEqual(requests(daemon, "set"), 4)
                 self.assertGreaterEqual(requests(daemon, "wait"), 4)
 
+    def test_launches_that_follow_each_other_do_not_meet(self):
+        with PatientDaemon("--shards", "3") as daemon:
+            for launch in range(1, 4):
+                self.run_ranks(daemon, 3, "{{'init_method': 'env://'}}",
+                               TORCHELASTIC_USE_AGENT_STORE="True",
+                               TORCHELASTIC_RESTART_COUNT="0")
+                self.assertIn(f'event=run_began job=torch run=plain-{launch} ', daemon.errors())
+            self.assertNotIn("plain-4", daemon.errors())
+
     def test_ranks_find_each_other_by_a_store(self):
         with PatientDaemon() as daemon:
             self.run_ranks(daemon, 2, "{{'store': dist.TCPStore('{host}', {port}, {size}, False), "

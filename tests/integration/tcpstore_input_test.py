@@ -1,57 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the daemon stands on connections of PyTorch's TCPStore: bytes that are no message, lengths beyond
 the limits, many unfinished messages, a client that never reads, a full job, silence."""
-import contextlib
 import select
-import socket
 import struct
 import time
 import unittest
 
 from daemon import SLOWDOWN, Daemon
+from tcpstore_wire import ADD, COUNT, MULTI_GET, MULTI_SET, SET, VALIDATE, Client, message, text
 
 MIB = 1 << 20
-VALIDATE = b"\x00\xce\xf7\x85\x3c"
-SET, GET, ADD, COUNT, MULTI_GET, MULTI_SET, LIST_KEYS = 1, 3, 4, 7, 10, 11, 17
-
-
-def text(value):
-    return struct.pack("<Q", len(value)) + value
-
-
-def message(op, *texts):
-    return bytes([op]) + b"".join(text(value) for value in texts)
-
-
-class Client:
-    def __init__(self, address, first=VALIDATE):
-        self.socket = socket.create_connection(address, timeout=20 * SLOWDOWN)
-        self.socket.sendall(first)
-
-    def ask(self, data, size):
-        """The first `size` bytes of the reply, or fewer if the daemon closes the connection."""
-        self.socket.sendall(data)
-        reply = b""
-        while len(reply) < size:
-            with contextlib.suppress(ConnectionError):
-                if more := self.socket.recv(size - len(reply)):
-                    reply += more
-                    continue
-            break
-        return reply
-
-    def count(self):
-        return self.ask(bytes([COUNT]), 8)
-
-    def is_closed(self, within):
-        """Whether the daemon ends the connection in time without another byte."""
-        readable, _, _ = select.select([self.socket], [], [], within)
-        with contextlib.suppress(ConnectionError):
-            return bool(readable) and self.socket.recv(1) == b""
-        return True
-
-    def close(self):
-        self.socket.close()
 
 
 class TcpStoreInput(unittest.TestCase):
@@ -86,13 +44,17 @@ class TcpStoreInput(unittest.TestCase):
 
     def test_a_message_that_is_cut_off_has_no_effect(self):
         with Daemon() as daemon:
+            other = self.client(daemon)  # as long as it is there, the run is
+            self.assertEqual(bytes(8), other.count())
             client = self.client(daemon)
-            self.assertEqual(bytes(8), client.count())
+            client.socket.sendall(message(SET, b"k", b"v"))
             half = bytes([MULTI_SET]) + struct.pack("<Q", 2) + text(b"a") + text(b"1") + text(b"b")
+            self.assertEqual(struct.pack("<q", 1), client.count())
             client.socket.sendall(half)
             time.sleep(0.2)
             client.close()
-            self.assertEqual(bytes(8), self.client(daemon).count())
+            time.sleep(0.2)
+            self.assertEqual(struct.pack("<q", 1), other.count())
 
     def test_unfinished_messages_share_a_budget(self):
         part = (bytes([MULTI_SET]) + struct.pack("<Q", 8) + text(b"k") + text(bytes(8 * MIB - 1)) +

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches of stock PyTorch on one port are told apart: which run a connection sees, over sockets and
+several loops. `init/` counts the joins of a run, so its value tells which run a client sees."""
+import itertools
+import time
+import unittest
+
+from daemon import SLOWDOWN, Daemon
+from tcpstore_wire import COMPARE_SET, VALIDATE, Client, message
+
+PIDS = itertools.count(1000)
+RANK_KEY = b"/default_pg/0//cpu//0/0"
+
+
+class Launches(unittest.TestCase):
+    def setUp(self):
+        self.daemon = Daemon("--shards", "3").start()
+        self.addCleanup(self.daemon.log.close)
+        self.addCleanup(self.daemon.stop)
+
+    def process(self, pid=None):
+        client = Client.of_process(self.daemon.address, next(PIDS) if pid is None else pid)
+        self.addCleanup(client.close)
+        return client
+
+    def launch(self, size):
+        """Ranks that have joined one run, which was empty."""
+        ranks = [self.process() for _ in range(size)]
+        self.assertEqual(list(range(1, size + 1)), [rank.join() for rank in ranks])
+        return ranks
+
+    def end(self, ranks):
+        for rank in ranks:
+            rank.close()
+
+    def test_a_launch_at_once_after_another_gets_a_fresh_run(self):
+        for _ in range(100):
+            self.end(self.launch(3))
+        self.assertIn("plain-100 ", self.daemon.errors())
+
+    def test_a_late_rank_joins_its_launch(self):
+        self.launch(2)
+        time.sleep(0.1)
+        self.assertEqual(3, self.process().join())
+
+    def test_a_zombie_of_the_launch_before_is_left_behind(self):
+        zombie, *others = self.launch(3)
+        self.end(others)
+        ranks = self.launch(3)
+        self.assertEqual(3, zombie.add(b"init/", 0), "it stays in its run")
+        self.assertIn("event=launch_split", self.daemon.errors())
+        self.end(ranks)
+        self.launch(2)
+
+    def test_a_store_without_a_join_is_in_the_run_of_its_process(self):
+        pid = next(PIDS)
+        first = self.process(pid)
+        self.assertEqual(1, first.join())
+        second = self.process()
+        self.assertEqual(2, second.join())
+        second.close()
+        self.launch(1)  # a fresh run, current from now on
+        clone = self.process(pid)
+        self.assertEqual(b"2", clone.get(b"init/"))
+        self.assertEqual(b"1", self.process().get(b"init/"))
+
+    def test_a_second_store_of_a_process_joins_the_run_of_the_process(self):
+        pid = next(PIDS)
+        self.assertEqual(1, self.process(pid).join())
+        other = self.process()
+        self.assertEqual(2, other.join())
+        other.close()
+        self.assertEqual(3, self.process(pid).join())
+
+    def test_agents_of_a_rendezvous_have_a_run_of_their_own(self):
+        state = message(COMPARE_SET, b"/torch.rendezvous.job7", b"", b"state")
+        agents = [self.process(), self.process()]
+        for agent in agents:
+            self.assertEqual(b"state", agent.ask(state, 13)[8:])
+        ranks = self.launch(2)
+        self.assertEqual(bytes([1]) + bytes(7), agents[1].count())
+        self.assertIn("rdzv-job7", self.daemon.errors())
+        self.end(ranks)
+        self.end(agents)
+        again = self.process()
+        self.assertEqual(b"state", again.ask(state, 13)[8:])
+        self.assertEqual(bytes([1]) + bytes(7), again.count(), "what it sees is fresh")
+
+    def test_neither_probes_nor_http_keep_a_run(self):
+        probe = self.process()
+        silent = Client(self.daemon.address, VALIDATE)
+        self.addCleanup(silent.close)
+        self.end(self.launch(1))
+        self.assertEqual(200, self.daemon.http("/v1/jobs")[0])
+        self.launch(1)
+        self.assertFalse(probe.is_closed(0))
+        self.assertFalse(silent.is_closed(0))
+
+    def test_two_jobs_that_meet_have_an_error_within_a_second(self):
+        first = self.launch(2)  # nobody of it ends: all its sockets look alive
+        first[0].set(RANK_KEY, b"address")
+        self.assertEqual(b"address", first[0].get(RANK_KEY))
+        second = [self.process(), self.process()]
+        self.assertEqual([3, 4], [rank.join() for rank in second])
+        second[0].set(RANK_KEY, b"other")
+        for client in (*second, *first):  # the run is young: nobody trains with a stranger
+            self.assertTrue(client.is_closed(1 * SLOWDOWN))
+        line = next(line for line in self.daemon.errors().splitlines() if "rank_taken" in line)
+        self.assertIn("rank 0 is taken", line)
+        self.launch(2)
+
+    def test_a_process_may_set_its_key_again(self):
+        rank = self.launch(1)[0]
+        for value in (b"one", b"two"):
+            rank.set(RANK_KEY, value)
+            self.assertEqual(value, rank.get(RANK_KEY))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
