@@ -50,8 +50,9 @@ struct Step {
   void signal(Bytes token) { signals.push_back({std::move(token), false}); }
 };
 
+inline constexpr char kKeyToken = 'k';
 /// Returns the token that fires when the key is set, or when a queue named `key` has a free item.
-inline Bytes key_token(std::string_view key) { return Bytes(1, 'k').append(key); }
+inline Bytes key_token(std::string_view key) { return Bytes(1, kKeyToken).append(key); }
 /// Returns the token that fires when the key changes in any way.
 inline Bytes change_token(std::string_view key) { return Bytes(1, 'w').append(key); }
 /// Returns the token of the requests that wait for an item of the queue.

@@ -23,9 +23,7 @@ Failure join_overdue(const Join& join, Duration timeout, Failure shortage) {
 
 // ---- get, wait, multi_get ----------------------------------------------------------------------
 
-/// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has a
-/// free item.
-bool WaitRules::is_there(const Bytes& key, bool or_queue) const {
+bool WaitRules::is_there(std::string_view key, bool or_queue) const {
   return tables_.keys.find(key) != nullptr || (or_queue && tables_.queues.oldest(key).has_value());
 }
 

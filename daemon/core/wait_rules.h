@@ -94,11 +94,14 @@ class WaitRules {
   Reply time_out(Step& step, const Waiter& waiter, const Exchange& exchange, Look& look);
   Reply time_out(Step& step, const Waiter& waiter, const Join& join, Look& look);
 
+  /// Returns whether the key exists or, if `or_queue` is true, whether a queue named `key` has a
+  /// free item.
+  bool is_there(std::string_view key, bool or_queue) const;
+
   /// Returns, by group, why the groups that these waiters want to join have not formed.
   Shortages shortages(const std::vector<Waiter>& joins) const;
 
  private:
-  bool is_there(const Bytes& key, bool or_queue) const;
   std::vector<Bytes> missing(const std::vector<Bytes>& keys, bool or_queue) const;
   Reply keys_overdue(const Waiter& waiter, const std::vector<Bytes>& keys, bool reads,
                      Look& look) const;

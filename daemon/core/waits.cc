@@ -171,8 +171,15 @@ Reply Waits::time_out(Step& step, const Waiter& waiter, WaitRules::Look& look) {
 
 // ---- leaving -----------------------------------------------------------------------------------
 
+/// Returns true if the token says that a key was set, but the step has also removed the key: then
+/// nobody has seen it.
+bool Waits::is_over(const Bytes& token) const {
+  return token.front() == kKeyToken && !rules_.is_there(std::string_view(token).substr(1), true);
+}
+
 void Waits::release(Step& step) {
   for (const Signal& signal : std::exchange(step.signals, {})) {
+    if (is_over(signal.token)) continue;
     for (Waiter& waiter : pending_.fire(signal.token)) recheck(step, std::move(waiter));
   }
   step.prefixes.clear();

@@ -83,6 +83,7 @@ class Waits {
   Waiter waiter(const Step& step, Request request, Duration timeout,
                 const std::optional<SessionId>& absent) const;
   std::optional<Failure> check_room(const Waiter& waiter) const;
+  bool is_over(const Bytes& token) const;
   void recheck(Step& step, Waiter waiter);
 
   // Each of the next four functions calls a function of WaitRules, in the overload for the type of
