@@ -116,9 +116,12 @@ TEST(JudgeOrderOfCalls, KnowsEveryOperationOnKeys) {
       {Get{kKey, {}}, body(Value{"1", 1}), body(Value{"2", 1})},
       {Get{kKey, {}}, body(Value{"1", 1}), failed(Code::not_found)},
       {MultiGet{{"other", kKey}, {}}, body(Values{{"x", "1"}, {}}), body(Values{{"1", "x"}, {}})},
+      {ReadValues{{"other", kKey}, 1}, body(ValuePage{{"1"}, 2}), body(ValuePage{{""}, 2})},
+      {ReadValues{{"other", kKey}, 0}, body(ValuePage{{"x"}, 1}), body(ValuePage{{"1", "x"}, 2})},
       {Check{{kKey}}, body(Checked{true}), body(Checked{false})},
       {Add{kKey, 2}, body(Counter{3}), body(Counter{2})},
       {Add{kKey, 2}, body(Counter{3}), failed(Code::wrong_type)},
+      {Add{kKey, 2, true}, body(Counter{3}), failed(Code::invalid_argument)},
       {Append{kKey, "2"}, body(Appended{2}), body(Appended{1})},
       {CompareSet{kKey, "1", "2"}, body(Compared{true, true, {}}),
        body(Compared{false, true, "1"})},
@@ -150,6 +153,27 @@ TEST(JudgeOrderOfCalls, SeesWhatManySetsAndWaitsSay) {
   Told waited;
   waited.told(Wait{{kKey}, {}}, Done{});
   EXPECT_EQ(orders(waited), Faults{Fault::order}) << "nobody had set it";
+}
+
+TEST(JudgeOrderOfCalls, ReadsNumbersAsStrtollDoes) {
+  Told told;
+  told.set(" 7th", 1);
+  told.told(WaitCounter{kKey, 7, {}}, Done{});
+  told.told(Add{kKey, 2, true}, Counter{9});
+  EXPECT_EQ(orders(told), Faults{});
+  told.told(WaitCounter{kKey, 10, {}}, Done{});
+  EXPECT_EQ(orders(told), Faults{Fault::order});
+  Told text;
+  text.set("seven", 1);
+  text.call(Add{kKey, 2, true}, Reply(failure(Code::invalid_argument, "")));
+  EXPECT_EQ(orders(text), Faults{});
+  text.told(WaitCounter{kKey, -1, {}}, Done{});
+  EXPECT_EQ(orders(text), Faults{Fault::order});
+  Told missing;
+  missing.told(ReadValues{{kKey}, 0}, ValuePage{{""}, 1});
+  EXPECT_EQ(orders(missing), Faults{});
+  missing.told(WaitCounter{kKey, 0, {}}, Done{});
+  EXPECT_EQ(orders(missing), Faults{Fault::order});
 }
 
 TEST(JudgeOrderOfCalls, TakesAnUnansweredCallForDoneOrNot) {

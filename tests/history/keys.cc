@@ -40,6 +40,16 @@ class Parts {
       });
     }
   }
+  void operator()(const ReadValues& r) {
+    const std::size_t end = op_.good() ? op_.told<ValuePage>().next : r.keys.size();
+    for (std::size_t i = r.first; i < end; ++i) {
+      add(r.keys[i], {.kind = Kind::read},
+          [&](KeyCall& call) { call.value = op_.told<ValuePage>().values[i - r.first]; });
+    }
+  }
+  void operator()(const WaitCounter& r) {
+    add(r.key, {.kind = Kind::reaches, .delta = r.at_least}, [](KeyCall&) {});
+  }
   void operator()(const Check& r) {
     if (r.keys.size() != 1) return;
     add(r.keys[0], {.kind = Kind::exists},
@@ -51,10 +61,10 @@ class Parts {
     }
   }
   void operator()(const Add& r) {
-    add(r.key, {.kind = Kind::add, .delta = r.delta},
+    add(r.key, {.kind = Kind::add, .delta = r.delta, .lenient = r.lenient},
         [&](KeyCall& call) { call.number = op_.told<Counter>().value; });
-    if (op_.code() == Code::wrong_type) {
-      put(r.key, {.kind = Kind::add, .known = true, .refused = true});
+    if (op_.code() == (r.lenient ? Code::invalid_argument : Code::wrong_type)) {
+      put(r.key, {.kind = Kind::add, .lenient = r.lenient, .known = true, .refused = true});
     }
   }
   void operator()(const Append& r) {
@@ -97,7 +107,8 @@ class Parts {
     if (!wanted_(key)) return;
     call.known = op_.good();
     if (call.known) know(call);
-    const bool looks = call.kind == Kind::get || call.kind == Kind::exists;
+    const bool looks = call.kind == Kind::get || call.kind == Kind::read ||
+                       call.kind == Kind::exists || call.kind == Kind::reaches;
     if (call.known || (!looks && op_.open_ended())) put(key, std::move(call));
   }
   /// Doubles the times, so that a call that begins at the time at which another one ends overlaps

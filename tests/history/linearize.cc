@@ -4,7 +4,9 @@
 #include "tests/history/linearize.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <optional>
 #include <unordered_set>
 
@@ -27,8 +29,13 @@ std::optional<State> make(const KeyCall& call, const State& state) {
       return told(call.yes == state.has_value() && (!call.yes || call.value == *state), state);
     case KeyCall::Kind::exists:
       return told(call.yes == state.has_value(), state);
+    case KeyCall::Kind::read:
+      return told(call.value == state.value_or(""), state);
+    case KeyCall::Kind::reaches:
+      return told(state && number_at_start(&*state).value_or(INT64_MIN) >= call.delta, state);
     case KeyCall::Kind::add: {
-      const auto before = number_of(state ? &*state : nullptr);
+      const Bytes* const value = state ? &*state : nullptr;
+      const auto before = call.lenient ? number_at_start(value) : number_of(value);
       if (!before) return told(call.refused, state);
       const std::int64_t sum = *before + call.delta;
       return told(!call.refused && call.number == sum, State(std::to_string(sum)));
@@ -160,6 +167,15 @@ std::optional<std::int64_t> number_of(const Bytes* value) {
   const char* end = value->data() + value->size();
   const auto [stop, failed] = std::from_chars(value->data(), end, number);
   if (failed != std::errc() || stop != end || value->empty()) return std::nullopt;
+  return number;
+}
+
+std::optional<std::int64_t> number_at_start(const Bytes* value) {
+  if (value == nullptr) return 0;
+  char* stop = nullptr;
+  errno = 0;
+  const std::int64_t number = std::strtoll(value->c_str(), &stop, 10);
+  if (stop == value->c_str() || errno != 0) return std::nullopt;
   return number;
 }
 

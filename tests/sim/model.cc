@@ -32,8 +32,10 @@ std::optional<Reply> Model::apply(const Request& request, const SessionId& sessi
     return told(Written{revision});
   }
   if (const auto* add = std::get_if<Add>(&request)) {
-    const auto before = number_of(find(add->key));
-    if (!before) return Reply(failure(Code::wrong_type, ""));
+    const Bytes* const now = find(add->key);
+    const auto before = add->lenient ? history::number_at_start(now) : number_of(now);
+    if (!before)
+      return Reply(failure(add->lenient ? Code::invalid_argument : Code::wrong_type, ""));
     Entry& entry = keys[add->key];  // keeps its life
     entry.value = std::to_string(*before + add->delta);
     entry.revision = revision;

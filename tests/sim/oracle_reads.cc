@@ -80,6 +80,24 @@ struct Looks {
   static bool wait(const Op& op, const View& view) {
     return op.good() == view.present(std::get<Wait>(op.request).keys);
   }
+  static bool read_values(const Op& op, const View& view) {
+    const auto& request = std::get<ReadValues>(op.request);
+    const auto& page = std::get<ValuePage>(**op.reply);
+    if (page.next != request.keys.size() || page.values.size() + request.first != page.next) {
+      return false;
+    }
+    for (std::size_t i = 0; i < page.values.size(); ++i) {
+      const KeyVersion* entry = view.find(request.keys[request.first + i]);
+      if (page.values[i] != (entry == nullptr ? Bytes() : *entry->value)) return false;
+    }
+    return true;
+  }
+  static bool wait_counter(const Op& op, const View& view) {
+    const auto& request = std::get<WaitCounter>(op.request);
+    const KeyVersion* entry = view.find(request.key);
+    const auto number = entry == nullptr ? std::nullopt : history::number_at_start(&*entry->value);
+    return op.good() == (number && *number >= request.at_least);
+  }
   static bool check(const Op& op, const View& view) {
     return std::get<Checked>(**op.reply).all == view.present(std::get<Check>(op.request).keys);
   }
@@ -110,7 +128,9 @@ struct Looks {
   }
   static bool add(const Op& op, const View& view) {
     const KeyVersion* entry = view.find(std::get<Add>(op.request).key);
-    return entry != nullptr && !history::number_of(&*entry->value);
+    const bool lenient = std::get<Add>(op.request).lenient;
+    return entry != nullptr && !(lenient ? history::number_at_start(&*entry->value)
+                                         : history::number_of(&*entry->value));
   }
   static bool transact(const Op& op, const View& view) {
     const auto& conditions = std::get<Transact>(op.request).conditions;
@@ -127,11 +147,14 @@ Explains look_of(const Op& op) {
   if (std::holds_alternative<Get>(op.request)) return waits ? Looks::get : nullptr;
   if (std::holds_alternative<MultiGet>(op.request)) return waits ? Looks::multi_get : nullptr;
   if (std::holds_alternative<Wait>(op.request)) return waits ? Looks::wait : nullptr;
-  if (std::holds_alternative<Add>(op.request)) {
-    return op.code() == Code::wrong_type ? Looks::add : nullptr;
+  if (std::holds_alternative<WaitCounter>(op.request)) return waits ? Looks::wait_counter : nullptr;
+  if (const auto* add = std::get_if<Add>(&op.request)) {
+    const bool refused = op.code() == (add->lenient ? Code::invalid_argument : Code::wrong_type);
+    return refused ? Looks::add : nullptr;
   }
   if (!op.good()) return nullptr;
   const ReplyBody& body = **op.reply;
+  if (std::holds_alternative<ReadValues>(op.request)) return Looks::read_values;
   if (std::holds_alternative<Check>(op.request)) return Looks::check;
   if (std::holds_alternative<List>(op.request)) return Looks::list;
   if (std::holds_alternative<Count>(op.request)) return Looks::count;
@@ -151,6 +174,19 @@ Explains look_of(const Op& op) {
   return nullptr;
 }
 
+/// Returns the waits for single keys into which a wait with Wait::each is taken apart, because its
+/// keys need not exist at the same revision. Returns nothing for any other call.
+std::vector<Op> parts_of(const Op& op) {
+  const auto* wait = std::get_if<Wait>(&op.request);
+  if (wait == nullptr || !wait->each || !op.good()) return {};
+  std::vector<Op> parts;
+  for (const Bytes& key : wait->keys) {
+    parts.push_back(op);
+    parts.back().request = Wait{{key}, wait->timeout};
+  }
+  return parts;
+}
+
 }  // namespace
 
 Judgement judge_reads(const Records& records) {
@@ -162,10 +198,13 @@ Judgement judge_reads(const Records& records) {
       const Explains explains = op.job == job ? look_of(op) : nullptr;
       if (explains == nullptr) continue;
       const std::vector<Revision> revisions = windows.revisions(op);
-      const bool explained = std::ranges::any_of(revisions, [&](Revision revision) {
-        return explains(op, View{log, queues, revision});
-      });
-      if (explained) continue;
+      const auto explained = [&](const Op& part) {
+        return std::ranges::any_of(revisions, [&](Revision revision) {
+          return explains(part, View{log, queues, revision});
+        });
+      };
+      const std::vector<Op> parts = parts_of(op);
+      if (parts.empty() ? explained(op) : std::ranges::all_of(parts, explained)) continue;
       return Violation{"reads", job + ": " + describe(op) + " was true at no revision from " +
                                     std::to_string(revisions.front()) + " to " +
                                     std::to_string(revisions.back())};

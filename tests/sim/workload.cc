@@ -73,7 +73,7 @@ std::optional<Request> Workload::make(Work work) {
       return Get{key("snmte"[random_.below(5)]), timeout()};
     case Work::add:
       return Add{key(random_.chance(95) ? 'n' : 's'),
-                 static_cast<std::int64_t>(random_.below(1'000'000)) - 100'000};
+                 static_cast<std::int64_t>(random_.below(1'000'000)) - 100'000, random_.chance(20)};
     case Work::compare_set:
       return CompareSet{key('s'), random_.chance(60) ? last_read_ : Bytes(), value()};
     case Work::append:
@@ -86,6 +86,10 @@ std::optional<Request> Workload::make(Work work) {
     case Work::multi_set:
       return MultiSet{{key('m'), key('m')}, {value(), value()}};
     case Work::multi_get:
+      if (random_.chance(30)) {
+        return ReadValues{{key('m'), key('s'), key('n')},
+                          static_cast<std::uint32_t>(random_.below(4))};
+      }
       return MultiGet{{key('m'), key('m'), key('s')}, timeout()};
     case Work::list:
       return List{random_.chance(70) ? "m" : "", "", 0};
@@ -97,7 +101,11 @@ std::optional<Request> Workload::make(Work work) {
       return transaction();
     case Work::wait:
       if (random_.chance(30)) return Wait{{key('q')}, timeout()};
-      return Wait{{key('s'), key('m')}, timeout()};
+      if (random_.chance(25)) {
+        return WaitCounter{key('n'), static_cast<std::int64_t>(random_.below(2'000'000)) - 200'000,
+                           timeout()};
+      }
+      return Wait{{key('s'), key('m')}, timeout(), random_.chance(30)};
     case Work::ttl:
       if (random_.chance(20)) return unending(key('t'));
       return Set{key('t'), value(), ttl(), false};
