@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks do on a real GPU. Each rank is a process.
+#pragma once
+
+#include <string_view>
+
+#include "protocol/types.h"
+
+namespace c10dd::gpu {
+
+struct Scenario {
+  std::string_view name;
+  Rank ranks;
+  Rank killed;    ///< the rank that ends by SIGKILL, or `ranks`
+  void (*run)();  ///< throws if something is wrong; rank and daemon come from the environment
+};
+
+/// All scenarios, in the order in which they are run.
+inline constexpr std::size_t kScenarios = 9;
+extern const Scenario scenarios[kScenarios];
+
+}  // namespace c10dd::gpu
