@@ -56,6 +56,7 @@ bool CallQueue::enqueue(const std::shared_ptr<Call>& call, bool at_once) {
   if (!call->on_callers_thread) require_worker_locked();
   number_locked(*call, next_sequence_);
   if (!accepts_locked()) return false;
+  ++unfinished_;
   if (!call->on_callers_thread) {
     call->has_waited = true;
     push_locked(call);
@@ -78,6 +79,7 @@ bool CallQueue::enqueue_message(Call& call) {
   const std::lock_guard lock(mutex_);
   number_locked(call, next_message_);
   if (!accepts_locked()) return false;
+  ++unfinished_;
   ++messages_;
   return true;
 }
@@ -189,6 +191,7 @@ void CallQueue::finish(Call& call, Result<void> result) noexcept {
   }
   for (const auto& hook : options_.hooks) hook->finished(info);
   const auto failed = was_started ? Work::Status::failed : Work::Status::abandoned;
+  --unfinished_;
   call.end(result ? Work::Status::done : failed, std::move(why));
 }
 
@@ -296,7 +299,9 @@ void CallQueue::wait_locked(std::unique_lock<std::mutex>& lock, std::condition_v
 void CallQueue::destroy() {
   std::unique_lock lock(mutex_);
   closed_ = true;
-  if (!idle_locked()) {
+  // A thread that ends a call wakes the waiters first: then nothing is pending, but the queue is
+  // not idle yet.
+  if (unfinished_ > 0) {
     lock.unlock();
     abort(failure(Code::aborted, "it was destroyed with work pending"), true);
     lock.lock();

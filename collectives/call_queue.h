@@ -3,6 +3,7 @@
 // the threads of their callers or on a worker thread. Starts sends and receives at once.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -88,6 +89,7 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   const client::HomeProcess home_;
   CallMemory* const memory_ = CallMemory::make();
   FirstFailure failure_;
+  std::atomic<std::size_t> unfinished_ = 0;  // calls that were accepted and are pending
 
   mutable std::mutex mutex_;  // guards all members below
   std::shared_ptr<Backend> backend_;

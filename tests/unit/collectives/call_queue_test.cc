@@ -52,6 +52,7 @@ class HeldBackend final : public Backend {
   bool supports(Collective, DType, ReduceOp, Device) const override { return true; }
   bool starts_at_once(const Operation&) const override { return at_once; }
   std::atomic<bool> at_once = false;
+  std::atomic<bool> aborted = false;
 
   void start(const Operation& operation, Completion& completion) override {
     const std::lock_guard lock(mutex_);
@@ -66,6 +67,7 @@ class HeldBackend final : public Backend {
   }
 
   void abort(const std::string& reason) override {
+    aborted = true;
     while (finish(failure(Code::aborted, reason))) continue;
   }
 
@@ -354,6 +356,18 @@ TEST(CallQueue, ACallbackMayDropItsGroupWhenOneThreadFailsAllThatIsInFlight) {
   }).join();
   EXPECT_EQ(dropped.get_future().wait_for(10s), std::future_status::ready);
   for (const WorkPtr& work : works) EXPECT_EQ(work->code(), Code::unavailable);
+}
+
+TEST(CallQueue, AGroupThatIsDestroyedRightAfterWaitIsNotAborted) {
+  for (int round = 0; round < 300; ++round) {
+    Held held({.in_flight = 8});
+    held.backend->at_once = true;
+    const WorkPtr work = held.group->barrier(kAsync);
+    std::jthread finisher([&] { held.backend->finish({}); });
+    work->wait();
+    held.group.reset();
+    EXPECT_FALSE(held.backend->aborted);
+  }
 }
 
 /// Remembers the streams that were made to wait.
