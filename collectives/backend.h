@@ -158,6 +158,10 @@ Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup);
 /// called open_loopback().
 Result<std::unique_ptr<Backend>> open_loopback(const BackendSetup& setup);
 
+/// Opens a backend for each kind of device, see split_names(). Fails on every rank if the ranks do
+/// not name the same ones.
+Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup);
+
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
 inline constexpr std::uint32_t kBackendAbi = 6;

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "collectives/backend_names.h"
+
 namespace c10dd {
 namespace {
 
@@ -22,12 +24,12 @@ class MeasureHook final : public Hook {
   }
 
   void enqueued(const CollectiveCall& call) noexcept override {
-    series_of(call.operation.collective).add_in_flight(1);
+    series_of(call.operation).add_in_flight(1);
   }
 
   void finished(const CollectiveCall& call) noexcept override {
     const Operation& operation = call.operation;
-    CollectiveSeries& series = series_of(operation.collective);
+    CollectiveSeries& series = series_of(operation);
     series.add_in_flight(-1);
     if (call.started == CollectiveCall::Clock::time_point{}) return;  // abandoned
     const std::size_t bytes = operation.payload(size_);
@@ -36,12 +38,17 @@ class MeasureHook final : public Hook {
   }
 
  private:
-  CollectiveSeries& series_of(Collective collective) {
-    const auto index = static_cast<std::size_t>(collective);
+  CollectiveSeries& series_of(const Operation& operation) {
+    const Device::Kind kind = operation.common().device.kind;
+    const auto index =
+        static_cast<std::size_t>(operation.collective) + (kind == Device::Kind::cpu ? 0 : kKinds);
     if (CollectiveSeries* known = known_[index].load(std::memory_order_acquire)) return *known;
     const std::lock_guard lock(mutex_);
     std::shared_ptr<CollectiveSeries>& series = series_[index];
-    if (!series) series = recorder_->series(group_kind_, name_of(collective), backend_);
+    if (!series) {
+      series = recorder_->series(group_kind_, name_of(operation.collective),
+                                 collectives::name_for(backend_, kind));
+    }
     known_[index].store(series.get(), std::memory_order_release);
     return *series;
   }
@@ -53,8 +60,9 @@ class MeasureHook final : public Hook {
   std::string group_kind_;  // set by opened()
   Rank size_ = 1;           // set by opened()
   std::mutex mutex_;
-  std::array<std::shared_ptr<CollectiveSeries>, kKinds> series_;  // null until it is needed
-  std::array<std::atomic<CollectiveSeries*>, kKinds> known_{};    // the same, without the lock
+  // For tensors in memory of the cpu, then for others. Null until it is needed.
+  std::array<std::shared_ptr<CollectiveSeries>, 2 * kKinds> series_;
+  std::array<std::atomic<CollectiveSeries*>, 2 * kKinds> known_{};  // the same, without the lock
 };
 
 }  // namespace

@@ -30,8 +30,9 @@ class CollectiveRecorder {
 /// OperationInfo::bus_factor.
 std::uint64_t bus_bytes(Collective collective, std::uint64_t payload_bytes, Rank size);
 
-/// Returns a hook for one group. The hook labels samples with the group's kind and with `backend`.
-/// It gives no sample for an operation that was abandoned.
+/// Returns a hook for one group. The hook labels samples with the group's kind and with `backend`,
+/// or the one of these backends that the operation's device has. It gives no sample for an
+/// operation that was abandoned.
 std::shared_ptr<Hook> measure_into(std::shared_ptr<CollectiveRecorder> recorder,
                                    std::string backend);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the backend of a group. loopback is built in, and all other backends are modules.
+// Opens the backend of a group. loopback, and one backend for each kind of device, are built in;
+// all others are modules.
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 
 #include "collectives/backend.h"
+#include "collectives/backend_names.h"
 
 namespace c10dd::collectives {
 
@@ -17,6 +19,7 @@ GroupOptions with_backend(GroupOptions options) {
 
 Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   const std::string& name = setup.options.backend;
+  if (is_composite(name)) return open_composite(setup);
   if (name == "loopback") return open_loopback(setup);
   // The name becomes part of a file name, so it must not contain a path.
   const auto plain = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };

@@ -12,6 +12,7 @@
 #include "client/internal/throw_failure.h"
 #include "collectives/abortable_group.h"
 #include "collectives/backend.h"
+#include "collectives/backend_names.h"
 #include "collectives/call_queue.h"
 #include "collectives/check_operation.h"
 #include "collectives/coalesced_work.h"
@@ -102,20 +103,22 @@ class Group final : public collectives::AbortableGroup {
   std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
                                       SubgroupOptions options) override {
     require_home();
-    const GroupOptions own = collectives::options_of(queue_->options(), options);
+    const GroupOptions own =
+        collectives::with_backend(collectives::options_of(queue_->options(), options));
     const collectives::SplitPlan plan =
         collectives::plan_split(*this, color, key, backend_->splits(own));
     const std::vector<Rank>& ranks = plan.ranks;
+    const std::size_t exchanges = plan.by_backend ? 1 : collectives::exchanges_of(own.backend);
     if (ranks.empty()) {
-      exchange_nothing();
+      for (std::size_t i = 0; i < exchanges; ++i) exchange_nothing();
       if (plan.by_backend) leave_split();
       return nullptr;
     }
-    const auto exchanged = std::make_shared<bool>(false);
+    const auto exchanged = std::make_shared<std::size_t>(0);
     const auto exchange = [this, ranks, exchanged](ExchangeShape shape,
                                                    std::vector<std::string> parts,
                                                    Duration timeout) {
-      *exchanged = true;
+      ++*exchanged;
       return collectives::exchange_over(*this, ranks, shape, std::move(parts), timeout);
     };
     try {
@@ -132,7 +135,7 @@ class Group final : public collectives::AbortableGroup {
       return context_.open_child(std::move(child));
     } catch (const std::exception&) {
       // The other ranks exchange their addresses in any case, and need this rank for it.
-      if (!*exchanged) exchange_nothing();
+      for (; *exchanged < exchanges; ++*exchanged) exchange_nothing();
       throw;
     }
   }

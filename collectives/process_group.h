@@ -26,7 +26,9 @@ class Membership;
 
 struct GroupOptions {
   /// gloo, mpi, nccl, loopback (the ranks are threads of one process), or auto: the variable
-  /// C10DD_BACKEND, or gloo if it is not set.
+  /// C10DD_BACKEND, or gloo if it is not set. Or one for each kind of device, such as
+  /// "cpu:gloo,cuda:nccl", equal on all ranks: an operation runs on the backend of its tensors'
+  /// device, and one without tensors on that of the cpu.
   std::string backend = "auto";
   Duration timeout = std::chrono::minutes(10);  ///< limit for each operation; must be above 0
   /// Limit for each of two steps: exchanging addresses, and connecting. Must be above 0.
