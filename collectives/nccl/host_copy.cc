@@ -60,7 +60,8 @@ std::byte* at(void* memory, std::size_t offset) { return static_cast<std::byte*>
 }  // namespace
 
 Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Operation& operation) {
-  const bool in_place = info_of(operation.collective).layout == Layout::in_place;
+  const OperationInfo& info = info_of(operation.collective);
+  const bool in_place = info.layout == Layout::in_place;
   std::vector<Tensor*> inputs = {&operation.input};
   std::vector<Tensor*> outputs = {&operation.output};
   for (Tensor& one : operation.inputs) inputs.push_back(&one);
@@ -80,7 +81,7 @@ Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Oper
       Tensor copied = tensor;
       copied.data = host;
       // NCCL combines booleans as numbers, so they must be 0 or 1.
-      if (tensor.dtype == DType::boolean) prepare(copied, ReduceOp::max);
+      if (info.reduces && tensor.dtype == DType::boolean) prepare(copied, ReduceOp::max);
     }
     tensor.device = {Device::Kind::cuda, device.index()};
     tensor.data = at(block->device, offset);

@@ -251,8 +251,9 @@ void Lane::end(const Unit& unit) {
       completion = std::exchange(entry->completion, nullptr);
       while (!entries_.empty() && entries_.front()->completion == nullptr) entries_.pop_front();
     }
+    if (completion == nullptr) continue;
     const Operation operation = std::move(entry->operation);
-    if (completion != nullptr) complete(operation, *completion, {});
+    complete(operation, *completion, {});
   }
 }
 

@@ -236,6 +236,9 @@ TEST_F(NcclForms, BooleansOfAnyByteOnTheHostBecome0Or1) {
     tensor.dtype = DType::boolean;
     groups[rank]->all_reduce(tensor);
     EXPECT_EQ(bytes, (std::vector<std::uint8_t>{0, 1, 1}));
+    bytes = {static_cast<std::uint8_t>(7 + rank), 255, 0};
+    groups[rank]->broadcast(tensor, 0);  // which only moves them
+    EXPECT_EQ(bytes, (std::vector<std::uint8_t>{7, 255, 0}));
   });
 }
 
