@@ -49,6 +49,7 @@ class Completion {
 };
 
 struct BackendSetup;
+class DeviceCopies;
 
 /// How a group must call its backend to run operations other than send and recv.
 struct Traits {
@@ -164,7 +165,7 @@ Result<std::unique_ptr<Backend>> open_composite(const BackendSetup& setup);
 
 /// Version of the interface between a module and its loader. Increase it after a change of a type
 /// that module and loader share. A module and its loader must come from the same build.
-inline constexpr std::uint32_t kBackendAbi = 6;
+inline constexpr std::uint32_t kBackendAbi = 7;
 
 /// Describes a module. Each module exports c10dd_backend_module(), which returns its description.
 struct BackendModule {
@@ -172,6 +173,8 @@ struct BackendModule {
   std::uint32_t setup_bytes = sizeof(BackendSetup);
   const char* compiler = __VERSION__;
   Result<std::unique_ptr<Backend>> (*open)(const BackendSetup& setup) = nullptr;
+  /// Returns what copies tensors of a device; null if the module knows no device.
+  Result<const DeviceCopies*> (*device_copies)() = nullptr;
 };
 
 inline constexpr char kBackendModuleSymbol[] = "c10dd_backend_module";

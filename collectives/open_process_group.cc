@@ -7,6 +7,7 @@
 
 #include "collectives/backend.h"
 #include "collectives/backend_names.h"
+#include "collectives/staged_backend.h"
 
 namespace c10dd::collectives {
 
@@ -30,7 +31,9 @@ Result<std::unique_ptr<Backend>> open_backend(const BackendSetup& setup) {
   }
   auto module = load_backend_module(name);
   if (!module) return module.error();
-  return (*module)->open(setup);
+  auto backend = (*module)->open(setup);
+  if (!backend || (*module)->device_copies != nullptr) return backend;
+  return with_staging(std::move(*backend));
 }
 
 }  // namespace c10dd::collectives

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/backend.h"
+#include "collectives/nccl/cuda_copies.h"
 #include "collectives/nccl/identity.h"
 #include "collectives/nccl/lane.h"
 #include "collectives/nccl/opening.h"
@@ -248,6 +249,7 @@ Result<std::unique_ptr<Backend>> open_nccl(const BackendSetup& setup) {
 extern "C" __attribute__((visibility("default"))) const c10dd::collectives::BackendModule*
 c10dd_backend_module() {
   static const c10dd::collectives::BackendModule module = {
-      .open = &c10dd::collectives::nccl::open_nccl};
+      .open = &c10dd::collectives::nccl::open_nccl,
+      .device_copies = &c10dd::collectives::nccl::cuda_copies};
   return &module;
 }

@@ -109,6 +109,10 @@ void put_on_stream(void* stream, std::function<void()> task) {
   stream_of(stream).put(std::move(task));
 }
 
+void put_on_default_stream(int device, std::function<void()> task) {
+  context_of(device).default_stream->put(std::move(task));
+}
+
 int current_device() { return current.empty() ? -1 : current.back()->device; }
 
 extern "C" {

@@ -26,6 +26,9 @@ CudaControl& cuda_control();
 /// of the device whose context is current.
 void put_on_stream(void* stream, std::function<void()> task);
 
+/// The same, on the default stream of a device.
+void put_on_default_stream(int device, std::function<void()> task);
+
 /// Returns the index of the device whose context is current on this thread, or -1.
 int current_device();
 
