@@ -64,6 +64,12 @@ struct SubgroupOptions {
 /// caller's thread if the backend allows it; all others run on a worker thread, which starts with
 /// the first of them.
 ///
+/// Tensors may be in cuda memory, all of an operation on one device. On backend nccl an operation
+/// on them begins after what their streams have when it is issued. A synchronous call returns when
+/// the operation is on the device, with work that may be pending: what the caller puts on the
+/// tensor's stream afterwards runs after the operation. See Work::wait(stream). The memory must
+/// stay valid until the Work has ended.
+///
 /// The functions throw InvalidArgument if the time-out is not positive, if a tensor with elements
 /// has null data or an unknown type, or if the sizes of the tensors do not fit each other. They
 /// throw Error with code `unsupported` for what the backend lacks. An operation on tensors without

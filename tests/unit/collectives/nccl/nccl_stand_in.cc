@@ -138,9 +138,10 @@ Status issue_all(std::vector<std::pair<Comm, Issued>> all) {
   std::map<Comm, std::vector<Issued>> by_comm;
   for (auto& [comm, issued] : all) by_comm[comm].push_back(issued);
   Status result = Status::success;
-  for (auto& [of, operations] : by_comm) {
+  for (const auto& one : by_comm) {
+    const Comm comm = one.first;
+    const std::vector<Issued> operations = one.second;
     void* const stream = operations.front().stream;
-    const Comm comm = of;
     const Status status = let(comm, [comm, stream, operations] {
       put_on_stream(stream, [comm, operations] { run(comm, operations); });
     });
