@@ -113,13 +113,16 @@ TEST_F(NcclStreams, ManyThreadsAndKindsOfOperationsDoNotMixUp) {
   nccl.polls_in_progress = 3;
   run_ranks(2, [&](Rank rank) {
     std::jthread messages([&, rank] {
+      // If both threads used one stream, it could wait for a message that the peer's stream has
+      // behind a collective, which waits for this rank.
+      Stream own;
       for (int i = 0; i < 100; ++i) {
         std::vector<std::int64_t> value = {i};
         if (rank == 0) {
-          groups[0]->send(on_device(value, 0), 1)->wait_on_host();
+          groups[0]->send(on_device(value, 0, own.handle), 1)->wait_on_host();
         } else {
           value = {-1};
-          groups[1]->recv(on_device(value, 1), 0)->wait_on_host();
+          groups[1]->recv(on_device(value, 1, own.handle), 0)->wait_on_host();
           EXPECT_EQ(value[0], i);
         }
       }
