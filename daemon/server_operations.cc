@@ -15,6 +15,9 @@
 #include <memory>
 
 #include "daemon/config/version.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/utf8.h"
 
 namespace c10dd::daemon {
 namespace {
@@ -96,6 +99,13 @@ asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const st
     if (found != all.end()) found->plain = std::move(plain);
   }
   co_return all;
+}
+
+Result<void> ServerOperations::end_run(const std::string& job, const std::string& run) {
+  if (job == of_.launches.job()) return of_.launches.end(run);
+  return failure(Code::not_found, "run \"{}\" of job \"{}\": only runs of job \"{}\" can be ended",
+                 printable(run, limits::kNameBytes), printable(job, limits::kNameBytes),
+                 of_.launches.job());
 }
 
 /// Calls `ask` with a callback, waits until the callback is called, and returns the argument of the

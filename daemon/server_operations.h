@@ -39,6 +39,7 @@ class ServerOperations final : public Operations {
 
   asio::awaitable<std::vector<core::JobReport>> job_reports() override;
   asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) override;
+  Result<void> end_run(const std::string& job, const std::string& run) override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
 

@@ -128,6 +128,11 @@ asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest&
       facts.page.runs = co_await operations.runs_of(facts.page.job);
       break;
     }
+    case Need::end: {
+      const Result<RunName> name = run_of(request);
+      facts.ended = operations.end_run(name->job, name->run);
+      break;
+    }
     case Need::checkpoint: {
       const Result<std::string> path = checkpoint_path(request);
       facts.checkpoint = co_await operations.checkpoint(*path);

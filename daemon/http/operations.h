@@ -30,6 +30,9 @@ class Operations {
   /// Returns the reports of all loaded runs of a job, by number.
   virtual boost::asio::awaitable<std::vector<core::RunReport>> runs_of(const std::string& job) = 0;
 
+  /// Closes all connections of a launch, see LaunchRuns::end().
+  virtual Result<void> end_run(const std::string& job, const std::string& run) = 0;
+
   /// Writes a copy of the state to the new directory `path`.
   virtual boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) = 0;
 

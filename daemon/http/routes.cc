@@ -107,16 +107,33 @@ HttpReply remove_job(const HttpRequest& request, const ServerFacts& facts) {
   return {200, kJson, json::text_of(body) + "\n"};
 }
 
+HttpReply end_run(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "end of a run: allowed only for clients on the daemon's machine");
+  }
+  const Result<RunName> name = run_of(request);
+  const Result<void> done = name ? facts.ended : name.error();
+  if (!done) {
+    const Failure& why = done.error();
+    return http_error(describe(why.code).http_status, why.code, why.detail);
+  }
+  const boost::json::value body = {{"ended", printable(name->run, limits::kNameBytes)}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
 struct Route {
   std::string_view path;
   std::string_view sentence;
   HttpReply (*respond)(const HttpRequest&, const ServerFacts&);
   Need need = Need::nothing;
   const char* methods = "GET, HEAD";
-  std::string_view rest = {};  ///< placeholder for the variable part of the path; empty if none
+  std::string_view rest = {};    ///< placeholder for the variable part of the path; empty if none
+  std::string_view inside = {};  ///< what the variable part must contain
 };
 
 constexpr std::string_view kJobs = "/v1/jobs/";
+constexpr std::string_view kRuns = "/runs/";
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
@@ -132,6 +149,8 @@ constexpr Route kRoutes[] = {
      Need::job, "GET, HEAD", "{job}"},
     {kJobs, "DELETE: removes a job with its runs and rows; 409 while a session is connected",
      remove_job, Need::removal, "DELETE", "{job}"},
+    {kJobs, "DELETE: closes all connections of a launch of PyTorch trainers", end_run, Need::end,
+     "DELETE", "{job}/runs/{run}", kRuns},
 };
 
 HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
@@ -166,8 +185,10 @@ const Route* find_route(const HttpRequest& request) {
   const Route* found = nullptr;
   for (const Route& route : kRoutes) {
     const bool more = path.size() > route.path.size();
-    const bool here =
-        route.rest.empty() ? path == route.path : more && path.starts_with(route.path);
+    const bool here = route.rest.empty()
+                          ? path == route.path
+                          : more && path.starts_with(route.path) &&
+                                path.find(route.inside, route.path.size()) != path.npos;
     if (here && (found == nullptr || fits(route, request))) found = &route;
   }
   return found;
@@ -183,6 +204,23 @@ std::string methods_of(const Route& of) {
   return methods;
 }
 
+/// Decodes a percent-encoded name.
+Result<std::string> decoded(std::string_view path) {
+  std::string name;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    std::uint8_t byte = 0;
+    const char* const end = path.data() + std::min(i + 3, path.size());
+    const bool encoded = path[i] == '%';
+    if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
+      return failure(Code::invalid_argument,
+                     "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
+    }
+    name += encoded ? static_cast<char>(byte) : path[i];
+    if (encoded) i += 2;
+  }
+  return name;
+}
+
 bool is_json(std::string_view content_type) {
   return content_type.substr(0, content_type.find(';')) == kJson;
 }
@@ -195,6 +233,7 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   bool refused = false;
   if (route->need == Need::checkpoint) refused = !facts.local || !checkpoint_path(request);
   if (route->need == Need::job) refused = !job_of(request);
+  if (route->need == Need::end) refused = !facts.local || !run_of(request);
   if (route->need == Need::removal) refused = !facts.local || !job_of(request);
   return refused ? Need::nothing : route->need;
 }
@@ -222,20 +261,17 @@ Result<std::string> checkpoint_path(const HttpRequest& request) {
 }
 
 Result<std::string> job_of(const HttpRequest& request) {
-  std::string job;
+  return decoded(path_of(request.target).substr(kJobs.size()));
+}
+
+Result<RunName> run_of(const HttpRequest& request) {
   const std::string_view path = path_of(request.target).substr(kJobs.size());
-  for (std::size_t i = 0; i < path.size(); ++i) {
-    std::uint8_t byte = 0;
-    const char* const end = path.data() + std::min(i + 3, path.size());
-    const bool encoded = path[i] == '%';
-    if (encoded && std::from_chars(path.data() + i + 1, end, byte, 16).ptr != path.data() + i + 3) {
-      return failure(Code::invalid_argument,
-                     "job: name is not percent-encoded; use /v1/jobs/NAME, with %25 for %");
-    }
-    job += encoded ? static_cast<char>(byte) : path[i];
-    if (encoded) i += 2;
-  }
-  return job;
+  const std::size_t middle = path.rfind(kRuns);
+  Result<std::string> job = decoded(path.substr(0, middle));
+  Result<std::string> run = decoded(path.substr(middle + kRuns.size()));
+  if (!job) return job.error();
+  if (!run) return run.error();
+  return RunName{std::move(*job), std::move(*run)};
 }
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {

@@ -24,17 +24,18 @@ struct ServerFacts {
   bool host_known = true;  ///< the request's Host is one that replies_to() allows
 
   // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::jobs sets
-  // `jobs`, Need::job sets `page`, Need::checkpoint sets `checkpoint`, and Need::removal sets
-  // `removed`.
+  // `jobs`, Need::job sets `page`, Need::checkpoint sets `checkpoint`, Need::removal sets
+  // `removed`, and Need::end sets `ended`.
   std::string metrics;
   std::vector<core::JobReport> jobs;
   JobPage page;
   Result<void> checkpoint;
   Result<void> removed;
+  Result<void> ended;
 };
 
 /// What must be fetched or done for a request before handle() is called.
-enum class Need { nothing, metrics, jobs, job, checkpoint, removal };
+enum class Need { nothing, metrics, jobs, job, checkpoint, removal, end };
 
 /// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
 /// request that handle() will refuse.
@@ -46,6 +47,13 @@ Result<std::string> checkpoint_path(const HttpRequest& request);
 
 /// Returns the percent-decoded name of the job in a target below /v1/jobs/.
 Result<std::string> job_of(const HttpRequest& request);
+
+/// Returns the percent-decoded names in a target /v1/jobs/{job}/runs/{run}.
+struct RunName {
+  std::string job;
+  std::string run;
+};
+Result<RunName> run_of(const HttpRequest& request);
 
 /// Returns the reply to a request. The caller must have fetched or done what need_of() returns for
 /// the request, and must pass the result in `facts`.

@@ -24,6 +24,10 @@ struct FakeOperations final : Operations {
     asked.push_back("runs of " + job);
     co_return runs;
   }
+  Result<void> end_run(const std::string& job, const std::string& run) override {
+    asked.push_back("end " + run + " of " + job);
+    return done;
+  }
   boost::asio::awaitable<Result<void>> checkpoint(const std::string& path) override {
     asked.push_back("checkpoint " + path);
     co_return done;

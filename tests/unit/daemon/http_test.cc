@@ -335,6 +335,20 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   EXPECT_EQ(handle(request, its).body, summary + "\n");
 }
 
+TEST(HttpRoutes, EndARunForThisMachineOnly) {
+  const HttpRequest request{"DELETE", "/v1/jobs/a%20b/runs/plain-7", true};
+  EXPECT_EQ(run_of(request)->job, "a b");
+  EXPECT_EQ(run_of(request)->run, "plain-7");
+  ServerFacts its = facts();
+  EXPECT_EQ(need_of(request, its), Need::nothing);
+  EXPECT_EQ(handle(request, its).status, 403);
+  its.local = true;
+  EXPECT_EQ(need_of(request, its), Need::end);
+  EXPECT_EQ(handle(request, its).body, "{\"ended\":\"plain-7\"}\n");
+  its.ended = failure(Code::not_found, "no such run");
+  EXPECT_EQ(handle(request, its).status, 404);
+}
+
 TEST(HttpRoutes, RemoveAJobForThisMachineOnly) {
   const HttpRequest request{"DELETE", "/v1/jobs/a%20b", true};
   EXPECT_EQ(job_of(request).value(), "a b");
