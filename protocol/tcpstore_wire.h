@@ -78,14 +78,14 @@ std::optional<std::uint8_t> code_of(Query query, Dialect dialect);
 /// A message of a client. A field that the operation does not have is empty.
 struct Message {
   Query query = Query::validate;
-  std::string_view key;
-  std::string_view value;     ///< of compare_set: the desired value
-  std::string_view expected;  ///< of compare_set
+  std::string_view key = {};
+  std::string_view value = {};     ///< of compare_set: the desired value
+  std::string_view expected = {};  ///< of compare_set
   /// Of add: the difference. Of barrier: the world size. Of ping: a number to send back, which is
   /// the process id of the client.
   std::int64_t number = 0;
-  std::vector<std::string_view> keys;
-  std::vector<std::string_view> values;  ///< of multi_set: one for each key
+  std::vector<std::string_view> keys = {};
+  std::vector<std::string_view> values = {};  ///< of multi_set: one for each key
 };
 
 /// What is known of a message before it is whole.

@@ -20,6 +20,10 @@
 //     collective   what a call of a process group of one rank costs its caller
 //     all-reduce   all_reduce over Gloo among --members (2) processes, and Gloo alone in the same
 //                  processes; --against torch,mpi: PyTorch's Gloo, and MPI
+//     tcpstore-get, tcpstore-set, tcpstore-add, tcpstore-multi-get
+//                  the requests of PyTorch's TCPStore; --against torch: PyTorch's own servers
+//     storm        --connections (10,000) clients of PyTorch's TCPStore connect and join at once;
+//                  --against torch, likewise
 //     instructions instructions that each request costs, counted by valgrind; --only shows the
 //                  functions of some cases
 //
@@ -79,6 +83,11 @@ constexpr Scenario kScenarios[] = {
 #if C10DD_WITH_GLOO
     {"all-reduce", run_all_reduce},
 #endif
+    {"tcpstore-get", run_tcpstore_get},
+    {"tcpstore-set", run_tcpstore_set},
+    {"tcpstore-add", run_tcpstore_add},
+    {"tcpstore-multi-get", run_tcpstore_multi_get},
+    {"storm", run_storm},
     {"instructions", run_instructions},
 };
 
@@ -134,7 +143,10 @@ const std::vector<Comparable>& comparable() {
   static const std::vector<Comparable> all = {
       {Peer::Kind::redis, "redis", {}},             // a scenario without requests leaves it out
       {Peer::Kind::etcd, "etcd", {"set-durable"}},  // etcd always syncs
-      {Peer::Kind::torch, "torch", {"barrier", "all-reduce"}},
+      {Peer::Kind::torch,
+       "torch",
+       {"barrier", "all-reduce", "tcpstore-get", "tcpstore-set", "tcpstore-add",
+        "tcpstore-multi-get", "storm"}},
       {Peer::Kind::mpi, "mpi", {"all-reduce"}}};
   return all;
 }

@@ -79,6 +79,15 @@ ScenarioResult run_collective(const Options& options);
 /// An all_reduce of 64 KiB to 64 MiB over Gloo, beside Gloo alone in the same processes.
 ScenarioResult run_all_reduce(const Options& options);
 
+/// All ranks of a launch join a TCPStore at once.
+ScenarioResult run_storm(const Options& options);
+
+/// Requests of PyTorch's TCPStore: the daemon beside PyTorch's own servers.
+ScenarioResult run_tcpstore_get(const Options& options);
+ScenarioResult run_tcpstore_set(const Options& options);
+ScenarioResult run_tcpstore_add(const Options& options);
+ScenarioResult run_tcpstore_multi_get(const Options& options);
+
 /// Connections with a session that do nothing, and the memory of one.
 ScenarioResult run_idle(const Options& options);
 

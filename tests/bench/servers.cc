@@ -30,38 +30,8 @@ std::vector<std::string>& command_before() {
   return words;
 }
 
-/// In the child: becomes this program; ends when there is none.
-[[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<std::string> whole = command_before();
-  whole.insert(whole.end(), command.begin(), command.end());
-  std::vector<char*> words;
-  words.reserve(whole.size() + 1);
-  for (const std::string& word : whole) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  ::execvp(words[0], words.data());
-  std::perror(words[0]);
-  ::_exit(127);
-}
-
 bool passed(std::chrono::steady_clock::time_point deadline) {
   return std::chrono::steady_clock::now() >= deadline;
-}
-
-/// The first line that the child prints.
-std::string first_line(const Descriptor& output) {
-  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
-  std::string line;
-  while (!line.ends_with('\n')) {
-    throw_if_interrupted();
-    if (passed(deadline)) throw std::runtime_error("c10dd did not start");
-    pollfd ready{output.get(), POLLIN, 0};
-    if (::poll(&ready, 1, 100) <= 0) continue;
-    char next = 0;
-    if (::read(output.get(), &next, 1) != 1) throw std::runtime_error("c10dd did not start");
-    line += next;
-  }
-  line.pop_back();
-  return line;
 }
 
 /// Whether a server says `answer` to `question`.
@@ -90,6 +60,34 @@ void await(const Child& child, const std::string& name, const Address& server,
 }
 
 }  // namespace
+
+void become(const std::vector<std::string>& command) {
+  std::vector<std::string> whole = command_before();
+  whole.insert(whole.end(), command.begin(), command.end());
+  std::vector<char*> words;
+  words.reserve(whole.size() + 1);
+  for (const std::string& word : whole) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  ::execvp(words[0], words.data());
+  std::perror(words[0]);
+  ::_exit(127);
+}
+
+std::string first_line(const std::string& server, const Descriptor& output) {
+  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
+  std::string line;
+  while (!line.ends_with('\n')) {
+    throw_if_interrupted();
+    if (passed(deadline)) throw std::runtime_error(server + " did not start");
+    pollfd ready{output.get(), POLLIN, 0};
+    if (::poll(&ready, 1, 100) <= 0) continue;
+    char next = 0;
+    if (::read(output.get(), &next, 1) != 1) throw std::runtime_error(server + " did not start");
+    line += next;
+  }
+  line.pop_back();
+  return line;
+}
 
 Child::Child(const std::function<void()>& body) {
   const pid_t parent = ::getpid();
@@ -208,7 +206,7 @@ void DaemonServer::start() {
     become(command_);
   });
   write_end = Descriptor();
-  const std::string line = first_line(read_end);
+  const std::string line = first_line("c10dd", read_end);
   port_ = static_cast<std::uint16_t>(std::stoi(line.substr(line.rfind(':') + 1)));
 }
 

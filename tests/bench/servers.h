@@ -39,6 +39,12 @@ class Child {
   pid_t pid_;
 };
 
+/// In the child of a fork: becomes this program, or ends.
+[[noreturn]] void become(const std::vector<std::string>& command);
+
+/// Returns the first line that a server prints to this pipe. Throws after 20 s.
+std::string first_line(const std::string& server, const Descriptor& output);
+
 /// Keeps all cores from halting: a process for each that spins when there is nothing else to run.
 std::vector<Child> keep_awake();
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scenarios tcpstore-*: the daemon and PyTorch's own servers under the same load of PyTorch's
+// protocol, beside the echo of the same bytes. Servers run on all cores but the first, and the load
+// on the first, because the scheduler's choice makes a factor of nine.
+#include <sched.h>
+
+#include <memory>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "tests/bench/load.h"
+#include "tests/bench/scenarios.h"
+#include "tests/bench/servers.h"
+#include "tests/bench/tcpstore_conversation.h"
+#include "tests/bench/torch_store.h"
+
+namespace c10dd::bench {
+namespace {
+
+constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
+
+/// Keeps this thread, and the processes that it starts, on the first core or on all others.
+/// Restores the cores at the end.
+class Cores {
+ public:
+  explicit Cores(bool first) {
+    if (::sched_getaffinity(0, sizeof before_, &before_) != 0) fail_with_errno("sched_getaffinity");
+    cpu_set_t chosen;
+    CPU_ZERO(&chosen);
+    bool seen = false;
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (!CPU_ISSET(core, &before_)) continue;
+      if (seen != first) CPU_SET(core, &chosen);
+      seen = true;
+    }
+    if (CPU_COUNT(&chosen) > 0) ::sched_setaffinity(0, sizeof chosen, &chosen);
+  }
+  ~Cores() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  Cores(const Cores&) = delete;
+  Cores& operator=(const Cores&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+/// The servers, started on their cores.
+class Stores {
+ public:
+  Stores(const TcpstoreWorkload& workload, const Options& options, ScenarioResult& result) {
+    const Cores others(false);
+    const PlainBytes bytes = tcpstore_bytes(workload);
+    const auto speak = [workload](unsigned n) { return tcpstore_conversation(workload, n); };
+    echo_ = std::make_unique<EchoServer>(NativeBytes{bytes.request.size(), bytes.reply});
+    targets_.push_back({"echo", "bare epoll, the bytes of the last request", echo_->address(),
+                        echo_->process(), [bytes](unsigned) { return bytes_conversation(bytes); }});
+    daemon_ = std::make_unique<DaemonServer>("memory:", "os");
+    targets_.push_back({"c10dd", "a plain run", daemon_->address(), daemon_->process(), speak});
+    if (options.against.empty()) return;
+    const std::vector<TorchStoreKind> kinds = torch_stores();
+    if (kinds.empty()) result.skipped = "torch: PyTorch is not installed";
+    for (const TorchStoreKind& kind : kinds) {
+      torch_.push_back(std::make_unique<TorchStoreServer>(kind));
+      targets_.push_back(
+          {kind.name, kind.python, torch_.back()->address(), torch_.back()->process(), speak});
+    }
+  }
+
+  const std::vector<Target>& targets() const { return targets_; }
+
+ private:
+  std::unique_ptr<EchoServer> echo_;
+  std::unique_ptr<DaemonServer> daemon_;
+  std::vector<std::unique_ptr<TorchStoreServer>> torch_;
+  std::vector<Target> targets_;
+};
+
+ScenarioResult run(const char* name, TcpstoreOperation operation, const Options& options) {
+  const TcpstoreWorkload workload{operation, options.key_bytes, options.value_bytes};
+  const unsigned connections = options.connections.value_or(1);
+  ScenarioResult result;
+  result.name = name;
+  result.counted = "requests";
+  result.bars = "c10dd";
+  result.round_seconds = options.seconds;
+  result.parameters = {{"connections", connections},
+                       {"depth", options.depth},
+                       {"key_bytes", options.key_bytes},
+                       {"value_bytes", options.value_bytes},
+                       {"awake", options.awake}};
+  const Stores stores(workload, options, result);
+  for (const Target& target : stores.targets()) {
+    result.series.push_back({target.name, target.how, {}});
+  }
+  const Cores first(true);
+  const LoadOptions load{connections, options.depth, options.seconds * kWarmUpShare,
+                         options.seconds};
+  for (unsigned round = 0; round < options.rounds; ++round) {
+    for (std::size_t i = 0; i < stores.targets().size(); ++i) {
+      const Measurement measured = run_load(stores.targets()[i], load);
+      result.series[i].rounds.push_back(
+          sample_of(measured.latency, measured.seconds, measured.cpu_seconds));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ScenarioResult run_tcpstore_get(const Options& options) {
+  return run("tcpstore-get", TcpstoreOperation::get, options);
+}
+ScenarioResult run_tcpstore_set(const Options& options) {
+  return run("tcpstore-set", TcpstoreOperation::set, options);
+}
+ScenarioResult run_tcpstore_add(const Options& options) {
+  return run("tcpstore-add", TcpstoreOperation::add, options);
+}
+ScenarioResult run_tcpstore_multi_get(const Options& options) {
+  return run("tcpstore-multi-get", TcpstoreOperation::multi_get, options);
+}
+
+}  // namespace c10dd::bench
