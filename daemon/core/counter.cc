@@ -30,18 +30,9 @@ std::optional<std::int64_t> number_at_start(std::string_view text) {
 }
 
 Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
-                            std::int64_t delta, CounterText reads) {
+                            std::int64_t delta) {
   std::int64_t value = 0;
-  if (text && reads == CounterText::lenient) {
-    const std::optional<std::int64_t> number = number_at_start(*text);
-    if (!number) {
-      return failure(Code::invalid_argument,
-                     "add: the value of key \"{}\" does not begin with a number of 64 bits ({} "
-                     "bytes)",
-                     printable(key, kKeyShown), text->size());
-    }
-    value = *number;
-  } else if (text) {
+  if (text) {
     const char* end = text->data() + text->size();
     const auto [stop, failed] = std::from_chars(text->data(), end, value);
     if (failed != std::errc() || stop != end || text->empty()) {
@@ -54,6 +45,17 @@ Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view
                    value, delta);
   }
   return sum;
+}
+
+Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::string_view> text,
+                                   std::int64_t delta) {
+  if (!text) return add_to(key, text, delta);
+  if (const std::optional<std::int64_t> value = number_at_start(*text)) {
+    return add_to(key, std::to_string(*value), delta);
+  }
+  return failure(Code::invalid_argument,
+                 "add: the value of key \"{}\" does not begin with a number of 64 bits ({} bytes)",
+                 printable(key, kKeyShown), text->size());
 }
 
 Result<void> check_ttl(Duration ttl) {

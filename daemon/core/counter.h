@@ -10,10 +10,6 @@
 
 namespace c10dd::core {
 
-/// Says how the text of a counter is read: `strict` allows nothing but a decimal integer, `lenient`
-/// is the rule of number_at_start().
-enum class CounterText : std::uint8_t { strict, lenient };
-
 /// Returns the number at the start of a text, as C's strtoll reads it in base 10: blanks, then a
 /// sign, then digits; what follows is ignored. Returns nothing if the text has no digits there, or
 /// if the number does not fit in 64 bits.
@@ -21,10 +17,14 @@ std::optional<std::int64_t> number_at_start(std::string_view text);
 
 /// Returns the sum of `delta` and the counter in `text`, which is a decimal number. If `text` is
 /// empty, the key does not exist and the counter is 0. Fails with wrong_type if the text is not a
-/// decimal integer of 64 bits (if `reads` is lenient: with invalid_argument if number_at_start()
-/// returns nothing), and with out_of_range if the sum overflows.
+/// decimal integer of 64 bits, and with out_of_range if the sum overflows.
 Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view> text,
-                            std::int64_t delta, CounterText reads = CounterText::strict);
+                            std::int64_t delta);
+
+/// Does the same, but reads the counter with number_at_start(). Fails with invalid_argument if that
+/// returns nothing, and with out_of_range if the sum overflows.
+Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::string_view> text,
+                                   std::int64_t delta);
 
 /// Fails with invalid_argument unless `ttl` is 0 or between limits::kKeyTtlMin and kKeyTtlMax.
 Result<void> check_ttl(Duration ttl);

@@ -112,7 +112,7 @@ Maybe KeyOps::on(Step& step, const Add& add) {
   if (entry != nullptr) step.observe(entry->revision);
   const auto before = entry == nullptr ? std::nullopt : std::optional(entry->value.view());
   const Result<std::int64_t> sum =
-      add_to(add.key, before, add.delta, add.lenient ? CounterText::lenient : CounterText::strict);
+      add.lenient ? add_leniently(add.key, before, add.delta) : add_to(add.key, before, add.delta);
   if (!sum) return sum.error();
   const Bytes text = std::to_string(*sum);
   const auto place = keys_.check_put(add.key, text.size());

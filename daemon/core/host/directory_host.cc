@@ -93,20 +93,20 @@ void DirectoryHost::report_idle(const JobLocation& location, bool empty) {
 
 void DirectoryHost::end_turn() {
   const TimePoint now = time_.end_turn(loop_.now());
-  retire_volatile(now);
+  if (volatile_runs_.next_deadline().value_or(TimePoint::max()) <= now) retire_volatile(now);
   if (!directory_) return;
   const auto next = directory_->next_deadline();
   if (next && *next <= now) retire();
 }
 
 std::optional<SteadyTime> DirectoryHost::next_wake() const {
-  std::optional<TimePoint> next = volatile_runs_.next_deadline();
-  if (const auto other = directory_ ? directory_->next_deadline() : std::nullopt) {
-    next = next ? std::min(*next, *other) : *other;
-  }
-  if (!next) return std::nullopt;
+  const auto durable = directory_ ? directory_->next_deadline() : std::nullopt;
+  const auto in_memory = volatile_runs_.next_deadline();
+  if (!durable && !in_memory) return std::nullopt;
+  const TimePoint never = TimePoint::max();
+  const TimePoint next = std::min(durable.value_or(never), in_memory.value_or(never));
   const SteadyTime clock = loop_.now();
-  return clock + std::clamp(*next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
+  return clock + std::clamp(next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
 }
 
 void DirectoryHost::retire() {
