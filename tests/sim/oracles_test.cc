@@ -112,6 +112,39 @@ TEST(Oracles, AWaiterIsWoken) {
   EXPECT_EQ(oracle(judge_reads(run.records)), "reads");
 }
 
+TEST(Oracles, PagesAndNumbersAreThoseOfTheLog) {
+  const auto judged = [](Request request, Reply reply) {
+    Story run;
+    run.set("n0", "5", 10);
+    run.call(std::move(request), 20, 29, std::move(reply));
+    return oracle(judge_reads(run.records));
+  };
+  const ReadValues read{{"n1", "n0", "n1"}, 1};
+  EXPECT_EQ(judged(read, told(ValuePage{{"5", ""}, 3})), "fine");
+  EXPECT_EQ(judged(read, told(ValuePage{{"5", "5"}, 3})), "reads");
+  EXPECT_EQ(judged(read, told(ValuePage{{"5"}, 2})), "reads") << "there was room for all";
+  const Reply late(failure(Code::timed_out, "counter"));
+  EXPECT_EQ(judged(WaitCounter{"n0", 5, {}}, told(Done{})), "fine");
+  EXPECT_EQ(judged(WaitCounter{"n0", 6, {}}, told(Done{})), "reads");
+  EXPECT_EQ(judged(WaitCounter{"n0", 5, {}}, late), "reads");
+  EXPECT_EQ(judged(WaitCounter{"n1", -5, {}}, late), "fine") << "a missing key has no number";
+}
+
+TEST(Oracles, AWaitForEachKeySeesThemAtAnyTime) {
+  const auto judged = [](bool each, std::uint64_t from) {
+    Story run;
+    run.set("s0", "a", 10);
+    run.call(Remove{"s0"}, 20, 29, told(Removed{true}));
+    run.durable({{Row::Kind::erase, "ks0", {}}}, 21);
+    run.set("s1", "b", 30);
+    run.call(Wait{{"s0", "s1"}, {}, each}, from, 50, told(Done{}));
+    return oracle(judge_reads(run.records));
+  };
+  EXPECT_EQ(judged(true, 5), "fine");
+  EXPECT_EQ(judged(false, 5), "reads") << "they were never there together";
+  EXPECT_EQ(judged(true, 35), "reads") << "the first was gone before";
+}
+
 TEST(Oracles, AWatchTellsEverythingOnce) {
   const Change first{1, false, "s0", "a"};
   const Change second{2, false, "s0", "b"};
