@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What blocked requests may hold of a job's memory.
+// What blocked requests may hold of a job's memory, and that a wait which leads to a pop keeps its
+// item.
 #include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
 
 #include "daemon/core/job.h"
 
@@ -69,6 +74,55 @@ TEST_F(JobWaits, CountLongKeysAsSeveral) {
   const Bytes key(64 * 50, 'k');
   EXPECT_EQ(ask(Set{key, "value"}), Code::ok);
   EXPECT_EQ(wait({key}), Code::quota_exceeded) << "53 / 4 = 13";
+}
+
+/// Clients that wait for a queue, then pop, in a random order: each item is popped once, and
+/// nobody finds the queue empty.
+TEST(FleetingConsumers, NeverFindTheQueueEmpty) {
+  constexpr std::uint64_t kConsumers = 8;
+  constexpr int kItems = 1'000;
+  Job job{1, {7, 1, 0}};
+  const TimePoint now{std::chrono::seconds(1)};
+  std::uint64_t sequence = 0;
+  std::map<SessionId, bool> told;  // whose wait has ended
+  const auto ask = [&](const SessionId& session, const Request& request) {
+    const Effects effects =
+        job.apply({session, {}, Access::use, 0, session.low}, {++sequence, 0, 0, 0}, request, now);
+    std::optional<Reply> own;
+    for (const OutgoingReply& reply : effects.replies) {
+      if (reply.to == session && reply.sequence == sequence) own = reply.result;
+      if (reply.op == Wait::op.code) told[reply.to] = true;
+    }
+    EXPECT_EQ(effects.blocked, !own);
+    return own;
+  };
+  for (std::uint64_t n = 0; n <= kConsumers; ++n) {
+    Hello hello;
+    hello.session = {1, 1 + n};
+    hello.fleeting = true;
+    ask(hello.session, hello);
+  }
+  std::mt19937_64 random(3);
+  std::set<SessionId> waiting;
+  int pushed = 0;
+  std::set<Bytes> popped;
+  while (popped.size() < kItems) {
+    const SessionId who{1, 1 + random() % (kConsumers + 1)};
+    if (who.low > kConsumers) {
+      if (pushed < kItems) ask(who, QueuePush{"q", std::to_string(++pushed)});
+    } else if (told[who]) {
+      const auto item = ask(who, QueuePop{"q", {}});
+      ASSERT_TRUE(item && *item) << "the queue is empty";
+      EXPECT_TRUE(popped.insert(std::get<Popped>(**item).value).second);
+      told[who] = false;
+      waiting.erase(who);
+    } else if (waiting.insert(who).second) {
+      ask(who, Wait{{"q"}, Duration::max()});
+    }
+  }
+  EXPECT_EQ(pushed, kItems);
+  EXPECT_EQ(job.stats().queue_items, 0U);
+  EXPECT_EQ(job.audit(), std::nullopt);
 }
 
 }  // namespace

@@ -235,6 +235,38 @@ TEST_F(PlainRunsTest, ALateJoinerOfALaunchIsWithIt) {
   EXPECT_EQ(join(2, peer(2)), "plain-1");
 }
 
+TEST_F(PlainRunsTest, TwoStoresInAProcessAreInOneRun) {
+  EXPECT_EQ(join(1, peer(1)), "plain-1");
+  EXPECT_EQ(join(2, peer(2)), "plain-1");
+  EXPECT_EQ(join(3, peer(1)), "plain-1");
+  close(1);  // one of its stores; a newcomer finds an end, the process itself does not
+  EXPECT_EQ(join(4, peer(1)), "plain-1");
+  EXPECT_EQ(join(5, peer(5)), "plain-2");
+}
+
+TEST_F(PlainRunsTest, WorkersThatAreStartedAgainAreALaunch) {
+  for (std::uint64_t attempt = 1; attempt <= 3; ++attempt) {
+    const std::string run = "plain-" + std::to_string(attempt);
+    for (std::uint64_t rank = 0; rank < 4; ++rank) {
+      EXPECT_EQ(join(10 * attempt + rank, peer(10 * attempt + rank)), run);
+    }
+    EXPECT_FALSE(set(10 * attempt, kRank0).refused);
+    for (std::uint64_t rank = 0; rank < 4; ++rank) close(10 * attempt + rank);
+  }
+}
+
+TEST_F(PlainRunsTest, AHostThatIsCutOffLooksAlive) {
+  join(1, peer(1));
+  join(2, peer(2, "10.0.0.2"));
+  set(1, kRank0);
+  set(2, kRank3);
+  pass(std::chrono::hours(1));  // neither FIN nor RST has come
+  EXPECT_EQ(join(3, peer(3)), "plain-1");
+  EXPECT_TRUE(set(3, kRank3).refused);
+  EXPECT_EQ(join(4, peer(4)), "plain-2");
+  EXPECT_FALSE(set(4, kRank3).refused);
+}
+
 TEST_F(PlainRunsTest, AForkedChildKeepsTheConnectionAndSoTheRun) {
   join(1, peer(1));  // the parent is dead; its child has the socket
   EXPECT_EQ(join(2, peer(2)), "plain-1");
