@@ -12,12 +12,12 @@ BIN = os.environ.get("C10DD_BIN", os.path.join(os.path.dirname(__file__), "../..
 SLOWDOWN = int(os.environ.get("C10DD_TEST_SLOWDOWN", "1"))
 
 
-def reserve_port():
-    """A free port of 127.0.0.1, kept until this process ends by a bound socket that never listens:
+def reserve_port(host="127.0.0.1"):
+    """A free port of this address, kept until this process ends by a bound socket that never listens:
     a server with SO_REUSEADDR binds beside it, and nobody else gets it while the server is dead."""
     with socket.socket() as free:
         free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        free.bind(("127.0.0.1", 0))
+        free.bind((host, 0))
         port = free.getsockname()[1]
         free.detach()
     return port
@@ -32,9 +32,9 @@ def text_of(file):
 class Daemon:
     """One daemon process. Use as a context manager, or start() and stop()."""
 
-    def __init__(self, *args, engine="memory:", environment=None):
+    def __init__(self, *args, engine="memory:", environment=None, host="127.0.0.1"):
         # The next start must come back to the same place.
-        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"127.0.0.1:{reserve_port()}",
+        self.command = [os.path.join(BIN, "c10dd"), "--listen", f"{host}:{reserve_port(host)}",
                         "--engine", engine, *args]
         self.environment = environment
         self.process = None
