@@ -142,6 +142,7 @@ class MpiBackend final : public Backend {
   void abort(const std::string& reason) override {
     const Failure aborted = failure(Code::aborted, "mpi group aborted: {}", reason);
     lane_->fail(aborted);
+    messages_->fail(aborted);  // if the lane has failed, a callback of a message may be waiting
   }
 
   std::string describe() const override {

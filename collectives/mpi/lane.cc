@@ -38,17 +38,27 @@ void Lane::start(const Operation& operation, Completion& completion) {
 }
 
 void Lane::fail(Failure reason) {
+  const auto self = weak_from_this().lock();  // a callback may destroy the group
   std::unique_lock lock(mutex_);
-  if (dead_) return;
-  if (inside_) {
-    runtime_.abandon();
-    reason.detail += format("; {}", Runtime::kMustExit);
+  if (!dead_) {
+    if (inside_) {
+      runtime_.abandon();
+      reason.detail += format("; {}", Runtime::kMustExit);
+    }
+    dead_ = reason;
+    changed_.notify_all();
+    lock.unlock();
+    listener_(reason);
+    lock.lock();
   }
-  dead_ = reason;
+  end_failed(lock);
+}
+
+/// Ends the operation, unless it has ended, with the failure of the group. Releases the lock.
+void Lane::end_failed(std::unique_lock<std::mutex>& lock) {
   Completion* const pending = std::exchange(completion_, nullptr);
-  changed_.notify_all();
+  Failure reason = *dead_;
   lock.unlock();
-  listener_(reason);
   if (pending != nullptr) pending->complete(std::move(reason));
 }
 
@@ -83,10 +93,11 @@ TimerThread::Clock::time_point Lane::on_time(Clock::time_point now) noexcept {
 void Lane::work() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stop_ || completion_ != nullptr; });
-    if (completion_ == nullptr) break;
+    changed_.wait(lock, [&] { return stop_ || dead_ || completion_ != nullptr; });
+    if (dead_ || completion_ == nullptr) break;
     run_one(lock);
   }
+  operation_ = {};
   thread_ = {};
   changed_.notify_all();
 }
@@ -101,12 +112,18 @@ void Lane::run_one(std::unique_lock<std::mutex>& lock) {
     runtime_.return_abandoned();
     return changed_.notify_all();
   }
-  Completion* const completion = std::exchange(completion_, nullptr);
   operation_ = {};
-  if (!result) dead_ = result.error();
-  lock.unlock();
-  if (!result) listener_(result.error());
-  completion->complete(std::move(result));
+  if (result) {
+    Completion* const completion = std::exchange(completion_, nullptr);
+    lock.unlock();
+    completion->complete({});
+  } else {
+    dead_ = result.error();
+    lock.unlock();
+    listener_(result.error());  // a callback in it may end the operation by fail()
+    lock.lock();
+    end_failed(lock);
+  }
   lock.lock();
 }
 

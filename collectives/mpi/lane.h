@@ -35,8 +35,8 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   /// Starts a collective, see Backend::start(). The one before it has ended.
   void start(const Operation& operation, Completion& completion);
 
-  /// Ends the operation that was started, and all later ones, with this failure, unless the group
-  /// has already failed.
+  /// Ends the operation that was started, and all later ones, with this failure, or with the one
+  /// with which the group has failed.
   void fail(Failure reason);
 
   /// Ends the thread, and frees the communicator. Waits for the thread unless an operation is
@@ -49,6 +49,7 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   Clock::time_point on_time(Clock::time_point now) noexcept override;
   void work();
   void run_one(std::unique_lock<std::mutex>& lock);
+  void end_failed(std::unique_lock<std::mutex>& lock);
   void free_locked();
 
   Runtime& runtime_;

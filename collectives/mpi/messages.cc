@@ -40,21 +40,28 @@ Messages::Messages(Runtime& runtime, MPI_Comm comm)
 }
 
 void Messages::start(const Operation& operation, Completion& completion) {
-  {
-    const std::lock_guard lock(mutex_);
-    started_.push_back({operation, &completion});
+  std::unique_lock lock(mutex_);
+  if (dead_) {
+    const Failure reason = *dead_;
+    lock.unlock();
+    return completion.complete_message(reason);
   }
-  Poller::instance().wake(shared_from_this());
+  Poller::instance().wake(shared_from_this());  // may throw; poll() waits for the lock
+  started_.push_back({operation, &completion});
 }
 
 void Messages::fail(const Failure& reason) {
+  bool first = false;
   {
     const std::lock_guard lock(mutex_);
-    if (dead_) return;
-    dead_ = reason;
+    first = !dead_;
+    if (first) dead_ = reason;
   }
-  Poller::instance().wake(shared_from_this());
-  listener_(reason);
+  if (first) {
+    take_all();
+    listener_(reason);
+  }
+  call_completions();
 }
 
 void Messages::close() {
@@ -66,41 +73,44 @@ void Messages::close() {
 }
 
 Messages::Polled Messages::poll() {
-  std::vector<End> ends;
   std::optional<Failure> failed;
   Polled polled = Polled::advanced;
   {
     const std::lock_guard polling(polling_);
     std::vector<Message> started;
-    bool dead = false;
     {
       const std::lock_guard lock(mutex_);
+      if (dead_) return Polled::ended;
       started.swap(started_);
-      dead = dead_.has_value();
     }
     try {
-      polled = advance(dead, std::move(started), ends);
+      polled = advance(std::move(started));
       failed = find_late();
     } catch (const CallFailed& error) {
       failed = failure(Code::internal, "mpi: {}", error.what());
     }
   }
-  for (End& end : ends) end.completion->complete_message(std::move(end.result));
+  call_completions();
   if (failed) fail(*failed);
   return polled;
 }
 
-Messages::Polled Messages::advance(bool dead, std::vector<Message> started,
-                                   std::vector<End>& ends) {
-  if (dead) {
-    for (Message& message : started) receives_.push_back(std::move(message));
-    end_all(ends);
-    return Polled::ended;
+void Messages::call_completions() {
+  while (true) {
+    std::unique_lock lock(mutex_);
+    if (ends_.empty()) return;
+    End end = std::move(ends_.front());
+    ends_.pop_front();
+    lock.unlock();
+    end.completion->complete_message(std::move(end.result));
   }
+}
+
+Messages::Polled Messages::advance(std::vector<Message> started) {
   for (Message& message : started) begin(std::move(message));
   take_headers();
-  end_transfers(ends);
-  if (!started.empty() || !ends.empty()) return Polled::advanced;
+  const bool ended = end_transfers();
+  if (!started.empty() || ended) return Polled::advanced;
   return receives_.empty() && transfers_.empty() ? Polled::ended : Polled::waits;
 }
 
@@ -185,8 +195,9 @@ void Messages::take_headers() {
   }
 }
 
-/// Ends the transfers that MPI has completed.
-void Messages::end_transfers(std::vector<End>& ends) {
+/// Ends the transfers that MPI has completed. Returns whether there was one.
+bool Messages::end_transfers() {
+  bool any = false;
   for (auto at = transfers_.begin(); at != transfers_.end();) {
     Transfer& transfer = **at;
     int ended = 0;
@@ -209,9 +220,14 @@ void Messages::end_transfers(std::vector<End>& ends) {
                               header.dtype, to.count, to.dtype);
       }
     }
-    ends.push_back({transfer.message.completion, std::move(result)});
+    {
+      const std::lock_guard lock(mutex_);
+      ends_.push_back({transfer.message.completion, std::move(result)});
+    }
+    any = true;
     at = transfers_.erase(at);
   }
+  return any;
 }
 
 std::optional<Failure> Messages::find_late() const {
@@ -228,8 +244,10 @@ std::optional<Failure> Messages::find_late() const {
   return all.late;
 }
 
-/// Ends all messages with the failure of the group.
-void Messages::end_all(std::vector<End>& ends) {
+/// Gives all messages the failure of the group as their end.
+void Messages::take_all() {
+  const std::lock_guard polling(polling_);
+  const std::lock_guard lock(mutex_);
   Failure reason = *dead_;
   if (!transfers_.empty()) {
     runtime_.abandon();
@@ -237,11 +255,13 @@ void Messages::end_all(std::vector<End>& ends) {
   }
   // MPI may still use the memory of a transfer, so it is never destroyed.
   for (auto& transfer : transfers_) {
-    ends.push_back({transfer.release()->message.completion, reason});
+    ends_.push_back({transfer.release()->message.completion, reason});
   }
+  for (const Message& message : receives_) ends_.push_back({message.completion, reason});
+  for (const Message& message : started_) ends_.push_back({message.completion, reason});
   transfers_.clear();
-  for (const Message& message : receives_) ends.push_back({message.completion, reason});
   receives_.clear();
+  started_.clear();
   matcher_ = {};
 }
 
@@ -249,9 +269,10 @@ Poller& Poller::instance() { return of_this_process<Poller>(); }
 
 void Poller::wake(std::shared_ptr<Messages> messages) {
   const std::lock_guard lock(mutex_);
-  woken_.push_back(std::move(messages));
+  woken_.reserve(woken_.size() + 1);
   if (!has_thread_) std::thread([this] { run(); }).detach();
   has_thread_ = true;
+  woken_.push_back(std::move(messages));
   changed_.notify_all();
 }
 

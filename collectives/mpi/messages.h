@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -35,7 +36,8 @@ class Messages final : public std::enable_shared_from_this<Messages> {
   /// Starts a send or recv, see Backend::start().
   void start(const Operation& operation, Completion& completion);
 
-  /// Ends all messages, and all later ones, with this failure, unless the group has failed.
+  /// Ends all messages, and all later ones, with this failure, or with the one with which the group
+  /// has failed. Ends them on this thread, because the Poller's may wait for them in a callback.
   void fail(const Failure& reason);
 
   /// Frees the communicator. No message may be waiting. Called once.
@@ -83,14 +85,15 @@ class Messages final : public std::enable_shared_from_this<Messages> {
     Result<Received> result;
   };
 
-  Polled advance(bool dead, std::vector<Message> started, std::vector<End>& ends);
+  Polled advance(std::vector<Message> started);
   void begin(Message message);
   void send(Message message);
   void accept(const Offer& offer, const Receive& receive);
   void take_headers();
-  void end_transfers(std::vector<End>& ends);
+  bool end_transfers();
   std::optional<Failure> find_late() const;
-  void end_all(std::vector<End>& ends);
+  void take_all();
+  void call_completions();
   void add_requests(Transfer& transfer, const Tensor& elements, int peer);
 
   Runtime& runtime_;
@@ -99,11 +102,14 @@ class Messages final : public std::enable_shared_from_this<Messages> {
   int rank_ = 0;
   int tag_max_ = 0;
 
-  std::mutex mutex_;  // guards the next two
+  std::mutex mutex_;  // guards the next three
   std::vector<Message> started_;
   std::optional<Failure> dead_;
+  // Any thread takes one at a time, because a completion may destroy the group, which needs the
+  // others.
+  std::deque<End> ends_;
 
-  std::mutex polling_;           // held by poll(), guards all members below
+  std::mutex polling_;           // locked before mutex_, guards all members below
   std::list<Message> receives_;  // without a message
   MessageMatcher<Offer, Receive> matcher_;
   std::list<std::unique_ptr<Transfer>> transfers_;
@@ -116,7 +122,7 @@ class Poller {
  public:
   static Poller& instance();
 
-  /// Polls until there is nothing to do.
+  /// Polls until there is nothing to do. Throws, and does nothing, if the thread cannot start.
   void wake(std::shared_ptr<Messages> messages);
 
  private:

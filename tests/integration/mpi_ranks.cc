@@ -234,17 +234,50 @@ void callback() {
   std::printf("rank %u: both groups are gone\n", client->rank());
 }
 
+/// The callback of a message drops the last reference to its group. A second message has then ended
+/// in the same poll, and a third one waits.
+void callback_with_others() {
+  auto group = open();
+  std::vector<float> values(4);
+  if (group->rank() == 1) {
+    group->send(tensor_of(values), 0, 0);
+    std::this_thread::sleep_for(100ms);
+    const WorkPtr one = group->isend(tensor_of(values), 0, 1);
+    group->send(tensor_of(values), 0, 2);
+    one->wait();
+    std::printf("rank 1: sent\n");
+    return;
+  }
+  std::vector<std::vector<float>> into(4, values);
+  std::vector<WorkPtr> works;
+  for (std::uint32_t tag = 0; tag < into.size(); ++tag) {
+    works.push_back(group->irecv(tensor_of(into[tag]), 1, tag));
+  }
+  works[0]->on_end([](Work&) { std::this_thread::sleep_for(500ms); });
+  std::promise<void> dropped;
+  works[1]->on_end([&](Work&) {
+    group.reset();
+    dropped.set_value();
+  });
+  dropped.get_future().wait();
+  std::string codes;
+  for (int i = 1; i <= 3; ++i) codes += " " + std::string(name_of(works[i]->code()));
+  std::printf("rank 0:%s\n", codes.c_str());
+}
+
 int run(const std::string& command) {
-  const std::map<std::string, void (*)()> commands = {{"mismatch", mismatch},
-                                                      {"lists", lists},
-                                                      {"late", late},
-                                                      {"abort", abort_group},
-                                                      {"long_message", long_message},
-                                                      {"late_message", late_message},
-                                                      {"many", many},
-                                                      {"both_ways", both_ways},
-                                                      {"threads", threads},
-                                                      {"callback", callback}};
+  const std::map<std::string, void (*)()> commands = {
+      {"mismatch", mismatch},
+      {"lists", lists},
+      {"late", late},
+      {"abort", abort_group},
+      {"long_message", long_message},
+      {"late_message", late_message},
+      {"many", many},
+      {"both_ways", both_ways},
+      {"threads", threads},
+      {"callback", callback},
+      {"callback_with_others", callback_with_others}};
   try {
     commands.at(command)();
     return 0;

@@ -91,6 +91,11 @@ class MpiTest(unittest.TestCase):
         self.assertEqual(self.ranks("callback"),
                          [f"rank {rank}: both groups are gone" for rank in range(2)])
 
+    def test_a_callback_may_drop_a_group_with_messages(self):
+        said = self.ranks("callback_with_others")
+        self.assertRegex(said[0], "rank 0: ok (ok|aborted) aborted")
+        self.assertEqual(said[1], "rank 1: sent")
+
     def test_64_mib_both_ways(self):
         self.assertEqual(self.ranks("both_ways"), ["rank 0: right", "rank 1: right"])
 
