@@ -136,7 +136,10 @@ void CallQueue::run(Call& call) {
       backend_->start(info.operation, call);
     } catch (const std::exception& error) {  // such as std::bad_alloc; nothing was started
       const Failure why = failure(Code::internal, "{}: {}", kind.name, error.what());
+      const std::shared_ptr<Backend> backend = this->backend();
       kind.message ? call.complete_message(why) : complete(call, why);
+      // The group has failed, so what it has started before must not run until its deadline.
+      if (backend) backend->abort(why.detail);
     }
   }
 }

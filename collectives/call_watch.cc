@@ -3,6 +3,7 @@
 #include "collectives/call_watch.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "collectives/who_waits.h"
 #include "protocol/limits.h"
@@ -62,8 +63,12 @@ void CallWatch::watch_first_locked() {
   due_ = first.started + first.operation.timeout / 2;
   // Usually the timer thread comes early enough, and needs no call here.
   if (wakes_ <= due_) return;
-  wakes_ = due_;
-  TimerThread::instance().wake(*this, due_);
+  try {
+    TimerThread::instance().wake(*this, due_);
+    wakes_ = due_;
+  } catch (const std::system_error&) {
+    // Without the thread, the other ranks do not learn of this call.
+  }
 }
 
 void CallWatch::explain(const CollectiveCall& call, Failure& failure) {

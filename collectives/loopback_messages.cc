@@ -18,6 +18,7 @@ LoopbackMessages::LoopbackMessages(Rank size, std::function<void(const Failure&)
 LoopbackMessages::~LoopbackMessages() { TimerThread::instance().remove(*this); }
 
 void LoopbackMessages::start(Rank rank, const Operation& operation, Completion& completion) {
+  TimerThread::instance().require_thread();
   std::unique_lock lock(mutex_);
   if (dead_) {
     const Failure reason = *dead_;

@@ -28,10 +28,21 @@ void TimerThread::wake(Task& task, Clock::time_point when) {
   const std::lock_guard lock(mutex_);
   Entry* const entry = find_locked(task);
   if (entry == nullptr || entry->due <= when) return;
-  if (!has_thread_) std::thread([this] { run(); }).detach();
-  has_thread_ = true;
+  require_thread_locked();
   entry->due = when;
   if (when < sleeps_until_) changed_.notify_all();
+}
+
+void TimerThread::require_thread() {
+  if (has_thread_) return;
+  const std::lock_guard lock(mutex_);
+  require_thread_locked();
+}
+
+void TimerThread::require_thread_locked() {
+  if (has_thread_ || entries_.empty()) return;
+  std::thread([this] { run(); }).detach();
+  has_thread_ = true;
 }
 
 TimerThread::Entry* TimerThread::find_locked(const Task& task) {

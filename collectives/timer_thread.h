@@ -3,6 +3,7 @@
 // backend module has a TimerThread of its own.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -11,8 +12,8 @@
 
 namespace c10dd::collectives {
 
-/// Runs tasks when they are due. The thread starts with the first wake(), and ends when there
-/// are no tasks. Thread-safe.
+/// Runs tasks when they are due. The thread starts when it is first needed, and ends when there are
+/// no tasks. Thread-safe.
 class TimerThread {
  public:
   using Clock = std::chrono::steady_clock;
@@ -39,8 +40,11 @@ class TimerThread {
   /// itself, and be destroyed, while it runs.
   void remove(Task& task);
 
-  /// Calls the task at `when`, or earlier if that was already agreed. Throws std::system_error if
-  /// the thread cannot start.
+  /// Starts the thread, so that wake() cannot fail until the caller's task is removed. Throws
+  /// std::system_error if the thread cannot start.
+  void require_thread();
+
+  /// Calls the task at `when`, or earlier if that was already agreed. Throws as require_thread().
   void wake(Task& task, Clock::time_point when);
 
  private:
@@ -50,6 +54,7 @@ class TimerThread {
   };
 
   void run();
+  void require_thread_locked();
   Entry* find_locked(const Task& task);
   Entry* first_locked();
 
@@ -57,7 +62,7 @@ class TimerThread {
   std::condition_variable changed_;  // a task or its time has changed, or a task has returned
   std::vector<Entry> entries_;
   const Task* running_ = nullptr;
-  bool has_thread_ = false;
+  std::atomic<bool> has_thread_ = false;  // written under the lock
   std::thread::id thread_;
   Clock::time_point sleeps_until_ = Clock::time_point::min();  // min: the thread does not sleep
 };

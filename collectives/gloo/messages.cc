@@ -82,6 +82,7 @@ void Messages::start(const Operation& operation, Completion& completion) {
   const NoSigpipe no_sigpipe;
   const Clock::time_point deadline = operation.deadline;
   const std::string text = message_text(operation);  // the operation may end in this function
+  TimerThread::instance().require_thread();
   std::vector<End> ends;
   bool lost = false;
   {

@@ -67,6 +67,7 @@ void Transport::watch(std::vector<ProcessAddress> processes) {
 }
 
 Result<void> Transport::begin(const Operation& operation) {
+  TimerThread::instance().require_thread();
   const std::lock_guard lock(mutex_);
   if (reason_) return *reason_;
   running_ = true;

@@ -18,6 +18,7 @@ Lane::Lane(Runtime& runtime, MPI_Comm comm) : runtime_(runtime), comm_(comm) {
 Lane::~Lane() { TimerThread::instance().remove(*this); }
 
 void Lane::start(const Operation& operation, Completion& completion) {
+  TimerThread::instance().require_thread();
   std::unique_lock lock(mutex_);
   if (dead_) {
     const Failure reason = *dead_;

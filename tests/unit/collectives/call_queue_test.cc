@@ -14,6 +14,7 @@
 #include <mutex>
 #include <new>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -53,8 +54,10 @@ class HeldBackend final : public Backend {
   bool starts_at_once(const Operation&) const override { return at_once; }
   std::atomic<bool> at_once = false;
   std::atomic<bool> aborted = false;
+  std::atomic<bool> cannot_start = false;
 
   void start(const Operation& operation, Completion& completion) override {
+    if (cannot_start) throw std::runtime_error("no thread");
     const std::lock_guard lock(mutex_);
     started_.push_back(operation.sequence);
     threads_.push_back(std::this_thread::get_id());
@@ -293,6 +296,19 @@ TEST(CallQueue, HooksSeeExactlyOneEndHoweverAnOperationEnds) {
   EXPECT_EQ(hook->events().find("s1"), std::string::npos);
 }
 
+TEST(CallQueue, AnOperationThatCannotStartEndsThoseBeforeIt) {
+  Held held({.in_flight = 2});
+  const WorkPtr first = held.group->barrier(kAsync);
+  held.backend->await_started(1);
+  held.backend->cannot_start = true;
+  const WorkPtr second = held.group->barrier(kAsync);
+  EXPECT_THROW(second->wait(), Error);
+  EXPECT_EQ(second->error(), "barrier: no thread");
+  EXPECT_THROW(first->wait(10s), Error);
+  EXPECT_EQ(first->error(), second->error());
+  EXPECT_TRUE(held.backend->aborted);
+}
+
 TEST(CallQueue, ACallbackRunsOnceOnTheEndingThreadAndAtOnceAfterTheEnd) {
   Held held;
   const WorkPtr work = held.group->barrier(kAsync);
@@ -478,18 +494,6 @@ TEST(CallQueue, CallsDoNotAllocateMemory) {
   const std::uint64_t before = allocations.load();
   issue();
   EXPECT_EQ(allocations.load() - before, 0u);
-}
-
-TEST(CallQueue, MemoryOfAGroupOutlivesTheGroup) {
-  auto groups = loopback();
-  const Tensor memory = groups[0]->allocate(DType::float16, 1000);
-  EXPECT_EQ(memory.bytes(), 2000u);
-  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data) % 64, 0u);
-  groups.clear();
-  const auto* const bytes = static_cast<const std::byte*>(memory.data);
-  for (std::size_t i = 0; i < memory.bytes(); ++i) ASSERT_EQ(bytes[i], std::byte{0});
-  groups = loopback();
-  EXPECT_THROW(groups[0]->allocate(DType::float32, 1, {Device::Kind::cuda, 0}), Error);
 }
 
 }  // namespace

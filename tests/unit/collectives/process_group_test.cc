@@ -392,6 +392,18 @@ TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
   }
 }
 
+TEST(ProcessGroup, MemoryOfAGroupOutlivesTheGroup) {
+  auto groups = open_groups(1, {.backend = "loopback"});
+  const Tensor memory = groups[0]->allocate(DType::float16, 1000);
+  EXPECT_EQ(memory.bytes(), 2000u);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data) % 64, 0u);
+  groups.clear();
+  const auto* const bytes = static_cast<const std::byte*>(memory.data);
+  for (std::size_t i = 0; i < memory.bytes(); ++i) ASSERT_EQ(bytes[i], std::byte{0});
+  groups = open_groups(1, {.backend = "loopback"});
+  EXPECT_THROW(groups[0]->allocate(DType::float32, 1, {Device::Kind::cuda, 0}), Error);
+}
+
 TEST(Wording, FoldsRanksIntoRanges) {
   using collectives::folded;
   EXPECT_EQ(folded({}), "[]");
