@@ -39,8 +39,13 @@ void Lane::start(const Operation& operation, Completion& completion) {
 }
 
 void Lane::fail(Failure reason) {
-  const auto self = weak_from_this().lock();  // a callback may destroy the group
   std::unique_lock lock(mutex_);
+  fail_locked(lock, std::move(reason));
+}
+
+/// As fail(). Releases the lock.
+void Lane::fail_locked(std::unique_lock<std::mutex>& lock, Failure reason) {
+  const auto self = weak_from_this().lock();  // a callback may destroy the group
   if (!dead_) {
     if (inside_) {
       runtime_.abandon();
@@ -75,19 +80,18 @@ void Lane::close() {
 /// Frees the communicator, unless the group has failed: a new communicator with its number could
 /// get messages of the old one.
 void Lane::free_locked() {
-  if (!dead_) MPI_Comm_free(&comm_);
+  if (dead_ || !runtime_.enter()) return;
+  MPI_Comm_free(&comm_);
+  runtime_.leave();
 }
 
 TimerThread::Clock::time_point Lane::on_time(Clock::time_point now) noexcept {
-  Failure late;
-  {
-    const std::lock_guard lock(mutex_);
-    if (completion_ == nullptr) return Clock::time_point::max();
-    if (operation_.deadline > now) return operation_.deadline;
-    late = failure(Code::timed_out, "{} timed out after {}", text_of(operation_),
-                   human(operation_.timeout));
-  }
-  fail(std::move(late));
+  std::unique_lock lock(mutex_);
+  if (completion_ == nullptr) return Clock::time_point::max();
+  if (operation_.deadline > now) return operation_.deadline;
+  // Keeps the lock, because the next operation could start in between.
+  fail_locked(lock, failure(Code::timed_out, "{} timed out after {}", text_of(operation_),
+                            human(operation_.timeout)));
   return Clock::time_point::max();
 }
 
@@ -106,7 +110,11 @@ void Lane::work() {
 void Lane::run_one(std::unique_lock<std::mutex>& lock) {
   inside_ = true;
   lock.unlock();
-  Result<void> result = run(operation_, comm_);
+  Result<void> result = failure(Code::closed, "mpi: MPI was ended in this process");
+  if (runtime_.enter()) {
+    result = run(operation_, comm_);
+    runtime_.leave();
+  }
   lock.lock();
   inside_ = false;
   if (dead_) {  // during the operation, whose completion was called

@@ -49,6 +49,7 @@ class Lane final : public std::enable_shared_from_this<Lane>, private TimerThrea
   Clock::time_point on_time(Clock::time_point now) noexcept override;
   void work();
   void run_one(std::unique_lock<std::mutex>& lock);
+  void fail_locked(std::unique_lock<std::mutex>& lock, Failure reason);
   void end_failed(std::unique_lock<std::mutex>& lock);
   void free_locked();
 

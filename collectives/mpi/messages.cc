@@ -48,6 +48,10 @@ void Messages::start(const Operation& operation, Completion& completion) {
   }
   Poller::instance().wake(shared_from_this());  // may throw; poll() waits for the lock
   started_.push_back({operation, &completion});
+  if (runtime_.enter()) return;
+  started_.pop_back();
+  lock.unlock();
+  completion.complete_message(failure(Code::closed, "mpi: MPI was ended in this process"));
 }
 
 void Messages::fail(const Failure& reason) {
@@ -67,9 +71,11 @@ void Messages::fail(const Failure& reason) {
 void Messages::close() {
   const std::lock_guard polling(polling_);
   const std::lock_guard lock(mutex_);
-  if (dead_) return;  // the communicator of a failed group is kept, see Lane::free_locked()
+  // The communicator of a failed group is kept, see Lane::free_locked().
+  if (dead_ || !runtime_.enter()) return;
   MPI_Comm comm = comm_;
   MPI_Comm_free(&comm);
+  runtime_.leave();
 }
 
 Messages::Polled Messages::poll() {
@@ -77,17 +83,18 @@ Messages::Polled Messages::poll() {
   Polled polled = Polled::advanced;
   {
     const std::lock_guard polling(polling_);
-    std::vector<Message> started;
+    std::list<Message> started;
     {
       const std::lock_guard lock(mutex_);
       if (dead_) return Polled::ended;
       started.swap(started_);
     }
     try {
-      polled = advance(std::move(started));
+      polled = advance(started);
       failed = find_late();
-    } catch (const CallFailed& error) {
+    } catch (const std::exception& error) {  // also std::bad_alloc
       failed = failure(Code::internal, "mpi: {}", error.what());
+      receives_.splice(receives_.end(), started);  // so that fail() ends those that have not begun
     }
   }
   call_completions();
@@ -106,17 +113,20 @@ void Messages::call_completions() {
   }
 }
 
-Messages::Polled Messages::advance(std::vector<Message> started) {
-  for (Message& message : started) begin(std::move(message));
+Messages::Polled Messages::advance(std::list<Message>& started) {
+  const bool any = !started.empty();
+  while (!started.empty()) begin(started);
   take_headers();
   const bool ended = end_transfers();
-  if (!started.empty() || ended) return Polled::advanced;
+  if (any || ended) return Polled::advanced;
   return receives_.empty() && transfers_.empty() ? Polled::ended : Polled::waits;
 }
 
-void Messages::begin(Message message) {
-  if (message.operation.collective == Collective::send) return send(std::move(message));
-  const auto at = receives_.insert(receives_.end(), std::move(message));
+/// Begins the first message. It stays in one of the lists if that fails.
+void Messages::begin(std::list<Message>& started) {
+  const auto at = started.begin();
+  receives_.splice(receives_.end(), started, at);
+  if (at->operation.collective == Collective::send) return send(at);
   const Receive receive{&at->operation, at};
   if (const auto offer = matcher_.post(receive)) accept(*offer, receive);
 }
@@ -140,22 +150,23 @@ void Messages::add_requests(Transfer& transfer, const Tensor& elements, int peer
   } while (begin < elements.count);
 }
 
-void Messages::send(Message message) {
-  const Operation& operation = message.operation;
-  const std::uint64_t number = next_[operation.peer]++;
+/// Begins a send, which is in receives_.
+void Messages::send(std::list<Message>::iterator message) {
   const auto& transfer = transfers_.emplace_back(std::make_unique<Transfer>());
+  transfer->message = std::move(*message);
+  receives_.erase(message);
+  const Operation& operation = transfer->message.operation;
+  const std::uint64_t number = next_[operation.peer]++;
   transfer->header = {
       .tag = operation.tag,
       .dtype = operation.input.dtype,
       .elements_tag = 1 + static_cast<int>(number % static_cast<std::uint64_t>(tag_max_)),
       .count = operation.input.count};
-  transfer->message = std::move(message);
-  const Operation& kept = transfer->message.operation;
-  const int peer = static_cast<int>(kept.peer);
+  const int peer = static_cast<int>(operation.peer);
   require(MPI_Isend(&transfer->header, sizeof(Header), MPI_BYTE, peer, 0, comm_,
                     &transfer->requests.emplace_back()),
           "MPI_Isend");
-  add_requests(*transfer, kept.input, peer);
+  add_requests(*transfer, operation.input, peer);
 }
 
 void Messages::accept(const Offer& offer, const Receive& receive) {
@@ -168,7 +179,10 @@ void Messages::accept(const Offer& offer, const Receive& receive) {
   const bool good = fits(offer.header.count, offer.header.dtype, elements);
   elements.dtype = offer.header.dtype;
   elements.count = offer.header.count;
-  if (!good) {  // receives the elements nevertheless, so that the send ends
+  if (!good) {
+    // Receives the elements nevertheless, so that the send ends. Needs room for all: Open MPI 4
+    // copies from a process of the same host beyond the end of a receive that is too small. The
+    // group fails if there is no such room.
     transfer->scratch.resize(elements.bytes());
     elements.data = transfer->scratch.data();
   }
@@ -225,6 +239,7 @@ bool Messages::end_transfers() {
       ends_.push_back({transfer.message.completion, std::move(result)});
     }
     any = true;
+    runtime_.leave();
     at = transfers_.erase(at);
   }
   return any;
@@ -257,8 +272,12 @@ void Messages::take_all() {
   for (auto& transfer : transfers_) {
     ends_.push_back({transfer.release()->message.completion, reason});
   }
-  for (const Message& message : receives_) ends_.push_back({message.completion, reason});
-  for (const Message& message : started_) ends_.push_back({message.completion, reason});
+  for (const auto* const list : {&receives_, &started_}) {
+    for (const Message& message : *list) {
+      ends_.push_back({message.completion, reason});
+      runtime_.leave();
+    }
+  }
   transfers_.clear();
   receives_.clear();
   started_.clear();

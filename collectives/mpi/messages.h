@@ -85,9 +85,9 @@ class Messages final : public std::enable_shared_from_this<Messages> {
     Result<Received> result;
   };
 
-  Polled advance(std::vector<Message> started);
-  void begin(Message message);
-  void send(Message message);
+  Polled advance(std::list<Message>& started);
+  void begin(std::list<Message>& started);
+  void send(std::list<Message>::iterator message);
   void accept(const Offer& offer, const Receive& receive);
   void take_headers();
   bool end_transfers();
@@ -103,14 +103,14 @@ class Messages final : public std::enable_shared_from_this<Messages> {
   int tag_max_ = 0;
 
   std::mutex mutex_;  // guards the next three
-  std::vector<Message> started_;
+  std::list<Message> started_;
   std::optional<Failure> dead_;
   // Any thread takes one at a time, because a completion may destroy the group, which needs the
   // others.
   std::deque<End> ends_;
 
   std::mutex polling_;           // locked before mutex_, guards all members below
-  std::list<Message> receives_;  // without a message
+  std::list<Message> receives_;  // without a message; also a send that is just being begun
   MessageMatcher<Offer, Receive> matcher_;
   std::list<std::unique_ptr<Transfer>> transfers_;
   std::vector<std::uint64_t> next_;  // by rank: number of the next message to it

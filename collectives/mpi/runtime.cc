@@ -26,6 +26,11 @@ Runtime& Runtime::instance() {
 
 Result<Runtime*> Runtime::start() {
   Runtime& runtime = instance();
+  if (runtime.home_.forked()) {
+    return failure(Code::unsupported,
+                   "mpi: this process was forked from one that may use MPI, which it cannot share; "
+                   "start the new process with exec");
+  }
   const std::lock_guard lock(runtime.mutex_);
   const Result<void> begun = runtime.begin();
   if (!begun) return begun.error();
@@ -37,9 +42,7 @@ Result<void> Runtime::begin() {
     return failure(Code::unsupported, "mpi: an operation that failed is still inside MPI; {}",
                    kMustExit);
   }
-  int finalized = 0;
-  MPI_Finalized(&finalized);
-  if (finalized != 0) {
+  if (finalized()) {
     return failure(Code::unsupported,
                    "mpi: MPI was ended in this process, and cannot be started again");
   }
@@ -69,12 +72,30 @@ Result<void> Runtime::begin() {
   return {};
 }
 
-void Runtime::end() noexcept {
-  // MPI_Finalize would wait for an operation that never ends.
-  if (instance().abandoned_ > 0) return;
+bool Runtime::finalized() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized == 0) MPI_Finalize();
+  return finalized != 0;
+}
+
+bool Runtime::enter() {
+  if (home_.forked()) return false;
+  const std::lock_guard lock(mutex_);
+  if (ended_ || finalized()) return false;
+  ++inside_;
+  return true;
+}
+
+void Runtime::end() noexcept {
+  Runtime& runtime = instance();
+  if (runtime.home_.forked()) return;  // MPI is the parent's
+  {
+    const std::lock_guard lock(runtime.mutex_);
+    // MPI_Finalize would wait for what is inside MPI, or run beside a thread that calls MPI.
+    if (runtime.inside_ > 0 || runtime.abandoned_ > 0) return;
+    runtime.ended_ = true;
+  }
+  if (!finalized()) MPI_Finalize();
 }
 
 }  // namespace c10dd::collectives::mpi

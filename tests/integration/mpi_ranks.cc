@@ -2,9 +2,12 @@
 // What the ranks of mpi_test.py do: each command is a situation in which a rank can find itself.
 // Prints one line for each thing that is worth a look.
 #include <dirent.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <map>
@@ -100,6 +103,13 @@ void long_message() {
   print_error(*group, [&] {
     group->rank() == 0 ? group->send(tensor_of(values), 1) : group->recv(tensor_of(values), 0);
   });
+  values.resize(group->rank() == 0 ? 4 << 20 : 4);
+  try {
+    group->rank() == 0 ? group->send(tensor_of(values), 1) : group->recv(tensor_of(values), 0);
+    std::printf("rank %u: the long one ended\n", group->rank());
+  } catch (const Error& error) {
+    std::printf("rank %u: the long one: %s\n", group->rank(), error.what());
+  }
   float one = 1;
   group->all_reduce(tensor_of(&one, 1));
   std::printf("rank %u goes on: %g\n", group->rank(), static_cast<double>(one));
@@ -265,6 +275,52 @@ void callback_with_others() {
   std::printf("rank 0:%s\n", codes.c_str());
 }
 
+std::shared_ptr<ProcessGroup> never_dropped;
+
+/// A group is destroyed after MPI was ended.
+void at_exit() {
+  never_dropped = open();
+  never_dropped->barrier();
+  std::printf("rank %u leaves\n", never_dropped->rank());
+}
+
+/// A process exits with an operation inside MPI.
+void exit_inside() {
+  const auto client = Client::from_environment();
+  never_dropped = ProcessGroup::open(client, {.backend = "mpi"});
+  std::vector<float> values(4);
+  std::vector<float> into(4);
+  if (client->rank() == 1) return std::this_thread::sleep_for(30s);
+  const WorkPtr one = never_dropped->all_reduce(tensor_of(values), ReduceOp::sum, {.async = true});
+  const WorkPtr two = never_dropped->irecv(tensor_of(into), 1);
+  std::this_thread::sleep_for(200ms);
+  std::printf("rank 0 leaves\n");
+  std::fflush(stdout);
+  std::exit(0);
+}
+
+/// A forked process can neither use nor end the MPI of its parent.
+void forked() {
+  const auto group = open();
+  group->barrier();
+  std::fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      ProcessGroup::open(Client::from_environment(),
+                         World{.name = "child of " + std::to_string(group->rank())},
+                         {.backend = "mpi"});
+    } catch (const Error& error) {
+      std::printf("child: %s\n", error.what());
+    }
+    std::exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  group->barrier();
+  std::printf("rank %u: child ended with %d\n", group->rank(), status);
+}
+
 int run(const std::string& command) {
   const std::map<std::string, void (*)()> commands = {
       {"mismatch", mismatch},
@@ -277,6 +333,9 @@ int run(const std::string& command) {
       {"both_ways", both_ways},
       {"threads", threads},
       {"callback", callback},
+      {"at_exit", at_exit},
+      {"exit_inside", exit_inside},
+      {"forked", forked},
       {"callback_with_others", callback_with_others}};
   try {
     commands.at(command)();

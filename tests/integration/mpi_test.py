@@ -4,6 +4,7 @@ arguments, and what a user forgets."""
 import os
 import re
 import subprocess
+import time
 import unittest
 
 from daemon import BIN, Daemon
@@ -74,9 +75,12 @@ class MpiTest(unittest.TestCase):
         self.assertEqual(self.ranks("long_message"), [
             "rank 0 after 0 tenths: no error",
             "rank 0 goes on: 2",
+            "rank 0: the long one ended",
             "rank 1 after 0 tenths: the message of 5 float32 elements from rank 0 to rank 1, tag 0, "
             "does not fit the tensor of recv, which has 4 float32 elements",
-            "rank 1 goes on: 2"])
+            "rank 1 goes on: 2",
+            "rank 1: the long one: the message of 4194304 float32 elements from rank 0 to rank 1, "
+            "tag 0, does not fit the tensor of recv, which has 4 float32 elements"])
 
     def test_a_receive_that_nobody_answers_costs_its_group_only(self):
         said = self.ranks("late_message")
@@ -95,6 +99,20 @@ class MpiTest(unittest.TestCase):
         said = self.ranks("callback_with_others")
         self.assertRegex(said[0], "rank 0: ok (ok|aborted) aborted")
         self.assertEqual(said[1], "rank 1: sent")
+
+    def test_a_group_may_outlive_mpi(self):
+        self.assertEqual(self.ranks("at_exit"), ["rank 0 leaves", "rank 1 leaves"])
+
+    def test_a_process_may_exit_with_an_operation_inside_mpi(self):
+        start = time.monotonic()
+        self.assertIn("rank 0 leaves", self.ranks("exit_inside", code=None))
+        self.assertLess(time.monotonic() - start, 20)
+
+    def test_a_forked_process_leaves_mpi_alone(self):
+        said = self.ranks("forked")
+        for line in said[:2]:
+            self.assertRegex(line, "child: .*this process was forked")
+        self.assertEqual(said[2:], [f"rank {rank}: child ended with 0" for rank in range(2)])
 
     def test_64_mib_both_ways(self):
         self.assertEqual(self.ranks("both_ways"), ["rank 0: right", "rank 1: right"])
