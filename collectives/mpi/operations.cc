@@ -297,7 +297,7 @@ class Run {
 Result<void> run(const Operation& operation, MPI_Comm comm) {
   try {
     return Run(operation, comm)();
-  } catch (const CallFailed& failed) {
+  } catch (const std::exception& failed) {  // also std::bad_alloc
     return failure(Code::internal, "{}: {}", name_of(operation.collective), failed.what());
   }
 }
