@@ -257,7 +257,7 @@ class Run {
   }
 
   /// Fails on every rank if two ranks disagree about the size of the tensor that one sends to the
-  /// other.
+  /// other, or if MPI cannot count its elements.
   Result<void> agree_about_lists() {
     constexpr std::uint64_t kNothing = 0;
     std::vector<std::uint64_t> sent(size());
@@ -268,12 +268,14 @@ class Run {
     }
     require(MPI_Alltoall(sent.data(), 1, MPI_UINT64_T, theirs.data(), 1, MPI_UINT64_T, comm_),
             "MPI_Alltoall");
-    // Whether a size is wrong; then the first such sender, what it sends, and the room for it.
+    // Whether a size is wrong; then the first such sender, what it sends, and the room for it,
+    // which is equal if the size is only too large.
     std::array<std::uint64_t, 4> wrong = {};
     for (Rank other = size(); other-- > 0;) {
       const Tensor* const tensor = operation_.received(other);
       const std::uint64_t room = tensor == nullptr ? kNothing : tensor->count;
-      if (room != theirs[other]) wrong = {1, other, theirs[other], room};
+      const bool too_large = other != rank() && room > kCountMax;
+      if (room != theirs[other] || too_large) wrong = {1, other, theirs[other], room};
     }
     std::vector<std::uint64_t> all(wrong.size() * size());
     require(MPI_Allgather(wrong.data(), 4, MPI_UINT64_T, all.data(), 4, MPI_UINT64_T, comm_),
@@ -281,6 +283,12 @@ class Run {
     for (Rank other = 0; other < size(); ++other) {
       const std::uint64_t* const seen = &all[wrong.size() * other];
       if (seen[0] == 0) continue;
+      if (seen[2] == seen[3]) {
+        return failure(Code::unsupported,
+                       "{}: rank {} has {} elements for rank {}, but MPI takes at most {}: use "
+                       "smaller tensors",
+                       name_of(operation_.collective), seen[1], seen[2], other, kCountMax);
+      }
       return sizes_differ(operation_, static_cast<Rank>(seen[1]), seen[2], other, seen[3]);
     }
     return {};

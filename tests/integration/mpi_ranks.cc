@@ -65,6 +65,15 @@ void lists() {
   print_error(*group, [&] { group->all_gather(outputs, tensor_of(&own, 1)); });
 }
 
+/// A part of a list has more elements than MPI can count. Nobody looks at them.
+void long_lists() {
+  const auto group = open();
+  std::uint8_t value = 0;
+  const std::size_t count = std::size_t{1} << 31;
+  const std::vector<Tensor> outputs(group->size(), tensor_of(&value, count));
+  print_error(*group, [&] { group->all_gather(outputs, tensor_of(&value, count)); });
+}
+
 /// Rank 1 does not come. Rank 0 must get a time-out, be able to destroy the group, and exit.
 void late() {
   const auto client = Client::from_environment();
@@ -325,6 +334,7 @@ int run(const std::string& command) {
   const std::map<std::string, void (*)()> commands = {
       {"mismatch", mismatch},
       {"lists", lists},
+      {"long_lists", long_lists},
       {"late", late},
       {"abort", abort_group},
       {"long_message", long_message},

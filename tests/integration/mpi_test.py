@@ -60,6 +60,10 @@ class MpiTest(unittest.TestCase):
         for line in self.ranks("lists", 3):
             self.assertIn("rank 1 has 1 elements for rank 0, which has a tensor of 0 for them", line)
 
+    def test_lists_that_are_too_long_for_mpi_are_refused_by_all(self):
+        for line in self.ranks("long_lists", 3):
+            self.assertIn("rank 1 has 2147483648 elements for rank 0, but MPI takes at most", line)
+
     def test_a_late_rank_costs_the_time_out_and_the_process(self):
         said = [line for line in self.ranks("late", code=None) if "after" in line or "again" in line]
         self.assertRegex(said[0], r"again: .*rank 0 cannot use MPI: .*must exit")
