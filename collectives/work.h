@@ -66,7 +66,8 @@ class Work {
 
   /// Calls `callback` once when the operation has ended, on the thread that ends the operation. If
   /// the operation has already ended, calls it at once, on this thread. `callback` must not throw,
-  /// and must not wait for other work of the group. It may destroy the group.
+  /// wait for work of any group, or open a group: the thread may be the one that ends other work.
+  /// It may destroy the group.
   virtual void on_end(std::function<void(Work&)> callback) = 0;
 
   /// Aborts the group of the operation; see ProcessGroup::abort().
