@@ -156,6 +156,11 @@ void check_message(const Operation& operation, const OperationInfo& info, const 
 
 }  // namespace
 
+void check_options(const GroupOptions& options, const World& world) {
+  if (options.timeout > Duration{0} && options.open_timeout > Duration{0}) return;
+  refuse(format("process group \"{}\": time-outs must be positive", world.name));
+}
+
 void check(const Operation& operation, const World& world, const Backend& backend,
            std::string_view backend_name) {
   if (!is_operation(operation.collective)) {

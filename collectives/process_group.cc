@@ -105,6 +105,7 @@ class Group final : public collectives::AbortableGroup {
     require_home();
     const GroupOptions own =
         collectives::with_backend(collectives::options_of(queue_->options(), options));
+    collectives::check_options(own, world());
     const collectives::SplitPlan plan =
         collectives::plan_split(*this, color, key, backend_->splits(own));
     const std::vector<Rank>& ranks = plan.ranks;
@@ -115,6 +116,7 @@ class Group final : public collectives::AbortableGroup {
       return nullptr;
     }
     const auto exchanged = std::make_shared<std::size_t>(0);
+    const auto entered = std::make_shared<bool>(false);  // the backend's split
     const auto exchange = [this, ranks, exchanged](ExchangeShape shape,
                                                    std::vector<std::string> parts,
                                                    Duration timeout) {
@@ -127,15 +129,17 @@ class Group final : public collectives::AbortableGroup {
                                     .exchange = exchange,
                                     .family = context_.family};
       if (plan.by_backend) {
-        child.open = [this, color](const BackendSetup& setup) {
+        child.open = [this, color, entered](const BackendSetup& setup) {
+          *entered = true;
           return backend_->split(&setup, color, static_cast<int>(setup.world.rank),
                                  open_deadline());
         };
       }
       return context_.open_child(std::move(child));
     } catch (const std::exception&) {
-      // The other ranks exchange their addresses in any case, and need this rank for it.
+      // The other ranks exchange their addresses and split in any case, and need this rank for it.
       for (; *exchanged < exchanges; ++*exchanged) exchange_nothing();
+      if (plan.by_backend && !*entered) static_cast<void>(leave_backend_split());
       throw;
     }
   }
@@ -214,9 +218,13 @@ class Group final : public collectives::AbortableGroup {
 
   /// Takes part in a split by the backend without being in a part.
   void leave_split() {
-    constexpr int kNoColor = -1;
-    const auto none = backend_->split(nullptr, kNoColor, 0, open_deadline());
+    const auto none = leave_backend_split();
     if (!none) throw_failure(none.error());
+  }
+
+  Result<std::unique_ptr<collectives::Backend>> leave_backend_split() {
+    constexpr int kNoColor = -1;
+    return backend_->split(nullptr, kNoColor, 0, open_deadline());
   }
 
   void abort(const Failure& reason, bool by_owner) {
@@ -402,10 +410,7 @@ std::shared_ptr<collectives::AbortableGroup> collectives::open_group(
                           "process group \"{}\": rank {} is not below size {}", world.name,
                           world.rank, world.size));
   }
-  if (options.timeout <= Duration{0} || options.open_timeout <= Duration{0}) {
-    throw_failure(failure(Code::invalid_argument,
-                          "process group \"{}\": time-outs must be positive", world.name));
-  }
+  check_options(options, world);
   if (!bootstrap) {
     throw_failure(
         failure(Code::invalid_argument, "process group \"{}\": bootstrap is null", world.name));

@@ -57,6 +57,18 @@ TEST_P(Subgroup, SplitGivesEachColorItsGroupInTheOrderOfTheKeys) {
   });
 }
 
+TEST_P(Subgroup, ARankWhoseOptionsAreRefusedCanSplitAgain) {
+  constexpr Rank kSize = 3;
+  const auto groups = open_groups(kSize, options());
+  run_ranks(kSize, [&](Rank rank) {
+    if (rank == 1) {
+      EXPECT_THROW(groups[rank]->split(0, 0, {.timeout = 0s}), InvalidArgument);
+    }
+    const auto group = groups[rank]->split(0);
+    EXPECT_EQ(sum_of_ranks(*group, rank), 3);
+  });
+}
+
 TEST_P(Subgroup, GroupsOfGroupsKnowTheRanksOfTheJob) {
   constexpr Rank kSize = 4;
   const auto groups = open_groups(kSize, options());
