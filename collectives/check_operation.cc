@@ -161,6 +161,23 @@ void check_options(const GroupOptions& options, const World& world) {
   refuse(format("process group \"{}\": time-outs must be positive", world.name));
 }
 
+void clear_unused(Operation& operation) {
+  if (!is_operation(operation.collective)) return;
+  const Layout layout = info_of(operation.collective).layout;
+  const bool lists = operation.lists;
+  const bool gathers = layout == Layout::gathered || layout == Layout::gathered_at_root;
+  const bool splits = layout == Layout::split || layout == Layout::split_by_root;
+  const bool exchanges = layout == Layout::exchanged;
+  const bool has_output = layout == Layout::in_place || layout == Layout::received || splits ||
+                          ((gathers || exchanges) && !lists);
+  const bool has_input = layout == Layout::sent || gathers || ((splits || exchanges) && !lists);
+  if (!has_output) operation.output = {};
+  if (!has_input) operation.input = {};
+  if (lists) return;
+  operation.outputs.clear();
+  operation.inputs.clear();
+}
+
 void check(const Operation& operation, const World& world, const Backend& backend,
            std::string_view backend_name) {
   if (!is_operation(operation.collective)) {

@@ -10,6 +10,10 @@ namespace c10dd::collectives {
 /// Throws InvalidArgument if a time-out of the group is not positive.
 void check_options(const GroupOptions& options, const World& world);
 
+/// Empties the tensors and lists that an operation of this kind does not have, so that no backend
+/// looks at them.
+void clear_unused(Operation& operation);
+
 /// Throws InvalidArgument if the arguments cannot be right whatever the other ranks issue: an
 /// unknown operation, a root that is not a rank, tensors that do not fit each other, or a time-out
 /// that is not positive. Throws Error with code `unsupported` if the backend lacks the operation.

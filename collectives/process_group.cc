@@ -187,6 +187,7 @@ class Group final : public collectives::AbortableGroup {
   /// Sets the fields that the caller leaves to the group. Throws if the operation is refused.
   void check(Operation& operation, const CallOptions& options) const {
     operation.timeout = options.timeout.value_or(queue_->options().timeout);
+    collectives::clear_unused(operation);
     collectives::check(operation, world(), *backend_, backend());
     if (info_of(operation.collective).root == Root::none) operation.root = 0;
     operation.batch = 0;

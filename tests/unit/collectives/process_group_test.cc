@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -390,6 +391,33 @@ TEST(ProcessGroup, EveryCollectiveIsMeasuredBeforeItsWaitReturns) {
     EXPECT_GT(samples[i].sample.duration, Duration{0});
     EXPECT_EQ(samples[i].sample.queued, Duration{0}) << "no other operation was running";
   }
+}
+
+/// Remembers whether an operation had something in its input or its lists.
+struct UnusedHook final : Hook {
+  void enqueued(const CollectiveCall& call) noexcept override {
+    const Operation& operation = call.operation;
+    any = any || operation.input.data != nullptr || !operation.inputs.empty() ||
+          !operation.outputs.empty();
+  }
+  std::atomic<bool> any = false;
+};
+
+TEST(ProcessGroup, NoBackendSeesTensorsThatAnOperationDoesNotHave) {
+  const auto hook = std::make_shared<UnusedHook>();
+  const auto groups = open_groups(1, {.backend = "loopback", .hooks = {hook}});
+  std::vector<float> values(4);
+  Tensor unused = tensor_of(values);
+  unused.device = {Device::Kind::cuda, 0};
+  for (const Collective collective : {Collective::barrier, Collective::all_reduce}) {
+    groups[0]->issue({.collective = collective,
+                      .output = tensor_of(values),
+                      .input = unused,
+                      .outputs = {unused},
+                      .inputs = {unused}},
+                     {});
+  }
+  EXPECT_FALSE(hook->any);
 }
 
 TEST(ProcessGroup, MemoryOfAGroupOutlivesTheGroup) {
