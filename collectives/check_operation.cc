@@ -2,6 +2,7 @@
 // One function per rule. Error texts begin with the function that the caller has called.
 #include "collectives/check_operation.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <iterator>
@@ -128,6 +129,23 @@ struct Checked {
     if (overlap) refuse(format("{}: input and output overlap", info.function));
   }
 
+  /// Checks that one stream orders all tensors, because Work::wait() orders that of one.
+  void check_streams() const {
+    const Tensor& common = operation.common();
+    const auto differs = [&](const Tensor& tensor) {
+      return tensor.count > 0 && tensor.device.kind == Device::Kind::cuda &&
+             tensor.stream != common.stream;
+    };
+    const bool any = differs(operation.output) || differs(operation.input) ||
+                     std::ranges::any_of(operation.outputs, differs) ||
+                     std::ranges::any_of(operation.inputs, differs);
+    if (!any) return;
+    refuse(
+        format("{}: the tensors have different streams; give all tensors of an operation one "
+               "stream, and order it behind the others",
+               info.function));
+  }
+
   void check_tensor(const Tensor& tensor, const char* name) const {
     if (is_dtype(tensor.dtype) && (tensor.count == 0 || tensor.data != nullptr)) return;
     const std::string what = format("{}{}{}", info.function, *name == '\0' ? "" : " ", name);
@@ -190,7 +208,9 @@ void check(const Operation& operation, const World& world, const Backend& backen
                   operation.root, world.name, world.size));
   }
   if (info.message) check_message(operation, info, world);
-  Checked{operation, info, world}.check_layout();
+  const Checked checked{operation, info, world};
+  checked.check_layout();
+  checked.check_streams();
   const Tensor& common = operation.common();
   if (info.reduces && !combines(operation.reduce, common.dtype)) {
     refuse(format("{}: {} does not combine elements of type {}", info.function,

@@ -15,8 +15,9 @@ void check_options(const GroupOptions& options, const World& world);
 void clear_unused(Operation& operation);
 
 /// Throws InvalidArgument if the arguments cannot be right whatever the other ranks issue: an
-/// unknown operation, a root that is not a rank, tensors that do not fit each other, or a time-out
-/// that is not positive. Throws Error with code `unsupported` if the backend lacks the operation.
+/// unknown operation, a root that is not a rank, tensors that do not fit each other or that are on
+/// different streams, or a time-out that is not positive. Throws Error with code `unsupported` if
+/// the backend lacks the operation.
 void check(const Operation& operation, const World& world, const Backend& backend,
            std::string_view backend_name);
 

@@ -420,6 +420,20 @@ TEST(ProcessGroup, NoBackendSeesTensorsThatAnOperationDoesNotHave) {
   EXPECT_FALSE(hook->any);
 }
 
+TEST(ProcessGroup, TensorsOfOneOperationHaveOneStream) {
+  const auto groups = open_groups(1, {.backend = "loopback"});
+  std::vector<float> values(4);
+  Tensor output = tensor_of(values);
+  output.device = {Device::Kind::cuda, 0};
+  Tensor input = output;
+  input.stream = &values;
+  EXPECT_EQ(error_of([&] { groups[0]->all_gather_single(output, input); }),
+            "all_gather_single: the tensors have different streams; give all tensors of an "
+            "operation one stream, and order it behind the others");
+  const std::string lists = error_of([&] { groups[0]->all_gather({output}, input); });
+  EXPECT_TRUE(contains(lists, "different streams")) << lists;
+}
+
 TEST(ProcessGroup, MemoryOfAGroupOutlivesTheGroup) {
   auto groups = open_groups(1, {.backend = "loopback"});
   const Tensor memory = groups[0]->allocate(DType::float16, 1000);
