@@ -3,9 +3,14 @@
 // collectives, and one for sends and receives.
 #include <algorithm>
 #include <boost/describe/class.hpp>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +21,7 @@
 #include "collectives/mpi/runtime.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
+#include "protocol/wording.h"
 
 namespace c10dd::collectives::mpi {
 namespace {
@@ -114,6 +120,53 @@ MPI_Comm make_comm(const std::vector<int>& ranks, int tag) {
   return comm;
 }
 
+/// The communicators of a group that is being opened.
+struct Opening {
+  std::mutex mutex;  // guards all members
+  std::condition_variable changed;
+  bool late = false;  // nobody waits any more
+  std::optional<Result<std::pair<MPI_Comm, MPI_Comm>>> comms;
+};
+
+Result<std::pair<MPI_Comm, MPI_Comm>> make_comms(Runtime& runtime, const std::vector<int>& ranks,
+                                                 const World& world) {
+  if (!runtime.enter()) return failure(Code::closed, "mpi: MPI was ended in this process");
+  Result<std::pair<MPI_Comm, MPI_Comm>> result = std::pair(MPI_COMM_NULL, MPI_COMM_NULL);
+  try {
+    const int tag = tag_of(world);
+    result->first = make_comm(ranks, tag);
+    result->second = make_comm(ranks, tag + 1);
+  } catch (const std::exception& error) {
+    result = failure(Code::unavailable, "mpi: cannot open process group \"{}\": {}", world.name,
+                     error.what());
+  }
+  runtime.leave();
+  return result;
+}
+
+/// As make_comms(), on a thread of its own, because a rank that does not come blocks it for ever.
+Result<std::pair<MPI_Comm, MPI_Comm>> make_comms_until(
+    std::chrono::steady_clock::time_point deadline, Runtime& runtime, const std::vector<int>& ranks,
+    const BackendSetup& setup) {
+  const auto opening = std::make_shared<Opening>();
+  std::thread([opening, &runtime, ranks, world = setup.world] {
+    auto comms = make_comms(runtime, ranks, world);
+    const std::lock_guard lock(opening->mutex);
+    if (opening->late) runtime.return_abandoned();
+    opening->comms = std::move(comms);
+    opening->changed.notify_all();
+  }).detach();
+  std::unique_lock lock(opening->mutex);
+  if (opening->changed.wait_until(lock, deadline, [&] { return opening->comms.has_value(); })) {
+    return *opening->comms;
+  }
+  opening->late = true;
+  runtime.abandon();
+  return failure(Code::timed_out,
+                 "mpi: opening process group \"{}\" timed out after {}: a rank does not answer; {}",
+                 setup.world.name, human(setup.options.open_timeout), Runtime::kMustExit);
+}
+
 class MpiBackend final : public Backend {
  public:
   MpiBackend(Runtime& runtime, MPI_Comm collectives, MPI_Comm messages)
@@ -156,18 +209,14 @@ class MpiBackend final : public Backend {
 };
 
 Result<std::unique_ptr<Backend>> open_mpi(const BackendSetup& setup) {
+  const auto deadline = std::chrono::steady_clock::now() + setup.options.open_timeout;
   const Result<Runtime*> runtime = Runtime::start();
   const auto ranks = mpi_ranks(setup, runtime);
   if (!ranks) return ranks.error();
-  try {
-    const int tag = tag_of(setup.world);
-    const MPI_Comm collectives = make_comm(*ranks, tag);
-    const MPI_Comm messages = make_comm(*ranks, tag + 1);
-    return std::unique_ptr<Backend>(std::make_unique<MpiBackend>(**runtime, collectives, messages));
-  } catch (const CallFailed& error) {
-    return failure(Code::unavailable, "mpi: cannot open process group \"{}\": {}", setup.world.name,
-                   error.what());
-  }
+  const auto comms = make_comms_until(deadline, **runtime, *ranks, setup);
+  if (!comms) return comms.error();
+  return std::unique_ptr<Backend>(
+      std::make_unique<MpiBackend>(**runtime, comms->first, comms->second));
 }
 
 }  // namespace

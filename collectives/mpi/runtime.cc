@@ -54,6 +54,7 @@ Result<void> Runtime::begin() {
     const int result = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
     if (result != MPI_SUCCESS) return failure(Code::unsupported, "mpi: MPI_Init_thread failed");
     owned_ = true;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);  // it would end the process
     std::atexit([] { end(); });
   } else {
     MPI_Query_thread(&provided);
