@@ -330,12 +330,42 @@ void forked() {
   std::printf("rank %u: child ended with %d\n", group->rank(), status);
 }
 
+/// Rank 1 falls asleep after the exchange of identities.
+class SleepyBootstrap final : public Bootstrap {
+ public:
+  explicit SleepyBootstrap(std::shared_ptr<Client> client) : client_(std::move(client)) {}
+  std::vector<std::string> transpose(std::vector<std::string> parts, Duration) override {
+    auto all = client_->exchange("sleepy", std::move(parts), {.shape = ExchangeShape::transpose});
+    if (client_->rank() == 1) std::this_thread::sleep_for(30s);
+    return all;
+  }
+  std::string local_address() const override { return "127.0.0.1"; }
+
+ private:
+  const std::shared_ptr<Client> client_;
+};
+
+/// The group of a rank that does not open it to the end has a time-out.
+void late_opening() {
+  const auto client = Client::from_environment();
+  const auto start = Clock::now();
+  try {
+    ProcessGroup::open(std::make_shared<SleepyBootstrap>(client),
+                       World{.rank = client->rank(), .size = 2},
+                       GroupOptions{.backend = "mpi", .open_timeout = 1s});
+  } catch (const Error& error) {
+    std::printf("after %ld tenths: %s\n", static_cast<long>((Clock::now() - start) / 100ms),
+                error.what());
+  }
+}
+
 int run(const std::string& command) {
   const std::map<std::string, void (*)()> commands = {
       {"mismatch", mismatch},
       {"lists", lists},
       {"long_lists", long_lists},
       {"late", late},
+      {"late_opening", late_opening},
       {"abort", abort_group},
       {"long_message", long_message},
       {"late_message", late_message},

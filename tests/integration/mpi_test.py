@@ -70,6 +70,10 @@ class MpiTest(unittest.TestCase):
         self.assertRegex(said[1], r"rank 0 after [0-2] tenths: .*timed out after 0.5 s")
         self.assertRegex(said[2], r"rank 0 after [5-8] tenths: .*timed out after 0.5 s.*must exit")
 
+    def test_a_rank_that_stops_while_a_group_is_opened_costs_the_time_out_and_the_process(self):
+        said = [line for line in self.ranks("late_opening", code=None) if "after" in line]
+        self.assertRegex(said[0], r"after \d\d tenths: .*timed out after 1 s: .*must exit")
+
     def test_an_abort_ends_what_waits(self):
         said = [line for line in self.ranks("abort", code=None) if "after" in line]
         self.assertRegex(said[0], r"rank 0 after 0 tenths: .*aborted: enough")
