@@ -187,7 +187,7 @@ void FramedSession::take_in() {
 /// If the frame that is arriving is large, or larger than was known, asks the budget for room.
 /// Without room, reading pauses.
 void FramedSession::ask_for_room() {
-  if (frames_left_ || ended_ != nullptr) return;
+  if (in_.empty() || frames_left_ || ended_ != nullptr) return;
   const std::size_t size = frame_size(in_, share_.frame());
   if (size <= std::max(limits::kSmallFrameBytes, share_.frame())) return;
   waits_for_room_ = !share_.begin_frame(size);
@@ -219,7 +219,7 @@ std::size_t FramedSession::take_frames(std::string_view in) {
     const Taken taken = take_frame(in.substr(used));
     frames_left_ = taken.rest;
     used += taken.size;
-    if (taken.size == 0) break;
+    if (taken.size == 0 || used == in.size()) break;
   }
   return used;
 }

@@ -366,7 +366,7 @@ TEST(HttpRoutes, RemoveAJobForThisMachineOnly) {
   EXPECT_EQ(handle(request, local).status, 503);
   local.removed = failure(Code::not_found, "no job");
   EXPECT_EQ(handle(request, local).status, 404);
-  EXPECT_EQ(handle({"GET", "/v1/jobs/a", true}, local).allow, "DELETE");
+  EXPECT_EQ(handle({"PUT", "/v1/jobs/a", true}, local).allow, "GET, HEAD, DELETE");
   EXPECT_EQ(handle({"DELETE", "/v1/jobs/", true}, local).status, 404);
 }
 
