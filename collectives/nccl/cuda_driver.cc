@@ -9,6 +9,7 @@
 
 #include "client/internal/fork_guard.h"
 #include "collectives/nccl/cuda_driver_api.h"
+#include "collectives/nccl/freeing_thread.h"
 #include "collectives/nccl/shared_object.h"
 #include "protocol/format.h"
 
@@ -117,8 +118,10 @@ Result<std::shared_ptr<void>> CudaDevice::allocate(std::size_t bytes) const {
   const Result<void*> raw = allocate_raw(bytes);
   if (!raw) return raw.error();
   std::shared_ptr<void> memory(*raw, [this](void* data) {
-    const Current current(*this);
-    api_.free(address_of(data));
+    FreeingThread::instance().run([this, data] {
+      const Current current(*this);
+      api_.free(address_of(data));
+    });
   });
   if (const Result<void> cleared = clear(memory.get(), bytes); !cleared) return cleared.error();
   return memory;

@@ -74,7 +74,7 @@ class CudaDevice {
   /// Copies between memory of the device, and memory of allocate_host(), when `stream` gets there.
   Result<void> copy(void* to, const void* from, std::size_t bytes, void* stream) const;
 
-  /// Returns zeroed memory. Freeing it waits for the operations of the device.
+  /// Returns zeroed memory, which is freed on the FreeingThread.
   Result<std::shared_ptr<void>> allocate(std::size_t bytes) const;
   /// Return memory that is never freed: of the device, and of the host for copy().
   Result<void*> allocate_for_ever(std::size_t bytes) const;

@@ -9,6 +9,7 @@
 
 #include "collectives/agreement.h"
 #include "collectives/message_texts.h"
+#include "collectives/nccl/freeing_thread.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -23,6 +24,13 @@ void complete(const Operation& operation, Completion& completion, Result<void> r
   const bool received = operation.collective == Collective::recv;
   completion.complete_message(received ? Received{operation.peer, 0, operation.output.count}
                                        : Received{});
+}
+
+bool has_owner(const Operation& operation) {
+  const auto owned = [](const Tensor& tensor) { return tensor.owner != nullptr; };
+  return owned(operation.output) || owned(operation.input) ||
+         std::ranges::any_of(operation.outputs, owned) ||
+         std::ranges::any_of(operation.inputs, owned);
 }
 
 }  // namespace
@@ -235,9 +243,16 @@ bool Lane::end_reached() {
     return false;
   }
   if (!*reached) return false;
-  const Unit unit = std::move(running_.front());
+  Unit unit = std::move(running_.front());
   running_.pop_front();
   end(unit);
+  const bool owned = std::ranges::any_of(
+      unit.entries, [](const auto& entry) { return has_owner(entry->operation); });
+  // An owner may free memory of the device. Here it would hold up all groups.
+  if (owned) {
+    FreeingThread::instance().run(
+        [entries = std::move(unit.entries)]() mutable { entries.clear(); });
+  }
   return true;
 }
 
@@ -252,8 +267,7 @@ void Lane::end(const Unit& unit) {
       while (!entries_.empty() && entries_.front()->completion == nullptr) entries_.pop_front();
     }
     if (completion == nullptr) continue;
-    const Operation operation = std::move(entry->operation);
-    complete(operation, *completion, {});
+    complete(entry->operation, *completion, {});
   }
 }
 

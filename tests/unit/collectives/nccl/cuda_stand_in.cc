@@ -219,6 +219,7 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t bytes) {
   return kSuccess;
 }
 int cuMemFree_v2(unsigned long long address) {
+  while (cuda_control().frees_hang) std::this_thread::yield();
   std::free(reinterpret_cast<void*>(address));
   return kSuccess;
 }

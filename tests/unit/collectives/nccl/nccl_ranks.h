@@ -82,6 +82,7 @@ class NcclTest : public ::testing::Test {
     cuda.devices = 8;
     cuda.init_status = 0;
     cuda.memory_left = 0;
+    cuda.frees_hang = false;
   }
 
   stand_in::NcclControl& nccl = stand_in::nccl_control();

@@ -173,5 +173,24 @@ TEST_F(NcclStreams, TensorsAreHeldUntilTheOperationHasEnded) {
   EXPECT_TRUE(await([&] { return held.expired(); }));
 }
 
+TEST_F(NcclStreams, FreeingATensorHoldsUpNoGroup) {
+  const Groups groups = open_groups(2, over_nccl());
+  std::vector<float> values(4);
+  std::promise<void> go;
+  cuda.frees_hang = true;
+  Tensor own = groups[0]->allocate(DType::float32, 4, {Device::Kind::cuda, 0});
+  Tensor other = on_device(values, 1);
+  other.owner = {values.data(), [opened = go.get_future().share()](void*) { opened.wait(); }};
+  const WorkPtr works[2] = {groups[0]->all_reduce(std::move(own), ReduceOp::sum, kAsync),
+                            groups[1]->all_reduce(std::move(other), ReduceOp::sum, kAsync)};
+  for (const WorkPtr& work : works) work->wait_on_host();
+  const WorkPtr late =
+      groups[0]->send(on_device(values, 0), 1, 0, {.timeout = 50ms, .async = true});
+  EXPECT_TRUE(await([&] { return late->status() != Work::Status::pending; }));
+  cuda.frees_hang = false;
+  go.set_value();
+  EXPECT_EQ(late->code(), Code::timed_out);
+}
+
 }  // namespace
 }  // namespace c10dd

@@ -19,6 +19,7 @@ struct CudaControl {
   std::atomic<int> devices = 8;      ///< cuDeviceGetCount
   std::atomic<int> init_status = 0;  ///< what cuInit returns
   std::atomic<int> memory_left = 0;  ///< if above 0: so many allocations succeed, later ones fail
+  std::atomic<bool> frees_hang = false;  ///< cuMemFree waits, as for an operation that hangs
 };
 CudaControl& cuda_control();
 
