@@ -335,6 +335,7 @@ Lane::Listener Lane::die(const Failure& reason, Ends& ends) {
     listener = listener_;
     dead_ = reason;
     reserved_ = Retirement::instance().reserve(device_);
+    held_ = Retirement::instance().hold();
     for (const auto& entry : entries_) {
       if (entry->completion == nullptr) continue;
       ends.emplace_back(entry, std::exchange(entry->completion, nullptr));
@@ -353,6 +354,7 @@ void Lane::close() {
     const std::lock_guard lock(mutex_);
     if (dead_) return;
     closed_ = true;
+    held_ = Retirement::instance().hold();
   }
   Worker::instance().wake(shared_from_this());
 }
@@ -377,6 +379,7 @@ bool Lane::retire() {
                                     std::move(gathering_), std::move(entries_)});
     retired.kept = kept;
     retired.reserved = std::move(reserved_);
+    retired.held = std::move(held_);
     entries_.clear();
   }
   retired_ = true;

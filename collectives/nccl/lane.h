@@ -113,6 +113,7 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
   Clock::time_point next_deadline_ = Clock::time_point::max();
   std::optional<Failure> dead_;
   std::shared_ptr<void> reserved_;  // if dead_: keeps the device from being free
+  std::shared_ptr<void> held_;      // if dead_ or closed_: lets the exit wait for the communicator
   bool closed_ = false;
 };
 

@@ -47,6 +47,18 @@ std::shared_ptr<void> Retirement::reserve(const CudaDevice& device) {
           }};
 }
 
+std::shared_ptr<void> Retirement::hold() {
+  const std::lock_guard lock(mutex_);
+  if (!waits_at_exit_) std::atexit([] { instance().await_held(kExitLimit); });
+  waits_at_exit_ = true;
+  ++held_;
+  return {&held_, [this](void*) {
+            const std::lock_guard again(mutex_);
+            --held_;
+            changed_.notify_all();
+          }};
+}
+
 void Retirement::abort(Retired retired) {
   run([retired = std::move(retired)]() mutable {
     {
@@ -69,18 +81,10 @@ void Retirement::finish(Retired retired) {
 }
 
 void Retirement::run(std::function<void()> task) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++threads_;
-    if (!waits_at_exit_) std::atexit([] { instance().await_threads(kExitLimit); });
-    waits_at_exit_ = true;
-  }
-  std::thread([this, task = std::move(task)]() mutable {
+  std::thread([held = hold(), task = std::move(task)]() mutable {
     task();
-    task = {};  // what it holds ends before the thread counts as ended
-    const std::lock_guard lock(mutex_);
-    --threads_;
-    changed_.notify_all();
+    task = {};  // what it holds ends before the exit of the process goes on
+    held.reset();
   }).detach();
 }
 
@@ -95,9 +99,9 @@ Result<void> Retirement::await_free(const CudaDevice& device, Clock::time_point 
                  human(Clock::now() - begin), reserved_[&device], device.index());
 }
 
-void Retirement::await_threads(Clock::duration limit) {
+void Retirement::await_held(Clock::duration limit) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, limit, [&] { return threads_ == 0; });
+  changed_.wait_for(lock, limit, [&] { return held_ == 0; });
 }
 
 }  // namespace c10dd::collectives::nccl

@@ -24,6 +24,7 @@ struct Retired {
   void* stream = nullptr;               ///< destroyed after the communicator; may be null
   std::shared_ptr<void> kept = {};      ///< destroyed then: the tensors
   std::shared_ptr<void> reserved = {};  ///< destroyed then: the result of reserve()
+  std::shared_ptr<void> held = {};      ///< destroyed last: the result of hold()
 };
 
 /// The communicators of this process that are being ended. When the process exits, waits a moment
@@ -36,6 +37,9 @@ class Retirement {
 
   /// Makes await_free() of the device wait until the result is destroyed.
   [[nodiscard]] std::shared_ptr<void> reserve(const CudaDevice& device);
+
+  /// Makes the exit of the process wait a moment until the result is destroyed.
+  [[nodiscard]] std::shared_ptr<void> hold();
 
   /// Stops the operations of a communicator, and frees it.
   void abort(Retired retired);
@@ -51,12 +55,12 @@ class Retirement {
   Result<void> await_free(const CudaDevice& device, Clock::time_point deadline);
 
  private:
-  void await_threads(Clock::duration limit);
+  void await_held(Clock::duration limit);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<const CudaDevice*, int> reserved_;
-  int threads_ = 0;
+  int held_ = 0;
   bool waits_at_exit_ = false;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How groups over NCCL are opened: communicators, ids, splits, ends.
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "collectives/nccl/identity.h"
@@ -188,6 +189,20 @@ TEST_F(NcclOpening, AnEndedGroupIsFinalizedAndNotAborted) {
 TEST_F(NcclOpening, ManyGroupsLeaveNothingBehind) {
   for (int round = 0; round < 50; ++round) sum_works(open_groups(2, over_nccl()));
   EXPECT_TRUE(await([&] { return nccl.live_comms == 0; }));
+}
+
+TEST_F(NcclOpening, TheExitWaitsForAGroupThatWasJustDestroyed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        // Registered before the group is there, so called after the handlers of the module.
+        std::atexit([] { std::_Exit(stand_in::nccl_control().live_comms == 0 ? 0 : 1); });
+        Groups groups = open_groups(2, over_nccl());
+        nccl.polls_in_progress = 50;
+        groups.clear();
+        std::exit(2);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
