@@ -125,7 +125,8 @@ void Lane::add(std::shared_ptr<Entry> entry, Completion& completion) {
     }
   }
   lock.unlock();
-  Worker::instance().wake(shared_from_this());
+  const Result<void> woken = Worker::instance().wake(shared_from_this());
+  if (!woken) fail(woken.error());
 }
 
 void Lane::issue() {
@@ -341,7 +342,8 @@ Lane::Listener Lane::die(const Failure& reason, Ends& ends) {
       ends.emplace_back(entry, std::exchange(entry->completion, nullptr));
     }
   }
-  Worker::instance().wake(shared_from_this());
+  // Without a thread the communicator is aborted when another task is woken.
+  static_cast<void>(Worker::instance().wake(shared_from_this()));
   return listener;
 }
 
@@ -356,7 +358,7 @@ void Lane::close() {
     closed_ = true;
     held_ = Retirement::instance().hold();
   }
-  Worker::instance().wake(shared_from_this());
+  static_cast<void>(Worker::instance().wake(shared_from_this()));  // as in die()
 }
 
 /// Gives the communicator away if the lane has failed or was closed. Returns whether it has.

@@ -21,13 +21,24 @@ class Opening final : public Worker::Task {
       : library_(library), device_(device), begin_(std::move(begin)) {}
 
   void issue() override {
+    {
+      const std::lock_guard lock(mutex_);
+      if (abandoned_) return;
+    }
     const CudaDevice::Current current(device_);
     issued_ = begin_(&comm_);
   }
 
+  /// Nobody waits any more.
+  void abandon() {
+    const std::lock_guard lock(mutex_);
+    abandoned_ = true;
+  }
+
   Step poll(Worker::Clock::time_point) override {
     const CudaDevice::Current current(device_);
-    if (issued_.status == Status::in_progress || issued_.status == Status::success) {
+    const bool began = comm_ != nullptr;
+    if (began && (issued_.status == Status::in_progress || issued_.status == Status::success)) {
       issued_.call = "ncclCommGetAsyncError";
       const Status asked = library_.api().async_error(comm_, &issued_.status);
       if (asked != Status::success) issued_.status = asked;
@@ -82,7 +93,10 @@ Result<Comm> open_comm(const Library& library, const CudaDevice& device,
                        Worker::Clock::time_point deadline) {
   const auto start = Worker::Clock::now();
   const auto opening = std::make_shared<Opening>(library, device, std::move(begin));
-  Worker::instance().wake(opening);
+  if (const Result<void> woken = Worker::instance().wake(opening); !woken) {
+    opening->abandon();
+    return woken.error();
+  }
   const std::optional<Result<Comm>> result = opening->await(deadline);
   if (!result) {
     return failure(

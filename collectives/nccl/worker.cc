@@ -2,10 +2,12 @@
 #include "collectives/nccl/worker.h"
 
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "collectives/per_process.h"
+#include "protocol/format.h"
 
 namespace c10dd::collectives::nccl {
 namespace {
@@ -24,12 +26,21 @@ Worker::Clock::duration pause_after(Worker::Clock::duration unchanged) {
 
 Worker& Worker::instance() { return of_this_process<Worker>(); }
 
-void Worker::wake(std::shared_ptr<Task> task) {
+Result<void> Worker::wake(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
   woken_.push_back(std::move(task));
-  if (!has_thread_) std::thread([this] { run(); }).detach();
+  try {
+    if (!has_thread_) std::thread([this] { run(); }).detach();
+  } catch (const std::system_error& error) {
+    return failure(
+        Code::unavailable,
+        "nccl: the thread that calls NCCL cannot be created: {}; check the limits of the "
+        "process, such as ulimit -u",
+        error.what());
+  }
   has_thread_ = true;
   changed_.notify_all();
+  return {};
 }
 
 void Worker::run() {

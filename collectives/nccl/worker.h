@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "protocol/error.h"
+
 namespace c10dd::collectives::nccl {
 
 /// The thread starts with the first task, and ends when there was none for a second. Thread-safe.
@@ -40,8 +42,9 @@ class Worker {
   static Worker& instance();
 
   /// Lets the thread call issue() of the task once, and then poll() until that has returned
-  /// `ended`.
-  void wake(std::shared_ptr<Task> task);
+  /// `ended`. Fails if the thread cannot be created; then it does so after the next wake() that
+  /// succeeds.
+  Result<void> wake(std::shared_ptr<Task> task);
 
  private:
   void run();
