@@ -22,7 +22,7 @@ namespace {
 
 using Clock = Worker::Clock;
 
-// Operations that may be on the way to the stream or on it.
+// Operations that may be on the way to the stream or on it. The lane puts only some of them there.
 constexpr std::size_t kInFlight = 1024;
 
 /// The options of the communicators of a group. NCCL reads them while it connects the ranks.

@@ -16,6 +16,10 @@
 namespace c10dd::collectives::nccl {
 namespace {
 
+// The driver blocks who puts something on a stream that holds about 1024 things. An operation is
+// about three of them: it waits for the caller's stream, runs, and has an event at its end.
+constexpr std::size_t kOnStream = 64;
+
 bool is_message(const Operation& operation) { return info_of(operation.collective).message; }
 
 void complete(const Operation& operation, Completion& completion, Result<void> result) {
@@ -150,7 +154,7 @@ Worker::Task::Step Lane::poll(Clock::time_point now) {
 
 /// Issues the next unit, if there is one and NCCL is ready for it. Returns whether it has.
 bool Lane::issue_next() {
-  if (issuing_ || retired_) return false;
+  if (issuing_ || retired_ || on_stream_ >= kOnStream) return false;
   Unit unit;
   {
     const std::lock_guard lock(mutex_);
@@ -211,6 +215,7 @@ bool Lane::advance() {
     fail_on_worker(failed(*issuing_->entries.front(), put.error()));
     return true;
   }
+  on_stream_ += issuing_->entries.size();
   running_.push_back(std::move(*issuing_));
   issuing_.reset();
   return true;
@@ -246,6 +251,7 @@ bool Lane::end_reached() {
   if (!*reached) return false;
   Unit unit = std::move(running_.front());
   running_.pop_front();
+  on_stream_ -= unit.entries.size();
   end(unit);
   const bool owned = std::ranges::any_of(
       unit.entries, [](const auto& entry) { return has_owner(entry->operation); });

@@ -103,6 +103,7 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
   void* stream_;
   std::optional<Unit> issuing_;  // NCCL has returned in_progress
   std::deque<Unit> running_;     // on the stream, in this order
+  std::size_t on_stream_ = 0;    // operations of running_
   bool retired_ = false;
 
   std::mutex mutex_;  // guards all members below

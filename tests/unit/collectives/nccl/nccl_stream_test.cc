@@ -173,6 +173,30 @@ TEST_F(NcclStreams, TensorsAreHeldUntilTheOperationHasEnded) {
   EXPECT_TRUE(await([&] { return held.expired(); }));
 }
 
+TEST_F(NcclStreams, OnlySomeOperationsAreOnTheStreamAtOnce) {
+  const Groups groups = open_groups(2, over_nccl());
+  std::vector<std::vector<float>> values[2] = {{200, {1.0f}}, {200, {1.0f}}};
+  std::vector<WorkPtr> works;
+  const auto issue_all = [&](Rank rank) {
+    for (auto& one : values[rank]) {
+      works.push_back(groups[rank]->all_reduce(on_device(one, rank), ReduceOp::sum, kAsync));
+    }
+  };
+  const int before = nccl.operations;
+  issue_all(0);
+  EXPECT_TRUE(await([&] { return nccl.operations >= before + 64; }));
+  std::vector<float> message(1);  // is issued after a worker that had more would have issued it
+  const WorkPtr sent = groups[0]->isend(on_device(message, 0), 1);
+  groups[1]->recv(on_device(message, 1), 0)->wait_on_host();
+  sent->wait_on_host();
+  EXPECT_EQ(nccl.operations, before + 64 + 2);
+  issue_all(1);
+  for (const WorkPtr& work : works) work->wait_on_host();
+  for (Rank rank = 0; rank < 2; ++rank) {
+    for (const auto& one : values[rank]) EXPECT_EQ(one[0], 2.0f);
+  }
+}
+
 TEST_F(NcclStreams, FreeingATensorHoldsUpNoGroup) {
   const Groups groups = open_groups(2, over_nccl());
   std::vector<float> values(4);
