@@ -196,7 +196,12 @@ Result<std::unique_ptr<Backend>> NcclBackend::split(const BackendSetup* part, in
     return std::unique_ptr<Backend>();
   }
   const auto identities = exchange_identities(*part, place_, false);
-  if (!identities) return identities.error();
+  if (!identities) {
+    // The ranks of the other parts wait for all.
+    const auto settings = std::make_shared<Settings>("none");
+    static_cast<void>(nccl::split(place_, *collectives_, kNoColor, key, settings, deadline));
+    return identities.error();
+  }
   const auto settings = std::make_shared<Settings>(part->world.name);
   const Result<Comm> comm = nccl::split(place_, *collectives_, color, key, settings, deadline);
   if (!comm) return comm.error();

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "collectives/backend.h"
 #include "collectives/nccl/identity.h"
 #include "tests/unit/collectives/nccl/nccl_ranks.h"
 
@@ -153,6 +154,34 @@ TEST_F(NcclOpening, SplitUsesNcclsSplitAndNoId) {
       parts[rank]->recv(on_device(value, rank), 0)->wait_on_host();
       EXPECT_EQ(value[0], own + 2);
     }
+  });
+}
+
+/// Fails to exchange anything.
+class BrokenBootstrap final : public Bootstrap {
+ public:
+  std::vector<std::string> transpose(std::vector<std::string>, Duration) override {
+    throw Unavailable("the exchange is broken");
+  }
+  std::string local_address() const override { return "127.0.0.1"; }
+};
+
+TEST_F(NcclOpening, APartThatCannotMeetDoesNotHoldUpTheOthersInASplit) {
+  const auto point = std::make_shared<testing::ThreadExchange>(4);
+  const auto other = std::make_shared<testing::ThreadExchange>(2);
+  run_ranks(4, [&](Rank rank) {
+    const World world{.rank = rank, .size = 4};
+    auto whole = collectives::open_backend(
+        {world, over_nccl(), std::make_shared<testing::ThreadBootstrap>(point, rank)});
+    ASSERT_TRUE(whole);
+    std::shared_ptr<Bootstrap> bootstrap = std::make_shared<BrokenBootstrap>();
+    if (rank >= 2) bootstrap = std::make_shared<testing::ThreadBootstrap>(other, rank - 2);
+    const collectives::BackendSetup part{
+        {.rank = rank % 2, .size = 2, .name = "part"}, over_nccl(), bootstrap};
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    const auto split =
+        (*whole)->split(&part, static_cast<int>(rank / 2), static_cast<int>(rank % 2), deadline);
+    EXPECT_EQ(split.has_value(), rank >= 2);
   });
 }
 
