@@ -111,8 +111,8 @@ class Backend {
 
   /// Opens the backend of a part of this group. Called by all ranks of this group, in their order
   /// of operations; ranks with equal colors form a part, in which their ranks are their keys.
-  /// `part` is null on a rank that is in no part. Such a rank gets null. Blocks at most until
-  /// `deadline`.
+  /// `part` is null on a rank that is in no part. Such a rank gets null. `deadline` is that
+  /// of the first step, see GroupOptions::open_timeout; the second step has as long.
   virtual Result<std::unique_ptr<Backend>> split(const BackendSetup* part, int color, int key,
                                                  std::chrono::steady_clock::time_point deadline);
 

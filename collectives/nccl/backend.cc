@@ -195,7 +195,9 @@ Result<std::unique_ptr<Backend>> NcclBackend::split(const BackendSetup* part, in
     if (!none) return none.error();
     return std::unique_ptr<Backend>();
   }
+  const Clock::duration limit = deadline - Clock::now();  // of each step
   const auto identities = exchange_identities(*part, place_, false);
+  deadline = Clock::now() + limit;
   if (!identities) {
     // The ranks of the other parts wait for all.
     const auto settings = std::make_shared<Settings>("none");
@@ -226,10 +228,10 @@ Result<std::vector<UniqueId>> ids_of(const std::vector<Identity>& identities) {
 
 Result<std::unique_ptr<Backend>> open_nccl(const BackendSetup& setup) {
   const World& world = setup.world;
-  const Clock::time_point deadline = Clock::now() + setup.options.open_timeout;
   const Result<Place> place = find_place(setup);
   const auto identities = exchange_identities(setup, place, true);
   if (!identities) return identities.error();
+  const Clock::time_point deadline = Clock::now() + setup.options.open_timeout;
   const Result<void> free = Retirement::instance().await_free(*place->device, deadline);
   if (!free) return free.error();
   auto found = ids_of(*identities);

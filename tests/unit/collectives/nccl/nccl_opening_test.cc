@@ -2,6 +2,7 @@
 // How groups over NCCL are opened: communicators, ids, splits, ends.
 #include <algorithm>
 #include <cstdlib>
+#include <future>
 #include <set>
 
 #include "collectives/backend.h"
@@ -154,6 +155,31 @@ TEST_F(NcclOpening, SplitUsesNcclsSplitAndNoId) {
       parts[rank]->recv(on_device(value, rank), 0)->wait_on_host();
       EXPECT_EQ(value[0], own + 2);
     }
+  });
+}
+
+TEST_F(NcclOpening, TheLimitOfConnectingBeginsAfterTheExchange) {
+  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  GroupOptions options = over_nccl();
+  options.open_timeout = 2s;
+  nccl.never_connects = true;
+  std::promise<void> waits;
+  std::jthread connects([&, began = waits.get_future().share()] {
+    began.wait();
+    EXPECT_TRUE(await([&] { return made().size() == 2; }));
+    const auto connected = std::chrono::steady_clock::now() + 1s;
+    EXPECT_TRUE(await([&] { return std::chrono::steady_clock::now() > connected; }));
+    nccl.never_connects = false;
+  });
+  run_ranks(2, [&](Rank rank) {
+    if (rank == 1) {
+      waits.set_value();
+      const auto late = std::chrono::steady_clock::now() + 1500ms;
+      EXPECT_TRUE(await([&] { return std::chrono::steady_clock::now() > late; }));
+    }
+    const auto group = ProcessGroup::open(std::make_shared<testing::ThreadBootstrap>(point, rank),
+                                          {.rank = rank, .size = 2}, options);
+    group->barrier();
   });
 }
 
