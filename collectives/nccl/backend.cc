@@ -61,6 +61,8 @@ class Ended final : public Completion {
 /// kNoColor.
 Result<Comm> split(const Place& place, Lane& lane, int color, int key,
                    const std::shared_ptr<Settings>& settings, Clock::time_point deadline) {
+  const Result<void> allowed = Worker::require_other_thread("a process group cannot be split");
+  if (!allowed) return allowed.error();
   const auto child = std::make_shared<Comm>(nullptr);
   Operation operation;
   operation.timeout = deadline - Clock::now();

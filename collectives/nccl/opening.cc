@@ -91,6 +91,8 @@ class Opening final : public Worker::Task {
 Result<Comm> open_comm(const Library& library, const CudaDevice& device,
                        std::function<Issued(Comm*)> begin, const std::string& group,
                        Worker::Clock::time_point deadline) {
+  const Result<void> allowed = Worker::require_other_thread("a process group cannot be opened");
+  if (!allowed) return allowed.error();
   const auto start = Worker::Clock::now();
   const auto opening = std::make_shared<Opening>(library, device, std::move(begin));
   if (const Result<void> woken = Worker::instance().wake(opening); !woken) {

@@ -22,9 +22,19 @@ Worker::Clock::duration pause_after(Worker::Clock::duration unchanged) {
   return std::clamp<Worker::Clock::duration>(unchanged / 8, kPauseMin, kPauseMax);
 }
 
+thread_local bool is_worker = false;
+
 }  // namespace
 
 Worker& Worker::instance() { return of_this_process<Worker>(); }
+
+Result<void> Worker::require_other_thread(const char* what) {
+  if (!is_worker) return {};
+  return failure(Code::invalid_argument,
+                 "nccl: {} in a callback of a Work, because its thread is the one that connects "
+                 "the ranks; do so on another thread",
+                 what);
+}
 
 Result<void> Worker::wake(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
@@ -44,6 +54,7 @@ Result<void> Worker::wake(std::shared_ptr<Task> task) {
 }
 
 void Worker::run() {
+  is_worker = true;
   std::vector<std::shared_ptr<Task>> active;
   Clock::time_point changed = Clock::now();
   while (take_woken(active)) {

@@ -41,6 +41,10 @@ class Worker {
 
   static Worker& instance();
 
+  /// Fails if called on the thread, which would wait for itself when it waits for a communicator.
+  /// `what`: such as "a process group cannot be opened".
+  static Result<void> require_other_thread(const char* what);
+
   /// Lets the thread call issue() of the task once, and then poll() until that has returned
   /// `ended`. Fails if the thread cannot be created; then it does so after the next wake() that
   /// succeeds.

@@ -246,6 +246,26 @@ TEST_F(NcclOpening, ManyGroupsLeaveNothingBehind) {
   EXPECT_TRUE(await([&] { return nccl.live_comms == 0; }));
 }
 
+TEST_F(NcclOpening, OpeningAGroupInACallbackFailsAtOnce) {
+  const Groups groups = open_groups(1, over_nccl());
+  std::vector<float> values(4);
+  std::promise<std::string> error;
+  std::promise<void> go;
+  // The callback runs on the worker's thread, because the operation ends after on_end().
+  stand_in::put_on_default_stream(0, [opened = go.get_future().share()] { opened.wait(); });
+  const WorkPtr work = groups[0]->all_reduce(on_device(values, 0), ReduceOp::sum, {.async = true});
+  work->on_end([&](Work&) {
+    error.set_value(testing::error_of([] {
+      ProcessGroup::open(std::make_shared<testing::ThreadBootstrap>(
+                             std::make_shared<testing::ThreadExchange>(1), 0),
+                         {.rank = 0, .size = 1}, over_nccl());
+    }));
+  });
+  go.set_value();
+  const std::string text = error.get_future().get();
+  EXPECT_TRUE(contains(text, "cannot be opened in a callback of a Work")) << text;
+}
+
 TEST_F(NcclOpening, TheExitWaitsForAGroupThatWasJustDestroyed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
