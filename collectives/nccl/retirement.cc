@@ -13,10 +13,30 @@ namespace c10dd::collectives::nccl {
 namespace {
 
 constexpr auto kFinishLimit = std::chrono::seconds(10);
+constexpr auto kDrainLimit = std::chrono::seconds(10);
 constexpr auto kExitLimit = std::chrono::seconds(2);
 constexpr auto kPoll = std::chrono::milliseconds(1);
 
+/// Waits until the stream has done all that it has: NCCL waits only for its own streams, and this
+/// one may still wait for the caller's. Returns whether it has, or has failed for ever.
+bool drain(const CudaDevice& device, void* stream) {
+  const auto end = device.make_event();
+  if (!end || !(*end)->record(stream)) return true;
+  const auto deadline = Retirement::Clock::now() + kDrainLimit;
+  while (Retirement::Clock::now() < deadline) {
+    const Result<bool> reached = (*end)->reached();
+    if (!reached || *reached) return true;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return false;
+}
+
 void free(Retired& retired) {
+  if (retired.stream != nullptr && !drain(*retired.device, retired.stream)) {
+    // The operations may still use the tensors, so these are never freed.
+    static_cast<void>(new std::shared_ptr<void>(std::move(retired.kept)));
+    return;
+  }
   retired.kept.reset();
   if (retired.stream != nullptr) retired.device->destroy_stream(retired.stream);
 }

@@ -22,7 +22,7 @@ struct Retired {
   const CudaDevice* device = nullptr;
   Comm comm = nullptr;
   void* stream = nullptr;               ///< destroyed after the communicator; may be null
-  std::shared_ptr<void> kept = {};      ///< destroyed then: the tensors
+  std::shared_ptr<void> kept = {};      ///< destroyed when the stream has ended: tensors
   std::shared_ptr<void> reserved = {};  ///< destroyed then: the result of reserve()
   std::shared_ptr<void> held = {};      ///< destroyed last: the result of hold()
 };

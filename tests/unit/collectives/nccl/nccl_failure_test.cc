@@ -124,6 +124,26 @@ TEST_F(NcclFailures, TensorsAreHeldUntilTheAbortIsOver) {
   EXPECT_GT(nccl.aborts_ended, ended);
 }
 
+TEST_F(NcclFailures, TensorsAreHeldWhileTheStreamStillWaitsForTheCallers) {
+  const Groups groups = open_groups(1, over_nccl());
+  const int ended = nccl.aborts_ended;
+  auto values = std::make_shared<std::vector<float>>(4);
+  const std::weak_ptr<void> held = values;
+  std::promise<void> go;
+  stand_in::put_on_default_stream(0, [opened = go.get_future().share()] { opened.wait(); });
+  Tensor tensor = on_device(*values, 0);
+  tensor.owner = std::move(values);
+  const int before = nccl.operations;
+  const WorkPtr work = groups[0]->all_reduce(std::move(tensor), ReduceOp::sum, kAsync);
+  ASSERT_TRUE(await([&] { return nccl.operations > before; }));
+  groups[0]->abort("enough");
+  EXPECT_TRUE(await([&] { return nccl.aborts_ended >= ended + 2; }));
+  const auto later = Clock::now() + 50ms;
+  while (Clock::now() < later) EXPECT_FALSE(held.expired());
+  go.set_value();
+  EXPECT_TRUE(await([&] { return held.expired(); }));
+}
+
 TEST_F(NcclFailures, AllCommunicatorsOfADeviceAreAbortedAtTheSameTime) {
   // The stand-in's abort returns only when all communicators that hang are being aborted.
   std::vector<Groups> all;
