@@ -38,10 +38,11 @@ constexpr int kText = 128;
 }  // namespace
 
 CudaDevice::Current::Current(const CudaDevice& device) : api_(device.api_) {
-  api_.push_context(device.context_);
+  pushed_ = api_.push_context(device.context_) == CudaStatus::success;
 }
 
 CudaDevice::Current::~Current() {
+  if (!pushed_) return;
   void* popped = nullptr;
   api_.pop_context(&popped);
 }

@@ -51,6 +51,7 @@ class CudaDevice {
 
    private:
     const CudaApi& api_;
+    bool pushed_ = false;
   };
 
   CudaDevice(const CudaApi& api, int index, void* context, std::string name, std::string bus_id)

@@ -36,11 +36,15 @@ class Blocks {
       }
     }
     HostCopyBlock block{.bytes = size};
-    const Result<void*> host = device.allocate_host_for_ever(size);
+    const Result<void*> host = take_host(device, size);
     if (!host) return host.error();
     block.host = *host;
     const Result<void*> memory = device.allocate_for_ever(size);
-    if (!memory) return memory.error();
+    if (!memory) {
+      const std::lock_guard lock(mutex_);
+      halves_[{device.index(), size}].push_back(block.host);
+      return memory.error();
+    }
     block.device = *memory;
     return block;
   }
@@ -51,8 +55,23 @@ class Blocks {
   }
 
  private:
+  Result<void*> take_host(const CudaDevice& device, std::size_t size) {
+    {
+      const std::lock_guard lock(mutex_);
+      auto& halves = halves_[{device.index(), size}];
+      if (!halves.empty()) {
+        void* const host = halves.back();
+        halves.pop_back();
+        return host;
+      }
+    }
+    return device.allocate_host_for_ever(size);
+  }
+
   std::mutex mutex_;
-  std::map<std::pair<int, std::size_t>, std::vector<HostCopyBlock>> free_;  // by device and size
+  using Key = std::pair<int, std::size_t>;  // device and size
+  std::map<Key, std::vector<HostCopyBlock>> free_;
+  std::map<Key, std::vector<void*>> halves_;  // memory of the host for which the device had none
 };
 
 std::byte* at(void* memory, std::size_t offset) { return static_cast<std::byte*>(memory) + offset; }
