@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collectives/device_copies.h"
+#include "collectives/used_tensors.h"
 
 namespace c10dd::collectives {
 namespace {
@@ -40,10 +41,7 @@ class Staged final : public Completion {
   /// Replaces the tensors by copies in memory of the host. Waits for their streams.
   Result<void> begin() {
     const bool in_place = info_of(operation_.collective).layout == Layout::in_place;
-    std::vector<Tensor*> inputs = {&operation_.input};
-    std::vector<Tensor*> outputs = {&operation_.output};
-    for (Tensor& one : operation_.inputs) inputs.push_back(&one);
-    for (Tensor& one : operation_.outputs) outputs.push_back(&one);
+    const auto [inputs, outputs] = used_tensors(operation_);
     std::size_t bytes = kAlignment;
     for (const Tensor* one : inputs) bytes += aligned(one->bytes());
     for (const Tensor* one : outputs) bytes += aligned(one->bytes());

@@ -12,6 +12,7 @@
 
 #include "collectives/per_process.h"
 #include "collectives/reduce.h"
+#include "collectives/used_tensors.h"
 
 namespace c10dd::collectives::nccl {
 namespace {
@@ -81,10 +82,7 @@ std::byte* at(void* memory, std::size_t offset) { return static_cast<std::byte*>
 Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Operation& operation) {
   const OperationInfo& info = info_of(operation.collective);
   const bool in_place = info.layout == Layout::in_place;
-  std::vector<Tensor*> inputs = {&operation.input};
-  std::vector<Tensor*> outputs = {&operation.output};
-  for (Tensor& one : operation.inputs) inputs.push_back(&one);
-  for (Tensor& one : operation.outputs) outputs.push_back(&one);
+  const auto [inputs, outputs] = used_tensors(operation);
   std::size_t bytes = 0;
   for (const Tensor* one : inputs) bytes += aligned(one->bytes());
   for (const Tensor* one : outputs) bytes += aligned(one->bytes());

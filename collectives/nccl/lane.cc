@@ -10,6 +10,7 @@
 #include "collectives/agreement.h"
 #include "collectives/message_texts.h"
 #include "collectives/nccl/freeing_thread.h"
+#include "collectives/used_tensors.h"
 #include "protocol/format.h"
 #include "protocol/wording.h"
 
@@ -92,10 +93,9 @@ Result<void> Lane::prepare(Entry& entry) const {
     const bool known = std::ranges::count(streams, tensor.stream) > 0;
     if (tensor.count > 0 && !known) streams.push_back(tensor.stream);
   };
-  add_stream(operation.output);
-  add_stream(operation.input);
-  for (const Tensor& one : operation.outputs) add_stream(one);
-  for (const Tensor& one : operation.inputs) add_stream(one);
+  const UsedTensors used = used_tensors(operation);
+  for (const Tensor* one : used.outputs) add_stream(*one);
+  for (const Tensor* one : used.inputs) add_stream(*one);
   for (void* const stream : streams) {
     auto event = device_.make_event();
     if (!event) return event.error();

@@ -81,6 +81,28 @@ TEST_F(Staging, MessagesHaveTagsAndMayBeShorter) {
   });
 }
 
+TEST_F(Staging, FieldsThatAnOperationDoesNotUseAreIgnored) {
+  for (const char* backend : {"gloo", "nccl"}) {
+    const Groups groups = open_groups(2, {.backend = backend, .timeout = 60s});
+    run_ranks(2, [&](Rank rank) {
+      for (const bool on_host : {true, false}) {
+        std::vector<float> sent(4, 5.0f);
+        std::vector<float> other(4, 1.0f);
+        const auto place = [&](std::vector<float>& values) {
+          return on_host ? tensor_of(values) : on_device(values, rank);
+        };
+        Operation message{.output = place(other), .input = place(sent), .peer = 1 - rank};
+        message.collective = rank == 0 ? Collective::send : Collective::recv;
+        if (rank == 1) std::swap(message.output, message.input);
+        groups[rank]->issue(std::move(message))->wait_on_host();
+        EXPECT_EQ(other, std::vector<float>(4, 1.0f));
+        Tensor freed{.data = nullptr, .count = 1 << 20};
+        groups[rank]->issue({.collective = Collective::barrier, .input = freed})->wait_on_host();
+      }
+    });
+  }
+}
+
 TEST_F(Staging, ATensorThatCannotBeCopiedFailsTheOperation) {
   const Groups groups = open_groups(2, options());
   std::vector<float> values(4);
