@@ -82,21 +82,23 @@ Result<Comm> split(const Place& place, Lane& lane, int color, int key,
   // The child may need more time than the parent.
   return open_comm(
       *place.library, *place.device,
-      [child](Comm* comm) {
+      [child, settings](Comm* comm) {
         *comm = *child;
         return Issued{};
       },
       settings->name, deadline);
 }
 
-Result<std::shared_ptr<Lane>> make_lane(const Place& place, Comm comm, const World& world) {
+Result<std::shared_ptr<Lane>> make_lane(const Place& place, Comm comm, const World& world,
+                                        const std::shared_ptr<Settings>& settings) {
   const Result<void*> stream = place.device->make_stream();
   if (!stream) {
-    Retirement::instance().abort({.library = place.library, .device = place.device, .comm = comm});
+    Retirement::instance().abort(
+        {.library = place.library, .device = place.device, .comm = comm, .kept = settings});
     return stream.error();
   }
   return std::make_shared<Lane>(*place.library, *place.device, comm, *stream, world.rank,
-                                world.size);
+                                world.size, settings);
 }
 
 class NcclBackend final : public Backend {
@@ -171,8 +173,9 @@ class NcclBackend final : public Backend {
 
 /// Makes the backend of a group whose communicator for collectives is `comm`.
 Result<std::unique_ptr<Backend>> make_backend(const Place& place, Comm comm, const World& world,
+                                              const std::shared_ptr<Settings>& first,
                                               Clock::time_point deadline) {
-  const auto collectives = make_lane(place, comm, world);
+  const auto collectives = make_lane(place, comm, world, first);
   if (!collectives) return collectives.error();
   const auto settings = std::make_shared<Settings>(world.name + " messages");
   const Result<Comm> second =
@@ -181,7 +184,7 @@ Result<std::unique_ptr<Backend>> make_backend(const Place& place, Comm comm, con
     (*collectives)->fail(second.error());
     return second.error();
   }
-  const auto messages = make_lane(place, *second, world);
+  const auto messages = make_lane(place, *second, world, settings);
   if (!messages) {
     (*collectives)->fail(messages.error());
     return messages.error();
@@ -209,7 +212,7 @@ Result<std::unique_ptr<Backend>> NcclBackend::split(const BackendSetup* part, in
   const auto settings = std::make_shared<Settings>(part->world.name);
   const Result<Comm> comm = nccl::split(place_, *collectives_, color, key, settings, deadline);
   if (!comm) return comm.error();
-  return make_backend(place_, *comm, part->world, deadline);
+  return make_backend(place_, *comm, part->world, settings, deadline);
 }
 
 /// Returns the ids of all blocks.
@@ -249,7 +252,7 @@ Result<std::unique_ptr<Backend>> open_nccl(const BackendSetup& setup) {
   };
   const Result<Comm> comm = open_comm(*place->library, *place->device, begin, world.name, deadline);
   if (!comm) return comm.error();
-  return make_backend(*place, *comm, world, deadline);
+  return make_backend(*place, *comm, world, settings, deadline);
 }
 
 }  // namespace

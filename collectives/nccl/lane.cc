@@ -41,8 +41,14 @@ bool has_owner(const Operation& operation) {
 }  // namespace
 
 Lane::Lane(const Library& library, const CudaDevice& device, Comm comm, void* stream, Rank rank,
-           Rank size)
-    : library_(library), device_(device), rank_(rank), size_(size), comm_(comm), stream_(stream) {}
+           Rank size, std::shared_ptr<const void> settings)
+    : library_(library),
+      device_(device),
+      rank_(rank),
+      size_(size),
+      settings_(std::move(settings)),
+      comm_(comm),
+      stream_(stream) {}
 
 Channel Lane::channel() const { return {library_.api(), comm_, stream_, rank_, size_}; }
 
@@ -375,6 +381,7 @@ bool Lane::retire() {
     std::deque<Unit> queue;
     std::map<std::uint64_t, Unit> gathering;
     std::deque<std::shared_ptr<Entry>> entries;
+    std::shared_ptr<const void> settings;
   };
   Retired retired{.library = &library_, .device = &device_, .comm = comm_, .stream = stream_};
   bool aborts = false;
@@ -384,7 +391,7 @@ bool Lane::retire() {
     aborts = dead_.has_value();
     const auto kept =
         std::make_shared<Kept>(Kept{std::move(issuing_), std::move(running_), std::move(queue_),
-                                    std::move(gathering_), std::move(entries_)});
+                                    std::move(gathering_), std::move(entries_), settings_});
     retired.kept = kept;
     retired.reserved = std::move(reserved_);
     retired.held = std::move(held_);

@@ -28,8 +28,9 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
  public:
   using Clock = Worker::Clock;
 
+  /// `settings`: destroyed after the communicator, which has a pointer to its name.
   Lane(const Library& library, const CudaDevice& device, Comm comm, void* stream, Rank rank,
-       Rank size);
+       Rank size, std::shared_ptr<const void> settings);
 
   /// Calls `listener` once, when the lane has failed; at once, if it has failed already. Called
   /// once.
@@ -97,6 +98,7 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
   const CudaDevice& device_;
   const Rank rank_;
   const Rank size_;
+  const std::shared_ptr<const void> settings_;
 
   // Only for the worker's thread.
   Comm comm_;

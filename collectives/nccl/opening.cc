@@ -69,6 +69,7 @@ class Opening final : public Worker::Task {
       retirement.abort({.library = &library_,
                         .device = &device_,
                         .comm = comm_,
+                        .kept = std::make_shared<std::function<Issued(Comm*)>>(begin_),
                         .reserved = retirement.reserve(device_)});
     }
     return why;
