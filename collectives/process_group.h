@@ -209,7 +209,8 @@ class ProcessGroup {
   WorkPtr recv(Tensor tensor, Rank peer, std::uint32_t tag = 0, CallOptions options = {});
 
   /// As send() and recv(), but return at once. Sends and receives that wait for their peers hold up
-  /// no other operation.
+  /// no collective, and no other message; but on backend nccl all messages of a group run one after
+  /// the other, so there they hold up each other, unless coalesce() issues them together.
   WorkPtr isend(Tensor tensor, Rank peer, std::uint32_t tag = 0) {
     return send(std::move(tensor), peer, tag, {.async = true});
   }

@@ -27,11 +27,14 @@ constexpr std::size_t kInFlight = 1024;
 
 /// The options of the communicators of a group. NCCL reads them while it connects the ranks.
 struct Settings {
-  explicit Settings(std::string group) : name(std::move(group)) { config.comm_name = name.c_str(); }
+  explicit Settings(const std::string& of, const char* part = "") : group(of), name(of + part) {
+    config.comm_name = name.c_str();
+  }
   Settings(const Settings&) = delete;
   Settings& operator=(const Settings&) = delete;
 
-  const std::string name;
+  const std::string group;
+  const std::string name;  ///< of the communicator
   Config config;
 };
 
@@ -58,8 +61,8 @@ class Ended final : public Completion {
 };
 
 /// Splits the communicator of a lane. Called by all ranks of the lane. Returns null if `color` is
-/// kNoColor.
-Result<Comm> split(const Place& place, Lane& lane, int color, int key,
+/// kNoColor. `name` is what the user has called, for errors.
+Result<Comm> split(const Place& place, Lane& lane, const char* name, int color, int key,
                    const std::shared_ptr<Settings>& settings, Clock::time_point deadline) {
   const Result<void> allowed = Worker::require_other_thread("a process group cannot be split");
   if (!allowed) return allowed.error();
@@ -73,10 +76,10 @@ Result<Comm> split(const Place& place, Lane& lane, int color, int key,
         return {library->api().split(parent, color, key, child.get(), &settings->config),
                 "ncclCommSplit"};
       },
-      operation, ended);
+      name, operation, ended);
   if (const Result<void> result = ended.await(); !result) {
-    return failure(result.error().code, "nccl: process group \"{}\" was not split: {}",
-                   settings->name, result.error().detail);
+    return failure(result.error().code, "nccl: process group \"{}\" was not connected: {}",
+                   settings->group, result.error().detail);
   }
   if (*child == nullptr) return nullptr;
   // The child may need more time than the parent.
@@ -86,7 +89,7 @@ Result<Comm> split(const Place& place, Lane& lane, int color, int key,
         *comm = *child;
         return Issued{};
       },
-      settings->name, deadline);
+      settings->group, deadline);
 }
 
 Result<std::shared_ptr<Lane>> make_lane(const Place& place, Comm comm, const World& world,
@@ -177,9 +180,9 @@ Result<std::unique_ptr<Backend>> make_backend(const Place& place, Comm comm, con
                                               Clock::time_point deadline) {
   const auto collectives = make_lane(place, comm, world, first);
   if (!collectives) return collectives.error();
-  const auto settings = std::make_shared<Settings>(world.name + " messages");
+  const auto settings = std::make_shared<Settings>(world.name, " messages");
   const Result<Comm> second =
-      split(place, **collectives, 0, static_cast<int>(world.rank), settings, deadline);
+      split(place, **collectives, "open", 0, static_cast<int>(world.rank), settings, deadline);
   if (!second) {
     (*collectives)->fail(second.error());
     return second.error();
@@ -196,7 +199,8 @@ Result<std::unique_ptr<Backend>> NcclBackend::split(const BackendSetup* part, in
                                                     Clock::time_point deadline) {
   if (part == nullptr) {
     const auto settings = std::make_shared<Settings>("none");
-    const Result<Comm> none = nccl::split(place_, *collectives_, kNoColor, key, settings, deadline);
+    const Result<Comm> none =
+        nccl::split(place_, *collectives_, "split", kNoColor, key, settings, deadline);
     if (!none) return none.error();
     return std::unique_ptr<Backend>();
   }
@@ -206,11 +210,13 @@ Result<std::unique_ptr<Backend>> NcclBackend::split(const BackendSetup* part, in
   if (!identities) {
     // The ranks of the other parts wait for all.
     const auto settings = std::make_shared<Settings>("none");
-    static_cast<void>(nccl::split(place_, *collectives_, kNoColor, key, settings, deadline));
+    static_cast<void>(
+        nccl::split(place_, *collectives_, "split", kNoColor, key, settings, deadline));
     return identities.error();
   }
   const auto settings = std::make_shared<Settings>(part->world.name);
-  const Result<Comm> comm = nccl::split(place_, *collectives_, color, key, settings, deadline);
+  const Result<Comm> comm =
+      nccl::split(place_, *collectives_, "split", color, key, settings, deadline);
   if (!comm) return comm.error();
   return make_backend(place_, *comm, part->world, settings, deadline);
 }

@@ -73,10 +73,12 @@ void Lane::start(const Operation& operation, Completion& completion) {
   add(std::move(entry), completion);
 }
 
-void Lane::start_call(Call call, const Operation& operation, Completion& completion) {
+void Lane::start_call(Call call, const char* name, const Operation& operation,
+                      Completion& completion) {
   auto entry = std::make_shared<Entry>();
   entry->operation = operation;
   entry->call = std::move(call);
+  entry->name = name;
   add(std::move(entry), completion);
 }
 
@@ -211,7 +213,8 @@ bool Lane::advance() {
   const Status asked = library_.api().async_error(comm_, &status);
   if (asked != Status::success) status = asked;
   if (status == Status::in_progress) return false;
-  const Entry& first = *(running_.empty() ? *issuing_ : running_.front()).entries.front();
+  // NCCL does not say which operation has failed: the newest call is the likeliest.
+  const Entry& first = *(issuing_ ? *issuing_ : running_.front()).entries.front();
   if (status != Status::success) {
     fail_on_worker(failed(first, "ncclCommGetAsyncError", status));
     return true;
@@ -301,6 +304,7 @@ std::optional<Failure> Lane::find_late(Clock::time_point now) {
 }
 
 std::string Lane::name(const Entry& entry) {
+  if (entry.call) return entry.name;
   if (is_message(entry.operation)) return message_text(entry.operation);
   if (!entry.is_barrier) return text_of(entry.operation);
   return text_of(
@@ -312,11 +316,13 @@ Failure Lane::failed(const Entry& entry, const Failure& why) {
 }
 
 Failure Lane::failed(const Entry& entry, const char* call, Status status) const {
-  // NCCL returns system_error, too, when a connection breaks.
+  // NCCL returns system_error when a connection breaks, and when a call of this system fails.
   const bool lost = status == Status::remote_error || status == Status::system_error;
-  return failed(entry,
-                failure(lost ? Code::unavailable : Code::internal, "{}{}",
-                        lost ? "a peer was lost: " : "", library_.text_of(call, status, comm_)));
+  const char* const lost_text = status == Status::remote_error
+                                    ? "a peer was lost: "
+                                    : "a peer was lost, or a call of this system has failed: ";
+  return failed(entry, failure(lost ? Code::unavailable : Code::internal, "{}{}",
+                               lost ? lost_text : "", library_.text_of(call, status, comm_)));
 }
 
 void Lane::fail(const Failure& reason) {

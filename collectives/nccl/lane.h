@@ -42,8 +42,8 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
 
   /// A call of NCCL that takes a place among the operations.
   using Call = std::function<Issued(Comm)>;
-  /// Starts a call of NCCL. `operation` has the deadline, and names the call in errors.
-  void start_call(Call call, const Operation& operation, Completion& completion);
+  /// Starts a call of NCCL. `operation` has the deadline; `name` names the call in errors.
+  void start_call(Call call, const char* name, const Operation& operation, Completion& completion);
 
   /// Ends all operations, and all later ones, with this failure, unless the lane has failed. The
   /// operations have ended when this returns; what they use is kept until the communicator is
@@ -65,8 +65,9 @@ class Lane final : public Worker::Task, public std::enable_shared_from_this<Lane
     Completion* completion = nullptr;  // null: the operation has ended; guarded by mutex_
     std::unique_ptr<HostCopy> copy;    // if the tensors of the caller are in cpu memory
     std::vector<std::shared_ptr<CudaEvent>>
-        ready;  // the streams of the tensors, when it was issued
-    Call call;  // instead of an operation
+        ready;              // the streams of the tensors, when it was issued
+    Call call;              // instead of an operation
+    const char* name = "";  // of the call
   };
   /// Entries that are issued together.
   struct Unit {

@@ -31,8 +31,10 @@ class Worker {
     };
 
     /// Issues the next operation, unless it must wait. Called on the thread, once for each wake()
-    /// and in their order, so that the operations of all communicators are issued in the order in
-    /// which the program has issued them.
+    /// and in their order: so one communicator's operations are issued in the program's order, and
+    /// those of several, too, unless a communicator must wait. Do not rely on an order between
+    /// groups: with CUDA_DEVICE_MAX_CONNECTIONS=1, where streams share a queue of the device,
+    /// operations of two groups that ranks issue in different orders can wait for each other.
     virtual void issue() {}
 
     /// Looks at what was issued. Does not block. Called on the thread.

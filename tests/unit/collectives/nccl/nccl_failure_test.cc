@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "collectives/abortable_group.h"
+#include "collectives/backend.h"
 #include "tests/unit/collectives/nccl/nccl_ranks.h"
 
 namespace c10dd {
@@ -246,6 +247,22 @@ TEST_F(NcclFailures, TwoRanksOnOneGpuAreRefused) {
   options.device = 3;
   const std::string error = error_of_opening(options);
   EXPECT_TRUE(contains(error, "ranks 0 and 1 use the same GPU, 0000:03:00.0 of host ")) << error;
+}
+
+TEST_F(NcclFailures, ASplitThatTimesOutIsCalledSplit) {
+  GroupOptions options = over_nccl();
+  options.open_timeout = 100ms;
+  const auto point = std::make_shared<testing::ThreadExchange>(2);
+  run_ranks(2, [&](Rank rank) {
+    const auto group =
+        collectives::open_backend({{.rank = rank, .size = 2},
+                                   options,
+                                   std::make_shared<testing::ThreadBootstrap>(point, rank)});
+    if (rank == 1) return;
+    const auto none = (*group)->split(nullptr, -1, 0, Clock::now() + 100ms);
+    ASSERT_FALSE(none);
+    EXPECT_TRUE(contains(none.error().detail, "split timed out after 0.")) << none.error().detail;
+  });
 }
 
 TEST_F(NcclFailures, ARankThatCannotConnectTimesOut) {
