@@ -68,7 +68,8 @@ struct SubgroupOptions {
 /// on them begins after what their streams have when it is issued. A synchronous call returns when
 /// the operation is on the device, with work that may be pending: what the caller puts on the
 /// tensor's stream afterwards runs after the operation. See Work::wait(stream). The memory must
-/// stay valid until the Work has ended.
+/// stay valid until the Work has ended. NCCL combines the bytes of booleans there as numbers: they
+/// must be 0 or 1, or the result is one of the bytes, such as 7 as the maximum of 7 and 1.
 ///
 /// The functions throw InvalidArgument if the time-out is not positive, if a tensor with elements
 /// has null data or an unknown type, or if the sizes of the tensors do not fit each other. They

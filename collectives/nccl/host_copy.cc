@@ -79,9 +79,11 @@ std::byte* at(void* memory, std::size_t offset) { return static_cast<std::byte*>
 
 }  // namespace
 
-Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Operation& operation) {
+Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Operation& operation,
+                                                  Rank rank) {
   const OperationInfo& info = info_of(operation.collective);
   const bool in_place = info.layout == Layout::in_place;
+  const bool changes = !in_place || info.root != Root::receives || operation.root == rank;
   const auto [inputs, outputs] = used_tensors(operation);
   std::size_t bytes = 0;
   for (const Tensor* one : inputs) bytes += aligned(one->bytes());
@@ -107,7 +109,7 @@ Result<std::unique_ptr<HostCopy>> HostCopy::begin(const CudaDevice& device, Oper
   for (Tensor* one : inputs) place(*one, true);
   copy->in_end_ = copy->out_begin_ = copy->end_;
   for (Tensor* one : outputs) {
-    if (one->count > 0) copy->outputs_.push_back({*one, copy->end_});
+    if (changes && one->count > 0) copy->outputs_.push_back({*one, copy->end_});
     place(*one, in_place);
   }
   if (in_place) copy->in_end_ = copy->end_;

@@ -25,8 +25,10 @@ struct HostCopyBlock {
 class HostCopy {
  public:
   /// Copies the inputs of `operation` into page-locked memory, and replaces its tensors by tensors
-  /// in memory of the device. Fails if there is not enough memory.
-  static Result<std::unique_ptr<HostCopy>> begin(const CudaDevice& device, Operation& operation);
+  /// in memory of the device. `rank` is that of this process, because only the root of a reduce
+  /// gets the result. Fails if there is not enough memory.
+  static Result<std::unique_ptr<HostCopy>> begin(const CudaDevice& device, Operation& operation,
+                                                 Rank rank);
 
   HostCopy(const HostCopy&) = delete;
   HostCopy& operator=(const HostCopy&) = delete;

@@ -91,7 +91,7 @@ Result<void> Lane::prepare(Entry& entry) const {
     operation.output = tensor_of(&entry.byte, 1);
   }
   if (operation.common().device.kind == Device::Kind::cpu) {
-    auto copy = HostCopy::begin(device_, operation);
+    auto copy = HostCopy::begin(device_, operation, rank_);
     if (!copy) return copy.error();
     entry.copy = std::move(*copy);
     return {};

@@ -173,6 +173,17 @@ TEST_F(NcclStreams, TensorsAreHeldUntilTheOperationHasEnded) {
   EXPECT_TRUE(await([&] { return held.expired(); }));
 }
 
+TEST_F(NcclStreams, ReduceOfBooleansOnTheHostChangesOnlyTheRoot) {
+  const Groups groups = open_groups(2, over_nccl());
+  run_ranks(2, [&](Rank rank) {
+    std::vector<std::uint8_t> values = {7, 0};
+    Tensor tensor = tensor_of(values);
+    tensor.dtype = DType::boolean;
+    groups[rank]->reduce(tensor, 0, ReduceOp::max)->wait_on_host();
+    EXPECT_EQ(values, (std::vector<std::uint8_t>{static_cast<std::uint8_t>(rank == 0 ? 1 : 7), 0}));
+  });
+}
+
 TEST_F(NcclStreams, OnlySomeOperationsAreOnTheStreamAtOnce) {
   const Groups groups = open_groups(2, over_nccl());
   std::vector<std::vector<float>> values[2] = {{200, {1.0f}}, {200, {1.0f}}};
