@@ -203,7 +203,8 @@ class Runs(unittest.TestCase):
             self.assertEqual([], self.names(daemon))
             self.assertEqual(404, daemon.http("/v1/jobs/a%20b", method="DELETE")[0])
             self.assertEqual(400, daemon.http("/v1/jobs/a%2", method="DELETE")[0])
-            self.assertEqual(405, daemon.http("/v1/jobs/a")[0])
+            self.assertEqual(404, daemon.http("/v1/jobs/a")[0])
+            self.assertEqual(405, daemon.http("/v1/jobs/a", method="PUT")[0])
             # Whoever knew it is told, also when the new one holds more than it has seen.
             with Wire(daemon.address) as new:
                 self.assertEqual("ok", new.hello(job="a b").code)
