@@ -58,7 +58,8 @@ class Stores {
     targets_.push_back({"c10dd", "a plain run", daemon_->address(), daemon_->process(), speak});
     if (options.against.empty()) return;
     const std::vector<TorchStoreKind> kinds = torch_stores();
-    if (kinds.empty()) result.skipped = "torch: PyTorch is not installed";
+    if (kinds.empty())
+      result.skipped = "torch: the newest PyTorch is not installed; ./dev torch newest installs it";
     for (const TorchStoreKind& kind : kinds) {
       torch_.push_back(std::make_unique<TorchStoreServer>(kind));
       targets_.push_back(

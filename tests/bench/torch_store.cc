@@ -36,12 +36,10 @@ std::string cache() {
 
 std::vector<TorchStoreKind> torch_stores() {
   std::vector<TorchStoreKind> found;
-  const std::string debian = "/usr/bin/python3";
-  if (has_torch(debian)) found.push_back({"torch, poll", debian, ""});
   const std::string newest = cache() + "/c10dd/torch/newest/bin/python";
   if (has_torch(newest)) {
-    found.push_back({"new torch, poll", newest, ", use_libuv=False"});
-    found.push_back({"new torch, libuv", newest, ", use_libuv=True"});
+    found.push_back({"torch, poll", newest, ", use_libuv=False"});
+    found.push_back({"torch, libuv", newest, ", use_libuv=True"});
   }
   return found;
 }

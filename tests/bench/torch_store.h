@@ -17,8 +17,8 @@ struct TorchStoreKind {
   std::string choice;  ///< an argument of TCPStore, in Python
 };
 
-/// Returns the servers that this machine has: Debian's PyTorch, and the newest one, in the
-/// environment that `./dev torch newest` makes.
+/// Returns the servers of the newest PyTorch, if this machine has the environment that `./dev torch
+/// newest` makes. The server of Debian's PyTorch 1.13.1 speaks a dialect without `validate`.
 std::vector<TorchStoreKind> torch_stores();
 
 class TorchStoreServer {
