@@ -6,7 +6,8 @@ replies byte by byte.
 Three connections take turns, one request at a time. A request may block (WAIT, BARRIER) until another
 connection sets the key, cancel its wait, arrive in pieces, or end its connection. What is left out
 for a server, with the reason, is in DEVIATIONS. The keys init/ and those of ranks are left out everywhere: by them
-c10dd tells launches apart, which PyTorch's servers do not.
+c10dd tells launches apart, which PyTorch's servers do not. So are barriers whose arrivals give different world
+sizes: c10dd wakes each arrival at its own number, PyTorch's libuv server looks only at the newest arrival's.
 
     differential.py [--seeds N] [--first S] [--steps N] [--server NAME]...
 """
@@ -41,8 +42,6 @@ DEVIATIONS = {
     "get missing": "the poll servers close the connection; c10dd replies as the libuv server does",
     "multi_get missing": "the poll servers close the connection; c10dd replies as libuv's",
     "compare_set wakes": "the poll servers do not wake who waits for a key that COMPARE_SET made",
-    "list": "this server does not know LIST_KEYS",
-    "list order": "the servers list keys in the order of a hash table; replies are sorted here",
 }
 POLL = {name: DEVIATIONS[name] for name in ("get missing", "multi_get missing", "compare_set wakes")}
 SERVERS = {
@@ -107,7 +106,7 @@ class Connection:
         return head and self.read(struct.unpack("<Q", head)[0])
 
     def rest(self):
-        """What the server has sent that nobody has asked for."""
+        """Returns the bytes that the server has sent without a request for them."""
         self.socket.settimeout(0.05)
         try:
             return self.socket.recv(65536)
@@ -340,11 +339,10 @@ class Story:
         connection.read(8)
 
     def list_keys(self, connection):
-        if "list" in self.skipped:
-            return
         self.request(connection, "list", b"", "list")
         head = connection.read(8)
         before = len(connection.log)
+        # PyTorch's servers list the keys in the order of a hash table.
         names = sorted(connection.read_text() for _ in range(struct.unpack("<q", head)[0]))
         connection.log = connection.log[:before] + b"".join(text(name) for name in names)
 
