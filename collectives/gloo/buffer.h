@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // StoppableBuffer: the buffer that Gloo's collectives use. A wait for a message either succeeds or
-// throws, and the buffer knows for which peers it is still waiting.
+// throws, and the buffer knows for which peers a thread waits. A message for which no thread waits
+// yet may have arrived, so its peer is not one of them.
 #pragma once
 
 #include <gloo/transport/unbound_buffer.h>
@@ -65,11 +66,11 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     inner_->abortWaitSend();
   }
 
-  /// Appends to `ranks` the peers for which the buffer is waiting.
+  /// If a wait is running, appends to `ranks` the peers for which it waits.
   void add_awaited(std::vector<Rank>& ranks) const {
     const std::lock_guard lock(mutex_);
-    for (const int peer : receives_) ranks.push_back(static_cast<Rank>(peer));
-    for (const int peer : sends_) ranks.push_back(static_cast<Rank>(peer));
+    if (awaited_ == nullptr) return;
+    for (const int peer : *awaited_) ranks.push_back(static_cast<Rank>(peer));
   }
 
  private:
@@ -85,13 +86,22 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
     pending.push_back(peer);
   }
 
+  void set_awaited(const std::vector<int>* pending) {
+    transport_.waits_.fetch_add(1, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    awaited_ = pending;
+  }
+
+  /// If it throws, no further wait of the collective is running or will run.
   template <class Wait>
   bool wait(std::vector<int>& pending, int* peer, Wait inner_wait) {
     throw_if_stopped();
+    set_awaited(&pending);
     int completed = -1;
     if (!inner_wait(&completed)) throw Stopped();
     if (peer != nullptr) *peer = completed;
     const std::lock_guard lock(mutex_);
+    awaited_ = nullptr;
     const auto found = std::find(pending.begin(), pending.end(), completed);
     if (found != pending.end()) {
       pending.erase(found);
@@ -106,8 +116,9 @@ class StoppableBuffer final : public ::gloo::transport::UnboundBuffer {
   Transport& transport_;
   const std::unique_ptr<Inner> inner_;
   mutable std::mutex mutex_;
-  std::vector<int> receives_;  // peers of the posted receives that have not completed yet
-  std::vector<int> sends_;     // peers of the posted sends that have not completed yet
+  std::vector<int> receives_;  // peers of the posted receives whose end no wait has returned yet
+  std::vector<int> sends_;     // peers of the posted sends whose end no wait has returned yet
+  const std::vector<int>* awaited_ = nullptr;  // the list of the running wait
 };
 
 }  // namespace c10dd::collectives

@@ -21,6 +21,13 @@ namespace {
 // does not report is noticed after about this time.
 constexpr auto kGuardPeriod = std::chrono::milliseconds(50);
 
+// How many checks after the first must find the same wait before a peer that has left counts as
+// awaited. The peer's message may have ended the wait, while the waiting thread has not run since:
+// on a busy machine, that takes some time. A peer that has closed its group has sent all that it
+// had to send, unless the ranks have issued different operations.
+constexpr int kChecksIfLost = 2;
+constexpr int kChecksIfClosed = 20;
+
 // Time between sending the exit message and closing the connections.
 constexpr auto kFlushTime = std::chrono::milliseconds(10);
 
@@ -158,8 +165,9 @@ Transport::Clock::time_point Transport::on_time(Clock::time_point now) noexcept 
 }
 
 // Stops the transport if a peer's group was aborted or has lost a rank. Also stops it if the
-// running collective waits for a peer that has left or died: Gloo does not wake a wait whose
-// message was incomplete when the connection broke. Releases the lock while it checks the peers.
+// running collective waits for a peer that has left or died, and has not gone on since the checks
+// before: Gloo does not wake a wait whose message was incomplete when the connection broke.
+// Releases the lock while it checks the peers.
 void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t collective = begun_;
   lock.unlock();
@@ -168,6 +176,9 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
   // The collective may have ended while the lock was released.
   if (!running_ || begun_ != collective || reason_) return;
   const std::vector<Rank> awaited = awaited_locked();
+  const std::uint64_t waits = waits_;
+  checks_ = waits == checked_waits_ ? checks_ + 1 : 0;
+  checked_waits_ = waits;
   const bool matters =
       std::any_of(ended.begin(), ended.end(), [&](const ExitMessages::Ended& peer) {
         // A peer whose exit message has the code aborted or unavailable makes this group fail too.
@@ -176,7 +187,9 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
         if (peer.message &&
             (peer.message->code == Code::aborted || peer.message->code == Code::unavailable))
           return true;
-        return std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
+        const bool closed = peer.message && peer.message->code == Code::closed;
+        return checks_ >= (closed ? kChecksIfClosed : kChecksIfLost) &&
+               std::find(awaited.begin(), awaited.end(), peer.rank) != awaited.end();
       });
   if (matters) stop_lost_locked(ended, what_locked(), "connection lost");
 }

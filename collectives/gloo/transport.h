@@ -120,7 +120,10 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
   // The running collective, if any.
   bool running_ = false;
   std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
-  std::uint64_t seen_ = 0;   // value of begun_ when the guard was last called or woken
+  std::atomic<std::uint64_t> waits_ = 0;  // number of waits that have begun
+  std::uint64_t checked_waits_ = 0;       // value of waits_ when the guard last checked the peers
+  int checks_ = 0;                        // checks since then that have found no new wait
+  std::uint64_t seen_ = 0;                // value of begun_ when the guard was last called or woken
   Collective collective_ = Collective::barrier;               // of the running operation
   std::uint64_t sequence_ = 0;                                // of the running operation
   Duration timeout_{0};                                       // of the running operation

@@ -75,7 +75,7 @@ void each_rank(const std::vector<std::shared_ptr<ProcessGroup>>& groups, Body bo
 }
 
 TEST_F(ClientGroup, AGroupCostsEachRankOneRequestAndASplitNone) {
-  for (const std::size_t size : {2u, 4u, 16u}) {
+  for (const std::size_t size : {2u, 4u, 16u, 64u}) {
     std::vector<std::shared_ptr<Client>> clients;
     for (std::size_t rank = 0; rank < size; ++rank) {
       clients.push_back(launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(size)));
