@@ -32,8 +32,9 @@ struct Identity {
   int rank = 0;         ///< in MPI_COMM_WORLD
   int size = 1;
   std::string job;
+  Code code = Code::unsupported;  ///< of `failure`
 };
-BOOST_DESCRIBE_STRUCT(Identity, (), (failure, rank, size, job))
+BOOST_DESCRIBE_STRUCT(Identity, (), (failure, rank, size, job, code))
 
 Failure refused(const World& world, const std::string& why) {
   return failure(Code::invalid_argument, "mpi: process group \"{}\": {}", world.name, why);
@@ -46,7 +47,7 @@ Result<void> check_identity(const World& world, const Identity& own,
   const Identity& last = theirs.back();
   const std::size_t rank = theirs.size() - 1;
   if (!last.failure.empty()) {
-    return failure(Code::unsupported, "rank {} cannot use MPI: {}", rank, last.failure);
+    return failure(last.code, "rank {}: {}", rank, last.failure);
   }
   if (static_cast<Rank>(own.size) < world.size) {
     return refused(world, format("it has {} ranks, but MPI has only {}: start the ranks with "
@@ -77,9 +78,12 @@ Result<void> check_identity(const World& world, const Identity& own,
 Result<std::vector<int>> mpi_ranks(const BackendSetup& setup, const Result<Runtime*>& runtime) {
   Identity own;
   if (runtime) {
-    own = {"", (*runtime)->rank(), (*runtime)->size(), (*runtime)->job()};
+    own.rank = (*runtime)->rank();
+    own.size = (*runtime)->size();
+    own.job = (*runtime)->job();
   } else {
     own.failure = runtime.error().detail;
+    own.code = runtime.error().code;
   }
   const auto parts = all(setup, wire::encode(own));
   if (!parts) return parts.error();

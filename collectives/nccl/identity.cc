@@ -77,7 +77,7 @@ Result<void> check(const World& world, const std::vector<Identity>& theirs) {
   const Identity& last = theirs.back();
   const std::size_t rank = theirs.size() - 1;
   if (!last.failure.empty()) {
-    return failure(Code::unsupported, "rank {} cannot use NCCL: {}", rank, last.failure);
+    return failure(last.code, "rank {}: {}", rank, last.failure);
   }
   if (last.version != theirs.front().version) {
     return refused(world, format("rank 0 has version {} of NCCL, but rank {} has {}; install one "
@@ -97,7 +97,7 @@ Result<void> check(const World& world, const std::vector<Identity>& theirs) {
 
 }  // namespace
 
-BOOST_DESCRIBE_STRUCT(Identity, (), (failure, version, host, bus_id, id))
+BOOST_DESCRIBE_STRUCT(Identity, (), (failure, version, host, bus_id, id, code))
 
 Result<Place> find_place(const BackendSetup& setup) {
   const Result<const Cuda*> cuda = Cuda::start();
@@ -114,7 +114,7 @@ Result<Place> find_place(const BackendSetup& setup) {
 Result<std::vector<Identity>> exchange_identities(const BackendSetup& setup,
                                                   const Result<Place>& place, bool needs_ids) {
   Result<Identity> own = place ? identify(setup, *place, needs_ids) : place.error();
-  if (!own) own = Identity{.failure = own.error().detail};
+  if (!own) own = Identity{.failure = own.error().detail, .code = own.error().code};
   const auto parts = all(setup, wire::encode(*own));
   if (!parts) return parts.error();
   std::vector<Identity> identities;

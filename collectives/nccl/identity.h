@@ -25,11 +25,12 @@ Result<Place> find_place(const BackendSetup& setup);
 
 /// A rank of the group.
 struct Identity {
-  std::string failure = {};  ///< why this rank cannot use NCCL, or empty
-  std::int64_t version = 0;  ///< of NCCL
-  std::string host = {};     ///< equal only on ranks that NCCL takes for one host
-  std::string bus_id = {};   ///< of the GPU
-  std::string id = {};       ///< if this rank is the first of a block, the block's id
+  std::string failure = {};       ///< why this rank cannot use NCCL, or empty
+  std::int64_t version = 0;       ///< of NCCL
+  std::string host = {};          ///< equal only on ranks that NCCL takes for one host
+  std::string bus_id = {};        ///< of the GPU
+  std::string id = {};            ///< if this rank is the first of a block, the block's id
+  Code code = Code::unsupported;  ///< of `failure`
 };
 
 /// Number of ranks that share an id. Each id has a thread in the process that made it, which

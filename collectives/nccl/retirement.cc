@@ -2,6 +2,7 @@
 #include "collectives/nccl/retirement.h"
 
 #include <cstdlib>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -101,11 +102,18 @@ void Retirement::finish(Retired retired) {
 }
 
 void Retirement::run(std::function<void()> task) {
-  std::thread([held = hold(), task = std::move(task)]() mutable {
-    task();
-    task = {};  // what it holds ends before the exit of the process goes on
+  const auto shared = std::make_shared<std::function<void()>>(std::move(task));
+  const auto work = [held = hold(), shared]() mutable {
+    (*shared)();
+    *shared = {};  // what it holds ends before the exit of the process goes on
     held.reset();
-  }).detach();
+  };
+  try {
+    std::thread(work).detach();
+  } catch (const std::system_error&) {  // the process has as many threads as it may have
+    auto here = work;
+    here();
+  }
 }
 
 Result<void> Retirement::await_free(const CudaDevice& device, Clock::time_point deadline) {

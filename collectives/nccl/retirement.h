@@ -48,7 +48,8 @@ class Retirement {
   /// if that takes more than 10 s.
   void finish(Retired retired);
 
-  /// Calls `task` on a thread of its own, for which the exit of the process waits, too.
+  /// Calls `task` on a thread of its own, for which the exit of the process waits, too. If no
+  /// thread can be created, calls it on this one.
   void run(std::function<void()> task);
 
   /// Blocks until the device has no communicator that is being aborted, at most until `deadline`.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenario all-reduce. Ranks are processes that have two groups: one of c10dd with the backend
 // gloo, and a bare context of Gloo. They call them in turns, c10dd, Gloo, Gloo, c10dd, so that
-// whatever else the machine does slows down both. The ratio of each turn is one measurement.
+// whatever else the machine does slows down both. The ratio of each turn is one measurement. Beside
+// other libraries, which have processes of their own, the ranks of c10dd also run without Gloo's
+// context: its thread would compete with c10dd's for the cores.
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
@@ -38,14 +40,19 @@ std::string name_of_size(std::size_t bytes) {
                            : std::to_string(bytes >> 20) + " MiB";
 }
 
-/// The two groups of one rank.
-class TwoGroups {
+/// What the processes of a round call.
+enum class Calls : std::uint8_t { both, only_c10dd };
+
+/// The groups of one rank.
+class Groups {
  public:
-  TwoGroups(const Address& daemon, unsigned rank, unsigned size, const std::string& folder)
+  Groups(const Address& daemon, unsigned rank, unsigned size, const std::string& folder,
+         Calls calls)
       : client_(Client::connect("c10dd://" + daemon.host + ":" + std::to_string(daemon.port) +
                                 "/bench")),
         group_(ProcessGroup::open(client_, World{.rank = rank, .size = size},
                                   {.backend = "gloo", .hostname = "127.0.0.1"})) {
+    if (calls == Calls::only_c10dd) return;
     const auto context =
         std::make_shared<gloo::rendezvous::Context>(static_cast<int>(rank), static_cast<int>(size));
     gloo::rendezvous::FileStore store(folder);
@@ -61,6 +68,8 @@ class TwoGroups {
     group_->all_reduce(tensor_of(values));
     return Clock::now() - start;
   }
+
+  bool has_bare() const { return bare_ != nullptr; }
 
   std::chrono::nanoseconds call_bare(std::vector<float>& values) {
     const Clock::time_point start = Clock::now();
@@ -86,13 +95,12 @@ class TwoGroups {
 };
 
 /// Measures one size for about `seconds`, and writes the nanoseconds of each turn to `out`, c10dd's
-/// and Gloo's, unless it is null.
-void measure(TwoGroups& rank, std::size_t bytes, double seconds, std::FILE* out) {
+/// and Gloo's (0 without Gloo's context), unless it is null.
+void measure(Groups& rank, std::size_t bytes, double seconds, std::FILE* out) {
   std::vector<float> values(bytes / sizeof(float), 0.0F);
   const auto turn = [&](std::chrono::nanoseconds& ours, std::chrono::nanoseconds& theirs) {
     ours = rank.call_c10dd(values);
-    theirs = rank.call_bare(values);
-    theirs += rank.call_bare(values);
+    if (rank.has_bare()) theirs = rank.call_bare(values) + rank.call_bare(values);
     ours += rank.call_c10dd(values);
   };
   constexpr int kWarmUps = 3;
@@ -111,12 +119,12 @@ void measure(TwoGroups& rank, std::size_t bytes, double seconds, std::FILE* out)
 }
 
 [[noreturn]] void run_rank(const Address& daemon, unsigned rank, unsigned size,
-                           const std::string& folder, double seconds, int output) {
+                           const std::string& folder, double seconds, Calls calls, int output) {
   int code = 0;
   try {
-    TwoGroups both(daemon, rank, size, folder);
+    Groups groups(daemon, rank, size, folder, calls);
     std::FILE* const out = rank == 0 ? ::fdopen(output, "w") : nullptr;
-    for (const std::size_t bytes : kSizes) measure(both, bytes, seconds, out);
+    for (const std::size_t bytes : kSizes) measure(groups, bytes, seconds, out);
     if (out != nullptr) std::fclose(out);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "c10dd-bench: rank %u: %s\n", rank, error.what());
@@ -135,7 +143,7 @@ struct Turns {
 };
 
 /// Runs the ranks of one round, and returns the turns of each size.
-std::vector<Turns> run_round(const Address& daemon, unsigned size, double seconds) {
+std::vector<Turns> run_round(const Address& daemon, unsigned size, double seconds, Calls calls) {
   const TemporaryDirectory folder;
   int pipe[2];
   if (::pipe(pipe) != 0) throw std::runtime_error("all-reduce: pipe failed");
@@ -144,7 +152,7 @@ std::vector<Turns> run_round(const Address& daemon, unsigned size, double second
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::close(pipe[0]);
-      run_rank(daemon, rank, size, folder.path(), seconds, pipe[1]);
+      run_rank(daemon, rank, size, folder.path(), seconds, calls, pipe[1]);
     }
     ranks.push_back(pid);
   }
@@ -192,14 +200,27 @@ ScenarioResult run_all_reduce(const Options& options) {
     result.series.push_back({name_of_size(bytes) + ", c10dd", "backend gloo", {}});
     result.series.push_back({name_of_size(bytes) + ", gloo", "the library alone", {}});
   }
-  AllReducePeers peers(options, size, {kSizes.begin(), kSizes.end()}, result);
+  const std::size_t alone = result.series.size();  // index of the first series of c10dd alone
+  if (!options.against.empty()) {
+    for (const std::size_t bytes : kSizes) {
+      result.series.push_back(
+          {name_of_size(bytes) + ", c10dd alone", "backend gloo, no other context", {}});
+    }
+  }
+  AllReducePeers peers(options, size, {kSizes.begin(), kSizes.end()}, alone, result);
   for (unsigned round = 0; round < options.rounds; ++round) {
-    const std::vector<Turns> found = run_round(daemon.address(), size, options.seconds);
+    const std::vector<Turns> found =
+        run_round(daemon.address(), size, options.seconds, Calls::both);
     for (std::size_t i = 0; i < kSizes.size(); ++i) {
       const Turns& turns = found[i];
       result.series[2 * i].rounds.push_back(sample_of(turns.ours, turns.our_seconds));
       result.series[2 * i + 1].rounds.push_back(sample_of(turns.theirs, turns.their_seconds));
       ratios[i].insert(ratios[i].end(), turns.ratios.begin(), turns.ratios.end());
+    }
+    if (options.against.empty()) continue;
+    const auto own = run_round(daemon.address(), size, options.seconds, Calls::only_c10dd);
+    for (std::size_t i = 0; i < kSizes.size(); ++i) {
+      result.series[alone + i].rounds.push_back(sample_of(own[i].ours, own[i].our_seconds));
     }
     peers.run_round(result);
   }

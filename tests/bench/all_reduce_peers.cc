@@ -98,8 +98,9 @@ std::string run(const std::string& name, const std::string& command,
 }  // namespace
 
 AllReducePeers::AllReducePeers(const Options& options, unsigned ranks,
-                               std::vector<std::size_t> sizes, ScenarioResult& result)
-    : sizes_(std::move(sizes)) {
+                               std::vector<std::size_t> sizes, std::size_t own,
+                               ScenarioResult& result)
+    : sizes_(std::move(sizes)), own_(own) {
   std::string arguments = std::to_string(options.seconds);
   for (const std::size_t bytes : sizes_) arguments += " " + std::to_string(bytes);
   for (const Peer& peer : options.against) {
@@ -112,7 +113,7 @@ AllReducePeers::AllReducePeers(const Options& options, unsigned ranks,
     library.first = result.series.size();
     const std::string how = torch ? "PyTorch's backend gloo" : "MPI_Allreduce";
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
-      const std::string& ours = result.series[2 * i].name;
+      const std::string& ours = result.series[own_ + i].name;
       result.series.push_back({ours.substr(0, ours.find(',')) + ", " + library.name, how, {}});
     }
     libraries_.push_back(std::move(library));
@@ -142,8 +143,8 @@ void AllReducePeers::add_ratios(ScenarioResult& result) const {
     if (library.missing) continue;
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       const Series& theirs = result.series[library.first + i];
-      Fact fact{theirs.name + ": p50 of c10dd to it", "x", {}, 2};
-      fact.rounds.push_back(ratio(result.series[2 * i], theirs, &Sample::p50));
+      Fact fact{theirs.name + ": p50 of c10dd alone to it", "x", {}, 2};
+      fact.rounds.push_back(ratio(result.series[own_ + i], theirs, &Sample::p50));
       result.facts.push_back(std::move(fact));
     }
   }

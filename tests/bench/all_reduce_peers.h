@@ -14,16 +14,16 @@ namespace c10dd::bench {
 
 class AllReducePeers {
  public:
-  /// Adds a series to `result` for each size of each peer of the options.
+  /// Adds a series to `result` for each size of each peer of the options. `own`: index of the first
+  /// of c10dd's series, one for each size, with which the peers are compared.
   AllReducePeers(const Options& options, unsigned ranks, std::vector<std::size_t> sizes,
-                 ScenarioResult& result);
+                 std::size_t own, ScenarioResult& result);
 
   /// Runs each peer once, and adds a round to its series. A peer that is not installed loses its
   /// series, and `result.skipped` says why.
   void run_round(ScenarioResult& result);
 
-  /// Adds the ratio of c10dd's median to that of each peer, for each size. c10dd's series is the
-  /// first of the series whose names begin with the size.
+  /// Adds the ratio of c10dd's median to that of each peer, for each size.
   void add_ratios(ScenarioResult& result) const;
 
  private:
@@ -35,6 +35,7 @@ class AllReducePeers {
   };
 
   std::vector<std::size_t> sizes_;
+  std::size_t own_;
   std::vector<OtherLibrary> libraries_;
 };
 

@@ -143,7 +143,7 @@ class BenchTest(unittest.TestCase):
         facts = self.facts(scenario)
         self.assertGreater(facts["64 KiB, c10dd to gloo, each turn"]["median"], 0)
         for library in libraries[2:]:
-            self.assertGreater(facts[f"1 MiB, {library}: p50 of c10dd to it"]["median"], 0)
+            self.assertGreater(facts[f"1 MiB, {library}: p50 of c10dd alone to it"]["median"], 0)
 
     def test_wait_fanout(self):
         scenario = self.scenario("wait-fanout", "--waiters", "50", "--connections", "7")

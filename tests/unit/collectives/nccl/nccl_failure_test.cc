@@ -237,7 +237,7 @@ TEST_F(NcclFailures, WithoutGpuTheErrorSaysSo) {
   options.device = 9;
   const std::string error = error_of_opening(options);
   EXPECT_TRUE(contains(error,
-                       "rank 0 cannot use NCCL: nccl: process group \"world\": "
+                       "rank 0: nccl: process group \"world\": "
                        "GroupOptions::device is 9, but this process has 8 GPUs"))
       << error;
 }

@@ -24,7 +24,7 @@ class NcclMissing : public testing::NcclTest {
 TEST_F(NcclMissing, EachErrorSaysInOneSentenceWhatIsMissingAndWhatToDo) {
   setenv("C10DD_CUDA_LIBRARY", "/nonexistent/libcuda.so.1", 1);
   std::string text = error();
-  EXPECT_TRUE(contains(text, "rank 0 cannot use NCCL: nccl: the NVIDIA driver cannot be loaded: "))
+  EXPECT_TRUE(contains(text, "rank 0: nccl: the NVIDIA driver cannot be loaded: "))
       << text;
   EXPECT_TRUE(contains(text, "or choose backend gloo")) << text;
   unsetenv("C10DD_CUDA_LIBRARY");
