@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/core/rank_keys.h"
+#include "daemon/core/world_size.h"
 
 namespace c10dd::core {
 namespace {
@@ -44,22 +45,14 @@ void keep_most(JobDetails& all) {
   std::ranges::sort(all.waits, {}, &KeyWait::key);
 }
 
-}  // namespace
-
-std::optional<std::uint64_t> world_size_of_gloo(std::string_view key, std::size_t value_bytes) {
-  constexpr std::size_t kOldPeer = 136;
-  constexpr std::size_t kBase = 154;
-  constexpr std::size_t kPeer = 8;
-  const auto has = [&](std::string_view part) { return key.find(part) != std::string_view::npos; };
-  if (!rank_of_key(key) || has("/rank_") || has("/cuda/") || has("torchelastic/")) {
-    return std::nullopt;
-  }
-  if (value_bytes > 0 && value_bytes % kOldPeer == 0) return value_bytes / kOldPeer + 1;
-  if (value_bytes > kBase && (value_bytes - kBase) % kPeer == 0) {
-    return (value_bytes - kBase) / kPeer;
-  }
-  return std::nullopt;
+/// Returns the largest number of ranks that a client of TCPStore has named in a barrier.
+std::optional<std::uint64_t> largest_barrier(const Sessions& sessions) {
+  std::int64_t largest = 0;
+  for (const auto& [id, session] : sessions.all()) largest = std::max(largest, session.counts_to);
+  return largest > 0 ? std::optional(static_cast<std::uint64_t>(largest)) : std::nullopt;
 }
+
+}  // namespace
 
 JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
                    const Sessions& sessions, TimePoint now) {
@@ -69,7 +62,6 @@ JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& q
   pending.for_each([&](const Pending::Waiter& waiter) {
     const Session* const session = sessions.find(waiter.session);
     for (Awaited& one : awaited(waiter.request, keys, queues)) {
-      if (one.second && *one.second > 0) all.world_size = static_cast<std::uint64_t>(*one.second);
       KeyWait& wait = waits[one];
       ++wait.waiters;
       wait.longest = std::max(wait.longest, Duration(now - waiter.started));
@@ -88,12 +80,13 @@ JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& q
     all.waits.push_back(std::move(wait));
   }
   keep_most(all);
-  std::uint64_t largest = 0;  // of the groups: that of the world
-  keys.for_each([&](std::string_view key, std::size_t value_bytes) {
+  WorldSize world;
+  keys.for_each([&](std::string_view key, const KeySpace::StoredValue& stored) {
     if (const auto rank = rank_of_key(key)) all.ranks.insert(*rank);
-    largest = std::max(largest, world_size_of_gloo(key, value_bytes).value_or(0));
+    world.look_at(key, stored);
   });
-  if (largest > 0) all.world_size = largest;
+  all.world_size = world.found();
+  if (!all.world_size) all.world_size = largest_barrier(sessions);
   return all;
 }
 

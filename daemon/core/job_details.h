@@ -43,16 +43,12 @@ struct JobDetails {
   std::vector<KeyWait> waits = {};  ///< those with most waiters, at most kWaits; in order of keys
   std::size_t more_waits = 0;       ///< keys that are not in `waits`
   std::set<std::uint32_t> ranks = {};  ///< that have set a rank's key
-  /// How many ranks there are, if a request or a value of Gloo tells it.
+  /// How many ranks there are, if a value tells it (see WorldSize), or else a barrier of TCPStore.
   std::optional<std::uint64_t> world_size = {};
 };
 
 /// Looks at every blocked request and at every key.
 JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& queues,
                    const Sessions& sessions, TimePoint now);
-
-/// Returns the number of ranks that the value of a rank's key of Gloo tells by its length: since
-/// PyTorch 2.1 it has 154 bytes and 8 for each rank, before that 136 bytes for each other rank.
-std::optional<std::uint64_t> world_size_of_gloo(std::string_view key, std::size_t value_bytes);
 
 }  // namespace c10dd::core

@@ -6,6 +6,7 @@
 #include "daemon/core/planted.h"
 #include "protocol/fields.h"
 #include "protocol/format.h"
+#include "protocol/limits.h"
 
 namespace c10dd::core {
 namespace {
@@ -244,7 +245,13 @@ Maybe KeyOps::on(Step& step, const Wait& wait) {
   return done;
 }
 Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }
-Maybe KeyOps::on(Step& step, const WaitCounter& wait) { return wait_for(step, wait); }
+Maybe KeyOps::on(Step& step, const WaitCounter& wait) {
+  Session& session = *step.session;
+  if (session.fleeting && wait.at_least <= std::int64_t{limits::kWorldSize}) {
+    session.counts_to = std::max(session.counts_to, wait.at_least);
+  }
+  return wait_for(step, wait);
+}
 
 template <class Op>
 Maybe KeyOps::wait_for(Step& step, const Op& op) {

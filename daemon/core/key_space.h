@@ -75,10 +75,10 @@ class KeySpace {
   /// Notes that all changes up to `revision` are durable. Forgets the deletions up to `revision`.
   void durable(Revision revision);
 
-  /// Calls f(key, size of the value) for each key, in byte order.
+  /// Calls f(key, StoredValue) for each key, in byte order.
   template <class F>
   void for_each(F&& f) const {
-    for (const auto& [key, stored] : entries_) f(std::string_view(key), stored.value.size());
+    for (const auto& [key, stored] : entries_) f(std::string_view(key), stored);
   }
 
   std::size_t size() const { return entries_.size(); }

@@ -24,15 +24,45 @@ std::string_view take_last(std::string_view& key) {
 
 }  // namespace
 
+std::optional<AgentKey> agent_key(std::string_view key) {
+  constexpr std::string_view kAgents = "torchelastic/";
+  constexpr std::string_view kSizes = "role_info";
+  constexpr std::string_view kTotals = "assigned_ranks/";
+  constexpr std::string_view kFinished = ".FIN";
+  const std::size_t at = key.rfind(kAgents);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view rest = key.substr(at + kAgents.size());
+  AgentKey found{.round = key.substr(0, at)};
+  if (rest.starts_with(kTotals)) {
+    found.kind = AgentKey::Kind::total;
+    rest.remove_prefix(kTotals.size());
+  } else if (rest.starts_with(kSizes)) {
+    rest.remove_prefix(kSizes.size());
+    if (rest.starts_with('/')) rest.remove_prefix(1);
+    if (rest.ends_with(kFinished)) {
+      found.kind = AgentKey::Kind::finished;
+      rest.remove_suffix(kFinished.size());
+    }
+  } else {
+    return std::nullopt;
+  }
+  const std::optional<std::uint32_t> node = number(rest);
+  if (!node) return std::nullopt;
+  found.node = *node;
+  return found;
+}
+
 std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   constexpr std::string_view kHostName = "rank_";
+  if (const auto agent = agent_key(key)) {
+    return agent->kind == AgentKey::Kind::size ? std::optional(agent->node) : std::nullopt;
+  }
   std::string_view rest = key;
   std::string_view last = take_last(rest);
   if (last.starts_with(kHostName)) return number(last.substr(kHostName.size()));
   const std::optional<std::uint32_t> rank = number(last);
   if (!rank) return std::nullopt;
   if (rest.ends_with("/cuda/")) return 0;
-  if (rest.ends_with("torchelastic/role_info")) return rank;
   const bool device = number(take_last(rest)).has_value();
   return device && rest.ends_with('/') ? rank : std::nullopt;
 }

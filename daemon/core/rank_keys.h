@@ -12,7 +12,25 @@ namespace c10dd::core {
 /// Returns the rank that sets this key, if the key is a rank's key:
 ///   gloo         ...//DEVICE/RANK, and in PyTorch 1.13 ...//rank_RANK, which has the host name
 ///   NCCL         .../cuda//N, which rank 0 sets for communicator N
-///   torchelastic .../torchelastic/role_info/RANK, which the agent of a node sets
+///   torchelastic .../torchelastic/role_info/RANK, and in PyTorch 1.13
+///   .../torchelastic/role_infoRANK,
+///                which the agent of a node sets
 std::optional<std::uint32_t> rank_of_key(std::string_view key);
+
+/// A key by which torchrun's agents tell each other how many workers they start.
+struct AgentKey {
+  enum class Kind : std::uint8_t {
+    size,      ///< role_info of a node: the size of the node
+    finished,  ///< role_infoNODE.FIN in PyTorch 1.13: the node has read the sizes of all nodes
+    total,     ///< assigned_ranks of a node in later versions: the size of all nodes
+  };
+
+  Kind kind = Kind::size;
+  std::uint32_t node = 0;
+  std::string_view round;  ///< the part before torchelastic/, which all keys of a round have
+};
+
+/// Returns what a key of torchrun's agents tells; nothing for any other key.
+std::optional<AgentKey> agent_key(std::string_view key);
 
 }  // namespace c10dd::core

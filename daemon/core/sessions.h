@@ -67,6 +67,9 @@ struct Session {
   SequenceMap<StoredReply> replies;
   std::map<std::uint64_t, Delivery> deliveries;  // by sequence
   std::optional<Reservation> reserved;           ///< only of a fleeting session
+  /// Of a fleeting session: the largest number for which it has waited in a counter, as far as it
+  /// may be a number of ranks.
+  std::int64_t counts_to = 0;
 };
 
 /// The row of a session that has ended and is remembered.

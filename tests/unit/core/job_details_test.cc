@@ -14,13 +14,13 @@ using namespace std::chrono_literals;
 class JobDetailsTest : public testing::Test {
  protected:
   /// Opens session `n`, of process n on host-n.
-  void open(std::uint64_t n) {
+  void open(std::uint64_t n, bool fleeting = true) {
     Hello hello;
     hello.version_min = hello.version_max = kProtocolVersion;
     hello.session = {1, n};
     hello.host = "host-" + std::to_string(n);
     hello.pid = n;
-    hello.fleeting = true;
+    hello.fleeting = fleeting;
     ask(n, hello);
   }
   void ask(std::uint64_t n, const Request& request) {
@@ -67,6 +67,26 @@ TEST_F(JobDetailsTest, ShowWhichNumberIsAwaited) {
   EXPECT_EQ(found.world_size, 8U);
 }
 
+TEST_F(JobDetailsTest, KnowTheWorldSizeAfterABarrierToo) {
+  open(1);
+  open(2);
+  ask(1, Add{.key = "/barrier", .delta = 2, .lenient = true});
+  ask(1, WaitCounter{.key = "/barrier", .at_least = 2, .timeout = 600s});
+  ask(2, WaitCounter{.key = "/huge", .at_least = 1'000'000, .timeout = 600s});
+  EXPECT_EQ(details().world_size, 2U);
+  ask(1, Set{.key = "/pg//0/0", .value = Bytes(154 + 8 * 4, 'v')});
+  EXPECT_EQ(details().world_size, 4U);
+  ask(1, Set{.key = "/none/torchelastic/assigned_ranks/0", .value = "[0, 3, 0, 3]"});
+  EXPECT_EQ(details().world_size, 3U);
+}
+
+TEST_F(JobDetailsTest, TakeNoNumberOfANativeClientForTheWorldSize) {
+  open(1, false);
+  ask(1, WaitCounter{.key = "steps", .at_least = 1'000, .timeout = 600s});
+  EXPECT_EQ(details().waits.size(), 1U);
+  EXPECT_EQ(details().world_size, std::nullopt);
+}
+
 TEST_F(JobDetailsTest, KeepTheKeysWithMostWaiters) {
   open(1);
   open(2);
@@ -89,15 +109,6 @@ TEST_F(JobDetailsTest, ShowNothingOfAJobInWhichNobodyWaits) {
   EXPECT_TRUE(found.waits.empty());
   EXPECT_TRUE(found.ranks.empty());
   EXPECT_EQ(found.world_size, std::nullopt);
-}
-
-TEST(WorldSizeOfGloo, IsInTheLengthOfARanksValue) {
-  EXPECT_EQ(world_size_of_gloo("/default_pg/0//cpu//0/3", 154 + 8 * 12), 12U);
-  EXPECT_EQ(world_size_of_gloo("/default_pg//0/3", 136 * 11), 12U);
-  EXPECT_EQ(world_size_of_gloo("/default_pg//0/3", 3), std::nullopt);
-  EXPECT_EQ(world_size_of_gloo("/default_pg//rank_3", 136), std::nullopt);
-  EXPECT_EQ(world_size_of_gloo("/default_pg/0//cuda//0", 136), std::nullopt);
-  EXPECT_EQ(world_size_of_gloo("/a", 136), std::nullopt);
 }
 
 }  // namespace

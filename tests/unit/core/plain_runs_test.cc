@@ -57,10 +57,29 @@ TEST(RankKeys, AreThoseOfGlooNcclAndTheAgents) {
   EXPECT_EQ(rank_of_key("/default_pg//rank_7"), 7U);
   EXPECT_EQ(rank_of_key("/default_pg/0//cuda//4"), 0U);
   EXPECT_EQ(rank_of_key("/torch.rendezvous.id.0/torchelastic/role_info/2"), 2U);
+  EXPECT_EQ(rank_of_key("/none/torchelastic/role_info2"), 2U);
   EXPECT_EQ(rank_of_key("//0/1"), 1U);
-  for (const char* key :
-       {"", "/", "3", "/3", "//3", "/0/3", "/a//b/3", "/a//0/b", "/a//0/3/", "/a//0/", "/a//0/-3",
-        "/a//0/99999999999", "/rank_", "/rank_x", "/cuda/4", "init/", "/a//0/ 3"}) {
+  for (const char* key : {"",
+                          "/",
+                          "3",
+                          "/3",
+                          "//3",
+                          "/0/3",
+                          "/a//b/3",
+                          "/a//0/b",
+                          "/a//0/3/",
+                          "/a//0/",
+                          "/a//0/-3",
+                          "/a//0/99999999999",
+                          "/rank_",
+                          "/rank_x",
+                          "/cuda/4",
+                          "init/",
+                          "/a//0/ 3",
+                          "/none/torchelastic/role_info2.FIN",
+                          "/none/torchelastic/assigned_ranks/2",
+                          "/none/torchelastic/role_info",
+                          "/none/torchelastic/role_infos/2"}) {
     EXPECT_EQ(rank_of_key(key), std::nullopt) << key;
   }
 }
