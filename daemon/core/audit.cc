@@ -161,6 +161,7 @@ Finding Job::audit() const {
       waits_.pending().audit(),
       differ("connected sessions", sessions_.connected(), connected),
       differ("items that are kept for a session", queues_.reserved(), reserved),
+      differ("deadlines of kept items", reservations_.size(), reserved),
       differ("fleeting sessions with a reply, a row or no connection", kept, 0),
       differ("blocked requests of sessions without a connection", unconnected, 0),
       differ("blocked requests that wait for a forgotten session", unwatched, 0),

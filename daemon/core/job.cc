@@ -131,6 +131,7 @@ Effects Job::tick(TimePoint now) {
   }
   barrier_ops_.tick(step);
   key_ops_.tick(step);
+  queue_ops_.tick(step);
   call_board_.tick(now);
   Moment at = step.moment();
   groups_.tick(sessions_, at);
@@ -279,8 +280,9 @@ void Job::release(Step& step) {
 std::optional<TimePoint> Job::next_deadline() const {
   std::optional<TimePoint> next = waits_.next_deadline();
   for (const auto& other :
-       {lifetimes_.next_deadline(), sessions_.next_deadline(), history_.next_deadline(),
-        groups_.next_deadline(), barrier_ops_.next_deadline(), call_board_.next_deadline()}) {
+       {lifetimes_.next_deadline(), sessions_.next_deadline(), reservations_.next_deadline(),
+        history_.next_deadline(), groups_.next_deadline(), barrier_ops_.next_deadline(),
+        call_board_.next_deadline()}) {
     if (other) next = next ? std::min(*next, *other) : *other;
   }
   return next;

@@ -101,12 +101,14 @@ class Job {
 
   Revision revision_;
 
-  // The state of the job. All parts are stored as rows, except ledger_ and call_board_.
+  // The state of the job. All parts are stored as rows, except reservations_, ledger_ and
+  // call_board_.
   KeySpace keys_;
   Lifetimes lifetimes_;
   History history_;
   Queues queues_;
   Sessions sessions_;
+  Reservations reservations_{queues_};
   Barriers barriers_;
   Groups groups_;
   CollectiveLedger ledger_;
@@ -114,8 +116,8 @@ class Job {
 
   // The handlers of requests. Each handler uses only handlers above it, so their order matters.
   Waits waits_;
-  KeyOps key_ops_{keys_, lifetimes_, history_, queues_, waits_};
-  QueueOps queue_ops_{queues_, sessions_, waits_};
+  KeyOps key_ops_{keys_, lifetimes_, history_, queues_, reservations_, waits_};
+  QueueOps queue_ops_{queues_, sessions_, reservations_, waits_};
   Transactions transactions_{keys_, queues_, key_ops_, queue_ops_};
   SessionOps session_ops_;
   BarrierOps barrier_ops_{barriers_, sessions_, groups_, waits_, session_ops_};

@@ -241,7 +241,9 @@ Maybe KeyOps::on(Step& step, const Wait& wait) {
   Maybe done = wait_for(step, wait);
   if (!step.session->fleeting || wait.keys.size() != 1 || !done || !*done) return done;
   const Bytes& key = wait.keys.front();
-  if (keys_.find(key) == nullptr) step.session->reserved = Reservation{key, queues_.reserve(key)};
+  if (keys_.find(key) == nullptr) {
+    reservations_.keep(step.from.session, *step.session, key, step.now);
+  }
   return done;
 }
 Maybe KeyOps::on(Step& step, const MultiGet& get) { return wait_for(step, get); }

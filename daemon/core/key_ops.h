@@ -7,14 +7,21 @@
 #include <span>
 
 #include "daemon/core/lifetimes.h"
+#include "daemon/core/reservations.h"
 #include "daemon/core/waits.h"
 
 namespace c10dd::core {
 
 class KeyOps {
  public:
-  KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, Queues& queues, Waits& waits)
-      : keys_(keys), lifetimes_(lifetimes), history_(history), queues_(queues), waits_(waits) {}
+  KeyOps(KeySpace& keys, Lifetimes& lifetimes, History& history, const Queues& queues,
+         Reservations& reservations, Waits& waits)
+      : keys_(keys),
+        lifetimes_(lifetimes),
+        history_(history),
+        queues_(queues),
+        reservations_(reservations),
+        waits_(waits) {}
 
   Maybe on(Step& step, const Set& set);
   Maybe on(Step& step, const Check& check);
@@ -54,7 +61,8 @@ class KeyOps {
   KeySpace& keys_;
   Lifetimes& lifetimes_;
   History& history_;
-  Queues& queues_;
+  const Queues& queues_;
+  Reservations& reservations_;
   Waits& waits_;
 };
 

@@ -39,8 +39,7 @@ Reply QueueOps::take(Step& step, const SessionId& session, std::uint64_t sequenc
                      std::uint64_t fingerprint, const Bytes& queue) {
   Session& popper = *sessions_.find(session);
   if (popper.reserved && popper.reserved->queue == queue) {
-    queues_.unreserve(queue, popper.reserved->item);  // so it is the oldest free item, or older
-    popper.reserved.reset();
+    reservations_.release(session, popper);  // so it is the oldest free item, or older
   }
   const ItemId item = *queues_.oldest(queue);
   const std::uint64_t length = queues_.length(queue);
@@ -65,16 +64,21 @@ void QueueOps::next_request(Step& step, const Request& request) {
   Session& session = *step.session;
   if (!session.reserved) return;
   const auto* pop = std::get_if<QueuePop>(&request);
-  if (pop == nullptr || pop->key != session.reserved->queue) free_reserved(step, session);
+  if (pop == nullptr || pop->key != session.reserved->queue)
+    free_reserved(step, step.from.session, session);
 }
 
 /// Serves the item at once, because the step of a request or of a lost connection may change
 /// nothing else, and Job::record() must see the rows of the delivery.
-void QueueOps::free_reserved(Step& step, Session& session) {
-  queues_.unreserve(session.reserved->queue, session.reserved->item);
-  step.queues.push_back(std::move(session.reserved->queue));
-  session.reserved.reset();
+void QueueOps::free_reserved(Step& step, const SessionId& id, Session& session) {
+  step.queues.push_back(reservations_.release(id, session));
   serve(step);
+}
+
+void QueueOps::tick(Step& step) {
+  while (const auto id = reservations_.take_due(step.now)) {
+    if (Session* const session = sessions_.find(*id)) free_reserved(step, *id, *session);
+  }
 }
 
 void QueueOps::serve(Step& step) {
@@ -88,8 +92,8 @@ void QueueOps::serve(Step& step) {
     while (queues_.oldest(queue)) {
       const auto waiter = waits_.take_one_reserving(key_token(queue));
       if (!waiter) break;
-      std::optional<Reservation>& reserved = sessions_.find(waiter->session)->reserved;
-      if (!reserved) reserved = Reservation{queue, queues_.reserve(queue)};
+      Session& session = *sessions_.find(waiter->session);
+      if (!session.reserved) reservations_.keep(waiter->session, session, queue, step.now);
       waits_.finish(step, *waiter, ReplyBody(Done{}), queues_.observed());
     }
     if (queues_.oldest(queue)) step.signal(key_token(queue));

@@ -2,14 +2,15 @@
 // Answers the operations on queues: stores pushed items and delivers each item to one pop.
 #pragma once
 
+#include "daemon/core/reservations.h"
 #include "daemon/core/waits.h"
 
 namespace c10dd::core {
 
 class QueueOps {
  public:
-  QueueOps(Queues& queues, Sessions& sessions, Waits& waits)
-      : queues_(queues), sessions_(sessions), waits_(waits) {}
+  QueueOps(Queues& queues, Sessions& sessions, Reservations& reservations, Waits& waits)
+      : queues_(queues), sessions_(sessions), reservations_(reservations), waits_(waits) {}
 
   Maybe on(Step& step, const QueuePush& request);
   Maybe on(Step& step, const QueuePop& pop);
@@ -25,7 +26,9 @@ class QueueOps {
   /// request, pops it.
   void next_request(Step& step, const Request& request);
   /// Makes the item that is kept for the session free again, and serves it at once.
-  void free_reserved(Step& step, Session& session);
+  void free_reserved(Step& step, const SessionId& id, Session& session);
+  /// Does so for the sessions that have sent no request for Reservations::kKept.
+  void tick(Step& step);
 
   /// Delivers the items that became free in this step to the blocked pops, the oldest pop first.
   /// Then answers the oldest blocked `wait` of a fleeting session for each further item, and keeps
@@ -38,6 +41,7 @@ class QueueOps {
 
   Queues& queues_;
   Sessions& sessions_;
+  Reservations& reservations_;
   Waits& waits_;
 };
 

@@ -112,7 +112,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
   parts_.barriers.leave(id, step.next, step.out.rows);
   Session& session = *parts_.sessions.find(id);
   if (session.reserved && !planted(Planted::reservation_kept))
-    parts_.queue_ops.free_reserved(step, session);
+    parts_.queue_ops.free_reserved(step, id, session);
   const std::vector<Bytes> keys = parts_.lifetimes.owned_by(id);
   const bool kept = !keys.empty() || !session.deliveries.empty() || !session.replies.empty();
   while (!session.deliveries.empty()) {
