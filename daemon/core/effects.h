@@ -129,9 +129,21 @@ struct RankRefused {
   std::string detail;
 };
 
-using Event =
-    std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured, BarrierTimedOut,
-                 RankContested, GenerationFormed, GenerationEnded, MembersStalled, RankRefused>;
+/// A client of TCPStore has given up a long wait. See GivenUpWaits.
+struct WaitGivenUp {
+  std::string_view cause;  ///< cancelled: it has timed out; or disconnected
+  std::string peer = {};   ///< address of the client
+  std::uint64_t pid = 0;   ///< 0: unknown
+  Duration blocked{0};
+  std::string ranks = "[]";  ///< those whose keys were missing, as far as the keys tell it
+  std::size_t others = 0;    ///< further requests that wait for the first of the missing keys
+  std::size_t folded = 0;    ///< waits for it that were given up since the last such event
+  std::string detail = {};
+};
+
+using Event = std::variant<WaitEnded, BarrierReleased, ReplyReplayed, CollectivesMeasured,
+                           BarrierTimedOut, RankContested, GenerationFormed, GenerationEnded,
+                           MembersStalled, RankRefused, WaitGivenUp>;
 
 struct Effects {
   Rows rows;                           ///< to be stored in one atomic batch

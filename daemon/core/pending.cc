@@ -101,8 +101,11 @@ std::optional<Pending::Waiter> Pending::drop(const SessionId& session, std::uint
   return take(it->second);
 }
 
+/// If only waiters without a deadline are blocked, returns TimePoint::max(): job time advances only
+/// while there is a deadline, and how long they have waited is reported.
 std::optional<TimePoint> Pending::next_deadline() const {
-  if (by_deadline_.empty()) return std::nullopt;
+  if (waiters_.empty()) return std::nullopt;
+  if (by_deadline_.empty()) return TimePoint::max();
   return by_deadline_.begin()->first;
 }
 

@@ -61,6 +61,11 @@ class Pending {
   std::optional<Waiter> fire_one_reserving(const Bytes& token);
 
   bool waits_for(const Bytes& token) const { return by_token_.contains(token); }
+  /// Returns how many waiters wait for the token.
+  std::size_t waiters(const Bytes& token) const {
+    const auto it = by_token_.find(token);
+    return it == by_token_.end() ? 0 : it->second.size();
+  }
 
   /// Appends to `out` the token of each prefix of this key, if a waiter waits for that token.
   void prefix_tokens(std::string_view key, std::vector<Bytes>& out) const;

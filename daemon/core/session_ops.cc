@@ -90,7 +90,7 @@ Maybe SessionOps::on(Step& step, const Goodbye&) {
 }
 
 Maybe SessionOps::on(Step& step, const Cancel& cancel) {
-  const auto blocked = parts_.waits.cancel(step.from.session, cancel.sequence);
+  const auto blocked = parts_.waits.cancel(step, cancel.sequence);
   if (const auto* join = blocked ? std::get_if<Join>(&blocked->request) : nullptr) {
     Moment at = step.moment();
     parts_.groups.withdraw(step.from.session, join->group, "its join was cancelled", at);
@@ -131,7 +131,7 @@ void SessionOps::end(Step& step, const SessionId& id, Ending ending) {
 }
 
 void SessionOps::disconnect(Step& step, const SessionId& session) {
-  parts_.waits.forget(session);
+  parts_.waits.forget(step, session);
   const Session* known = parts_.sessions.find(session);
   if (known != nullptr && known->fleeting) return end(step, session, Ending::disconnected);
   parts_.sessions.disconnect(session, step.now);

@@ -230,6 +230,22 @@ void Waits::abort(Step& step, const SessionId& session, const char* why) {
   }
 }
 
+void Waits::forget(Step& step, const SessionId& session) {
+  for (const Waiter& waiter : pending_.drop(session)) note_given_up(step, waiter, "disconnected");
+}
+
+std::optional<Waits::Waiter> Waits::cancel(Step& step, std::uint64_t sequence) {
+  std::optional<Waiter> waiter = pending_.drop(step.from.session, sequence);
+  if (waiter) note_given_up(step, *waiter, "cancelled");
+  return waiter;
+}
+
+void Waits::note_given_up(Step& step, const Waiter& waiter, std::string_view cause) {
+  const Session* const session = sessions_.find(waiter.session);
+  if (session == nullptr || waiter.tokens.empty()) return;
+  given_up_.note(step, waiter, *session, cause, pending_.waiters(waiter.tokens.front()));
+}
+
 void Waits::finish(Step& step, const Waiter& waiter, Reply reply, Revision observed) const {
   const OpInfo& op = info_of(waiter.request);
   const Code outcome = reply ? Code::ok : reply.error().code;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/core/given_up_waits.h"
 #include "daemon/core/pending.h"
 #include "daemon/core/quotas.h"
 #include "daemon/core/wait_rules.h"
@@ -18,7 +19,8 @@ class Waits {
  public:
   using Waiter = Pending::Waiter;
 
-  Waits(const Quotas& quotas, const WaitTables& tables) : quotas_(quotas), rules_(tables) {}
+  Waits(const Quotas& quotas, const WaitTables& tables)
+      : quotas_(quotas), sessions_(tables.sessions), rules_(tables) {}
 
   /// Returns the reply if the request can complete now; otherwise returns nothing.
   template <class Op>
@@ -49,11 +51,10 @@ class Waits {
   /// Aborts the blocked requests of a session that ends; `why` is the text of the failures.
   void abort(Step& step, const SessionId& session, const char* why);
   /// Drops the blocked requests of a session that has lost its connection, without replies.
-  void forget(const SessionId& session) { pending_.drop(session); }
-  /// Removes and returns the waiter of a cancelled call, if it is blocked.
-  std::optional<Waiter> cancel(const SessionId& session, std::uint64_t sequence) {
-    return pending_.drop(session, sequence);
-  }
+  void forget(Step& step, const SessionId& session);
+  /// Removes and returns the waiter of a call that the session of the step cancels, if it is
+  /// blocked.
+  std::optional<Waiter> cancel(Step& step, std::uint64_t sequence);
 
   /// Fires a token for its oldest waiter only, which must wait for no other token. Removes and
   /// returns that waiter. The caller must answer it.
@@ -85,6 +86,7 @@ class Waits {
   std::optional<Failure> check_room(const Waiter& waiter) const;
   bool is_over(const Bytes& token) const;
   void recheck(Step& step, Waiter waiter);
+  void note_given_up(Step& step, const Waiter& waiter, std::string_view cause);
 
   // Each of the next four functions calls a function of WaitRules, in the overload for the type of
   // the blocked request. tokens_of() calls tokens(); the others call the function of the same name.
@@ -95,8 +97,10 @@ class Waits {
   Reply time_out(Step& step, const Waiter& waiter, WaitRules::Look& look);
 
   Quotas quotas_;
+  const Sessions& sessions_;
   WaitRules rules_;
   Pending pending_;
+  GivenUpWaits given_up_;
 };
 
 }  // namespace c10dd::core

@@ -28,7 +28,7 @@ std::optional<std::uint64_t> LogPace::next(Time now) {
   return std::exchange(skipped_, 0);
 }
 
-void EventLog::write(const std::string& job, const core::Event& event) {
+void EventLog::write(const std::string& job, const std::string& run, const core::Event& event) {
   const auto name = [](const std::string& group) { return printable(group, limits::kNameBytes); };
   if (const auto* timed_out = std::get_if<core::BarrierTimedOut>(&event)) {
     spdlog::warn("event=barrier_timed_out job={} detail={}", job, c10dd::quoted(timed_out->detail));
@@ -48,7 +48,21 @@ void EventLog::write(const std::string& job, const core::Event& event) {
                  c10dd::quoted(stalled->detail));
   } else if (const auto* refused = std::get_if<core::RankRefused>(&event)) {
     write_refusal(job, *refused);
+  } else if (const auto* wait = std::get_if<core::WaitGivenUp>(&event)) {
+    write_given_up(job, run, *wait);
   }
+}
+
+void EventLog::write_given_up(const std::string& job, const std::string& run,
+                              const core::WaitGivenUp& wait) {
+  const auto skipped = given_up_.next(std::chrono::steady_clock::now());
+  if (!skipped) return;
+  spdlog::warn(
+      "event=wait_given_up job={} run={} peer={} pid={} cause={} seconds={:.1f} ranks={} others={} "
+      "folded={} skipped={} detail={}",
+      job, printable(run, limits::kNameBytes), printable(wait.peer, limits::kNameBytes), wait.pid,
+      wait.cause, std::chrono::duration<double>(wait.blocked).count(), wait.ranks, wait.others,
+      wait.folded, *skipped, c10dd::quoted(printable(wait.detail, 1024)));
 }
 
 void EventLog::write_refusal(const std::string& job, const core::RankRefused& refused) {

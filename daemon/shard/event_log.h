@@ -33,12 +33,16 @@ class LogPace {
 /// All functions are called on the shard's loop.
 class EventLog {
  public:
-  void write(const std::string& job, const core::Event& event);
+  void write(const std::string& job, const std::string& run, const core::Event& event);
 
  private:
   void write_refusal(const std::string& job, const core::RankRefused& refused);
 
+  void write_given_up(const std::string& job, const std::string& run,
+                      const core::WaitGivenUp& wait);
+
   LogPace refusals_;
+  LogPace given_up_;
 };
 
 /// Logs the result of a checkpoint: its size, or the reason why it was not written.

@@ -75,7 +75,7 @@ void Shard::performed(const core::JobSlot& slot, const core::Effects& effects, c
                       std::uint64_t) {
   for (const core::Event& event : effects.events) {
     metrics_.event(slot.name, event);
-    log_.write(slot.name, event);
+    log_.write(slot.name, slot.run, event);
   }
 }
 

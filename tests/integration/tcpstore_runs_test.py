@@ -6,7 +6,7 @@ import time
 import unittest
 
 from daemon import SLOWDOWN, Daemon
-from tcpstore_wire import COMPARE_SET, VALIDATE, Client, message
+from tcpstore_wire import CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, message, wait
 
 PIDS = itertools.count(1000)
 RANK_KEY = b"/default_pg/0//cpu//0/0"
@@ -108,6 +108,22 @@ class Launches(unittest.TestCase):
         line = next(line for line in self.daemon.errors().splitlines() if "rank_taken" in line)
         self.assertIn("rank 0 is taken", line)
         self.launch(2)
+
+    def test_a_wait_that_is_given_up_is_logged_with_what_was_missing(self):
+        ranks = self.launch(3)
+        key = RANK_KEY[:-1] + b"2"
+        for rank in ranks:
+            rank.socket.sendall(wait(key))
+        time.sleep(5.2)
+        ranks[0].socket.sendall(bytes([CANCEL_WAIT]))
+        self.assertEqual(b"\x01", ranks[0].receive(1))
+        self.end(ranks[1:])
+        self.launch(1)  # the ends count
+        lines = [line for line in self.daemon.errors().splitlines() if "wait_given_up" in line]
+        self.assertEqual(1, len(lines), "the waits for one key are one line")
+        for word in ("job=torch run=plain-1 peer=127.0.0.1 pid=", "cause=cancelled seconds=5.",
+                     "ranks=[2] others=2", key.decode()):
+            self.assertIn(word, lines[0])
 
     def test_a_process_may_set_its_key_again(self):
         rank = self.launch(1)[0]

@@ -20,6 +20,10 @@ def message(op, *texts):
     return bytes([op]) + b"".join(text(value) for value in texts)
 
 
+def wait(*keys):
+    return bytes([WAIT]) + struct.pack("<Q", len(keys)) + b"".join(text(key) for key in keys)
+
+
 class Client:
     def __init__(self, address, first=VALIDATE):
         self.socket = socket.create_connection(address, timeout=20 * SLOWDOWN)

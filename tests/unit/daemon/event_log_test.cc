@@ -35,7 +35,7 @@ class EventLogTest : public testing::Test {
     return text;
   }
   std::string line_of(const core::Event& event) {
-    log_.write("digits", event);
+    log_.write("digits", "run-1", event);
     return logged();
   }
 
@@ -72,9 +72,26 @@ TEST_F(EventLogTest, RefusalsAreLimitedAndCounted) {
   EXPECT_EQ(line_of(core::RankRefused{Barrier::op.code, Code::rank_taken, "rank 0"}),
             "warning event=rank_taken job=digits op=barrier code=rank_taken skipped=0 "
             "detail=\"rank 0\"\n");
-  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", refused);
+  for (unsigned i = 2; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", refused);
   const std::string lines = logged();
   EXPECT_LT(std::ranges::count(lines, '\n'), 2 * LogPace::kLines);
+}
+
+TEST_F(EventLogTest, WaitsThatAreGivenUpNameTheirProcessAndAreLimited) {
+  const core::WaitGivenUp wait{.cause = "cancelled",
+                               .peer = "10.0.0.1",
+                               .pid = 17,
+                               .blocked = std::chrono::milliseconds(6250),
+                               .ranks = "[3]",
+                               .others = 2,
+                               .folded = 1,
+                               .detail = "1 of 1 keys not found: /a"};
+  EXPECT_EQ(line_of(wait),
+            "warning event=wait_given_up job=digits run=run-1 peer=10.0.0.1 pid=17 cause=cancelled "
+            "seconds=6.2 ranks=[3] others=2 folded=1 skipped=0 "
+            "detail=\"1 of 1 keys not found: /a\"\n");
+  for (unsigned i = 1; i < 3 * LogPace::kLines; ++i) log_.write("digits", "run-1", wait);
+  EXPECT_LT(std::ranges::count(logged(), '\n'), 2 * LogPace::kLines);
 }
 
 TEST_F(EventLogTest, UntrustedNamesAreMadePrintable) {
