@@ -279,7 +279,11 @@ std::optional<MessageHead> MessageCutter::head(std::string_view in) const {
   const bool is_list = first == Field::keys || first == Field::pairs;
   if (is_list || first == Field::key) {
     const std::size_t begin = 1 + kLength + (is_list ? kLength : 0);
-    if (key_end_ != 0) return MessageHead{query_, in.substr(begin, key_end_ - begin)};
+    if (key_end_ != 0) {
+      MessageHead head{query_, in.substr(begin, key_end_ - begin)};
+      if (whole_ && query_ == Query::multi_set) head.keys = decode(in).keys;
+      return head;
+    }
     if (!whole_) return std::nullopt;  // a whole message without a first key has an empty list
   }
   return MessageHead{query_, {}};

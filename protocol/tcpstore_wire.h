@@ -92,6 +92,8 @@ struct Message {
 struct MessageHead {
   Query query = Query::validate;
   std::string_view key;  ///< the first key; empty if the operation has no key, or no first one
+  /// Of a multi_set: all its keys; empty before the message is whole.
+  std::vector<std::string_view> keys = {};
 };
 
 /// Cuts the bytes of one connection into messages, and recognises its dialect. Remembers how far it

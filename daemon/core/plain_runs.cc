@@ -209,6 +209,16 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view ke
   return out;
 }
 
+/// A connection whose request is refused is closed, so it holds none of the keys before.
+PlainRuns::Outcome PlainRuns::set_keys(Connection connection, const std::vector<std::string>& keys,
+                                       bool blocked, TimePoint now) {
+  for (const std::string& key : keys) {
+    Outcome outcome = set_key(connection, key, blocked, now);
+    if (outcome.refused) return outcome;
+  }
+  return {};
+}
+
 /// Notes that a connection was the last to set a rank's key.
 void PlainRuns::hold_key(Run& run, Connection connection, std::string_view key) {
   auto known = run.rank_keys.find(key);

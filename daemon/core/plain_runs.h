@@ -60,7 +60,7 @@ class PlainRuns {
   /// What the shell must carry out.
   struct Outcome {
     std::string run = {};                ///< of bind(): the run of the connection
-    bool refused = false;                ///< of set_key(): the key must not be set
+    bool refused = false;                ///< of set_key() and set_keys(): no key must be set
     std::vector<Connection> close = {};  ///< ascending; each counts as closed from now on
     std::string reason = {};             ///< why these connections are closed
     std::vector<std::string> ended = {};
@@ -88,6 +88,10 @@ class PlainRuns {
   /// connections of the run are closed if the run is younger than kYoung, or if `blocked` says that
   /// a request of the run waits in the store, because its ranks may wait for a stranger.
   Outcome set_key(Connection connection, std::string_view key, bool blocked, TimePoint now);
+
+  /// Does the same for the keys of one request, which is refused as a whole.
+  Outcome set_keys(Connection connection, const std::vector<std::string>& keys, bool blocked,
+                   TimePoint now);
 
   /// Ends a run: closes all its connections. Returns nothing if the run is unknown.
   std::optional<Outcome> end(const std::string& run, const std::string& why);

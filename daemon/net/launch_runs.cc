@@ -21,6 +21,18 @@ bool is_join(const tcpstore::MessageHead& message) {
   return message.query == tcpstore::Query::add && message.key == kJoinKey;
 }
 
+/// Returns the ranks' keys that a message sets. Those of a multi_set are known when it is whole;
+/// before that, the session does not take it.
+std::vector<std::string> rank_keys(const tcpstore::MessageHead& message) {
+  std::vector<std::string> found;
+  const auto add = [&](std::string_view key) {
+    if (core::rank_of_key(key)) found.emplace_back(key);
+  };
+  if (message.query == tcpstore::Query::set) add(message.key);
+  for (const std::string_view key : message.keys) add(key);
+  return found;
+}
+
 /// Returns the part of the first request that decides about the run.
 Request request_of(const tcpstore::MessageHead& first) {
   if (first.query == tcpstore::Query::add) return Add{.key = first.key};
@@ -62,21 +74,20 @@ void LaunchRuns::opened(std::uint64_t connection, std::function<void(Failure)> c
 }
 
 bool LaunchRuns::concerns(const tcpstore::MessageHead& message) const {
-  if (is_join(message)) return true;
-  return message.query == tcpstore::Query::set && core::rank_of_key(message.key).has_value();
+  return is_join(message) || !rank_keys(message).empty();
 }
 
 void LaunchRuns::ask(std::uint64_t connection, const tcpstore::MessageHead& message,
                      bool others_wait, std::function<void(Result<void>)> then) {
-  boost::asio::post(loop_, [this, connection, joins = is_join(message),
-                            key = std::string(message.key), others_wait, then = std::move(then)] {
+  boost::asio::post(loop_, [this, connection, joins = is_join(message), keys = rank_keys(message),
+                            others_wait, then = std::move(then)] {
     handle_ends();
     if (joins) {
       runs_.joined(connection);
       return then({});
     }
     const core::PlainRuns::Outcome outcome =
-        runs_.set_key(connection, key, others_wait, directory_.now());
+        runs_.set_keys(connection, keys, others_wait, directory_.now());
     carry_out(outcome);
     if (outcome.refused) return then(failure(Code::rank_taken, "{}", outcome.reason));
     then({});

@@ -6,7 +6,7 @@ import time
 import unittest
 
 from daemon import SLOWDOWN, Daemon
-from tcpstore_wire import CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, message, wait
+from tcpstore_wire import CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, message, multi_set, wait
 
 PIDS = itertools.count(1000)
 RANK_KEY = b"/default_pg/0//cpu//0/0"
@@ -108,6 +108,19 @@ class Launches(unittest.TestCase):
         line = next(line for line in self.daemon.errors().splitlines() if "rank_taken" in line)
         self.assertIn("rank 0 is taken", line)
         self.launch(2)
+
+    def test_a_multi_set_cannot_take_a_rank_of_another_process(self):
+        first, second = self.launch(2)
+        first.socket.sendall(multi_set([(b"/a", b"1"), (RANK_KEY, b"address")]))
+        self.assertEqual(b"address", first.get(RANK_KEY))
+        request = multi_set([(b"/b", b"2"), (RANK_KEY, b"other"), (b"/c", b"3")])
+        second.socket.sendall(request[:-1])
+        self.assertEqual(b"address", first.get(RANK_KEY))
+        self.assertFalse(second.is_closed(0.1), "the request is not complete")
+        second.socket.sendall(request[-1:])
+        for client in (first, second):
+            self.assertTrue(client.is_closed(1 * SLOWDOWN))
+        self.assertIn("rank 0 is taken", self.daemon.errors())
 
     def test_a_wait_that_is_given_up_is_logged_with_what_was_missing(self):
         ranks = self.launch(3)

@@ -20,6 +20,11 @@ def message(op, *texts):
     return bytes([op]) + b"".join(text(value) for value in texts)
 
 
+def multi_set(pairs):
+    texts = b"".join(text(key) + text(value) for key, value in pairs)
+    return bytes([MULTI_SET]) + struct.pack("<Q", len(pairs)) + texts
+
+
 def wait(*keys):
     return bytes([WAIT]) + struct.pack("<Q", len(keys)) + b"".join(text(key) for key in keys)
 

@@ -321,6 +321,18 @@ TEST_F(PlainRunsTest, AKeyOfARankIsSetByOneProcess) {
   EXPECT_EQ(join(4, peer(14)), "plain-2");  // the newcomer had joined: the next launch finds an end
 }
 
+TEST_F(PlainRunsTest, ARequestThatSetsARankThatIsTakenSetsNone) {
+  join(1, peer(1));
+  join(2, peer(2));
+  EXPECT_FALSE(runs_.set_keys(1, {kRank3, "/any/key"}, false, now_).refused);
+  pass(PlainRuns::kYoung);
+  const PlainRuns::Outcome out = runs_.set_keys(2, {kRank0, kRank3, "/other"}, false, now_);
+  EXPECT_TRUE(out.refused);
+  EXPECT_EQ(out.close, Connections{2});
+  join(3, peer(3));
+  EXPECT_FALSE(set(1, kRank0).refused) << "the connection that was closed holds it no more";
+}
+
 TEST_F(PlainRunsTest, AYoungRunEndsWithARankThatIsTaken) {
   join(1, peer(1));
   join(2, peer(2));

@@ -164,7 +164,10 @@ TEST(TcpStoreWire, KnowsTheFirstKeyBeforeTheMessageIsWhole) {
     const Bytes bytes = bytes_of(text);
     static_cast<void>(cutter.cut(bytes));
     const auto head = cutter.head(bytes);
-    return head ? std::string(name_of(head->query)) + " " + std::string(head->key) : "";
+    if (!head) return std::string();
+    std::string shown = std::string(name_of(head->query)) + " " + std::string(head->key);
+    for (const std::string_view key : head->keys) shown.append(", ").append(key);
+    return shown;
   };
   EXPECT_EQ(head_of(""), "");
   EXPECT_EQ(head_of("01 0200000000000000 \"/\""), "");
@@ -174,6 +177,11 @@ TEST(TcpStoreWire, KnowsTheFirstKeyBeforeTheMessageIsWhole) {
   EXPECT_EQ(head_of("06 0200000000000000 0200000000000000 \"/k\" 0100000000000000 \"x\""),
             "wait /k");
   EXPECT_EQ(head_of("06 0000000000000000"), "wait ");
+  EXPECT_EQ(head_of("0B 0200000000000000 0100000000000000 \"k\" 0100000000000000 \"v\""),
+            "multi_set k");
+  EXPECT_EQ(head_of("0B 0200000000000000 0100000000000000 \"k\" 0100000000000000 \"v\" "
+                    "0100000000000000 \"m\" 0000000000000000"),
+            "multi_set k, k, m");
   EXPECT_EQ(head_of("07"), "count_keys ");
   EXPECT_EQ(head_of("0D 01"), "ping ");
 }
