@@ -151,6 +151,43 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(each["median"]["count"], 50 * last["median"]["count"])
         self.assertLessEqual(each["median"]["max_us"], last["median"]["max_us"])
 
+    # ---- PyTorch's TCPStore
+
+    def tcpstore(self, *arguments):
+        """The scenario, also against PyTorch's servers; and the names of those that are here."""
+        scenario = self.scenario(*arguments, "--against", "torch")
+        names = [series["name"] for series in scenario["series"]]
+        newest = [name for name in ("torch, poll", "torch, libuv") if name in names]
+        self.assertEqual("newest PyTorch" in scenario.get("skipped", ""), not newest)
+        old = ["torch 1.13.1 poll"] if "torch 1.13.1 poll" in names else []
+        return scenario, names, newest, old
+
+    def test_tcpstore(self):
+        scenario, names, newest, old = self.tcpstore("tcpstore-get", "--connections", "3")
+        also = ["c10dd as 1.13.1"] if old else []
+        self.assertEqual(names, ["echo", "c10dd", *newest, *also, *old])
+        self.assertEqual(list(scenario["ratios"]), [
+            *("c10dd/" + name for name in ("echo", *newest, *also)), *(
+                "c10dd as 1.13.1/" + name for name in old)])
+        for name in ("tcpstore-set", "tcpstore-add"):
+            _, names, _, _ = self.tcpstore(name, "--connections", "3", "--depth", "4")
+            self.assertEqual(names, ["echo", "c10dd", *newest, *also, *old])
+        _, names, _, _ = self.tcpstore("tcpstore-multi-get")
+        self.assertEqual(names, ["echo", "c10dd", *newest], "1.13.1 has no multi_get")
+
+    def test_gloo_init(self):
+        scenario, names, newest, old = self.tcpstore("gloo-init", "--members", "9")
+        self.assertEqual(names, ["c10dd", *newest, *(["c10dd as 1.13.1"] if old else []), *old])
+        self.assertEqual(scenario["parameters"]["members"], 9)
+
+    def test_storm(self):
+        scenario = self.scenario("storm", "--connections", "300", "--against", "torch")
+        for series in scenario["series"]:
+            self.assertNotIn("not finished", series["how"])
+            self.assertGreater(series["median"]["per_second"], 0)
+        for fact in scenario["facts"]:
+            self.assertGreater(fact["median"], 0)
+
     def test_restart_load(self):
         scenario = self.scenario("restart-load", "--keys", "3001", "--value-bytes", "100")
         self.assertEqual([series["name"] for series in scenario["series"]],

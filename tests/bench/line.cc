@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -24,10 +25,11 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 
-void set_patience(int descriptor) {
-  const timeval patience{kPatience.count(), 0};
-  ::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+void set_time_outs(int descriptor, std::chrono::milliseconds patience) {
+  const auto ms = std::max<std::int64_t>(patience.count(), 1);  // 0 would be for ever
+  const timeval time{ms / 1000, ms % 1000 * 1000};
+  ::setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  ::setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
 /// The port is chosen when connecting, so that one that is in use towards elsewhere will do.
@@ -68,7 +70,7 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-Line::Line(const Address& to, const std::string& source) {
+Line::Line(const Address& to, const std::string& source, std::chrono::milliseconds patience) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -78,13 +80,17 @@ Line::Line(const Address& to, const std::string& source) {
   const std::unique_ptr<addrinfo, FreeAddresses> addresses(found);
   descriptor_ = Descriptor(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (descriptor_.get() < 0) fail_with_errno("socket");
-  set_patience(descriptor_.get());
+  set_patience(patience);
   if (!source.empty()) bind_to(descriptor_.get(), source);
   if (::connect(descriptor_.get(), found->ai_addr, found->ai_addrlen) != 0) {
     fail_with_errno(to.host + ":" + service);
   }
   const int on = 1;
   ::setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void Line::set_patience(std::chrono::milliseconds patience) {
+  set_time_outs(descriptor_.get(), patience);
 }
 
 void Line::send(std::string_view bytes) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One blocking TCP connection, and the interrupt that ends every wait of the program. Throws
-// std::runtime_error; a wait of more than 30 s for a byte is an error.
+// std::runtime_error; a wait of more than 30 s for a byte is an error, unless a line has another
+// patience.
 #pragma once
 
 #include <chrono>
@@ -45,8 +46,13 @@ struct Address {
 
 class Line {
  public:
-  /// From a source address of the kernel's choice, or from this one.
-  explicit Line(const Address& to, const std::string& source = {});
+  /// From a source address of the kernel's choice, or from this one. Throws if the connection, or
+  /// later a byte, takes longer than `patience`.
+  explicit Line(const Address& to, const std::string& source = {},
+                std::chrono::milliseconds patience = kPatience);
+
+  /// Sets how long the next bytes may take.
+  void set_patience(std::chrono::milliseconds patience);
 
   void send(std::string_view bytes);
 

@@ -24,6 +24,8 @@
 //                  the requests of PyTorch's TCPStore; --against torch: PyTorch's own servers
 //     storm        --connections (10,000) clients of PyTorch's TCPStore connect and join at once;
 //                  --against torch, likewise
+//     gloo-init    --members (64) ranks exchange the addresses of a process group over a TCPStore,
+//                  as PyTorch's Gloo does; --against torch, likewise
 //     instructions instructions that each request costs, counted by valgrind; --only shows the
 //                  functions of some cases
 //
@@ -88,6 +90,7 @@ constexpr Scenario kScenarios[] = {
     {"tcpstore-add", run_tcpstore_add},
     {"tcpstore-multi-get", run_tcpstore_multi_get},
     {"storm", run_storm},
+    {"gloo-init", run_gloo_init},
     {"instructions", run_instructions},
 };
 
@@ -146,7 +149,7 @@ const std::vector<Comparable>& comparable() {
       {Peer::Kind::torch,
        "torch",
        {"barrier", "all-reduce", "tcpstore-get", "tcpstore-set", "tcpstore-add",
-        "tcpstore-multi-get", "storm"}},
+        "tcpstore-multi-get", "storm", "gloo-init"}},
       {Peer::Kind::mpi, "mpi", {"all-reduce"}}};
   return all;
 }
@@ -202,7 +205,8 @@ CommandLine parse(int argc, char** argv) {
       ->check(CLI::Range(1U, 65536U));
   app.add_option("--depth", o.depth, "requests that a connection keeps open")
       ->check(CLI::Range(1U, 512U));
-  app.add_option("--members", o.members, "of a barrier (1000) or group, instead of the scenario's")
+  app.add_option("--members", o.members,
+                 "of a barrier (1000), group or launch, instead of the scenario's")
       ->check(CLI::Range(2U, limits::kWorldSize));
   app.add_option("--times", o.times, "that a member is lost in a round, instead of the scenario's")
       ->check(CLI::Range(1U, 1000U));

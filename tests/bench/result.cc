@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
 #include <ctime>
@@ -40,7 +41,7 @@ constexpr Column kColumns[] = {
     {"p50_us", "p50 us", &Sample::p50, 1},      {"p99_us", "p99 us", &Sample::p99, 1},
     {"p99_9_us", "p99.9 us", &Sample::p999, 1}, {"max_us", "max us", &Sample::max, 1},
 };
-constexpr int kNameWidth = 20;
+constexpr int kNameWidth = 36;
 constexpr int kWidth = 12;
 
 std::string cpu_model() {
@@ -115,14 +116,12 @@ json::object json_of(const ScenarioResult& result) {
   }
   out["series"] = series;
   json::object ratios;
-  for (const Series& of : result.series) {
-    if (of.name != result.bars) continue;
-    for (const Series& to : result.series) {
-      if (&to == &of) continue;
-      json::object values;
-      for (const Column& column : kColumns) values[column.name] = ratio(of, to, column.value);
-      ratios[of.name + "/" + to.name] = values;
-    }
+  for (const Series& to : result.series) {
+    const Series* const of = compared_with(result, to);
+    if (of == nullptr) continue;
+    json::object values;
+    for (const Column& column : kColumns) values[column.name] = ratio(*of, to, column.value);
+    ratios[of->name + "/" + to.name] = values;
   }
   out["ratios"] = ratios;
   json::array facts;
@@ -166,6 +165,12 @@ Sample Series::median() const {
   return out;
 }
 
+const Series* compared_with(const ScenarioResult& result, const Series& to) {
+  const std::string& name = to.bars.empty() ? result.bars : to.bars;
+  const auto of = std::ranges::find(result.series, name, &Series::name);
+  return of == result.series.end() || &*of == &to ? nullptr : &*of;
+}
+
 double ratio(const Series& of, const Series& to, double Sample::*value) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < std::min(of.rounds.size(), to.rounds.size()); ++i) {
@@ -202,13 +207,11 @@ void print_table(std::ostream& out, const ScenarioResult& result) {
     row(
         one.name, [median = one.median()](const Column& c) { return median.*c.value; }, false);
   }
-  for (const Series& of : result.series) {
-    if (of.name != result.bars) continue;
-    for (const Series& to : result.series) {
-      if (&to == &of) continue;
-      row(
-          of.name + "/" + to.name, [&](const Column& c) { return ratio(of, to, c.value); }, true);
-    }
+  for (const Series& to : result.series) {
+    const Series* const of = compared_with(result, to);
+    if (of == nullptr) continue;
+    row(
+        of->name + "/" + to.name, [&](const Column& c) { return ratio(*of, to, c.value); }, true);
   }
   print_facts(out, result);
   for (const Series& one : result.series) out << "  " << one.name << ": " << one.how << "\n";

@@ -29,6 +29,8 @@ struct Series {
   std::string name;
   std::string how;  ///< what was measured: how its server was started
   std::vector<Sample> rounds;
+  std::string bars =
+      {};  ///< the series that is compared with this one; empty: ScenarioResult::bars
 
   Sample median() const;  ///< of each value by itself
 };
@@ -51,6 +53,9 @@ struct ScenarioResult {
   std::vector<Fact> facts;
   std::string skipped;  ///< why nothing, or not all, was measured
 };
+
+/// The series that is compared with another one, or nullptr.
+const Series* compared_with(const ScenarioResult& result, const Series& to);
 
 /// The median over the rounds of one series' value divided by the other's in the same round.
 double ratio(const Series& of, const Series& to, double Sample::*value);

@@ -82,6 +82,9 @@ ScenarioResult run_all_reduce(const Options& options);
 /// All ranks of a launch join a TCPStore at once.
 ScenarioResult run_storm(const Options& options);
 
+/// The ranks of a launch exchange the addresses of a process group over a TCPStore.
+ScenarioResult run_gloo_init(const Options& options);
+
 /// Requests of PyTorch's TCPStore: the daemon beside PyTorch's own servers.
 ScenarioResult run_tcpstore_get(const Options& options);
 ScenarioResult run_tcpstore_set(const Options& options);

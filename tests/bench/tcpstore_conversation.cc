@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// PyTorch's TCPStore, in the dialect of its newest clients.
 #include "tests/bench/tcpstore_conversation.h"
 
 #include <deque>
 #include <stdexcept>
-
-#include "protocol/tcpstore_wire.h"
 
 namespace c10dd::bench {
 namespace {
@@ -18,7 +15,9 @@ constexpr unsigned kManyKeys = 100;
 class TcpstoreConversation final : public Conversation {
  public:
   TcpstoreConversation(const TcpstoreWorkload& workload, unsigned connection)
-      : operation_(workload.operation), value_(workload.value_bytes, 'v') {
+      : operation_(workload.operation),
+        dialect_(workload.dialect),
+        value_(workload.value_bytes, 'v') {
     const std::string own(Workload{.key_bytes = workload.key_bytes}.key(connection));
     const unsigned keys = operation_ == TcpstoreOperation::multi_get ? kManyKeys : 1;
     for (unsigned i = 0; i < keys; ++i) {
@@ -27,7 +26,7 @@ class TcpstoreConversation final : public Conversation {
   }
 
   bool opening(unsigned step, Bytes& out) override {
-    switch (step) {
+    switch (dialect_ == tcpstore::Dialect::v ? step : step + 1) {
       case 0:
         send(out, {.query = Query::validate, .number = tcpstore::kMagic});
         send(out, {.query = Query::ping, .number = 1});
@@ -48,7 +47,8 @@ class TcpstoreConversation final : public Conversation {
   }
 
   bool closing(unsigned step, Bytes& out) override {
-    if (step == keys_.size()) return false;
+    // A daemon may wait a moment before it takes a `remove` of l0 for one, see MessageCutter.
+    if (step == keys_.size() || dialect_ != tcpstore::Dialect::v) return false;
     send(out, {.query = Query::remove, .key = keys_[step]});
     return true;
   }
@@ -87,11 +87,12 @@ class TcpstoreConversation final : public Conversation {
 
  private:
   void send(Bytes& out, const Message& message) {
-    tcpstore::encode_message(out, tcpstore::Dialect::v, message);
+    tcpstore::encode_message(out, dialect_, message);
     if (tcpstore::has_reply(message.query)) awaited_.push_back(message.query);
   }
 
   const TcpstoreOperation operation_;
+  const tcpstore::Dialect dialect_;
   const Bytes value_;
   std::vector<Bytes> keys_;
   std::deque<Query> awaited_;  // the requests without a reply

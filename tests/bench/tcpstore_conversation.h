@@ -3,17 +3,19 @@
 // clients, and counts as two requests. A set has no reply, so a check of no key follows it.
 #pragma once
 
+#include "protocol/tcpstore_wire.h"
 #include "tests/bench/conversation.h"
 
 namespace c10dd::bench {
 
 enum class TcpstoreOperation { get, set, add, multi_get };
 
-/// As Workload. multi_get asks for 100 keys.
+/// As Workload. multi_get asks for 100 keys; the dialect l0 does not have it.
 struct TcpstoreWorkload {
   TcpstoreOperation operation = TcpstoreOperation::get;
   std::size_t key_bytes = 0;
   std::size_t value_bytes = 0;
+  tcpstore::Dialect dialect = tcpstore::Dialect::v;
 };
 
 std::unique_ptr<Conversation> tcpstore_conversation(const TcpstoreWorkload& workload,

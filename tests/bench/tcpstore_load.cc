@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scenarios tcpstore-*: the daemon and PyTorch's own servers under the same load of PyTorch's
-// protocol, beside the echo of the same bytes. Servers run on all cores but the first, and the load
-// on the first, because the scheduler's choice makes a factor of nine.
+// protocol, beside the echo of the same bytes. Each server is spoken to in its own dialect. Servers
+// run on all cores but the first, and the load on the first, because the scheduler's choice makes a
+// factor of nine.
 #include <sched.h>
 
 #include <memory>
@@ -13,7 +14,7 @@
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
 #include "tests/bench/tcpstore_conversation.h"
-#include "tests/bench/torch_store.h"
+#include "tests/bench/tcpstore_servers.h"
 
 namespace c10dd::bench {
 namespace {
@@ -50,20 +51,21 @@ class Stores {
   Stores(const TcpstoreWorkload& workload, const Options& options, ScenarioResult& result) {
     const Cores others(false);
     const PlainBytes bytes = tcpstore_bytes(workload);
-    const auto speak = [workload](unsigned n) { return tcpstore_conversation(workload, n); };
     echo_ = std::make_unique<EchoServer>(NativeBytes{bytes.request.size(), bytes.reply});
     targets_.push_back({"echo", "bare epoll, the bytes of the last request", echo_->address(),
                         echo_->process(), [bytes](unsigned) { return bytes_conversation(bytes); }});
-    daemon_ = std::make_unique<DaemonServer>("memory:", "os");
-    targets_.push_back({"c10dd", "a plain run", daemon_->address(), daemon_->process(), speak});
-    if (options.against.empty()) return;
-    const std::vector<TorchStoreKind> kinds = torch_stores();
-    if (kinds.empty())
-      result.skipped = "torch: the newest PyTorch is not installed; ./dev torch newest installs it";
-    for (const TorchStoreKind& kind : kinds) {
-      torch_.push_back(std::make_unique<TorchStoreServer>(kind));
-      targets_.push_back(
-          {kind.name, kind.python, torch_.back()->address(), torch_.back()->process(), speak});
+    result.series.push_back({"echo", targets_.back().how, {}});
+    servers_ = std::make_unique<TcpstoreServers>(options);
+    result.skipped = servers_->skipped();
+    for (const TcpstoreServer& server : servers_->all()) {
+      const bool has_it = server.dialect != tcpstore::Dialect::l0 ||
+                          workload.operation != TcpstoreOperation::multi_get;
+      if (!has_it) continue;
+      TcpstoreWorkload spoken = workload;
+      spoken.dialect = server.dialect;
+      targets_.push_back({server.series.name, server.series.how, server.address, server.process,
+                          [spoken](unsigned n) { return tcpstore_conversation(spoken, n); }});
+      result.series.push_back(server.series);
     }
   }
 
@@ -71,8 +73,7 @@ class Stores {
 
  private:
   std::unique_ptr<EchoServer> echo_;
-  std::unique_ptr<DaemonServer> daemon_;
-  std::vector<std::unique_ptr<TorchStoreServer>> torch_;
+  std::unique_ptr<TcpstoreServers> servers_;
   std::vector<Target> targets_;
 };
 
@@ -90,9 +91,6 @@ ScenarioResult run(const char* name, TcpstoreOperation operation, const Options&
                        {"value_bytes", options.value_bytes},
                        {"awake", options.awake}};
   const Stores stores(workload, options, result);
-  for (const Target& target : stores.targets()) {
-    result.series.push_back({target.name, target.how, {}});
-  }
   const Cores first(true);
   const LoadOptions load{connections, options.depth, options.seconds * kWarmUpShare,
                          options.seconds};

@@ -18,10 +18,12 @@ print(store.port, flush=True)
 signal.pause()
 )";
 
-/// Returns true if the interpreter has PyTorch.
-bool has_torch(const std::string& python) {
+/// Returns true if the interpreter has PyTorch, of a version that begins with this.
+bool has_torch(const std::string& python, const std::string& version) {
   if (!std::filesystem::exists(python)) return false;
-  const std::string command = "'" + python + "' -c 'import torch.distributed' 2>/dev/null";
+  const std::string command =
+      "'" + python + "' -c 'import torch.distributed; assert torch.__version__.startswith(\"" +
+      version + "\")' 2>/dev/null";
   return std::system(command.c_str()) == 0;  // NOLINT(cert-env33-c,concurrency-mt-unsafe)
 }
 
@@ -37,9 +39,13 @@ std::string cache() {
 std::vector<TorchStoreKind> torch_stores() {
   std::vector<TorchStoreKind> found;
   const std::string newest = cache() + "/c10dd/torch/newest/bin/python";
-  if (has_torch(newest)) {
+  if (has_torch(newest, "")) {
     found.push_back({"torch, poll", newest, ", use_libuv=False"});
     found.push_back({"torch, libuv", newest, ", use_libuv=True"});
+  }
+  const std::string debian = "/usr/bin/python3";
+  if (has_torch(debian, "1.13.")) {
+    found.push_back({"torch 1.13.1 poll", debian, "", tcpstore::Dialect::l0});
   }
   return found;
 }
@@ -53,6 +59,9 @@ TorchStoreServer::TorchStoreServer(const TorchStoreKind& kind) {
   Descriptor write_end(ends[1]);
   child_ = std::make_unique<Child>([&] {
     ::dup2(write_end.get(), STDOUT_FILENO);
+    // The servers look up the name of each client that connects, one after the other. Where no name
+    // server answers, that takes 5 s each; so they must not ask any.
+    ::setenv("RES_OPTIONS", "attempts:0", 1);
     become({kind.python, "-c", script});
   });
   write_end = Descriptor();

@@ -6,19 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "protocol/tcpstore_wire.h"
 #include "tests/bench/servers.h"
 
 namespace c10dd::bench {
 
 /// A version of PyTorch that is installed here, and one of its servers.
 struct TorchStoreKind {
-  std::string name;    ///< such as "torch 1.13.1, poll"
-  std::string python;  ///< the interpreter
-  std::string choice;  ///< an argument of TCPStore, in Python
+  std::string name;                                  ///< such as "torch, poll"
+  std::string python;                                ///< the interpreter
+  std::string choice;                                ///< an argument of TCPStore, in Python
+  tcpstore::Dialect dialect = tcpstore::Dialect::v;  ///< that the server understands
 };
 
 /// Returns the servers of the newest PyTorch, if this machine has the environment that `./dev torch
-/// newest` makes. The server of Debian's PyTorch 1.13.1 speaks a dialect without `validate`.
+/// newest` makes, and that of Debian's PyTorch 1.13.1, if it is installed.
 std::vector<TorchStoreKind> torch_stores();
 
 class TorchStoreServer {

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The servers of the scenarios that speak PyTorch's TCPStore: a daemon and, with --against torch,
+// PyTorch's own servers. An older server does not understand the newest clients, so the daemon is
+// measured in its dialect, too.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "protocol/tcpstore_wire.h"
+#include "tests/bench/scenarios.h"
+#include "tests/bench/servers.h"
+#include "tests/bench/torch_store.h"
+
+namespace c10dd::bench {
+
+/// One server in one dialect.
+struct TcpstoreServer {
+  Series series;
+  tcpstore::Dialect dialect;
+  Address address;
+  pid_t process;
+};
+
+class TcpstoreServers {
+ public:
+  explicit TcpstoreServers(const Options& options);
+
+  const std::vector<TcpstoreServer>& all() const { return all_; }
+  /// Why not all of PyTorch's servers are measured; empty: they are, or need not be.
+  const std::string& skipped() const { return skipped_; }
+
+ private:
+  std::unique_ptr<DaemonServer> daemon_;
+  std::vector<std::unique_ptr<TorchStoreServer>> torch_;
+  std::vector<TcpstoreServer> all_;
+  std::string skipped_;
+};
+
+}  // namespace c10dd::bench
