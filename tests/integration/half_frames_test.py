@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that each announce a frame of 16 MB and keep its last byte back, and readers that do not
-read: together they get a bounded part of the daemon's memory, and others are served beside them.
+"""Connections that each announce a frame of 16 MB and keep its last byte back, or a message of TCPStore with
+64 MiB, and readers that do not read: together they get a bounded part of the daemon's memory, and others
+are served beside them.
 
-    half_frames_test.py --connections 1500    # as many half frames, then the same checks
+    half_frames_test.py --connections 1500    # as many half frames or messages, then the same checks
 """
 import argparse
 import contextlib
@@ -16,6 +17,7 @@ import threading
 import time
 import unittest
 
+import tcpstore_wire as tcpstore
 import wire
 from daemon import SLOWDOWN, Daemon
 from wire import Wire, frame, text
@@ -25,22 +27,56 @@ MAX_BYTES = 256 * MIB
 RESIDENT = MAX_BYTES + 256 * MIB
 BUDGET = 64 * MIB  # an eighth of --max-bytes, but at least this
 FRAME = 16_000_000
+LARGEST = 8 * MIB  # the longest value of a TCPStore message, which has at most 64 MiB
 LOAD_SECONDS = 5
 BOUND = 0.02  # seconds: below it a busy machine may make it more than three times as long
 CONNECTIONS = 150
 
 
-def push(address, count, ready, stop, told):
-    """Sends on each connection as much of one frame as the daemon takes, and never its last byte. Tells
-    the last words to those that were closed: operation, code and detail."""
-    head = frame(wire.SET, text("big") + struct.pack("<I", FRAME - 64), length=FRAME)
-    half = memoryview(head + bytes(FRAME - len(head) + 28 - 1))
-    poll, left = select.poll(), {}
+class HalfFrame:
+    """A native client that never sends the last byte of its frame."""
+    HEAD = frame(wire.SET, text("big") + struct.pack("<I", FRAME - 64), length=FRAME)
+    BYTES = HEAD + bytes(FRAME - len(HEAD) + 28 - 1)
+
+    def __init__(self, address):
+        self.wire = Wire(address)
+        self.socket = self.wire.socket
+        assert self.wire.hello(job="half").code == "ok"
+
+    def last_words(self):
+        """What the daemon says before it closes the connection: operation, code and detail."""
+        reply = self.wire.reply()
+        return None if reply is None else (reply.op, reply.code, reply.detail)
+
+    def close(self):
+        self.wire.close()
+
+
+class HalfMessage:
+    """A TCPStore client that never sends the last byte of eight pairs."""
+    PAIR = tcpstore.text(b"k") + struct.pack("<Q", LARGEST - 100) + bytes(LARGEST - 100)
+    BYTES = (bytes([tcpstore.MULTI_SET]) + struct.pack("<Q", 8) + PAIR * 8)[:-1]
+
+    def __init__(self, address):
+        self.client = tcpstore.Client(address)
+        self.socket = self.client.socket
+
+    def last_words(self):
+        """The protocol has none."""
+        self.client.receive(1)
+
+    def close(self):
+        self.client.close()
+
+
+def push(kind, address, count, ready, stop, told):
+    """Sends on each connection as much as the daemon takes. Tells the last words of those that were
+    closed, then how many were closed."""
+    poll, left, closed = select.poll(), {}, 0
     for _ in range(count):
-        client = Wire(address)
-        assert client.hello(job="half").code == "ok"
+        client = kind(address)
         client.socket.setblocking(False)
-        left[client.socket.fileno()] = [client, half]
+        left[client.socket.fileno()] = [client, memoryview(kind.BYTES)]
         poll.register(client.socket, select.POLLIN | select.POLLOUT)
     ready.set()
     while not stop.is_set() and left:
@@ -52,9 +88,9 @@ def push(address, count, ready, stop, told):
                     if not rest:
                         poll.modify(number, select.POLLIN)
                 if events & ~select.POLLOUT:
-                    reply = client.reply()
-                    if reply is not None:
-                        told.put((reply.op, reply.code, reply.detail))
+                    words = client.last_words()
+                    if words is not None:
+                        told.put(words)
                     raise ConnectionResetError
             except BlockingIOError:
                 pass
@@ -62,19 +98,22 @@ def push(address, count, ready, stop, told):
                 poll.unregister(number)
                 client.close()
                 del left[number]
+                closed += 1
     for client, _ in left.values():
         client.close()
     told.put(None)
+    told.put(closed)
 
 
 class HalfFrames:
     """They are in a process of their own, to take no time from the measuring one."""
 
-    def __init__(self, address, count):
+    def __init__(self, address, count, kind=HalfFrame):
         self.stop, self.told, ready = (multiprocessing.Event(), multiprocessing.Queue(),
                                        multiprocessing.Event())
-        self.process = multiprocessing.Process(target=push, args=(address, count, ready, self.stop,
-                                                                  self.told))
+        self.closed = 0
+        self.process = multiprocessing.Process(target=push, args=(kind, address, count, ready,
+                                                                  self.stop, self.told))
         self.process.start()
         assert ready.wait(60)
 
@@ -82,6 +121,7 @@ class HalfFrames:
         """What those that were closed were told."""
         self.stop.set()
         told = list(iter(self.told.get, None))
+        self.closed = self.told.get()
         self.process.join()
         return told
 
@@ -104,26 +144,54 @@ class Peak(threading.Thread):
         return self.most
 
 
-def measure(address, seconds, found):
-    with contextlib.closing(Wire(address)) as client:
-        assert client.hello(job="other").code == "ok"
-        taken, end = [], time.monotonic() + seconds
+class NativeCalls:
+    """A set and a get of a job of its own."""
+
+    def __init__(self, address):
+        self.client = Wire(address)
+        assert self.client.hello(job="other").code == "ok"
+
+    def __call__(self):
+        client = self.client
+        assert client.set("k", "v" * 100, acked_below=client.sequence + 1).code == "ok"
+        assert client.get("k", acked_below=client.sequence + 1).code == "ok"
+
+    def close(self):
+        self.client.close()
+
+
+class TcpStoreCalls:
+    """A set and a get of a trainer in the run of the half messages."""
+
+    def __init__(self, address):
+        self.client = tcpstore.Client(address)
+
+    def __call__(self):
+        self.client.set(b"/mine", b"v" * 100)
+        assert self.client.get_as_stock(b"/mine") == b"v" * 100
+
+    def close(self):
+        self.client.close()
+
+
+def measure(kind, address, seconds, found):
+    taken, end = [], time.monotonic() + seconds
+    with contextlib.closing(kind(address)) as calls:
         while time.monotonic() < end:
             begin = time.monotonic()
-            assert client.set("k", "v" * 100, acked_below=client.sequence + 1).code == "ok"
-            assert client.get("k", acked_below=client.sequence + 1).code == "ok"
+            calls()
             taken.append(time.monotonic() - begin)
-        taken.sort()
-        found.value = taken[len(taken) * 99 // 100]
+    taken.sort()
+    found.value = taken[len(taken) * 99 // 100]
 
 
 class Load:
     """The p99 of sets and gets in turns, in seconds; in a process of its own."""
 
-    def __init__(self, address):
+    def __init__(self, address, kind=NativeCalls):
         self.found = multiprocessing.Value("d")
         self.process = multiprocessing.Process(target=measure,
-                                               args=(address, LOAD_SECONDS, self.found))
+                                               args=(kind, address, LOAD_SECONDS, self.found))
         self.process.start()
 
     def p99(self):
@@ -218,6 +286,35 @@ class Frames(unittest.TestCase):
             finally:
                 told = crowd.end()
             self.assertTrue(told)
+
+
+class Messages(unittest.TestCase):
+    def test_half_messages_take_a_bounded_part_and_others_are_served(self):
+        with budgeted() as daemon, contextlib.closing(tcpstore.Client(daemon.address)) as witness:
+            self.assertEqual(1, witness.join())
+            before = daemon.resident_bytes()
+            alone = Load(daemon.address, TcpStoreCalls).p99()
+            peak = Peak(daemon)
+            crowd = HalfFrames(daemon.address, CONNECTIONS, HalfMessage)
+            try:
+                beside = Load(daemon.address, TcpStoreCalls).p99()
+            finally:
+                self.assertEqual([], crowd.end())
+            most = peak.end()
+            end = time.monotonic() + 20 * SLOWDOWN
+            while (left := daemon.resident_bytes() - before) > 40 * MIB * SLOWDOWN:
+                self.assertLess(time.monotonic(), end, f"{left / MIB:.0f} MiB do not come back")
+                time.sleep(0.05)
+            print(f"{CONNECTIONS} half messages of 64 MiB: resident {most / MIB:.0f} MiB at most, "
+                  f"{left / MIB:.0f} MiB more than before when they are gone, {crowd.closed} closed, p99 of "
+                  f"others {alone * 1e3:.2f} ms alone and {beside * 1e3:.2f} ms beside them")
+            self.assertLess(most, RESIDENT * SLOWDOWN)
+            self.assertLess(beside, max(3 * alone, BOUND * SLOWDOWN))
+            self.assertGreater(crowd.closed, 0)
+            self.assertRegex(daemon.errors(), "event=refused .*code=quota_exceeded .*hold [0-9]+ bytes "
+                                              f".* limit {BUDGET} ")
+            self.assertEqual(b"v" * 100, witness.get(b"/mine"), "all were in one run")
+            self.assertNotIn("plain-2", daemon.errors())
 
 
 class Answers(unittest.TestCase):
