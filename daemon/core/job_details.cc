@@ -67,7 +67,7 @@ JobDetails details(const Pending& pending, const KeySpace& keys, const Queues& q
       wait.longest = std::max(wait.longest, Duration(now - waiter.started));
       auto& known = processes[std::move(one)];
       if (session != nullptr && known.size() < JobDetails::kProcesses) {
-        known.insert({session->host, session->pid});
+        known.insert({session->host, session->pid, session->pid == 0 ? session->connection : 0});
       }
     }
   });

@@ -20,7 +20,8 @@ namespace c10dd::core {
 /// A process with a blocked request.
 struct WaitingProcess {
   std::string host;
-  std::uint64_t pid = 0;  ///< 0: unknown
+  std::uint64_t pid = 0;         ///< 0: unknown
+  std::uint64_t connection = 0;  ///< tells processes apart whose pid is unknown, else 0
 
   auto operator<=>(const WaitingProcess&) const = default;
 };
@@ -38,7 +39,7 @@ struct KeyWait {
 
 struct JobDetails {
   static constexpr std::size_t kWaits = 100;
-  static constexpr std::size_t kProcesses = 16;
+  static constexpr std::size_t kProcesses = 1024;
 
   std::vector<KeyWait> waits = {};  ///< those with most waiters, at most kWaits; in order of keys
   std::size_t more_waits = 0;       ///< keys that are not in `waits`

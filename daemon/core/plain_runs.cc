@@ -239,7 +239,7 @@ std::vector<PlainRuns::Report> PlainRuns::reports() const {
   for (const auto& [name, run] : runs_) {
     Report report{name, run.began, run.connections.size(), run.joined, {}, run.refused};
     for (const auto& [key, holder] : run.rank_keys) {
-      report.ranks.push_back({*rank_of_key(key), key, holder.peer});
+      report.ranks.push_back({*rank_of_key(key), key, holder.peer, holder.connection});
     }
     all.push_back(std::move(report));
   }

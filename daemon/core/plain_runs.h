@@ -100,6 +100,7 @@ class PlainRuns {
     std::uint32_t rank = 0;
     std::string key;
     Peer peer;
+    Connection connection = 0;
   };
   struct Report {
     std::string run;

@@ -63,8 +63,10 @@ std::optional<std::uint32_t> rank_of_key(std::string_view key) {
   const std::optional<std::uint32_t> rank = number(last);
   if (!rank) return std::nullopt;
   if (rest.ends_with("/cuda/")) return 0;
-  const bool device = number(take_last(rest)).has_value();
-  return device && rest.ends_with('/') ? rank : std::nullopt;
+  if (!number(take_last(rest))) return std::nullopt;  // the device
+  if (rest.ends_with('/')) return rank;
+  const bool group = number(take_last(rest)).has_value();
+  return group && rest.ends_with("/default_pg") ? rank : std::nullopt;
 }
 
 }  // namespace c10dd::core

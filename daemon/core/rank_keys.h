@@ -10,7 +10,8 @@
 namespace c10dd::core {
 
 /// Returns the rank that sets this key, if the key is a rank's key:
-///   gloo         ...//DEVICE/RANK, and in PyTorch 1.13 ...//rank_RANK, which has the host name
+///   gloo         ...//DEVICE/RANK; in PyTorch 1.13 .../default_pg/GROUP/DEVICE/RANK, and before it
+///                .../rank_RANK, which has the host name
 ///   NCCL         .../cuda//N, which rank 0 sets for communicator N
 ///   torchelastic .../torchelastic/role_info/RANK, and in PyTorch 1.13
 ///   .../torchelastic/role_infoRANK,

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <span>
 
 #include "protocol/format.h"
 #include "protocol/json_text.h"
@@ -18,6 +19,7 @@ namespace c10dd::daemon {
 namespace {
 
 constexpr std::size_t kKeyShown = 256;
+constexpr std::size_t kProcessesShown = 16;  // of those that wait for one key
 
 double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
@@ -28,7 +30,11 @@ class RunPage {
     if (!run.plain) return;
     for (const core::PlainRuns::Rank& rank : run.plain->ranks) {
       seen_.insert(rank.rank);
-      ranks_.emplace(core::WaitingProcess{rank.peer.address, rank.peer.pid}, rank.rank);
+      const bool known = rank.peer.pid != 0;
+      ranks_.emplace(
+          core::WaitingProcess{rank.peer.address, rank.peer.pid, known ? 0 : rank.connection},
+          rank.rank);
+      trainers_ = trainers_ || rank.key.find("torchelastic/") == std::string::npos;
     }
   }
 
@@ -39,8 +45,10 @@ class RunPage {
                                    : format("{} sessions", run_.job.stats.sessions));
     text += run_.details.world_size ? format(" of {}", *run_.details.world_size)
                                     : std::string(run_.plain ? ", world size not known" : "");
-    if (!seen_.empty())
-      text += "; ranks seen: " + fold(std::vector<Rank>(seen_.begin(), seen_.end()));
+    if (!seen_.empty()) text += "; ranks seen: " + fold_set(seen_);
+    if (const auto ranks = missing()) {
+      text += "; ranks missing: " + (ranks->empty() ? "none" : fold(*ranks));
+    }
     for (const core::KeyWait& wait : run_.details.waits) text += "; " + sentence(wait);
     if (run_.details.more_waits > 0) {
       text += format("; {} more keys are awaited", run_.details.more_waits);
@@ -61,6 +69,9 @@ class RunPage {
       out["joined"] = run_.plain->joined;
     }
     out["ranks"] = ranks();
+    const auto absent = missing();
+    out["missing"] =
+        absent ? boost::json::value(boost::json::array(absent->begin(), absent->end())) : nullptr;
     boost::json::array waits;
     for (const core::KeyWait& wait : run_.details.waits) waits.push_back(json_of(wait));
     out["waits"] = std::move(waits);
@@ -74,10 +85,32 @@ class RunPage {
     return wait.rank && !seen_.contains(*wait.rank);
   }
 
+  /// Returns the ranks that have not come. Returns nothing if the number of ranks is not known, or
+  /// only agents have come, whose ranks are those of nodes.
+  std::optional<std::vector<Rank>> missing() const {
+    if (!trainers_ || !run_.details.world_size) return std::nullopt;
+    const std::uint64_t size =
+        std::min<std::uint64_t>(*run_.details.world_size, limits::kWorldSize);
+    std::vector<Rank> ranks;
+    for (Rank rank = 0; rank < size; ++rank) {
+      if (!seen_.contains(rank)) ranks.push_back(rank);
+    }
+    return ranks;
+  }
+
+  /// Returns the known ranks of the processes that wait for a key.
+  std::set<Rank> waiting(const core::KeyWait& wait) const {
+    std::set<Rank> ranks;
+    for (const core::WaitingProcess& process : wait.processes) {
+      if (const auto rank = ranks_.find(process); rank != ranks_.end()) ranks.insert(rank->second);
+    }
+    return ranks;
+  }
+
   /// Names a process: by its rank, if its rank's key is known.
   std::string name_of(const core::WaitingProcess& process) const {
     std::string text;
-    if (const auto rank = ranks_.find(process); rank != ranks_.end() && process.pid != 0) {
+    if (const auto rank = ranks_.find(process); rank != ranks_.end()) {
       text = format("rank {} on ", rank->second);
     }
     text += process.host.empty() ? "an unknown host" : shown(process.host);
@@ -90,10 +123,26 @@ class RunPage {
     if (wait.at_least) text += format(" to be {}", *wait.at_least);
     if (wait.rank) text += format(", of rank {}", *wait.rank);
     if (is_missing(wait)) text += ", not seen";
+    return text + waiters(wait);
+  }
+
+  /// Names the processes that wait for a key: if they are many, by their ranks only.
+  std::string waiters(const core::KeyWait& wait) const {
+    if (wait.processes.size() > kProcessesShown) {
+      const std::set<Rank> ranks = waiting(wait);
+      if (ranks.size() < wait.processes.size()) {
+        return format(": {} processes, of them ranks {}", wait.processes.size(), fold_set(ranks));
+      }
+      return ": ranks " + fold_set(ranks);
+    }
+    std::string text;
     for (std::size_t i = 0; i < wait.processes.size(); ++i) {
       text += (i == 0 ? ": " : ", ") + name_of(wait.processes[i]);
     }
     return text;
+  }
+  static std::string fold_set(const std::set<Rank>& ranks) {
+    return fold(std::vector<Rank>(ranks.begin(), ranks.end()));
   }
 
   boost::json::array ranks() const {
@@ -110,12 +159,16 @@ class RunPage {
 
   boost::json::object json_of(const core::KeyWait& wait) const {
     boost::json::array processes;
-    for (const core::WaitingProcess& process : wait.processes)
+    for (const core::WaitingProcess& process :
+         std::span(wait.processes).first(std::min(wait.processes.size(), kProcessesShown))) {
       processes.push_back(boost::json::string(name_of(process)));
+    }
+    const std::set<Rank> ranks = waiting(wait);
     boost::json::object out = {{"key", shown(wait.key)},
                                {"waiters", wait.waiters},
                                {"longest_seconds", seconds(wait.longest)},
-                               {"processes", std::move(processes)}};
+                               {"processes", std::move(processes)},
+                               {"ranks", boost::json::array(ranks.begin(), ranks.end())}};
     if (wait.at_least) out["at_least"] = *wait.at_least;
     if (wait.rank) out["rank"] = *wait.rank;
     if (wait.rank) out["seen"] = !is_missing(wait);
@@ -123,8 +176,9 @@ class RunPage {
   }
 
   const core::RunReport& run_;
-  std::set<std::uint32_t> seen_;
-  std::map<core::WaitingProcess, std::uint32_t> ranks_;
+  std::set<Rank> seen_;
+  std::map<core::WaitingProcess, Rank> ranks_;  // of the processes whose rank's key is known
+  bool trainers_ = false;                       // a rank of a process group has set its key
 };
 
 }  // namespace

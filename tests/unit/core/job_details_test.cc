@@ -19,7 +19,7 @@ class JobDetailsTest : public testing::Test {
     hello.version_min = hello.version_max = kProtocolVersion;
     hello.session = {1, n};
     hello.host = "host-" + std::to_string(n);
-    hello.pid = n;
+    hello.pid = known_ ? n : 0;
     hello.fleeting = fleeting;
     ask(n, hello);
   }
@@ -33,6 +33,7 @@ class JobDetailsTest : public testing::Test {
   JobDetails details() const { return job_.details(now_); }
 
   Job job_{7, {}};
+  bool known_ = true;  // the pids of the processes that come
   TimePoint now_{1h};
   std::uint64_t sequence_ = 0;
 };
@@ -50,7 +51,7 @@ TEST_F(JobDetailsTest, NameTheKeysThatAreAwaitedAndWhoWaits) {
   EXPECT_EQ(wait.rank, 3U);
   EXPECT_EQ(wait.waiters, 2U);
   EXPECT_EQ(wait.longest, 2s);
-  EXPECT_EQ(wait.processes, (std::vector<WaitingProcess>{{"host-1", 1}, {"host-2", 2}}));
+  EXPECT_EQ(wait.processes, (std::vector<WaitingProcess>{{"host-1", 1, 0}, {"host-2", 2, 0}}));
   EXPECT_EQ(found.ranks, std::set<std::uint32_t>{0});
   EXPECT_EQ(found.world_size, 4U);
 }
@@ -85,6 +86,17 @@ TEST_F(JobDetailsTest, TakeNoNumberOfANativeClientForTheWorldSize) {
   ask(1, WaitCounter{.key = "steps", .at_least = 1'000, .timeout = 600s});
   EXPECT_EQ(details().waits.size(), 1U);
   EXPECT_EQ(details().world_size, std::nullopt);
+}
+
+TEST_F(JobDetailsTest, TellProcessesOfUnknownPidApartByTheirConnections) {
+  known_ = false;
+  open(1);
+  open(2);
+  for (std::uint64_t n = 1; n <= 2; ++n) wait(n, {"/a"});
+  const JobDetails found = details();
+  ASSERT_EQ(found.waits.size(), 1U);
+  EXPECT_EQ(found.waits.front().processes,
+            (std::vector<WaitingProcess>{{"host-1", 0, 1}, {"host-2", 0, 2}}));
 }
 
 TEST_F(JobDetailsTest, KeepTheKeysWithMostWaiters) {

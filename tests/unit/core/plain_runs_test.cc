@@ -59,6 +59,7 @@ TEST(RankKeys, AreThoseOfGlooNcclAndTheAgents) {
   EXPECT_EQ(rank_of_key("/torch.rendezvous.id.0/torchelastic/role_info/2"), 2U);
   EXPECT_EQ(rank_of_key("/none/torchelastic/role_info2"), 2U);
   EXPECT_EQ(rank_of_key("//0/1"), 1U);
+  EXPECT_EQ(rank_of_key("//worker/attempt_0/default_pg/0/0/2"), 2U);
   for (const char* key : {"",
                           "/",
                           "3",
@@ -76,6 +77,8 @@ TEST(RankKeys, AreThoseOfGlooNcclAndTheAgents) {
                           "/cuda/4",
                           "init/",
                           "/a//0/ 3",
+                          "/epoch/0/0/2",
+                          "/default_pg/0/2",
                           "/none/torchelastic/role_info2.FIN",
                           "/none/torchelastic/assigned_ranks/2",
                           "/none/torchelastic/role_info",

@@ -323,16 +323,44 @@ TEST(HttpRoutes, AJobNamesItsRanksAndWhoWaitsForWhom) {
   its.page = waiting_page();
   const HttpReply json = handle(request, its);
   const std::string summary =
-      "plain-7: 3 joined of 4; ranks seen: [0-2]; 2 wait for /default_pg/0//cpu//0/3, of rank 3, "
-      "not seen: rank 0 on 10.0.0.1 (pid 17), 10.0.0.2";
+      "plain-7: 3 joined of 4; ranks seen: [0-2]; ranks missing: [3]; 2 wait for "
+      "/default_pg/0//cpu//0/3, of rank 3, not seen: rank 0 on 10.0.0.1 (pid 17), 10.0.0.2";
   const boost::json::value run = boost::json::parse(json.body).at("runs").at(0);
   EXPECT_EQ(run.at("summary").as_string(), summary);
   EXPECT_EQ(run.at("world_size").as_int64(), 4);
   EXPECT_EQ(run.at("joined").as_int64(), 3);
   EXPECT_EQ(run.at("ranks").at(0).at("host").as_string(), "10.0.0.1");
+  EXPECT_EQ(run.at("missing"), boost::json::array({3}));
   EXPECT_EQ(run.at("waits").at(0).at("seen").as_bool(), false);
+  EXPECT_EQ(run.at("waits").at(0).at("ranks"), boost::json::array({0}));
   request.accept = "text/plain";
   EXPECT_EQ(handle(request, its).body, summary + "\n");
+}
+
+TEST(HttpRoutes, AJobNamesManyWhoWaitByTheirRanks) {
+  ServerFacts its = facts();
+  its.page = waiting_page();
+  core::RunReport& run = its.page.runs.front();
+  core::KeyWait& wait = run.details.waits.front();
+  wait.processes.clear();
+  run.plain->ranks.clear();
+  for (std::uint64_t n = 0; n < 20; ++n) {  // rank 3 waits for nobody
+    const auto rank = static_cast<Rank>(n < 3 ? n : n + 1);
+    run.plain->ranks.push_back({rank, "/default_pg/0/0/" + std::to_string(rank), {"h", 0}, n});
+    wait.processes.push_back({"h", 0, n});
+  }
+  run.details.world_size = 21;
+  HttpRequest request{"GET", "/v1/jobs/torch", true};
+  const boost::json::value json = boost::json::parse(handle(request, its).body).at("runs").at(0);
+  EXPECT_EQ(json.at("waits").at(0).at("ranks").as_array().size(), 20U);
+  EXPECT_EQ(json.at("waits").at(0).at("processes").as_array().size(), 16U);
+  request.accept = "text/plain";
+  const auto text = [&] { return handle(request, its).body; };
+  EXPECT_TRUE(text().ends_with("of rank 3, not seen: ranks [0-2,4-20]\n")) << text();
+  wait.processes.push_back({"stranger", 0, 99});
+  EXPECT_TRUE(text().ends_with(": 21 processes, of them ranks [0-2,4-20]\n")) << text();
+  for (auto& rank : run.plain->ranks) rank.key = "/torchelastic/role_info/1";
+  EXPECT_EQ(text().find("missing"), std::string::npos) << "nodes are no ranks";
 }
 
 TEST(HttpRoutes, EndARunForThisMachineOnly) {
