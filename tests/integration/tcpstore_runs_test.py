@@ -2,6 +2,10 @@
 """Launches of stock PyTorch on one port are told apart: which run a connection sees, over sockets and
 several loops. `init/` counts the joins of a run, so its value tells which run a client sees."""
 import itertools
+import os
+import signal
+import subprocess
+import sys
 import time
 import unittest
 
@@ -10,6 +14,20 @@ from tcpstore_wire import CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, message, m
 
 PIDS = itertools.count(1000)
 RANK_KEY = b"/default_pg/0//cpu//0/0"
+HERE = os.path.dirname(os.path.abspath(__file__))
+# A rank that sets its key, and forks a child as loaders of data do. Prints the child's pid.
+FORKS = """
+import os, sys, time
+from tcpstore_wire import Client
+rank = Client.of_process((sys.argv[1], int(sys.argv[2])), os.getpid())
+rank.join()
+rank.set(b"/default_pg/0//cpu//0/" + sys.argv[3].encode(), b"address")
+rank.count()
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
 
 
 class Launches(unittest.TestCase):
@@ -137,6 +155,35 @@ class Launches(unittest.TestCase):
         for word in ("job=torch run=plain-1 peer=127.0.0.1 pid=", "cause=cancelled seconds=5.",
                      "ranks=[2] others=2", key.decode()):
             self.assertIn(word, lines[0])
+
+    def check_that_a_launch_meets_the_dead(self):
+        """The sockets of a launch that has died look alive: the next one has its error within a second of its
+        first rank's key, and the third has a run of its own."""
+        second = [self.process(), self.process()]
+        self.assertEqual([3, 4], [rank.join() for rank in second])
+        second[0].set(RANK_KEY, b"other")
+        for client in second:
+            self.assertTrue(client.is_closed(1 * SLOWDOWN))
+        third = self.launch(2)
+        third[0].set(RANK_KEY, b"mine")
+        self.assertEqual(b"mine", third[1].get_as_stock(RANK_KEY))
+
+    def test_forked_children_that_outlive_their_launch(self):
+        host, port = self.daemon.address
+        ranks = [subprocess.Popen([sys.executable, "-B", "-c", FORKS, host, str(port), str(rank)],
+                                  stdout=subprocess.PIPE, text=True, cwd=HERE) for rank in range(2)]
+        children = []
+        try:
+            for rank in ranks:
+                children.append(int(rank.stdout.readline()))
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+                rank.stdout.close()
+            self.check_that_a_launch_meets_the_dead()
+        finally:
+            for child in children:
+                os.kill(child, signal.SIGKILL)
 
     def test_a_process_may_set_its_key_again(self):
         rank = self.launch(1)[0]

@@ -37,13 +37,13 @@ def wait(*keys):
 class Client:
     earlier = 0  # how much lower the codes of operations are in its version
 
-    def __init__(self, address, first=VALIDATE, source="127.0.0.1"):
+    def __init__(self, address, first=VALIDATE, source=""):
         self.socket = socket.create_connection(address, 20 * SLOWDOWN, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(first)
 
     @classmethod
-    def of_process(cls, address, pid, source="127.0.0.1"):
+    def of_process(cls, address, pid, source=""):
         """As the process with this number."""
         client = cls(address, VALIDATE + bytes([PING]) + struct.pack("<I", pid), source)
         assert client.receive(4) == struct.pack("<I", pid)
@@ -109,7 +109,7 @@ class OldClient(Client):
     """As PyTorch 1.13: no greeting, so no pid, and a second connection that is silent for ever."""
     earlier = 1
 
-    def __init__(self, address, source="127.0.0.1"):
+    def __init__(self, address, source=""):
         super().__init__(address, b"", source)
         self.listener = None
 

@@ -17,6 +17,11 @@ def python_of(version):
     return python if works.returncode == 0 else None
 
 
+def numbers_of(version):
+    """(2, 1) of 2.1.2+cpu."""
+    return tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+
+
 def install(version):
     """Makes the environment of a version, or of the newest one; several gigabytes."""
     if version == DEBIAN:
@@ -24,6 +29,7 @@ def install(version):
     folder = os.path.join(CACHE, version)
     package = "torch" if version == "newest" else f"torch=={version}"
     print(f"installs {package} into {folder}: several gigabytes", flush=True)
+    numpy = "numpy<2" if version != "newest" and numbers_of(version) < (2, 3) else "numpy"
     subprocess.run(["/usr/bin/python3", "-m", "venv", folder], check=True)
-    subprocess.run([os.path.join(folder, "bin/pip"), "install", "--quiet", package, "numpy"], check=True)
+    subprocess.run([os.path.join(folder, "bin/pip"), "install", "--quiet", package, numpy], check=True)
     return python_of(version)

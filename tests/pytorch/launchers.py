@@ -20,7 +20,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../integration"))
 from daemon import Daemon  # noqa: E402
-from environments import install, python_of  # noqa: E402
+from environments import install, numbers_of, python_of  # noqa: E402
+from networks import TwoNetworks  # noqa: E402
 from readme_code import block_of  # noqa: E402
 
 PAGE = pathlib.Path(HERE, "../../docs/pytorch.md")
@@ -34,7 +35,7 @@ MOST_TO_NOTICE = 10.0
 def version_of(python):
     text = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], check=True,
                           capture_output=True, text=True).stdout
-    return tuple(int(part) for part in text.split("+")[0].split(".")[:2])
+    return numbers_of(text)
 
 
 class Launcher:
@@ -108,22 +109,15 @@ class OneMachine:
 
 class TwoMachines:
     """The ranks in a network namespace of their own, the daemon outside."""
-    address = "10.213.7.1"
+    address = TwoNetworks.NEAR
     options = ("--allow-insecure-listen", "--tcpstore-from", "10.213.7.0/24")
 
     def __init__(self):
-        self.name = f"c10dd-torch-{os.getpid()}"
-        self.prefix = ("ip", "netns", "exec", self.name)
-        link = f"c10dd{os.getpid() % 100000}"
-        for words in (f"netns add {self.name}",
-                      f"link add {link} type veth peer name ranks netns {self.name}",
-                      f"addr add {self.address}/24 dev {link}", f"link set {link} up",
-                      f"-n {self.name} addr add 10.213.7.2/24 dev ranks",
-                      f"-n {self.name} link set ranks up", f"-n {self.name} link set lo up"):
-            subprocess.run(["ip", *words.split()], check=True)
+        self.networks = TwoNetworks()
+        self.prefix = self.networks.in_far
 
     def close(self):
-        subprocess.run(["ip", "netns", "del", self.name], check=True)
+        self.networks.close()
 
 
 def needs_two_machines(launcher, version):
