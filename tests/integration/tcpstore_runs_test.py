@@ -10,7 +10,8 @@ import time
 import unittest
 
 from daemon import SLOWDOWN, Daemon
-from tcpstore_wire import CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, message, multi_set, wait
+from tcpstore_wire import (CANCEL_WAIT, COMPARE_SET, VALIDATE, Client, OldClient, message, multi_set,
+                           wait)
 
 PIDS = itertools.count(1000)
 RANK_KEY = b"/default_pg/0//cpu//0/0"
@@ -184,6 +185,28 @@ class Launches(unittest.TestCase):
         finally:
             for child in children:
                 os.kill(child, signal.SIGKILL)
+
+    def test_workers_that_are_started_again_beside_their_agent(self):
+        """As torchrun's static agents do, each time with the same keys and, before PyTorch 2.5, without a pid."""
+        def old_clients(count):
+            clients = [OldClient(self.daemon.address) for _ in range(count)]
+            for client in clients:
+                self.addCleanup(client.close)
+            return clients
+
+        agent, = old_clients(1)
+        self.assertEqual(1, agent.join())
+        joined = 2  # the first workers are in the run of their agent, later ones in a run of their own
+        for _ in range(3):
+            workers = old_clients(2)
+            self.assertEqual([joined, joined + 1], [worker.join() for worker in workers])
+            for rank, worker in enumerate(workers):
+                worker.set(b"/default_pg/0/0/rank_%d" % rank, b"host")
+            self.assertTrue(workers[0].wait(b"/default_pg/0/0/rank_1"))
+            self.end(workers)
+            joined = 1
+        self.assertEqual(3, agent.add(b"init/", 0))
+        self.assertEqual(1, self.daemon.errors().count("event=launch_split"))
 
     def test_a_process_may_set_its_key_again(self):
         rank = self.launch(1)[0]

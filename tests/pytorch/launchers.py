@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs unmodified PyTorch trainers against the daemon, by every launcher, as docs/pytorch.md says.
 
-    launchers.py VERSION... [--install] [--launcher NAME]... [--case undisturbed|killed]
+    launchers.py VERSION... [--install] [--launcher NAME]... [--case undisturbed|killed|restarted]...
 
-Each cell of the table is a launcher and a case: undisturbed, or the daemon is killed while ranks
-wait in the store: they must fail within 10 s, and the next launch must train. A cell counts only if
+Each cell of the table is a launcher and a case: undisturbed; or the daemon is killed while ranks
+wait in the store: they must fail within 10 s, and the next launch must train; or a rank fails, and torchrun
+starts the workers again: they must train. A cell counts only if
 the daemon's metrics show the joins and sets of this launcher over tcpstore, and if no trainer
 listens on MASTER_PORT."""
 import argparse
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../integration"))
@@ -41,13 +43,15 @@ def version_of(python):
 class Launcher:
     """How a launcher is used, and what the daemon must see of one launch."""
 
-    def __init__(self, processes, joins, sets, variables=lambda index: {}, chapter=True, hold="--hold"):
+    def __init__(self, processes, joins, sets, variables=lambda index: {}, chapter=True, hold="--hold",
+                 restarts=False):
         self.processes = processes  # that run the lines of the chapter
         self.joins = joins          # ADDs, at least
         self.sets = sets            # SETs, at least
         self.variables = variables
         self.chapter = chapter
         self.hold = hold
+        self.restarts = restarts    # starts workers again
 
 
 def rank(index):
@@ -63,15 +67,16 @@ LAUNCHERS = {
     "tcp": Launcher(RANKS, RANKS, RANKS, rank),
     "spawn": Launcher(1, RANKS, RANKS),
     "store": Launcher(RANKS, RANKS, RANKS, rank),
-    "static": Launcher(2, RANKS + 2, RANKS, node),
+    "static": Launcher(2, RANKS + 2, RANKS, node, restarts=True),
     "c10d": Launcher(2, 0, 1, node, hold=""),
     "file": Launcher(RANKS, 0, 0, rank, chapter=False),
 }
 # Debian's torchrun 1.13.1 breaks on Python 3.11 without these.
 WORKAROUND = {"PET_REDIRECTS": "1", "PET_TEE": "2"}
+CASES = ("undisturbed", "killed", "restarted")
 
 
-def lines_of(launcher, address, folder, hold):
+def lines_of(launcher, address, folder, case):
     """The lines of the chapter, for this daemon and with the trainer of these tests."""
     if LAUNCHERS[launcher].chapter:
         lines = block_of(PAGE.read_text(encoding="utf-8"), launcher)
@@ -79,10 +84,11 @@ def lines_of(launcher, address, folder, hold):
         lines = [f"python train.py --init file://{folder}/store"]
     text = "\n".join(lines).replace("127.0.0.1", address[0]).replace("29500", str(address[1]))
     text = text.replace("train.py", TRAIN)
-    return text + (" " + LAUNCHERS[launcher].hold if hold else "")
+    more = {"undisturbed": "", "killed": LAUNCHERS[launcher].hold, "restarted": "--fail-once"}
+    return f"{text} {more[case]}"
 
 
-def commands(launcher, python, address, folder, hold):
+def commands(launcher, python, address, folder, case):
     """[(shell command, variables)] of one launch. A word `python` is this interpreter."""
     it = LAUNCHERS[launcher]
     words = os.path.join(folder, "bin")
@@ -91,10 +97,10 @@ def commands(launcher, python, address, folder, hold):
         with open(os.path.join(words, name), "w", encoding="ascii") as script:
             script.write(f'#!/bin/sh\nexec {python}{arguments} "$@"\n')
         os.chmod(script.name, 0o755)
-    alone = hold and not it.hold  # a node alone waits in the rendezvous
-    return [(["sh", "-ec", lines_of(launcher, address, folder, hold)],
+    alone = case == "killed" and not it.hold  # a node alone waits in the rendezvous
+    return [(["sh", "-ec", lines_of(launcher, address, folder, case)],
              {"PATH": f"{words}:{os.environ['PATH']}", **WORKAROUND, "PET_LOG_DIR": f"{folder}/{index}",
-              **it.variables(index)}) for index in range(1 if alone else it.processes)]
+              "PET_MAX_RESTARTS": "1" if case == "restarted" else "0", **it.variables(index)}) for index in range(1 if alone else it.processes)]
 
 
 class OneMachine:
@@ -227,18 +233,30 @@ def hold_and_kill(launch, daemon, launcher):
 
 
 def run_case(launcher, case, python, place):
-    def launch(hold):
-        its = commands(launcher, python, daemon.address, tempfile.mkdtemp(dir=folder), hold)
+    def launch(case):
+        its = commands(launcher, python, daemon.address, tempfile.mkdtemp(dir=folder), case)
         return Launch([([*place.prefix, *command], variables) for command, variables in its])
 
     with tempfile.TemporaryDirectory() as folder, Daemon(*place.options, host=place.address) as daemon:
-        noticed = hold_and_kill(launch(True), daemon, launcher) + ", then " if case == "killed" else ""
+        noticed = ""
         if case == "killed":
+            noticed = hold_and_kill(launch(case), daemon, launcher) + ", then "
             daemon.start()
         before = {op: requests(daemon, op) for op in ("add", "set")}
         ours = listeners(daemon.address[1])
-        check_launch(launch(False), daemon, launcher, before, ours)
+        last = launch("restarted" if case == "restarted" else "undisturbed")
+        check_launch(last, daemon, launcher, before, ours)
+        if case == "restarted" and "rank 1 fails" not in last.text():
+            raise AssertionError(f"no rank has failed\n{last.text()}")
         return noticed + "trained"
+
+
+def run_cell(launcher, case, python, version):
+    place = TwoMachines() if needs_two_machines(launcher, version) else OneMachine()
+    try:
+        return run_case(launcher, case, python, place)
+    finally:
+        place.close()
 
 
 def main():
@@ -246,7 +264,7 @@ def main():
     parser.add_argument("versions", nargs="+", metavar="VERSION")
     parser.add_argument("--install", action="store_true", help="make the environments that are missing")
     parser.add_argument("--launcher", action="append", choices=LAUNCHERS)
-    parser.add_argument("--case", action="append", choices=["undisturbed", "killed"])
+    parser.add_argument("--case", action="append", choices=CASES)
     options = parser.parse_args()
     failed = False
     for version in options.versions:
@@ -256,15 +274,16 @@ def main():
             continue
         number = version_of(python)
         for launcher in options.launcher or LAUNCHERS:
-            for case in options.case or ["undisturbed", "killed"]:
+            for case in options.case or CASES:
+                if case == "restarted" and not LAUNCHERS[launcher].restarts:
+                    continue
                 begin = time.monotonic()
-                place = TwoMachines() if needs_two_machines(launcher, number) else OneMachine()
                 try:
-                    found = run_case(launcher, case, python, place)
+                    found = run_cell(launcher, case, python, number)
                 except AssertionError as error:
                     failed, found = True, f"FAILED: {error}"
-                finally:
-                    place.close()
+                except unittest.SkipTest as reason:
+                    found = f"SKIPPED: {reason}"
                 print(f"PyTorch {version}, {launcher}, {case}: {found} ({time.monotonic() - begin:.0f} s)",
                       flush=True)
     return 1 if failed else 0

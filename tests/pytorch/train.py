@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trainer as users write it: stock PyTorch, no word of c10dd. Used by launchers.py.
 
-    train.py [--init env|tcp://HOST:PORT|file:///PATH|store=HOST:PORT] [--spawn N] [--hold]
+    train.py [--init env|tcp://HOST:PORT|file:///PATH|store=HOST:PORT] [--spawn N] [--hold] [--fail-once]
 
 Checks collectives of the world and of a group, gathers objects, and trains two steps with DDP. With
---hold, waits in the store for a key that nobody sets. Prints one line per rank."""
+--hold, waits in the store for a key that nobody sets. With --fail-once, rank 1 fails before the first
+collective, unless torchrun has started it again. Prints one line per rank."""
 import argparse
 import datetime
 import os
@@ -65,6 +66,9 @@ def run(rank, size, options):
         os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), str(size)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     initialise(options.init, rank, size)
+    if options.fail_once and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        say("rank 1 fails")
+        os._exit(4)
     train(size)
     if options.hold:
         store = dist.distributed_c10d._get_default_store()
@@ -85,6 +89,7 @@ def main():
     parser.add_argument("--init", default="env")
     parser.add_argument("--spawn", type=int, default=0)
     parser.add_argument("--hold", action="store_true")
+    parser.add_argument("--fail-once", action="store_true")
     options = parser.parse_args()
     if options.spawn:
         mp.spawn(run, args=(options.spawn, options), nprocs=options.spawn)
