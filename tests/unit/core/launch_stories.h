@@ -22,6 +22,7 @@ class LaunchStory {
 
   /// Tells the story. Returns what is wrong, if anything is.
   std::optional<std::string> tell() {
+    old_ = chance(30);
     switch (below(6)) {
       case 0:
         one_launch();
@@ -152,8 +153,9 @@ class LaunchStory {
     });
   }
 
-  static std::string rank_key(std::uint32_t rank) {
-    return format("/default_pg/0//cpu//0/{}", rank);
+  std::string rank_key(std::uint32_t rank) const {
+    return old_ ? format("//worker/attempt_0/default_pg/0/0/{}", rank)
+                : format("/default_pg/0//cpu//0/{}", rank);
   }
 
   /// Sets the key of the process's rank. Checks who is refused, and who is closed for it.
@@ -378,6 +380,7 @@ class LaunchStory {
   }
 
   std::mt19937_64 random_;
+  bool old_ = false;  // the ranks use PyTorch 1.13
   TimePoint now_;
   PlainRuns runs_;
   std::vector<Launch> launches_;

@@ -70,7 +70,11 @@ class Model final : public RequestSink {
     if (number(add.key) == 0 && keys.contains(add.key) && keys[add.key] != "0") {
       return done(sequence, failure(Code::invalid_argument, "no number"));
     }
-    keys[add.key] = std::to_string(number(add.key) + add.delta);
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(number(add.key), add.delta, &sum)) {
+      return done(sequence, failure(Code::out_of_range, "too large"));
+    }
+    keys[add.key] = std::to_string(sum);
     return done(sequence, ReplyBody(Counter{number(add.key)}));
   }
   bool serve(std::uint64_t sequence, const CompareSet& compare) {
