@@ -101,9 +101,12 @@ class Launch:
         if self.pattern.meet(client, rank):
             self.met.append(rank)
 
-    def end(self):
+    def join(self):
         for thread in self.threads:
             thread.join()
+
+    def end(self):
+        self.join()
         for client in self.clients:
             client.close()
 
@@ -150,6 +153,9 @@ class Missing(unittest.TestCase):
                 run = self.wait_for(daemon, lambda run: HELD_BACK[0] not in run["missing"])
                 self.assertEqual([HELD_BACK[1]], run["missing"])
                 launch.start([HELD_BACK[1]])
+                launch.join()
+                self.assertEqual("plain-1: 64 joined of 64; ranks seen: [0-63]; ranks missing: none\n",
+                                 self.text(daemon))
             finally:
                 if len(launch.clients) < RANKS:  # it has failed
                     daemon.stop()

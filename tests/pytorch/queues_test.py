@@ -14,7 +14,8 @@ from daemon import SLOWDOWN, Daemon  # noqa: E402
 from environments import python_of  # noqa: E402
 
 CLIENTS, ITEMS = 8, 1000
-# Forks the clients from one process, because the import takes seconds. Prints what each has got.
+# Forks the clients from one process, because the import takes seconds. For each pause between two pushes,
+# prints what each client has got.
 PROGRAM = """
 import json, multiprocessing, sys, time
 from torch.distributed import TCPStore
@@ -22,58 +23,57 @@ from torch.distributed import TCPStore
 def store():
     return TCPStore(sys.argv[1], int(sys.argv[2]), is_master=False, wait_for_workers=False, use_libuv=True)
 
-def pop(results):
+def pop(queue, results):
     mine, items = store(), []
-    while (item := mine.queue_pop("work")) != b"stop":
+    while (item := mine.queue_pop(queue)) != b"stop":
         items.append(int(item))
     results.put(items)
 
-clients, count, pause = int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+clients, count = int(sys.argv[3]), int(sys.argv[4])
 fork = multiprocessing.get_context("fork")
-results = fork.Queue()
-processes = [fork.Process(target=pop, args=(results,)) for _ in range(clients)]
-for process in processes:
-    process.start()
-pusher = store()
-for number in range(count):
-    pusher.queue_push("work", str(number))
-    time.sleep(pause)
-for _ in processes:
-    pusher.queue_push("work", "stop")
-found = [results.get(timeout=60) for _ in processes]
-for process in processes:
-    process.join()
-assert pusher.queue_len("work") == 0
-print(json.dumps([found, [process.exitcode for process in processes]]))
+for pause in sys.argv[5:]:
+    results = fork.Queue()
+    processes = [fork.Process(target=pop, args=(pause, results)) for _ in range(clients)]
+    for process in processes:
+        process.start()
+    pusher = store()
+    for number in range(count):
+        pusher.queue_push(pause, str(number))
+        time.sleep(float(pause))
+    for _ in processes:
+        pusher.queue_push(pause, "stop")
+    found = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join()
+    assert pusher.queue_len(pause) == 0
+    assert [process.exitcode for process in processes] == [0] * clients
+    print(json.dumps(found), flush=True)
+    del pusher
 """
 
 
 class Queues(unittest.TestCase):
-    def check(self, pause):
+    def test_each_item_comes_to_one_client(self):
+        pauses = ("0.002", "0")
         with Daemon("--shards", "2") as daemon:
             host, port = daemon.address
-            run = subprocess.run([python_of("newest"), "-c", PROGRAM, host, str(port), str(CLIENTS), str(ITEMS), str(pause)],
+            run = subprocess.run([PYTHON, "-c", PROGRAM, host, str(port), str(CLIENTS), str(ITEMS), *pauses],
                                  capture_output=True, text=True, timeout=120 * SLOWDOWN, check=False)
             self.assertEqual(0, run.returncode, run.stderr)
-            found, codes = json.loads(run.stdout)
-            print(f"{ITEMS} items, pause {pause} s, by client: {[len(items) for items in found]}")
-            self.assertEqual([0] * CLIENTS, codes)
-            self.assertEqual(list(range(ITEMS)), sorted(item for items in found for item in items))
-            for items in found:
-                self.assertEqual(sorted(items), items, "the queue is first in, first out")
+            for pause, line in zip(pauses, run.stdout.splitlines(), strict=True):
+                found = json.loads(line)
+                print(f"{ITEMS} items, pause {pause} s, by client: {[len(items) for items in found]}")
+                self.assertEqual(list(range(ITEMS)), sorted(item for items in found for item in items))
+                for items in found:
+                    self.assertEqual(sorted(items), items, "the queue is first in, first out")
             self.assertNotIn("level=warn", daemon.errors())
             pops = 'c10dd_store_requests_total{op="queue_pop",protocol="tcpstore"} '
-            self.assertIn(f"{pops}{ITEMS + CLIENTS}\n", daemon.http("/metrics")[1])
-
-    def test_items_that_come_one_by_one(self):
-        self.check(0.002)
-
-    def test_items_that_come_all_at_once(self):
-        self.check(0)
+            self.assertIn(f"{pops}{len(pauses) * (ITEMS + CLIENTS)}\n", daemon.http("/metrics")[1])
 
 
 if __name__ == "__main__":
-    if python_of("newest") is None:
+    PYTHON = python_of("newest")
+    if PYTHON is None:
         print("skipped: the newest PyTorch is not installed; ./dev torch newest installs it")
         sys.exit(77)
     unittest.main(verbosity=2)
