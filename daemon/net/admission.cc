@@ -59,6 +59,15 @@ Ticket Admission::enter(const boost::asio::ip::address& from) {
   return Ticket(all_, count);
 }
 
+Result<Ticket> Admission::enter_listener() {
+  const std::size_t all = *all_;
+  if (all < limit_) return Ticket(all_);
+  return failure(Code::quota_exceeded,
+                 "too many connections and endpoints: {} with this endpoint, limit {}; raise "
+                 "--max-connections or the limit of open files",
+                 all + 1, limit_);
+}
+
 std::optional<Ticket> Admission::enter_for_probes() {
   if (*refused_ >= limits::kSpareFiles / 2) return std::nullopt;
   return Ticket(refused_);

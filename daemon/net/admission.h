@@ -30,11 +30,15 @@ class Ticket {
       if (count) ++*count;
     }
   }
-  Ticket(Ticket&& other) noexcept : counts_(std::exchange(other.counts_, {})) {}
+  Ticket(Ticket&& other) noexcept
+      : counts_(std::exchange(other.counts_, {})), kept_(std::move(other.kept_)) {}
   Ticket& operator=(Ticket&& other) noexcept {
     std::swap(counts_, other.counts_);
+    std::swap(kept_, other.kept_);
     return *this;
   }
+  /// Keeps `what` until the connection has ended.
+  void keep(std::shared_ptr<const void> what) { kept_ = std::move(what); }
   ~Ticket() {
     for (const auto& count : counts_) {
       if (count) --*count;
@@ -43,6 +47,7 @@ class Ticket {
 
  private:
   std::array<std::shared_ptr<Count>, 2> counts_;
+  std::shared_ptr<const void> kept_;
 };
 
 /// Decides which connections are admitted.
@@ -59,6 +64,10 @@ class Admission {
 
   /// Counts a connection that may_enter() has admitted.
   Ticket enter(const boost::asio::ip::address& from);
+
+  /// Counts an endpoint's listener, which needs a descriptor as a connection does. Fails with
+  /// quota_exceeded if there are too many of both.
+  Result<Ticket> enter_listener();
 
   /// Counts a connection that is kept only until its refusal is sent. Returns nothing if there are
   /// too many such connections.

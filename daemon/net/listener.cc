@@ -50,46 +50,53 @@ void configure(tcp::socket& socket) {
 Listener::Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission)
     : loop_(loop), acceptor_(loop), settings_(std::move(settings)), admission_(admission) {}
 
-Result<void> Listener::open() {
-  const std::string& host = settings_.host;
-  const std::uint16_t port = settings_.port;
+ErrorCode Listener::bind() {
   ErrorCode failed;
   tcp::resolver resolver(loop_);
-  const auto found = resolver.resolve(
-      host, std::to_string(port), tcp::resolver::passive | tcp::resolver::numeric_service, failed);
-  if (failed || found.empty()) {
-    return failure(Code::invalid_argument, "listen: host \"{}\" cannot be resolved: {}", host,
-                   failed.message());
-  }
+  const auto found =
+      resolver.resolve(settings_.host, std::to_string(settings_.port),
+                       tcp::resolver::passive | tcp::resolver::numeric_service, failed);
+  if (failed) return failed;
   const tcp::endpoint endpoint = found.begin()->endpoint();
   acceptor_.open(endpoint.protocol(), failed);
   if (!failed) acceptor_.set_option(tcp::acceptor::reuse_address(true), failed);
   if (!failed) acceptor_.bind(endpoint, failed);
   if (!failed) acceptor_.listen(kBacklog, failed);
-  if (failed) {
-    const std::string what = format("listen: {}:{}: {}", host, port, failed.message());
-    if (failed == asio::error::address_in_use) {
-      return failure(Code::unavailable,
-                     what + "; stop the other server or choose another port with --listen");
-    }
-    if (failed == asio::error::access_denied) {
-      return failure(Code::permission_denied, what + "; choose a port of 1024 or more");
-    }
-    return failure(Code::invalid_argument,
-                   what + "; give an address of this machine with --listen");
+  return failed;
+}
+
+Result<void> Listener::open() {
+  const ErrorCode failed = bind();
+  if (!failed) return {};
+  if (!acceptor_.is_open() && failed.category() != asio::error::get_system_category()) {
+    return failure(Code::invalid_argument, "listen: host \"{}\" cannot be resolved: {}",
+                   settings_.host, failed.message());
   }
-  return {};
+  const std::string what =
+      format("listen: {}:{}: {}", settings_.host, settings_.port, failed.message());
+  if (failed == asio::error::address_in_use) {
+    return failure(Code::unavailable,
+                   what + "; stop the other server or choose another port with --listen");
+  }
+  if (failed == asio::error::access_denied) {
+    return failure(Code::permission_denied, what + "; choose a port of 1024 or more");
+  }
+  return failure(Code::invalid_argument, what + "; give an address of this machine with --listen");
 }
 
 void Listener::serve(const SessionContext& context, Protocols protocols) {
   reception_.emplace(context, std::move(protocols), settings_.protocols);
-  asio::co_spawn(loop_, accept(), asio::detached);
+  asio::co_spawn(loop_, accept(gone_), asio::detached);
+}
+
+tcp::endpoint Listener::endpoint() const {
+  ErrorCode failed;
+  return acceptor_.local_endpoint(failed);
 }
 
 std::string Listener::address() const {
-  ErrorCode failed;
   std::ostringstream text;
-  text << acceptor_.local_endpoint(failed);
+  text << endpoint();
   return text.str();
 }
 
@@ -98,14 +105,15 @@ void Listener::close() {
   acceptor_.close(ignored);
 }
 
-asio::awaitable<void> Listener::accept() {
+/// Ends when the listener is closed or `gone`; then `this` must not be used.
+asio::awaitable<void> Listener::accept(std::shared_ptr<const bool> gone) {
   std::chrono::milliseconds delay = kRetryMin;
   asio::steady_timer timer(loop_);
-  while (acceptor_.is_open()) {
+  while (!*gone && acceptor_.is_open()) {
     ErrorCode failed;
     tcp::socket socket =
         co_await acceptor_.async_accept(asio::redirect_error(asio::use_awaitable, failed));
-    if (!acceptor_.is_open()) break;
+    if (*gone || !acceptor_.is_open()) break;
     if (!failed) {
       delay = kRetryMin;
       admit(std::move(socket));

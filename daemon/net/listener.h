@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts connections on one address and hands them to the Reception. A connection that the
 // Admission refuses is handed over too, so that its client gets the reason. If too many refused
-// connections are open, closes a new one at once. All functions are called on the listener's loop.
+// connections are open, closes a new one at once. Connections outlive the listener. All functions
+// are called on the listener's loop.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -23,16 +25,21 @@ class Listener {
  public:
   /// `admission` must outlive the listener.
   Listener(asio::io_context& loop, ListenerSettings settings, Admission& admission);
+  ~Listener() { *gone_ = true; }
 
   /// Binds to the address of the settings and listens. Fails with `unavailable` if the port is in
   /// use, with permission_denied if the port is privileged, and with invalid_argument for every
   /// other reason, for example because the host is not an address of this machine. After success
   /// clients can connect, but are not served before serve() is called.
   Result<void> open();
+  /// Does the same, and returns the reason of the system if it fails.
+  ErrorCode bind();
 
   /// Returns the bound host:port. If port 0 was requested, the port is the one that the kernel
   /// chose.
   std::string address() const;
+  /// Returns the address and the port that it is bound to.
+  asio::ip::tcp::endpoint endpoint() const;
 
   /// Starts to accept. `context` must outlive all connections.
   void serve(const SessionContext& context, Protocols protocols);
@@ -41,7 +48,7 @@ class Listener {
   void close();
 
  private:
-  asio::awaitable<void> accept();
+  asio::awaitable<void> accept(std::shared_ptr<const bool> gone);
   void admit(asio::ip::tcp::socket accepted);
 
   asio::io_context& loop_;
@@ -49,6 +56,7 @@ class Listener {
   const ListenerSettings settings_;
   Admission& admission_;
   std::optional<Reception> reception_;
+  const std::shared_ptr<bool> gone_ = std::make_shared<bool>(false);  ///< outlives the listener
 };
 
 }  // namespace c10dd::daemon

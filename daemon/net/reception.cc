@@ -31,25 +31,42 @@ Failure unknown_protocol(const WireProtocol* disabled, unsigned char first,
 
 }  // namespace
 
+/// What a connection needs until its protocol serves it.
+struct Reception::Rules {
+  /// `self` keeps the rules alive.
+  asio::awaitable<void> recognise(std::shared_ptr<const Rules> self, std::shared_ptr<Stream> stream,
+                                  Result<void> admitted) const;
+  bool wants_more(std::string_view head, bool admitted) const;
+  asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* encoding,
+                               Failure reason) const;
+
+  const SessionContext& context;
+  const Protocols protocols;
+  const ProtocolSet enabled;
+};
+
 Reception::Reception(const SessionContext& context, Protocols protocols, ProtocolSet enabled)
-    : context_(context), protocols_(std::move(protocols)), enabled_(enabled) {}
+    : rules_(std::make_shared<Rules>(Rules{context, std::move(protocols), enabled})) {}
 
 void Reception::drop_unheard() {
-  context_.metrics.connection_closed(Protocol::unknown, "quota_exceeded");
+  rules_->context.metrics.connection_closed(Protocol::unknown, "quota_exceeded");
 }
 
 void Reception::receive(std::shared_ptr<Stream> stream, Result<void> admitted) {
   const asio::any_io_executor loop = stream->executor();
-  asio::co_spawn(loop, recognise(std::move(stream), std::move(admitted)), asio::detached);
+  asio::co_spawn(loop, rules_->recognise(rules_, std::move(stream), std::move(admitted)),
+                 asio::detached);
 }
 
-bool Reception::wants_more(std::string_view head, bool admitted) const {
-  const Protocols::Found found = protocols_.recognise(head);
+bool Reception::Rules::wants_more(std::string_view head, bool admitted) const {
+  const Protocols::Found found = protocols.recognise(head);
   if (!found.protocol) return found.match == Match::maybe;
   return admitted && found.protocol->wants_more && found.protocol->wants_more(head);
 }
 
-asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Result<void> admitted) {
+asio::awaitable<void> Reception::Rules::recognise(std::shared_ptr<const Rules>,
+                                                  std::shared_ptr<Stream> stream,
+                                                  Result<void> admitted) const {
   // This coroutine shares this state with the handler of `deadline`. The handler may run after the
   // coroutine has ended.
   struct Watch {
@@ -57,7 +74,7 @@ asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Resul
     bool late = false;
   };
   const auto watch = std::make_shared<Watch>();
-  asio::steady_timer deadline(stream->executor(), context_.hello_deadline);
+  asio::steady_timer deadline(stream->executor(), context.hello_deadline);
   deadline.async_wait([stream, watch](const ErrorCode& cancelled) {
     if (cancelled || watch->over) return;
     watch->late = true;
@@ -74,38 +91,38 @@ asio::awaitable<void> Reception::recognise(std::shared_ptr<Stream> stream, Resul
   }
   watch->over = true;
   deadline.cancel();
-  const WireProtocol* const found = protocols_.recognise(head).protocol;
+  const WireProtocol* const found = protocols.recognise(head).protocol;
   if (more && found) {
-    context_.metrics.connection_opened(found->protocol);
-    context_.metrics.connection_closed(found->protocol, watch->late ? "hello_deadline" : "peer");
+    context.metrics.connection_opened(found->protocol);
+    context.metrics.connection_closed(found->protocol, watch->late ? "hello_deadline" : "peer");
     co_return;
   }
   if (more) {
     const bool silent = watch->late && head.empty() && admitted;
-    if (silent && protocols_.keep_silent(stream, enabled_)) co_return;
-    context_.metrics.connection_closed(Protocol::unknown, "nothing_said");
+    if (silent && protocols.keep_silent(stream, enabled)) co_return;
+    context.metrics.connection_closed(Protocol::unknown, "nothing_said");
     co_return;
   }
-  const bool enabled = found && enabled_.has(found->protocol);
-  if (enabled && admitted && found->admits) admitted = found->admits(*stream);
+  const bool served = found && enabled.has(found->protocol);
+  if (served && admitted && found->admits) admitted = found->admits(*stream);
   if (found && !admitted) {
     co_await refuse(std::move(stream), found, admitted.error());
-  } else if (enabled) {
+  } else if (served) {
     stream->put_head(std::move(head));
     found->serve(std::move(stream));
   } else {
-    Failure reason = unknown_protocol(found, static_cast<unsigned char>(head.front()), enabled_);
-    const WireProtocol* const encoding = protocols_.for_strangers(enabled_);
+    Failure reason = unknown_protocol(found, static_cast<unsigned char>(head.front()), enabled);
+    const WireProtocol* const encoding = protocols.for_strangers(enabled);
     co_await refuse(std::move(stream), encoding, std::move(reason));
   }
 }
 
 /// Sends the reason in `encoding`, unless `encoding` is null. Then closes the connection.
-asio::awaitable<void> Reception::refuse(std::shared_ptr<Stream> stream,
-                                        const WireProtocol* encoding, Failure reason) {
+asio::awaitable<void> Reception::Rules::refuse(std::shared_ptr<Stream> stream,
+                                               const WireProtocol* encoding, Failure reason) const {
   const Protocol protocol = encoding ? encoding->protocol : Protocol::unknown;
-  context_.metrics.protocol_error(protocol, reason.code);
-  context_.metrics.connection_closed(Protocol::unknown, "refused");
+  context.metrics.protocol_error(protocol, reason.code);
+  context.metrics.connection_closed(Protocol::unknown, "refused");
   spdlog::warn("event=refused peer={} code={} detail={}", stream->peer(), name_of(reason.code),
                quoted(reason.detail));
   const std::string reply = encoding ? encoding->refusal(reason) : std::string();

@@ -4,9 +4,7 @@
 // All functions are called on the loop that accepts connections.
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
 #include <memory>
-#include <string_view>
 
 #include "daemon/net/protocols.h"
 #include "daemon/net/session_context.h"
@@ -17,7 +15,8 @@ namespace c10dd::daemon {
 
 class Reception {
  public:
-  /// `enabled`: the protocols that are served. `context` must outlive all connections.
+  /// `enabled`: the protocols that are served. `context` must outlive all connections. They may
+  /// outlive the reception.
   Reception(const SessionContext& context, Protocols protocols, ProtocolSet enabled);
 
   /// Receives a connection. If `admitted` is a failure, refuses the connection with that failure,
@@ -29,14 +28,10 @@ class Reception {
   void drop_unheard();
 
  private:
-  asio::awaitable<void> recognise(std::shared_ptr<Stream> stream, Result<void> admitted);
-  bool wants_more(std::string_view head, bool admitted) const;
-  asio::awaitable<void> refuse(std::shared_ptr<Stream> stream, const WireProtocol* encoding,
-                               Failure reason);
+  struct Rules;
 
-  const SessionContext& context_;
-  const Protocols protocols_;
-  const ProtocolSet enabled_;
+  /// Connections share the rules, so that they may outlive the reception.
+  std::shared_ptr<const Rules> rules_;
 };
 
 }  // namespace c10dd::daemon

@@ -107,6 +107,9 @@ class Stream {
   /// Returns the bytes that were read to recognise the protocol.
   const std::string& head() const { return head_; }
   void put_head(std::string head) { head_ = std::move(head); }
+
+  /// Keeps `what` until the connection has ended, also after move_to().
+  void keep(std::shared_ptr<const void> what) { ticket_.keep(std::move(what)); }
   std::string take_head() { return std::exchange(head_, {}); }
 
  protected:

@@ -14,6 +14,18 @@
 namespace c10dd::daemon {
 namespace {
 
+TEST(Ticket, KeepsWhatItIsGivenUntilItGoes) {
+  auto kept = std::make_shared<int>(1);
+  const std::weak_ptr<int> there = kept;
+  Ticket ticket;
+  ticket.keep(std::move(kept));
+  {
+    Ticket moved(std::move(ticket));
+    EXPECT_FALSE(there.expired());
+  }
+  EXPECT_TRUE(there.expired());
+}
+
 TEST(Ticket, CountsUntilItGoes) {
   const auto a = std::make_shared<Ticket::Count>(0);
   const auto b = std::make_shared<Ticket::Count>(0);
@@ -38,6 +50,9 @@ TEST(Admission, SomeMayStandAsideToBeTold) {
   Admission admission(options);
   const auto from = boost::asio::ip::make_address("10.0.0.1");
   const Ticket in = admission.enter(from);
+  EXPECT_EQ(admission.enter_listener().error().detail,
+            "too many connections and endpoints: 2 with this endpoint, limit 1; raise "
+            "--max-connections or the limit of open files");
   std::vector<Ticket> aside;
   while (std::optional<Ticket> ticket = admission.enter_for_probes()) {
     aside.push_back(std::move(*ticket));

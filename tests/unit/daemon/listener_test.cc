@@ -108,6 +108,22 @@ TEST_F(ListenerTest, AcceptedConnectionDetectsADeadPeer) {
   expect_detects_dead_peer(accepted_from(port));
 }
 
+TEST_F(ListenerTest, ItsConnectionsOutliveIt) {
+  start();
+  tcp::socket served = connect();
+  EXPECT_TRUE(ask(served, kGet, "ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
+  tcp::socket silent = connect();  // nobody knows its protocol yet
+  daemon_.turn_a_while();
+  const std::uint16_t before = port();
+  listener_.reset();
+  EXPECT_TRUE(ask(served, kGet, "ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
+  EXPECT_TRUE(ask(silent, kGet, "ok\n").starts_with("HTTP/1.1 200 OK\r\n"));
+  tcp::socket late(clients_);
+  ErrorCode failed;
+  late.connect({asio::ip::address_v4::loopback(), before}, failed);
+  EXPECT_EQ(failed, asio::error::connection_refused);
+}
+
 TEST_F(ListenerTest, ServesBothProtocolsOnOnePort) {
   start();
   tcp::socket http = connect();
