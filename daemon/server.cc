@@ -109,21 +109,30 @@ Result<void> Server::start() {
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, context);
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
-  launches_ = make_launches();
-  operations_ = std::make_unique<ServerOperations>(
-      loop_, ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, *launches_,
-                                      draining_});
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
   if (shards_->size() > 1) {
     context_->shard_of = [this](const std::string& job, const std::string& run) {
       return host_->shard_of(job, run);
     };
   }
+  const EndpointListeners::Daemon parts{loop_,
+                                        options_,
+                                        *admission_,
+                                        *context_,
+                                        host_->directory(),
+                                        [this](const ListenerSettings& settings, auto count) {
+                                          return protocols(settings, std::move(count));
+                                        }};
+  endpoints_ =
+      std::make_unique<EndpointListeners>(parts, listener_->endpoint().address().to_string());
+  operations_ = std::make_unique<ServerOperations>(
+      loop_, ServerOperations::Daemon{*metrics_, *shards_, *host_, growth_, *budget_, launches_,
+                                      *endpoints_, draining_});
+  host_->directory().serve_endpoints(*endpoints_);
   return {};
 }
 
-std::shared_ptr<LaunchRuns> Server::make_launches() {
-  const std::string& job = options_.tcpstore_job;
+std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
   LaunchRuns::Directory directory;
   directory.open = [this, job](const std::string& run) -> Result<void> {
     const auto number = host_->directory().open_volatile(job, run);
@@ -137,11 +146,18 @@ std::shared_ptr<LaunchRuns> Server::make_launches() {
   return std::make_shared<LaunchRuns>(loop_, job, std::move(directory));
 }
 
-/// Returns the entries of all wire protocols for a listener.
-Protocols Server::protocols(const ListenerSettings& settings) {
-  std::shared_ptr<TcpStoreRuns> runs = launches_;
-  if (!settings.tcpstore_run.empty()) runs = std::make_shared<FixedRun>(settings.tcpstore_run);
-  auto listener = std::make_shared<TcpStoreListener>(*context_, settings, std::move(runs));
+/// Returns the entries of all wire protocols for a listener. TCPStore connections keep what `count`
+/// returns; it may be null.
+Protocols Server::protocols(const ListenerSettings& settings,
+                            std::function<std::shared_ptr<const void>()> count) {
+  std::shared_ptr<TcpStoreRuns> runs;
+  if (settings.tcpstore_run.empty()) {
+    runs = launches_.of(settings.tcpstore_job);
+  } else {
+    runs = std::make_shared<FixedRun>(settings.tcpstore_run);
+  }
+  auto listener =
+      std::make_shared<TcpStoreListener>(*context_, settings, std::move(runs), std::move(count));
   return Protocols({native_protocol(*context_), http_protocol(*context_, *operations_),
                     tcpstore_protocol(std::move(listener))});
 }
@@ -155,25 +171,24 @@ int Server::run() {
   // fails with the usual error for an address in use. No connection is served before the loop runs.
   const ListenerSettings settings = main_listener(options_);
   admission_ = std::make_unique<Admission>(options_);
-  listeners_.push_back(std::make_unique<Listener>(loop_, settings, *admission_));
-  Listener& listener = *listeners_.front();
-  if (const Result<void> bound = listener.open(); !bound) {
+  listener_ = std::make_unique<Listener>(loop_, settings, *admission_);
+  if (const Result<void> bound = listener_->open(); !bound) {
     return refuse(bound.error(), Part::address);
   }
   if (const Result<void> started = start(); !started) {
     const bool remote = options_.engine.starts_with("redis:");
     return refuse(started.error(), remote ? Part::server : Part::directory);
   }
-  listener.serve(*context_, protocols(settings));
+  listener_->serve(*context_, protocols(settings, {}));
   signals_.add(SIGTERM);
   signals_.add(SIGINT);
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) drain();
   });
-  std::printf("listening on %s\n", listener.address().c_str());
+  std::printf("listening on %s\n", listener_->address().c_str());
   std::fflush(stdout);
   spdlog::info("event=serving version={} listen={} engine={} durability={} shards={} pid={}",
-               kVersion, listener.address(), host_->engine_name(), host_->durability(),
+               kVersion, listener_->address(), host_->engine_name(), host_->durability(),
                shards_->size(), ::getpid());
   notify("READY=1");
   shards_->start();
@@ -202,7 +217,9 @@ void Server::drain() {
   draining_ = true;
   notify("STOPPING=1");
   spdlog::info("event=draining");
-  for (const auto& listener : listeners_) listener->close();
+  listener_->close();
+  endpoints_->drain();
+  host_->directory().drain();
   shards_->each([](Shard& shard) { shard.drain(); });
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;

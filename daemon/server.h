@@ -6,15 +6,17 @@
 #include <atomic>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <functional>
 #include <memory>
 #include <optional>
-#include <vector>
+#include <string>
 
 #include "daemon/config/options.h"
 #include "daemon/core/host/drain.h"
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/end_by.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/listener.h"
 #include "daemon/net/session_context.h"
@@ -37,8 +39,9 @@ class Server {
 
  private:
   Result<void> start();
-  std::shared_ptr<LaunchRuns> make_launches();
-  Protocols protocols(const ListenerSettings& settings);
+  std::shared_ptr<LaunchRuns> make_launches(const std::string& job);
+  Protocols protocols(const ListenerSettings& settings,
+                      std::function<std::shared_ptr<const void>()> count);
   void drain();
   void close();
   void stop_when_finished(std::chrono::steady_clock::time_point deadline);
@@ -52,12 +55,13 @@ class Server {
   std::unique_ptr<SharedBudget> budget_;
   std::unique_ptr<EngineHost> host_;
   std::unique_ptr<DiskWatch> disk_;
-  std::shared_ptr<LaunchRuns> launches_;
+  Launches launches_{[this](const std::string& job) { return make_launches(job); }};
   std::unique_ptr<ServerOperations> operations_;
   std::optional<SessionContext> context_;
   std::unique_ptr<Shards> shards_;
   std::unique_ptr<Admission> admission_;
-  std::vector<std::unique_ptr<Listener>> listeners_;  ///< the first has the address of the options
+  std::unique_ptr<Listener> listener_;  ///< on the address of the options
+  std::unique_ptr<EndpointListeners> endpoints_;
   EndBy end_by_;
   std::atomic<bool> draining_ = false;  ///< read on any thread
   core::Drain drain_;

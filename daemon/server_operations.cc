@@ -52,11 +52,15 @@ std::string ServerOperations::not_ready() const {
 }
 
 std::string ServerOperations::note() const {
-  const std::string disk = of_.growth.disk_note();
   const std::string& damage = of_.host.damage();
-  if (damage.empty()) return disk;
-  return "degraded, jobs with damaged rows are not served: " + damage +
-         (disk.empty() ? "" : "; " + disk);
+  std::string text;
+  const auto add = [&](const std::string& more) {
+    if (!more.empty()) text += (text.empty() ? "" : "; ") + more;
+  };
+  if (!damage.empty()) add("degraded, jobs with damaged rows are not served: " + damage);
+  add(of_.growth.disk_note());
+  add(of_.endpoints.note());
+  return text;
 }
 
 /// Calls `ask` on each shard, and returns all elements of the lists that it returns. `ask` must be
@@ -92,30 +96,39 @@ asio::awaitable<std::vector<core::RunReport>> ServerOperations::runs_of(const st
   };
   std::vector<core::RunReport> all = co_await gather(ask);
   std::ranges::sort(all, {}, [](const core::RunReport& run) { return run.job.number; });
-  if (job != of_.launches.job()) co_return all;
-  for (core::PlainRuns::Report& plain : of_.launches.reports()) {
-    const auto named = [&](const core::RunReport& run) { return run.job.run == plain.run; };
-    const auto found = std::ranges::find_if(all, named);
-    if (found != all.end()) found->plain = std::move(plain);
+  if (const auto launches = of_.launches.find(job)) {
+    for (core::PlainRuns::Report& plain : launches->reports()) {
+      // Of several runs with this name, all but the newest have ended.
+      const auto named = [&](const core::RunReport& run) { return run.job.run == plain.run; };
+      const auto found = std::find_if(all.rbegin(), all.rend(), named);
+      if (found != all.rend()) found->plain = std::move(plain);
+    }
+  }
+  const Result<const core::Endpoints*> endpoints = of_.host.directory().endpoints();
+  for (core::RunReport& run : all) {
+    if (!endpoints || run.details.world_size) continue;
+    run.details.world_size = (*endpoints)->world_size(job, run.plain ? "" : run.job.run);
   }
   co_return all;
 }
 
 Result<void> ServerOperations::end_run(const std::string& job, const std::string& run) {
-  if (job == of_.launches.job()) return of_.launches.end(run);
-  return failure(Code::not_found, "run \"{}\" of job \"{}\": only runs of job \"{}\" can be ended",
-                 printable(run, limits::kNameBytes), printable(job, limits::kNameBytes),
-                 of_.launches.job());
+  if (const auto launches = of_.launches.find(job)) return launches->end(run);
+  return failure(Code::not_found,
+                 "run \"{}\" of job \"{}\" cannot be ended: the job has no launches of PyTorch; "
+                 "end its processes",
+                 printable(run, limits::kNameBytes), printable(job, limits::kNameBytes));
 }
 
 /// Calls `ask` with a callback, waits until the callback is called, and returns the argument of the
 /// callback. The callback must be called on this loop.
-asio::awaitable<Result<void>> ServerOperations::reply_of(
-    std::function<void(std::function<void(Result<void>)>)> ask) {
-  const auto result = std::make_shared<Result<void>>();
+template <class T>
+asio::awaitable<Result<T>> ServerOperations::reply_of(
+    std::function<void(std::function<void(Result<T>)>)> ask) {
+  const auto result = std::make_shared<Result<T>>();
   const auto done =
       std::make_shared<asio::steady_timer>(loop_, asio::steady_timer::time_point::max());
-  ask([result, done](Result<void> reply) {
+  ask([result, done](Result<T> reply) {
     *result = std::move(reply);
     done->expires_at(asio::steady_timer::time_point::min());
   });
@@ -124,11 +137,54 @@ asio::awaitable<Result<void>> ServerOperations::reply_of(
 }
 
 asio::awaitable<Result<void>> ServerOperations::checkpoint(const std::string& path) {
-  co_return co_await reply_of([&](auto then) { of_.host.checkpoint(path, std::move(then)); });
+  const std::function<void(std::function<void(Result<void>)>)> ask = [&](auto then) {
+    of_.host.checkpoint(path, std::move(then));
+  };
+  co_return co_await reply_of(ask);
 }
 
 asio::awaitable<Result<void>> ServerOperations::remove_job(const std::string& job) {
-  co_return co_await reply_of([&](auto then) { of_.host.remove(job, std::move(then)); });
+  const std::function<void(std::function<void(Result<void>)>)> ask = [&](auto then) {
+    of_.host.remove(job, std::move(then));
+  };
+  co_return co_await reply_of(ask);
+}
+
+// ---- endpoints ---------------------------------------------------------------------------------
+
+EndpointReport ServerOperations::report_on(const core::Endpoint& endpoint) const {
+  return {endpoint, of_.endpoints.host(), of_.endpoints.connections(endpoint),
+          of_.endpoints.problem(endpoint)};
+}
+
+Result<std::vector<EndpointReport>> ServerOperations::endpoints_of(const std::string& job) {
+  const Result<const core::Endpoints*> endpoints = of_.host.directory().endpoints();
+  if (!endpoints) return endpoints.error();
+  std::vector<EndpointReport> reports;
+  for (const core::Endpoint& endpoint : (*endpoints)->of_job(job)) {
+    reports.push_back(report_on(endpoint));
+  }
+  return reports;
+}
+
+asio::awaitable<Result<EndpointReport>> ServerOperations::lease_endpoint(
+    const std::string& job, const LeaseEndpoint& request) {
+  const std::function<void(std::function<void(Result<EndpointLease>)>)> ask = [&](auto then) {
+    of_.host.directory().lease_endpoint(job, request, loop_, std::move(then));
+  };
+  const Result<EndpointLease> lease = co_await reply_of(ask);
+  if (!lease) co_return lease.error();
+  const core::Endpoint endpoint{job,         request.name, lease->port,
+                                request.run, lease->ttl,   request.world_size};
+  co_return report_on(endpoint);
+}
+
+asio::awaitable<Result<void>> ServerOperations::release_endpoint(const std::string& job,
+                                                                 const std::string& name) {
+  const std::function<void(std::function<void(Result<void>)>)> ask = [&](auto then) {
+    of_.host.directory().release_endpoint({job, name}, std::move(then));
+  };
+  co_return co_await reply_of(ask);
 }
 
 asio::awaitable<std::string> ServerOperations::metrics_text() {

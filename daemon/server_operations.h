@@ -12,6 +12,7 @@
 #include "daemon/core/host/growth_gate.h"
 #include "daemon/http/operations.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/net/endpoint_listeners.h"
 #include "daemon/net/launch_runs.h"
 #include "daemon/net/shared_budget.h"
 #include "daemon/shard/shards.h"
@@ -26,10 +27,11 @@ class ServerOperations final : public Operations {
     EngineHost& host;
     core::GrowthGate& growth;
     SharedBudget& budget;
-    LaunchRuns& launches;
+    Launches& launches;
+    const EndpointListeners& endpoints;
     const std::atomic<bool>& draining;
   };
-  ServerOperations(asio::io_context& loop, const Daemon& of) : loop_(loop), of_(of) {}
+  ServerOperations(Loop& loop, const Daemon& of) : loop_(loop), of_(of) {}
 
   ServerFacts facts() const override;
 
@@ -42,6 +44,11 @@ class ServerOperations final : public Operations {
   Result<void> end_run(const std::string& job, const std::string& run) override;
   asio::awaitable<Result<void>> checkpoint(const std::string& path) override;
   asio::awaitable<Result<void>> remove_job(const std::string& job) override;
+  Result<std::vector<EndpointReport>> endpoints_of(const std::string& job) override;
+  asio::awaitable<Result<EndpointReport>> lease_endpoint(const std::string& job,
+                                                         const LeaseEndpoint& request) override;
+  asio::awaitable<Result<void>> release_endpoint(const std::string& job,
+                                                 const std::string& name) override;
 
   /// Ends the rendering thread. Called after the loops have stopped.
   void close() { renderer_.join(); }
@@ -51,10 +58,11 @@ class ServerOperations final : public Operations {
   std::string note() const;
   template <class T>
   asio::awaitable<std::vector<T>> gather(const std::function<std::vector<T>(Shard&)>& ask);
-  asio::awaitable<Result<void>> reply_of(
-      std::function<void(std::function<void(Result<void>)>)> ask);
+  template <class T>
+  asio::awaitable<Result<T>> reply_of(std::function<void(std::function<void(Result<T>)>)> ask);
+  EndpointReport report_on(const core::Endpoint& endpoint) const;
 
-  asio::io_context& loop_;
+  Loop& loop_;
   const Daemon of_;
   asio::thread_pool renderer_{1};
 };

@@ -105,6 +105,13 @@ inline constexpr std::chrono::nanoseconds kKeyTtlMax = std::chrono::hours(24 * 3
 inline constexpr std::chrono::seconds kRunGrace{
     30};  // a run without sessions is erased after this time
 
+// Endpoints: ports that are leased for clients of PyTorch's TCPStore. The ttl of an endpoint runs
+// while the endpoint has no connection.
+inline constexpr std::size_t kEndpoints = 4'096;
+inline constexpr std::chrono::nanoseconds kEndpointTtl = std::chrono::minutes(10);
+inline constexpr std::chrono::nanoseconds kEndpointTtlMin = std::chrono::seconds(1);
+inline constexpr std::chrono::nanoseconds kEndpointTtlMax = std::chrono::hours(24 * 30);
+
 inline constexpr std::chrono::seconds kIdleTimeout{60};  // silence that ends a native connection
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors kept free for other uses
 inline constexpr std::size_t kConnectionsPerAddress = 4'096;

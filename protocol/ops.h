@@ -12,6 +12,7 @@
 
 #include "protocol/barrier_ops.h"
 #include "protocol/call_ops.h"
+#include "protocol/endpoint_ops.h"
 #include "protocol/error.h"
 #include "protocol/group_ops.h"
 #include "protocol/key_ops.h"
@@ -23,15 +24,17 @@
 
 namespace c10dd {
 
-using Request = std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet,
-                             Remove, MultiGet, MultiSet, List, Count, Append, RemovePrefix,
-                             Transact, Watch, ReadValues, QueuePush, QueuePop, QueueLength,
-                             WaitCounter, Barrier, Exchange, Join, ReadMembers, Leave, WatchGroup,
-                             Notify, Acknowledge, Progress, Report, PublishCall, ReadCalls>;
+using Request =
+    std::variant<Hello, Ping, Goodbye, Cancel, Set, Get, Wait, Check, Add, CompareSet, Remove,
+                 MultiGet, MultiSet, List, Count, Append, RemovePrefix, Transact, Watch, ReadValues,
+                 QueuePush, QueuePop, QueueLength, WaitCounter, Barrier, Exchange, Join,
+                 ReadMembers, Leave, WatchGroup, Notify, Acknowledge, Progress, Report, PublishCall,
+                 ReadCalls, LeaseEndpoint>;
 
-using ReplyBody = std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter,
-                               Compared, Removed, KeyPage, Counted, Appended, Transacted, Changes,
-                               Popped, Exchanged, Joined, MemberPage, GroupStatus, PublishedCalls>;
+using ReplyBody =
+    std::variant<Done, Welcome, Written, Value, Values, ValuePage, Checked, Counter, Compared,
+                 Removed, KeyPage, Counted, Appended, Transacted, Changes, Popped, Exchanged,
+                 Joined, MemberPage, GroupStatus, PublishedCalls, EndpointLease>;
 
 /// The reply to a request of operation Op: either a value of type Op::Body, or a failure.
 using Reply = Result<ReplyBody>;

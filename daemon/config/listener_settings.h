@@ -24,6 +24,12 @@ struct ListenerSettings {
   tcpstore::LegacyClients legacy = tcpstore::LegacyClients::detect;
 };
 
+/// The ports from `low` to `high`.
+struct PortRange {
+  std::uint16_t low = 0;
+  std::uint16_t high = 0;
+};
+
 /// Returns the settings of the listener that the options describe.
 ListenerSettings main_listener(const Options& options);
 

@@ -56,6 +56,11 @@ constexpr Option kOptions[] = {
      "protocol of TCPStore clients before PyTorch 2.2: 2.0 (PyTorch 1.9 to\n"
      "2.0), 2.1, or auto: recognise it by what they send",
      set_tcpstore_legacy, tcpstore_legacy_text},
+    {"endpoint_ports", "LOW-HIGH", Form::text,
+     "ports of the endpoints that are leased for clients of TCPStore, for\n"
+     "example 29600-29699, not among the ports that the system gives out\n"
+     "(ip_local_port_range); without a value, any free port",
+     set_endpoint_ports, endpoint_ports_text},
     {"http_hosts", "LIST", Form::text,
      "further host names, separated by commas, that HTTP requests may use\n"
      "to reach a listener on loopback, for example the name of a tunnel.\n"

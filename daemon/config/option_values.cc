@@ -251,6 +251,29 @@ std::string tcpstore_legacy_text(const Options& options) {
   return {};
 }
 
+Result<void> set_endpoint_ports(Options& options, const std::string& text) {
+  if (text.empty()) {
+    options.endpoint_ports.reset();
+    return {};
+  }
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  const auto low = parse_number<std::uint16_t>(std::string_view(text).substr(0, dash));
+  const auto high =
+      parse_number<std::uint16_t>(std::string_view(text).substr(std::min(dash + 1, text.size())));
+  if (!low || !high || *low == 0 || *low > *high) {
+    return refused(text,
+                   "is not a range of ports; use LOW-HIGH with 1 to 65535 and LOW not above HIGH, "
+                   "for example 29600-29699");
+  }
+  options.endpoint_ports = PortRange{*low, *high};
+  return {};
+}
+
+std::string endpoint_ports_text(const Options& options) {
+  const auto& ports = options.endpoint_ports;
+  return ports ? format("{}-{}", ports->low, ports->high) : "";
+}
+
 ListenerSettings main_listener(const Options& options) {
   ListenerSettings settings;
   settings.host = options.listen_host;

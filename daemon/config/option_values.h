@@ -23,12 +23,14 @@ Result<void> set_tcpstore_job(Options& options, const std::string& text);
 /// Sets tcpstore_from and tcpstore_ranges.
 Result<void> set_tcpstore_from(Options& options, const std::string& text);
 Result<void> set_tcpstore_legacy(Options& options, const std::string& text);
+Result<void> set_endpoint_ports(Options& options, const std::string& text);
 
 std::string durability_text(const Options& options);
 std::string protocols_text(const Options& options);
 /// Returns the names of the protocols, separated by commas.
 std::string list_of(const ProtocolSet& protocols);
 std::string tcpstore_legacy_text(const Options& options);
+std::string endpoint_ports_text(const Options& options);
 
 /// Returns whether the daemon serves HTTP requests whose Host header is `host`: a name or an
 /// address, with or without a port. A daemon that listens on loopback serves only requests to

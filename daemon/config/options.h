@@ -25,6 +25,8 @@ struct Options {
   std::string tcpstore_job = "torch";          ///< the job of TCPStore connections
   std::string tcpstore_from;  ///< ranges of addresses that may use TCPStore; loopback always may
   tcpstore::LegacyClients tcpstore_legacy = tcpstore::LegacyClients::detect;
+  /// Of leased endpoints; no value means any free port.
+  std::optional<PortRange> endpoint_ports;
   std::string http_hosts;  ///< on loopback, more names to accept as Host, separated by commas
   std::string engine;      ///< memory: | rocksdb:/path | redis://host:port
   store::Durability durability = store::Durability::fsync;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows: key 'i' holds the incarnation, and key 'n' holds the next job number. Key 'j' + job + run
-// holds the number of that run.
+// holds the number of that run. Key 'e' begins the row of an endpoint, see endpoints.cc.
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
@@ -26,12 +26,17 @@ Bytes name_key(const std::pair<std::string, std::string>& name) {
 
 }  // namespace
 
+Result<void> check_name(const char* what, const std::string& name) {
+  return check_name(what, name, false);
+}
+
 Result<void> check_run_name(const std::string& job, const std::string& run) {
   if (Result<void> good = check_name("job", job, false); !good) return good;
   return check_name("run", run, true);
 }
 
 Result<void> Directory::restore(const Row& row) {
+  if (Endpoints::owns(row)) return endpoints_.restore(row);
   RowKeyReader key(row.key);
   RowKeyReader value(row.value);
   const std::uint64_t number = value.number();
@@ -68,6 +73,7 @@ Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
     lease(number, now);
     not_reopened_.insert(number);
   }
+  endpoints_.resume(now);
   out.revision = revision_;
   return out;
 }
@@ -103,6 +109,7 @@ void Directory::mark_in_use(JobNumber number) {
   retirements_.erase(number);
   not_reopened_.erase(number);
   empty_.erase(number);
+  named_.erase(number);
 }
 
 void Directory::mark_idle(JobNumber number, bool empty, TimePoint now) {
@@ -135,6 +142,10 @@ Directory::Retired Directory::tick(TimePoint now) {
   Retired out;
   while (const auto due = retirements_.take_due(now)) {
     const JobNumber number = *due;
+    if (const Name& name = names_.at(number); endpoints_.names_run(name.first, name.second)) {
+      named_.insert(number);
+      continue;
+    }
     const bool not_reopened = not_reopened_.contains(number);
     const bool kept = names_.at(number).second.empty() && !empty_.contains(number);
     if (!not_reopened && !kept) {
@@ -158,6 +169,68 @@ Directory::Retired Directory::remove(const std::vector<JobNumber>& numbers) {
   out.effects.revision = revision_;
   return out;
 }
+
+Directory::Retired Directory::remove(const std::string& job, const std::vector<JobNumber>& runs,
+                                     std::vector<Endpoint>& removed) {
+  const Revision before = revision_;
+  Retired out = remove(runs);
+  for (const Endpoint& endpoint : endpoints_.of_job(job)) {
+    removed.push_back(endpoint);
+    endpoints_.release({job, endpoint.name}, out.effects.rows);
+  }
+  revision_ = before;
+  finish(out.effects);
+  return out;
+}
+
+// ---- endpoints ---------------------------------------------------------------------------------
+
+/// Raises the revision if there are rows.
+void Directory::finish(Effects& out) {
+  if (!out.rows.empty()) ++revision_;
+  out.revision = revision_;
+}
+
+Result<void> Directory::lease_endpoint(const Endpoint& endpoint, TimePoint now, Effects& out) {
+  const Revision before = revision_;
+  if (!endpoint.run.empty() && !find(endpoint.job, endpoint.run)) {
+    const Result<JobNumber> number = open(endpoint.job, endpoint.run, out);
+    if (!number) return number.error();
+    mark_idle(*number, true, now);
+  }
+  endpoints_.put(endpoint, now, out.rows);
+  revision_ = before;
+  finish(out);
+  return {};
+}
+
+std::optional<Endpoint> Directory::release_endpoint(const Endpoints::Name& name, TimePoint now,
+                                                    Effects& out) {
+  const std::optional<Endpoint> endpoint = endpoints_.release(name, out.rows);
+  if (endpoint) endpoint_gone(*endpoint, now);
+  finish(out);
+  return endpoint;
+}
+
+std::vector<Endpoint> Directory::expire_endpoints(TimePoint now, Effects& out) {
+  std::vector<Endpoint> expired;
+  while (const std::optional<Endpoint> endpoint = endpoints_.expire(now, out.rows)) {
+    endpoint_gone(*endpoint, now);
+    expired.push_back(*endpoint);
+  }
+  finish(out);
+  return expired;
+}
+
+/// Starts the grace of the run that an endpoint has named, if nobody uses it.
+void Directory::endpoint_gone(const Endpoint& endpoint, TimePoint now) {
+  const std::optional<JobNumber> number = find(endpoint.job, endpoint.run);
+  if (!number || endpoint.run.empty()) return;
+  if (named_.erase(*number) == 0 && !retirements_.contains(*number)) return;
+  retirements_.set(*number, now + limits_.run_grace);
+}
+
+// ---- queries -----------------------------------------------------------------------------------
 
 std::vector<Directory::NamedRun> Directory::entries() const {
   std::vector<NamedRun> entries;

@@ -4,7 +4,8 @@
 // 0, with the same effects and commit gate as any other job. When the last session of a run ends,
 // the grace of the run (Limits::run_grace) begins. After the grace, the run is retired. A client
 // can use a job without naming a run. Such a job is retired only if it has no rows worth keeping;
-// otherwise it is kept as idle. A job number is never used again.
+// otherwise it is kept as idle. A job number is never used again. Also keeps the leased endpoints:
+// a run that an endpoint names is not retired.
 #pragma once
 
 #include <map>
@@ -16,10 +17,13 @@
 
 #include "daemon/core/deadlines.h"
 #include "daemon/core/effects.h"
+#include "daemon/core/endpoints.h"
 #include "protocol/limits.h"
 
 namespace c10dd::core {
 
+/// Fails with invalid_argument if this is no name of what `what` says.
+Result<void> check_name(const char* what, const std::string& name);
 /// Fails with invalid_argument if this is no name of a job and a run. The run may have no name.
 Result<void> check_run_name(const std::string& job, const std::string& run);
 
@@ -30,6 +34,7 @@ class Directory {
   struct Limits {
     std::size_t jobs = limits::kJobs;
     Duration run_grace = limits::kRunGrace;
+    std::size_t endpoints = limits::kEndpoints;
   };
   struct NamedRun {
     std::string job;
@@ -38,7 +43,8 @@ class Directory {
   };
 
   explicit Directory(Revision revision) : Directory(revision, Limits()) {}
-  Directory(Revision revision, const Limits& limits) : limits_(limits), revision_(revision) {}
+  Directory(Revision revision, const Limits& limits)
+      : limits_(limits), revision_(revision), endpoints_(limits.endpoints) {}
 
   Result<void> restore(const Row& row);
 
@@ -75,7 +81,24 @@ class Directory {
   Retired tick(TimePoint now);
   /// Removes these jobs from the directory. Ignores unknown numbers.
   Retired remove(const std::vector<JobNumber>& numbers);
+  /// Removes these runs of a job, and all endpoints of the job. The endpoints are in `removed`.
+  Retired remove(const std::string& job, const std::vector<JobNumber>& runs,
+                 std::vector<Endpoint>& removed);
   std::optional<TimePoint> next_deadline() const { return retirements_.next(); }
+
+  const Endpoints& endpoints() const { return endpoints_; }
+  /// Leases or renews an endpoint that Endpoints::check() has returned, with its port. If its run
+  /// is new, gives the run a number. Fails with quota_exceeded if there are too many jobs.
+  Result<void> lease_endpoint(const Endpoint& endpoint, TimePoint now, Effects& out);
+  /// Removes and returns an endpoint. Returns nothing if there is none of this name.
+  std::optional<Endpoint> release_endpoint(const Endpoints::Name& name, TimePoint now,
+                                           Effects& out);
+  /// Removes and returns the endpoints whose ttl is over.
+  std::vector<Endpoint> expire_endpoints(TimePoint now, Effects& out);
+  /// See Endpoints::set_in_use().
+  void set_endpoint_in_use(const Endpoints::Name& name, bool in_use, TimePoint now) {
+    endpoints_.set_in_use(name, in_use, now);
+  }
 
   std::vector<NamedRun> entries() const;
   /// Returns all runs of a job.
@@ -89,6 +112,8 @@ class Directory {
   NamedRun entry(JobNumber number) const;
   void strike(JobNumber number, Retired& out);
   void lease(JobNumber number, TimePoint now);
+  void finish(Effects& out);
+  void endpoint_gone(const Endpoint& endpoint, TimePoint now);
 
   Limits limits_;
   std::uint64_t incarnation_ = 0;
@@ -98,7 +123,10 @@ class Directory {
   Deadlines<JobNumber> retirements_;  // when to retire each job that is not in use
   std::set<JobNumber> not_reopened_;  // jobs of retirements_ that were not opened since resume()
   std::set<JobNumber> empty_;         // jobs of retirements_ that have no rows worth keeping
+  /// Runs that were due in retirements_ while an endpoint named them. They stay in the other sets.
+  std::set<JobNumber> named_;
   Revision revision_;
+  Endpoints endpoints_;
 };
 
 }  // namespace c10dd::core

@@ -32,6 +32,10 @@ class SessionOps {
   Maybe on(Step& step, const Ping& ping);
   Maybe on(Step& step, const Goodbye& goodbye);
   Maybe on(Step& step, const Cancel& cancel);
+  /// Refuses the request: endpoints are in the directory, which answers it before a job is asked.
+  Maybe on(Step&, const LeaseEndpoint&) {
+    return refuse(Code::unsupported, "lease_endpoint: a job leases no endpoint; ask the daemon");
+  }
 
   /// Ends a session: aborts its blocked requests, takes it out of its barriers and groups, gives
   /// its unacknowledged items back, and removes its ephemeral keys.

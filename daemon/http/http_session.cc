@@ -110,6 +110,26 @@ asio::awaitable<std::string_view> read_request(Connection& connection, HttpReade
   }
 }
 
+/// Does what a request about endpoints needs.
+asio::awaitable<void> serve_endpoints(Operations& operations, const HttpRequest& request,
+                                      ServerFacts& facts) {
+  const Result<std::string> job = job_of_endpoints(request);
+  switch (need_of(request, facts)) {
+    case Need::endpoints:
+      facts.endpoints = operations.endpoints_of(*job);
+      break;
+    case Need::lease: {
+      const Result<LeaseEndpoint> lease = lease_of(request);
+      facts.leased = co_await operations.lease_endpoint(*job, *lease);
+      break;
+    }
+    default: {
+      const Result<std::string> name = endpoint_to_release(request);
+      facts.released = co_await operations.release_endpoint(*job, *name);
+    }
+  }
+}
+
 /// Obtains the data that the route needs, then lets the route make the reply.
 asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest& request) {
   Operations& operations = connection.operations;
@@ -143,6 +163,11 @@ asio::awaitable<HttpReply> make_reply(Connection& connection, const HttpRequest&
       facts.removed = co_await operations.remove_job(*job);
       break;
     }
+    case Need::endpoints:
+    case Need::lease:
+    case Need::release:
+      co_await serve_endpoints(operations, request, facts);
+      break;
     case Need::nothing:
       break;
   }

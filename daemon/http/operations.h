@@ -38,6 +38,17 @@ class Operations {
 
   /// Removes a job, see core::DirectoryHost::remove().
   virtual boost::asio::awaitable<Result<void>> remove_job(const std::string& job) = 0;
+
+  /// Returns the endpoints of a job, by name. Fails with unavailable if the engine is not open.
+  virtual Result<std::vector<EndpointReport>> endpoints_of(const std::string& job) = 0;
+
+  /// Leases or renews an endpoint, see core::DirectoryHost::lease_endpoint().
+  virtual boost::asio::awaitable<Result<EndpointReport>> lease_endpoint(
+      const std::string& job, const LeaseEndpoint& request) = 0;
+
+  /// Releases an endpoint, see core::DirectoryHost::release_endpoint().
+  virtual boost::asio::awaitable<Result<void>> release_endpoint(const std::string& job,
+                                                                const std::string& name) = 0;
 };
 
 }  // namespace c10dd::daemon

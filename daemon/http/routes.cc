@@ -5,7 +5,7 @@
 #include "daemon/http/routes.h"
 
 #include <algorithm>
-#include <boost/json/parse.hpp>
+#include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
 #include <charconv>
 #include <iterator>
@@ -122,6 +122,41 @@ HttpReply end_run(const HttpRequest& request, const ServerFacts& facts) {
   return {200, kJson, json::text_of(body) + "\n"};
 }
 
+HttpReply error_of(const Failure& why) {
+  return http_error(describe(why.code).http_status, why.code, why.detail);
+}
+
+HttpReply endpoints(const HttpRequest& request, const ServerFacts& facts) {
+  const Result<std::string> job = job_of_endpoints(request);
+  if (!job) return error_of(job.error());
+  if (!facts.endpoints) return error_of(facts.endpoints.error());
+  return {200, kJson, json_of(*job, *facts.endpoints)};
+}
+
+HttpReply lease_endpoint(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "lease of an endpoint: allowed only for clients on the daemon's machine");
+  }
+  if (const auto job = job_of_endpoints(request); !job) return error_of(job.error());
+  if (const auto lease = lease_of(request); !lease) return error_of(lease.error());
+  if (!facts.leased) return error_of(facts.leased.error());
+  return {200, kJson, json_of(*facts.leased)};
+}
+
+HttpReply release_endpoint(const HttpRequest& request, const ServerFacts& facts) {
+  if (!facts.local) {
+    return http_error(403, Code::permission_denied,
+                      "release of an endpoint: allowed only for clients on the daemon's machine");
+  }
+  if (const auto job = job_of_endpoints(request); !job) return error_of(job.error());
+  const Result<std::string> name = endpoint_to_release(request);
+  const Result<void> done = name ? facts.released : name.error();
+  if (!done) return error_of(done.error());
+  const boost::json::value body = {{"released", printable(*name, limits::kNameBytes)}};
+  return {200, kJson, json::text_of(body) + "\n"};
+}
+
 struct Route {
   std::string_view path;
   std::string_view sentence;
@@ -130,10 +165,13 @@ struct Route {
   const char* methods = "GET, HEAD";
   std::string_view rest = {};    ///< placeholder for the variable part of the path; empty if none
   std::string_view inside = {};  ///< what the variable part must contain
+  bool ends = false;             ///< the variable part must end with the first `inside`
 };
 
 constexpr std::string_view kJobs = "/v1/jobs/";
 constexpr std::string_view kRuns = "/runs/";
+constexpr std::string_view kEndpoints = "/endpoints";
+constexpr std::string_view kEndpoint = "/endpoints/";
 
 constexpr Route kRoutes[] = {
     {"/", "this list", index_page},
@@ -151,13 +189,21 @@ constexpr Route kRoutes[] = {
      remove_job, Need::removal, "DELETE", "{job}"},
     {kJobs, "DELETE: closes all connections of a launch of PyTorch trainers", end_run, Need::end,
      "DELETE", "{job}/runs/{run}", kRuns},
+    {kJobs, "the endpoints of a job: ports that are leased for clients of TCPStore, JSON",
+     endpoints, Need::endpoints, "GET, HEAD", "{job}/endpoints", kEndpoints, true},
+    {kJobs, "POST {\"name\": \"a\"}, with run, ttl, world_size: leases an endpoint, or renews it",
+     lease_endpoint, Need::lease, "POST", "{job}/endpoints", kEndpoints, true},
+    {kJobs, "DELETE {\"name\": \"a\"}: releases an endpoint", release_endpoint, Need::release,
+     "DELETE", "{job}/endpoints", kEndpoints, true},
+    {kJobs, "DELETE: releases an endpoint", release_endpoint, Need::release, "DELETE",
+     "{job}/endpoints/{name}", kEndpoint},
 };
 
 HttpReply index_page(const HttpRequest&, const ServerFacts& facts) {
   std::string text = "c10dd " + facts.version + "\n\n";
   for (const Route& route : kRoutes) {
     std::string path = std::string(route.path).append(route.rest);
-    path.resize(std::max<std::size_t>(path.size(), 16), ' ');
+    path.resize(std::max<std::size_t>(path.size() + 1, 16), ' ');
     text.append(path).append(route.sentence) += '\n';
   }
   return {200, kText, text};
@@ -179,17 +225,22 @@ bool fits(const Route& route, const HttpRequest& request) {
   return request.method == methods;
 }
 
-/// Returns the route of the path that has the method or, if there is none, a route of the path.
+/// Returns true if the path is that of a route with a variable part.
+bool fills(const Route& route, std::string_view path) {
+  if (path.size() <= route.path.size() || !path.starts_with(route.path)) return false;
+  const std::size_t at = path.find(route.inside, route.path.size());
+  return at != path.npos && (!route.ends || at + route.inside.size() == path.size());
+}
+
+/// Returns the route of the path that has the method or, if there is none, a route of the path. Of
+/// several routes, the last one is the most specific.
 const Route* find_route(const HttpRequest& request) {
   const std::string_view path = path_of(request.target);
   const Route* found = nullptr;
   for (const Route& route : kRoutes) {
-    const bool more = path.size() > route.path.size();
-    const bool here = route.rest.empty()
-                          ? path == route.path
-                          : more && path.starts_with(route.path) &&
-                                path.find(route.inside, route.path.size()) != path.npos;
-    if (here && (found == nullptr || fits(route, request))) found = &route;
+    const bool here = route.rest.empty() ? path == route.path : fills(route, path);
+    const bool better = found == nullptr || fits(route, request) || !fits(*found, request);
+    if (here && better) found = &route;
   }
   return found;
 }
@@ -221,10 +272,6 @@ Result<std::string> decoded(std::string_view path) {
   return name;
 }
 
-bool is_json(std::string_view content_type) {
-  return content_type.substr(0, content_type.find(';')) == kJson;
-}
-
 }  // namespace
 
 Need need_of(const HttpRequest& request, const ServerFacts& facts) {
@@ -235,27 +282,31 @@ Need need_of(const HttpRequest& request, const ServerFacts& facts) {
   if (route->need == Need::job) refused = !job_of(request);
   if (route->need == Need::end) refused = !facts.local || !run_of(request);
   if (route->need == Need::removal) refused = !facts.local || !job_of(request);
+  if (route->need == Need::endpoints) refused = !job_of_endpoints(request);
+  if (route->need == Need::lease) {
+    refused = !facts.local || !job_of_endpoints(request) || !lease_of(request);
+  }
+  if (route->need == Need::release) {
+    refused = !facts.local || !job_of_endpoints(request) || !endpoint_to_release(request);
+  }
   return refused ? Need::nothing : route->need;
 }
 
 Result<std::string> checkpoint_path(const HttpRequest& request) {
-  const std::string example = "; send for example {\"path\": \"/absolute/path\"}";
-  if (!is_json(request.content_type)) {
-    return failure(Code::invalid_argument, "checkpoint: content-type is not {}{}", kJson, example);
-  }
-  boost::system::error_code bad;
-  const boost::json::value body = boost::json::parse(request.body, bad);
-  const boost::json::object* fields = bad ? nullptr : body.if_object();
-  const boost::json::value* path = fields ? fields->if_contains("path") : nullptr;
+  const std::string example = R"({"path": "/absolute/path"})";
+  const Result<boost::json::object> fields = json_body(request, "checkpoint", example);
+  if (!fields) return fields.error();
+  const boost::json::value* const path = fields->if_contains("path");
   if (!path || !path->is_string() || fields->size() != 1) {
-    return failure(Code::invalid_argument, "checkpoint: {}{}",
-                   bad ? "body is not JSON: " + bad.message()
-                       : "body must be an object that has one member, a string named path",
+    return failure(Code::invalid_argument,
+                   "checkpoint: body must have one member, a string named path; send for example "
+                   "{}",
                    example);
   }
   std::string text(path->as_string());
   if (text.empty() || text.front() != '/' || text.find('\0') != std::string::npos) {
-    return failure(Code::invalid_argument, "checkpoint: path is not absolute" + example);
+    return failure(Code::invalid_argument, "checkpoint: path is not absolute; send for example {}",
+                   example);
   }
   return text;
 }
@@ -272,6 +323,17 @@ Result<RunName> run_of(const HttpRequest& request) {
   if (!job) return job.error();
   if (!run) return run.error();
   return RunName{std::move(*job), std::move(*run)};
+}
+
+Result<std::string> job_of_endpoints(const HttpRequest& request) {
+  const std::string_view path = path_of(request.target).substr(kJobs.size());
+  return decoded(path.substr(0, path.find(kEndpoints)));
+}
+
+Result<std::string> endpoint_to_release(const HttpRequest& request) {
+  const std::string_view path = path_of(request.target).substr(kJobs.size());
+  const std::string_view name = path.substr(path.find(kEndpoints) + kEndpoints.size());
+  return name.empty() ? released_name(request) : decoded(name.substr(1));
 }
 
 HttpReply handle(const HttpRequest& request, const ServerFacts& facts) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/core/host/job_slot.h"
+#include "daemon/http/endpoint_page.h"
 #include "daemon/http/http_wire.h"
 #include "daemon/http/job_page.h"
 
@@ -25,17 +26,32 @@ struct ServerFacts {
 
   // The result of the work that need_of() asked for. Need::metrics sets `metrics`, Need::jobs sets
   // `jobs`, Need::job sets `page`, Need::checkpoint sets `checkpoint`, Need::removal sets
-  // `removed`, and Need::end sets `ended`.
+  // `removed`, Need::end sets `ended`, Need::endpoints sets `endpoints`, Need::lease sets `leased`
+  // and Need::release sets `released`.
   std::string metrics;
   std::vector<core::JobReport> jobs;
   JobPage page;
   Result<void> checkpoint;
   Result<void> removed;
   Result<void> ended;
+  Result<std::vector<EndpointReport>> endpoints;
+  Result<EndpointReport> leased;
+  Result<void> released;
 };
 
 /// What must be fetched or done for a request before handle() is called.
-enum class Need { nothing, metrics, jobs, job, checkpoint, removal, end };
+enum class Need {
+  nothing,
+  metrics,
+  jobs,
+  job,
+  checkpoint,
+  removal,
+  end,
+  endpoints,
+  lease,
+  release
+};
 
 /// Returns what must be fetched or done before handle() is called. Returns Need::nothing for a
 /// request that handle() will refuse.
@@ -54,6 +70,14 @@ struct RunName {
   std::string run;
 };
 Result<RunName> run_of(const HttpRequest& request);
+
+/// Returns the percent-decoded name of the job in a target /v1/jobs/{job}/endpoints, also if the
+/// name of an endpoint follows.
+Result<std::string> job_of_endpoints(const HttpRequest& request);
+
+/// Returns the name of the endpoint to release: the rest of a target
+/// /v1/jobs/{job}/endpoints/{name}, or the name in the body if the target ends before it.
+Result<std::string> endpoint_to_release(const HttpRequest& request);
 
 /// Returns the reply to a request. The caller must have fetched or done what need_of() returns for
 /// the request, and must pass the result in `facts`.

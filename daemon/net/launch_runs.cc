@@ -65,12 +65,13 @@ void LaunchRuns::bind(const Client& client, const tcpstore::MessageHead& first,
 }
 
 void LaunchRuns::opened(std::uint64_t connection, std::function<void(Failure)> close) {
-  boost::asio::post(loop_, [this, connection, close = std::move(close)]() mutable {
-    const auto found = connections_.find(connection);
-    if (found == connections_.end()) return;
-    if (found->second.closing) return close(*found->second.closing);
-    found->second.close = std::move(close);
-  });
+  boost::asio::post(
+      loop_, [this, self = shared_from_this(), connection, close = std::move(close)]() mutable {
+        const auto found = connections_.find(connection);
+        if (found == connections_.end()) return;
+        if (found->second.closing) return close(*found->second.closing);
+        found->second.close = std::move(close);
+      });
 }
 
 bool LaunchRuns::concerns(const tcpstore::MessageHead& message) const {
@@ -79,8 +80,8 @@ bool LaunchRuns::concerns(const tcpstore::MessageHead& message) const {
 
 void LaunchRuns::ask(std::uint64_t connection, const tcpstore::MessageHead& message,
                      bool others_wait, std::function<void(Result<void>)> then) {
-  boost::asio::post(loop_, [this, connection, joins = is_join(message), keys = rank_keys(message),
-                            others_wait, then = std::move(then)] {
+  boost::asio::post(loop_, [this, self = shared_from_this(), connection, joins = is_join(message),
+                            keys = rank_keys(message), others_wait, then = std::move(then)] {
     handle_ends();
     if (joins) {
       runs_.joined(connection);
@@ -95,7 +96,7 @@ void LaunchRuns::ask(std::uint64_t connection, const tcpstore::MessageHead& mess
 }
 
 void LaunchRuns::ended(std::uint64_t connection) {
-  boost::asio::post(loop_, [this, connection] {
+  boost::asio::post(loop_, [this, self = shared_from_this(), connection] {
     connections_.erase(connection);
     carry_out(runs_.closed(connection));
   });
@@ -135,6 +136,19 @@ void LaunchRuns::carry_out(const core::PlainRuns::Outcome& outcome) {
     }
   }
   for (const std::string& run : outcome.ended) directory_.end(run);
+}
+
+std::shared_ptr<LaunchRuns> Launches::of(const std::string& job) {
+  if (auto known = find(job)) return known;
+  std::erase_if(by_job_, [](const auto& entry) { return entry.second.expired(); });
+  auto runs = make_(job);
+  by_job_[job] = runs;
+  return runs;
+}
+
+std::shared_ptr<LaunchRuns> Launches::find(const std::string& job) const {
+  const auto found = by_job_.find(job);
+  return found == by_job_.end() ? nullptr : found->second.lock();
 }
 
 }  // namespace c10dd::daemon

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <boost/asio/io_context.hpp>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,8 +17,8 @@
 
 namespace c10dd::daemon {
 
-/// The runs of one job. Must outlive the loops: connections post to it.
-class LaunchRuns final : public TcpStoreRuns {
+/// The runs of one job, for all its listeners. Owned by shared pointers.
+class LaunchRuns final : public TcpStoreRuns, public std::enable_shared_from_this<LaunchRuns> {
  public:
   /// What a run is made of. Called on the loop that accepts connections.
   struct Directory {
@@ -60,6 +62,22 @@ class LaunchRuns final : public TcpStoreRuns {
   core::PlainRuns runs_;
   EndedConnections ended_;
   std::map<std::uint64_t, Connection> connections_;
+};
+
+/// The LaunchRuns of all jobs. Called on the loop that accepts connections.
+class Launches {
+ public:
+  using Make = std::function<std::shared_ptr<LaunchRuns>(const std::string& job)>;
+  explicit Launches(Make make) : make_(std::move(make)) {}
+
+  /// Returns the runs of a job, which live as long as one of its listeners or connections.
+  std::shared_ptr<LaunchRuns> of(const std::string& job);
+  /// Returns the runs of a job; null if it has neither a listener nor a connection.
+  std::shared_ptr<LaunchRuns> find(const std::string& job) const;
+
+ private:
+  const Make make_;
+  std::map<std::string, std::weak_ptr<LaunchRuns>> by_job_;
 };
 
 }  // namespace c10dd::daemon

@@ -150,15 +150,22 @@ Match recognise(std::string_view head) {
 }  // namespace
 
 TcpStoreListener::TcpStoreListener(const SessionContext& its_context, ListenerSettings its_settings,
-                                   std::shared_ptr<TcpStoreRuns> its_runs)
+                                   std::shared_ptr<TcpStoreRuns> its_runs,
+                                   std::function<std::shared_ptr<const void>()> its_count)
     : context(its_context),
       settings(std::move(its_settings)),
       runs(std::move(its_runs)),
+      count(std::move(its_count)),
       silent(
           [this](std::shared_ptr<Stream> stream) {
             receive(std::move(stream), shared_from_this());
           },
           [this] { context.metrics.connection_closed(Protocol::tcpstore, "silent"); }) {}
+
+void TcpStoreListener::begin(Stream& stream) {
+  context.metrics.connection_opened(Protocol::tcpstore);
+  if (count) stream.keep(count());
+}
 
 void end_tcpstore(const TcpStoreConnection& connection) {
   connection.listener->runs->ended(connection.client.connection);
@@ -182,11 +189,11 @@ WireProtocol tcpstore_protocol(std::shared_ptr<TcpStoreListener> listener) {
   };
   entry.keep_silent = [listener](const std::shared_ptr<Stream>& stream) {
     const bool kept = listener->silent.keep(stream);
-    if (kept) listener->context.metrics.connection_opened(Protocol::tcpstore);
+    if (kept) listener->begin(*stream);
     return kept;
   };
   entry.serve = [listener](std::shared_ptr<Stream> stream) {
-    listener->context.metrics.connection_opened(Protocol::tcpstore);
+    listener->begin(*stream);
     receive(std::move(stream), listener);
   };
   // The protocol has no message for a failure: a server closes the connection.

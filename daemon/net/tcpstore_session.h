@@ -5,6 +5,7 @@
 // sees. Then it moves to the loop of the run's shard, where a session passes the requests on.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -20,12 +21,18 @@ namespace c10dd::daemon {
 
 /// What the TCPStore connections of one listener share. Each connection keeps it alive.
 struct TcpStoreListener : std::enable_shared_from_this<TcpStoreListener> {
+  /// `count` returns what each connection keeps until it ends; null: nothing.
   TcpStoreListener(const SessionContext& its_context, ListenerSettings its_settings,
-                   std::shared_ptr<TcpStoreRuns> its_runs);
+                   std::shared_ptr<TcpStoreRuns> its_runs,
+                   std::function<std::shared_ptr<const void>()> count = {});
+
+  /// Counts a connection that it serves from now on.
+  void begin(Stream& stream);
 
   const SessionContext& context;
   const ListenerSettings settings;
   const std::shared_ptr<TcpStoreRuns> runs;
+  const std::function<std::shared_ptr<const void>()> count;
   SilentSockets silent;
 };
 

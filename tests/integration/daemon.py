@@ -69,9 +69,10 @@ class Daemon:
         self.process.stdout.close()
         return code
 
-    def http(self, path, method="GET"):
-        """(status, body) of one request."""
-        request = urllib.request.Request(f"http://{self.address[0]}:{self.address[1]}{path}",
+    def http(self, path, method="GET", body=None):
+        """(status, body) of one request, which may have a body in JSON."""
+        request = urllib.request.Request(f"http://{self.address[0]}:{self.address[1]}{path}", body,
+                                         {"Content-Type": "application/json"} if body else {},
                                          method=method)
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:

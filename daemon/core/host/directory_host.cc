@@ -20,6 +20,14 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
   directory_ = std::move(directory);
   generation_ = generation;
   lookups_.clear();
+  restore_endpoints();
+}
+
+/// Commits a change of the directory that erases no job.
+void DirectoryHost::write(Revision before, Effects effects, std::function<void(bool)> then) {
+  shell_.write(
+      {.from = before, .to = effects.revision, .rows = std::move(effects.rows), .erased = {}},
+      std::move(then));
 }
 
 void DirectoryHost::end_volatile(const std::string& job, const std::string& run) {
@@ -41,11 +49,7 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
   Effects effects;
   const Revision before = directory_->revision();
   const Result<JobNumber> number = directory_->open(job, run, effects);
-  if (number && !effects.rows.empty()) {
-    shell_.write(
-        {.from = before, .to = effects.revision, .rows = std::move(effects.rows), .erased = {}},
-        {});
-  }
+  if (number && !effects.rows.empty()) write(before, std::move(effects), {});
   return number;
 }
 
@@ -97,14 +101,17 @@ void DirectoryHost::end_turn() {
   if (!directory_) return;
   const auto next = directory_->next_deadline();
   if (next && *next <= now) retire();
+  if (next_expiry().value_or(TimePoint::max()) <= now) expire_endpoints();
 }
 
 std::optional<SteadyTime> DirectoryHost::next_wake() const {
   const auto durable = directory_ ? directory_->next_deadline() : std::nullopt;
   const auto in_memory = volatile_runs_.next_deadline();
-  if (!durable && !in_memory) return std::nullopt;
+  const auto expiry = next_expiry();
+  if (!durable && !in_memory && !expiry) return std::nullopt;
   const TimePoint never = TimePoint::max();
-  const TimePoint next = std::min(durable.value_or(never), in_memory.value_or(never));
+  const TimePoint next =
+      std::min({durable.value_or(never), in_memory.value_or(never), expiry.value_or(never)});
   const SteadyTime clock = loop_.now();
   return clock + std::clamp(next - time_.now(clock), Duration::zero(), JobTime::kTurnInterval);
 }
@@ -155,7 +162,8 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
 /// A removal in progress. It waits until the hosts of the job's runs have reported how many
 /// sessions are connected.
 struct DirectoryHost::Removal {
-  std::string job;                     ///< printable
+  std::string name;                    ///< of the job
+  std::string job;                     ///< the same, printable
   std::vector<JobNumber> numbers;      ///< of its runs
   std::vector<std::uint64_t> lookups;  ///< lookup number of each run when the removal began
   std::size_t connected = 0;           ///< sum of the connected sessions, so far
@@ -166,6 +174,7 @@ struct DirectoryHost::Removal {
 void DirectoryHost::remove(const std::string& job, std::function<void(Result<void>)> then) {
   if (!directory_) return then(closed());
   const auto removal = std::make_shared<Removal>();
+  removal->name = job;
   removal->job = printable(job, kNameShown);
   removal->then = std::move(then);
   for (const Directory::NamedRun& entry : directory_->entries(job)) {
@@ -181,6 +190,7 @@ void DirectoryHost::remove(const std::string& job, std::function<void(Result<voi
                 removal->job, in_memory));
   }
   if (removal->numbers.empty()) {
+    if (!directory_->endpoints().of_job(job).empty()) return finish(removal);
     return removal->then(failure(Code::not_found, "unknown job \"{}\"", removal->job));
   }
   removal->to_ask = removal->numbers.size();
@@ -217,7 +227,10 @@ void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
                                  evidence));
   }
   const Revision before = directory_->revision();
-  strike_out(directory_->remove(removal->numbers), before, "removed", [removal](bool durable) {
+  std::vector<Endpoint> endpoints;
+  Directory::Retired retired = directory_->remove(removal->name, removal->numbers, endpoints);
+  for (const Endpoint& endpoint : endpoints) ports_->close(endpoint, "released");
+  strike_out(std::move(retired), before, "removed", [removal](bool durable) {
     if (durable) return removal->then(Result<void>());
     removal->then(unavailable("the engine was lost; the job may or may not have been removed"));
   });

@@ -8,8 +8,13 @@
 // lookup number that it has seen. If the directory has given out a newer number, a hello may still
 // be on its way to the host, and the report is ignored.
 //
+// Endpoints: the shell has the sockets (EndpointPorts), the directory the rows. The reply to a
+// lease or a release leaves when its row is durable.
+//
 // Threads: all calls are made on the thread of the loop, except those marked "Thread-safe."
 // Callbacks run on that loop unless the call names another loop.
+//
+// Files: jobs and runs are in directory_host.cc, endpoints in directory_host_endpoints.cc.
 #pragma once
 
 #include <functional>
@@ -23,6 +28,27 @@
 #include "daemon/core/host/job_host.h"
 
 namespace c10dd::core {
+
+/// The listeners of endpoints. Called on the loop of the DirectoryHost.
+class EndpointPorts {
+ public:
+  virtual ~EndpointPorts() = default;
+
+  /// Listens and serves for a new endpoint, on a free port that no endpoint in `leased` has.
+  /// Returns the port. Fails if there is none.
+  virtual Result<std::uint16_t> open(const Endpoint& endpoint, const Endpoints& leased) = 0;
+  /// Stops to listen for an endpoint. Its connections go on. `how` is "released", "expired" or
+  /// "withdrawn", for the log.
+  virtual void close(const Endpoint& endpoint, std::string_view how) = 0;
+  /// Listens for these endpoints, each on its port, and for no others. Tries again later where a
+  /// port cannot be opened now.
+  virtual void restore(const std::vector<Endpoint>& leased) = 0;
+  /// Returns true if an endpoint has a connection. Each change goes to
+  /// DirectoryHost::endpoint_in_use().
+  virtual bool in_use(const Endpoint& endpoint) const = 0;
+  /// Returns the address on which the endpoints listen.
+  virtual const std::string& host() const = 0;
+};
 
 class DirectoryHost {
  public:
@@ -98,8 +124,33 @@ class DirectoryHost {
   /// remove() returns.
   void remove(const std::string& job, std::function<void(Result<void>)> then);
 
-  /// Ends a turn of the loop, after its handlers have run: advances job time, and retires
-  /// the runs whose grace is over.
+  /// Begins to serve endpoints on `ports`, which must outlive the host or end_endpoints(). Called
+  /// before the first lease.
+  void serve_endpoints(EndpointPorts& ports);
+
+  /// Leases an endpoint of a job, or renews the one of this name, which keeps its port. Fails as
+  /// Endpoints::check(), EndpointPorts::open() and Directory::lease_endpoint() do, and with
+  /// unavailable if the engine is not open or is lost before the row is durable. Calls `then` with
+  /// the result on the loop `back`.
+  /// Thread-safe.
+  void lease_endpoint(const std::string& job, const LeaseEndpoint& request, HostLoop& back,
+                      std::function<void(Result<EndpointLease>)> then);
+
+  /// Releases an endpoint. Fails with not_found if there is none of this name, and with unavailable
+  /// as lease_endpoint() does. Calls `then` on the loop.
+  void release_endpoint(const Endpoints::Name& name, std::function<void(Result<void>)> then);
+
+  /// Notes that an endpoint has got its first connection, or that its last one has ended.
+  void endpoint_in_use(const Endpoint& endpoint, bool in_use);
+
+  /// Returns the leased endpoints. Fails with unavailable if the engine is not open.
+  Result<const Endpoints*> endpoints() const;
+
+  /// From now on, no endpoint expires and none is leased.
+  void drain() { draining_ = true; }
+
+  /// Ends a turn of the loop, after its handlers have run: advances job time, retires the runs
+  /// whose grace is over, and ends the endpoints whose ttl is over.
   void end_turn();
   /// Returns the time by which end_turn() must be called again; empty if no run waits for the end
   /// of its grace.
@@ -115,9 +166,15 @@ class DirectoryHost {
   JobLocation location_of(JobNumber number);
   void retire();
   void retire_volatile(TimePoint now);
+  void restore_endpoints();
+  void lease(const std::string& job, const LeaseEndpoint& request,
+             std::function<void(Result<EndpointLease>)> then);
+  void expire_endpoints();
+  std::optional<TimePoint> next_expiry() const;
   void strike_out(Directory::Retired retired, Revision before, std::string_view how,
                   std::function<void(bool)> then = {});
   void finish(const std::shared_ptr<Removal>& removal);
+  void write(Revision before, Effects effects, std::function<void(bool)> then);
   Failure closed() const { return unavailable(shell_.not_ready()); }
 
   HostLoop& loop_;
@@ -127,6 +184,8 @@ class DirectoryHost {
   std::uint64_t generation_ = 0;                          ///< of the engine
   std::unordered_map<JobNumber, std::uint64_t> lookups_;  ///< newest lookup of each job
   JobTime time_;
+  EndpointPorts* ports_ = nullptr;
+  bool draining_ = false;
 };
 
 }  // namespace c10dd::core

@@ -149,6 +149,11 @@ class JobHost {
   Submitted submit(const JobRef& job, const AttachmentRef& attachment, const CallId& call,
                    const Request& request);
 
+  /// Passes a request for an endpoint of a job to the directory. Calls `then` with the reply on
+  /// this loop. `arrived_ns` is as in CallId.
+  void lease_endpoint(const std::string& job, const LeaseEndpoint& request, std::int64_t arrived_ns,
+                      std::function<void(const Reply&)> then);
+
   /// Records a heartbeat of a connection that has sessions in the job.
   void heard(const JobRef& job, std::uint64_t connection);
 

@@ -66,6 +66,21 @@ void JobHost::hello(HelloRequest request) {
   directory_.locate(job, run, loop_, std::move(located));
 }
 
+void JobHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
+                             std::int64_t arrived_ns, std::function<void(const Reply&)> then) {
+  directory_.lease_endpoint(
+      job, request, loop_,
+      [this, arrived_ns, then = std::move(then)](Result<EndpointLease> leased) {
+        OutgoingReply reply;
+        reply.op = LeaseEndpoint::op.code;
+        reply.arrived_ns = arrived_ns;
+        if (leased) reply.result = ReplyBody(std::move(*leased));
+        if (!leased) reply.result = leased.error();
+        shell_.released(reply);
+        then(reply.result);
+      });
+}
+
 /// Returns the slot of a job that this host serves, for a hello or a probe, and marks the job as in
 /// use. If the job has no slot yet, creates one and starts to load the job.
 JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,

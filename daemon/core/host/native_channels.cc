@@ -62,9 +62,27 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
                     .acked_below = header.acked_below,
                     .fingerprint = by_reply ? native::fingerprint(header.op, frame.body) : 0,
                     .arrived_ns = arrived_ns};
+  if (const auto* const lease = std::get_if<LeaseEndpoint>(&*request)) {
+    ask_directory(header, channel, *lease, arrived_ns);
+    return spent;
+  }
   if (op.code == Ping::op.code && channels_.size() > 1) heartbeat_for_others(channel);
   host_.submit(channel.job, channel.attachment, call, *request);
   return spent;
+}
+
+/// Lets the directory answer a request, because the job knows nothing of endpoints. There is no
+/// reply if the session has left the channel by then: its client asks again.
+void NativeChannels::ask_directory(const native::RequestHeader& header, const Channel& channel,
+                                   const LeaseEndpoint& lease, std::int64_t arrived_ns) {
+  host_.lease_endpoint(
+      channel.job->name, lease, arrived_ns,
+      [self = shared_from_this(), header, asker = channel.attachment](const Reply& result) {
+        const auto it = self->channels_.find(header.channel);
+        if (it != self->channels_.end() && it->second.attachment == asker) {
+          self->reply(header, result);
+        }
+      });
 }
 
 /// Passes the heartbeat of one channel to the other jobs of the connection, because a heartbeat

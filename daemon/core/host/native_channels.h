@@ -71,6 +71,8 @@ class NativeChannels : public ReplySink, public std::enable_shared_from_this<Nat
 
   void open(const native::RequestHeader& header, Hello hello);
   void opened_on(std::uint32_t channel, const JobRef& job, const AttachmentRef& attachment);
+  void ask_directory(const native::RequestHeader& header, const Channel& channel,
+                     const LeaseEndpoint& lease, std::int64_t arrived_ns);
   void heartbeat_for_others(const Channel& one);
 
   JobHost& host_;

@@ -202,7 +202,8 @@ class HostWorld : private DirectoryHost::Shell {
 
   std::unique_ptr<store::Engine> engine;
   std::vector<std::function<void()>> engine_work;
-  bool fail_next = false;  ///< the next batch has an unknown outcome
+  bool fail_next = false;            ///< the next batch has an unknown outcome
+  bool fail_next_directory = false;  ///< the next change of the directory is not committed
   std::size_t piece_rows = 1'000;
   std::string lost;  ///< why a host has given the engine up
   std::vector<std::string> struck;
@@ -225,7 +226,8 @@ class HostWorld : private DirectoryHost::Shell {
   JobHost& host_of(JobNumber number) override { return host((number - 1) % loops.size()); }
   void write(DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override {
     engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
-      const bool durable = write_directory(*engine, change);
+      const bool durable =
+          !std::exchange(fail_next_directory, false) && write_directory(*engine, change);
       if (then) first_loop_.post([then, durable] { then(durable); });
     });
   }

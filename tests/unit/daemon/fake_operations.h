@@ -36,6 +36,21 @@ struct FakeOperations final : Operations {
     asked.push_back("remove " + job);
     co_return done;
   }
+  Result<std::vector<EndpointReport>> endpoints_of(const std::string& job) override {
+    asked.push_back("endpoints of " + job);
+    return endpoints;
+  }
+  boost::asio::awaitable<Result<EndpointReport>> lease_endpoint(
+      const std::string& job, const LeaseEndpoint& request) override {
+    asked.push_back("lease " + request.name + " of " + job);
+    if (!done) co_return done.error();
+    co_return endpoints.at(0);
+  }
+  boost::asio::awaitable<Result<void>> release_endpoint(const std::string& job,
+                                                        const std::string& name) override {
+    asked.push_back("release " + name + " of " + job);
+    co_return done;
+  }
 
   ServerFacts known = [] {
     ServerFacts facts;
@@ -47,6 +62,7 @@ struct FakeOperations final : Operations {
   std::string metrics = "c 1\n";
   std::vector<core::JobReport> jobs;
   std::vector<core::RunReport> runs;
+  std::vector<EndpointReport> endpoints;
   Result<void> done;
   std::vector<std::string> asked;
 };

@@ -80,7 +80,7 @@ class OptionsTest : public testing::Test {
 
 constexpr const char* kKnownKeys =
     "use one of listen, allow_insecure_listen, protocols, tcpstore_job, tcpstore_from, "
-    "tcpstore_legacy, http_hosts, engine, durability, shards, log_level, "
+    "tcpstore_legacy, endpoint_ports, http_hosts, engine, durability, shards, log_level, "
     "drain_timeout, run_grace, session_expiry, idle_timeout, max_connections, "
     "max_connections_per_address, max_jobs, max_bytes, max_keys_per_job, max_bytes_per_job, "
     "max_sessions_per_job, max_waits_per_job, max_queue_items_per_job, disk_reserve, disk_minimum, "
@@ -291,6 +291,22 @@ TEST_F(OptionsTest, ProtocolsAreAList) {
   EXPECT_EQ(refused({"--protocols", "gopher"}),
             "c10dd: --protocols: invalid list of protocols \"gopher\"; use one or more of native, "
             "http, tcpstore without repeats, for example native,http,tcpstore\n");
+}
+
+TEST_F(OptionsTest, EndpointsHaveARangeOfPorts) {
+  EXPECT_FALSE(accepted({}).endpoint_ports);
+  EXPECT_FALSE(accepted({"--endpoint-ports", ""}).endpoint_ports);
+  const Options one = accepted({"--endpoint-ports", "65535-65535"});
+  EXPECT_EQ(endpoint_ports_text(one), "65535-65535");
+  const Options some = accepted({"--endpoint-ports", "29600-29699"});
+  EXPECT_EQ(some.endpoint_ports->low, 29600);
+  EXPECT_EQ(some.endpoint_ports->high, 29699);
+  for (const char* bad : {"1", "-", "1-", "-1", "2-1", "0-1", "1-65536", "1-2-3", "a-b", " 1-2"}) {
+    EXPECT_EQ(refused({(std::string("--endpoint-ports=") + bad).c_str()}),
+              std::string("c10dd: --endpoint-ports: \"") + bad +
+                  "\" is not a range of ports; use LOW-HIGH with 1 to 65535 and LOW not above "
+                  "HIGH, for example 29600-29699\n");
+  }
 }
 
 TEST_F(OptionsTest, TcpStoreHasAJobPeersAndOldClients) {

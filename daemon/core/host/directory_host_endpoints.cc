@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leases, releases and ends endpoints: the directory changes its rows, the shell its listeners.
+#include "daemon/core/host/directory_host.h"
+#include "protocol/format.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
+
+Failure engine_lost(std::string_view what) {
+  return unavailable(
+      format("the engine was lost; the endpoint may or may not {}; ask again", what));
+}
+
+}  // namespace
+
+void DirectoryHost::serve_endpoints(EndpointPorts& ports) {
+  ports_ = &ports;
+  restore_endpoints();
+}
+
+/// Makes the listeners those of the rows, and learns which endpoints have connections.
+void DirectoryHost::restore_endpoints() {
+  if (!directory_ || ports_ == nullptr || draining_) return;
+  const std::vector<Endpoint> leased = directory_->endpoints().all();
+  ports_->restore(leased);
+  for (const Endpoint& endpoint : leased) endpoint_in_use(endpoint, ports_->in_use(endpoint));
+}
+
+Result<const Endpoints*> DirectoryHost::endpoints() const {
+  if (!directory_) return closed();
+  return &directory_->endpoints();
+}
+
+void DirectoryHost::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
+                                   HostLoop& back,
+                                   std::function<void(Result<EndpointLease>)> then) {
+  loop_.dispatch([this, job, request, &back, then = std::move(then)]() mutable {
+    lease(job, request, [&back, then = std::move(then)](Result<EndpointLease> leased) mutable {
+      back.dispatch([then = std::move(then), leased = std::move(leased)] { then(leased); });
+    });
+  });
+}
+
+void DirectoryHost::lease(const std::string& job, const LeaseEndpoint& request,
+                          std::function<void(Result<EndpointLease>)> then) {
+  if (draining_) return then(unavailable("the daemon is shutting down"));
+  if (!directory_) return then(closed());
+  Result<Endpoint> endpoint = directory_->endpoints().check(job, request);
+  if (!endpoint) return then(endpoint.error());
+  const bool is_new = endpoint->port == 0;
+  if (is_new) {
+    const Result<std::uint16_t> port = ports_->open(*endpoint, directory_->endpoints());
+    if (!port) return then(port.error());
+    endpoint->port = *port;
+  }
+  Effects effects;
+  const Revision before = directory_->revision();
+  const Result<void> leased = directory_->lease_endpoint(*endpoint, job_time(), effects);
+  if (!leased) {
+    if (is_new) ports_->close(*endpoint, "withdrawn");
+    return then(leased.error());
+  }
+  EndpointLease lease{ports_->host(), endpoint->port, endpoint->ttl};
+  write(before, std::move(effects), [then = std::move(then), lease](bool durable) {
+    if (!durable) return then(engine_lost("have been leased"));
+    then(lease);
+  });
+}
+
+void DirectoryHost::release_endpoint(const Endpoints::Name& name,
+                                     std::function<void(Result<void>)> then) {
+  if (!directory_) return then(closed());
+  Effects effects;
+  const Revision before = directory_->revision();
+  const auto endpoint = directory_->release_endpoint(name, job_time(), effects);
+  if (!endpoint) {
+    return then(failure(Code::not_found, "unknown endpoint \"{}\" of job \"{}\"",
+                        printable(name.second, kNameShown), printable(name.first, kNameShown)));
+  }
+  ports_->close(*endpoint, "released");
+  write(before, std::move(effects), [then = std::move(then)](bool durable) {
+    if (!durable) return then(engine_lost("have been released"));
+    then(Result<void>());
+  });
+}
+
+void DirectoryHost::endpoint_in_use(const Endpoint& endpoint, bool in_use) {
+  if (!directory_) return;
+  directory_->set_endpoint_in_use({endpoint.job, endpoint.name}, in_use, job_time());
+}
+
+std::optional<TimePoint> DirectoryHost::next_expiry() const {
+  if (!directory_ || draining_) return std::nullopt;
+  return directory_->endpoints().next_deadline();
+}
+
+void DirectoryHost::expire_endpoints() {
+  Effects effects;
+  const Revision before = directory_->revision();
+  for (const Endpoint& endpoint : directory_->expire_endpoints(job_time(), effects)) {
+    ports_->close(endpoint, "expired");
+  }
+  write(before, std::move(effects), {});
+}
+
+}  // namespace c10dd::core
