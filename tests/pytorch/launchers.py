@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -139,7 +140,7 @@ class Launch:
         clean = {name: value for name, value in os.environ.items()
                  if name not in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
         self.processes = [
-            subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT,
+            subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
                              env={**clean, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", **variables})
             for (command, variables), out in zip(commands, self.output)]
 
@@ -154,7 +155,7 @@ class Launch:
             try:
                 codes.append(process.wait(max(until - time.monotonic(), 0.01)))
             except subprocess.TimeoutExpired:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # the shell, and the ranks that it has started
                 process.wait()
                 codes.append(None)
         return codes
