@@ -2,8 +2,9 @@
 // Scenario gloo-init. The ranks of a launch connect, join, and exchange the addresses of a process
 // group over Gloo, as PyTorch's clients do: each sets its own, and waits for and gets those of all
 // others, one request after the other. Measured from the first connect until the last rank is done.
-// Every launch has keys of its own. PyTorch 1.13.1 first exchanges host names; its ranks then ask
-// the store every 10 ms whether all are done, which is left out.
+// Every launch has keys of its own. The ranks are on the first core, the servers on the others.
+// PyTorch 1.13.1 first exchanges host names; its ranks then ask the store every 10 ms whether all
+// are done, which is left out.
 #include <sys/epoll.h>
 
 #include <array>
@@ -12,6 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "tests/bench/cores.h"
 #include "tests/bench/crowd.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/tcpstore_servers.h"
@@ -186,7 +188,13 @@ std::chrono::nanoseconds launch(const TcpstoreServer& server, unsigned ranks, un
 ScenarioResult run_gloo_init(const Options& options) {
   const unsigned members = options.members.value_or(kMembers);
   check_file_limit("gloo-init", members);
-  const TcpstoreServers servers(options);
+  std::unique_ptr<TcpstoreServers> started;
+  {
+    const Cores others(false);
+    started = std::make_unique<TcpstoreServers>(options);
+  }
+  const TcpstoreServers& servers = *started;
+  const Cores first(true);
   ScenarioResult result;
   result.name = "gloo-init";
   result.counted = "launches";

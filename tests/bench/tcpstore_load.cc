@@ -3,13 +3,12 @@
 // protocol, beside the echo of the same bytes. Each server is spoken to in its own dialect. Servers
 // run on all cores but the first, and the load on the first, because the scheduler's choice makes a
 // factor of nine.
-#include <sched.h>
-
 #include <memory>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "tests/bench/cores.h"
 #include "tests/bench/load.h"
 #include "tests/bench/scenarios.h"
 #include "tests/bench/servers.h"
@@ -20,30 +19,6 @@ namespace c10dd::bench {
 namespace {
 
 constexpr double kWarmUpShare = 0.2;  // of a round, in addition to it
-
-/// Keeps this thread, and the processes that it starts, on the first core or on all others.
-/// Restores the cores at the end.
-class Cores {
- public:
-  explicit Cores(bool first) {
-    if (::sched_getaffinity(0, sizeof before_, &before_) != 0) fail_with_errno("sched_getaffinity");
-    cpu_set_t chosen;
-    CPU_ZERO(&chosen);
-    bool seen = false;
-    for (int core = 0; core < CPU_SETSIZE; ++core) {
-      if (!CPU_ISSET(core, &before_)) continue;
-      if (seen != first) CPU_SET(core, &chosen);
-      seen = true;
-    }
-    if (CPU_COUNT(&chosen) > 0) ::sched_setaffinity(0, sizeof chosen, &chosen);
-  }
-  ~Cores() { ::sched_setaffinity(0, sizeof before_, &before_); }
-  Cores(const Cores&) = delete;
-  Cores& operator=(const Cores&) = delete;
-
- private:
-  cpu_set_t before_;
-};
 
 /// The servers, started on their cores.
 class Stores {
