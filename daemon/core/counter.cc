@@ -14,6 +14,15 @@ namespace {
 
 constexpr std::size_t kKeyShown = 80;  // an error shows at most this many bytes of a key
 
+Result<std::int64_t> sum_of(std::int64_t value, std::int64_t delta) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(value, delta, &sum)) {
+    return failure(Code::out_of_range, "add: {} + {} overflows 64 bits; the value is unchanged",
+                   value, delta);
+  }
+  return sum;
+}
+
 }  // namespace
 
 std::optional<std::int64_t> number_at_start(std::string_view text) {
@@ -39,19 +48,14 @@ Result<std::int64_t> add_to(std::string_view key, std::optional<std::string_view
       return not_a_counter(key, text->size());
     }
   }
-  std::int64_t sum = 0;
-  if (__builtin_add_overflow(value, delta, &sum)) {
-    return failure(Code::out_of_range, "add: {} + {} overflows 64 bits; the value is unchanged",
-                   value, delta);
-  }
-  return sum;
+  return sum_of(value, delta);
 }
 
 Result<std::int64_t> add_leniently(std::string_view key, std::optional<std::string_view> text,
                                    std::int64_t delta) {
-  if (!text) return add_to(key, text, delta);
+  if (!text) return delta;
   if (const std::optional<std::int64_t> value = number_at_start(*text)) {
-    return add_to(key, std::to_string(*value), delta);
+    return sum_of(*value, delta);
   }
   return failure(Code::invalid_argument,
                  "add: the value of key \"{}\" does not begin with a number of 64 bits ({} bytes)",
