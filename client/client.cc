@@ -65,6 +65,7 @@ class Client::Impl {
   Impl(const client::Url& url, ClientOptions options)
       : job(url.job),
         address(url.address()),
+        daemon_host(url.host),
         host(options.host.empty() ? host_name() : options.host),
         run(options.run),
         seat{options.rank, options.world_size},
@@ -113,6 +114,7 @@ class Client::Impl {
 
   const std::string job;
   const std::string address;
+  const std::string daemon_host;
   const std::string host;
   const std::string run;
   const client::Seat seat;
@@ -180,6 +182,15 @@ std::vector<std::string> Client::exchange(const std::string& name, std::vector<s
   ExchangeOptions seated = options;
   impl_->seat_in("exchange", name, seated);
   return impl_->barriers.exchange(name, std::move(parts), seated);
+}
+
+LeasedEndpoint Client::lease_endpoint(const std::string& name, const EndpointOptions& options) {
+  impl_->require_home();
+  const LeaseEndpoint request{name, options.run, options.ttl, options.world_size};
+  EndpointLease lease = expect<EndpointLease>(impl_->connection->call(request, impl_->limit));
+  // A daemon that listens on all addresses is reached where this client reaches it.
+  const bool everywhere = lease.host == "0.0.0.0" || lease.host == "::";
+  return {everywhere ? impl_->daemon_host : std::move(lease.host), lease.port, lease.ttl};
 }
 
 void Client::record(const CollectiveSample& sample) {

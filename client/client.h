@@ -67,6 +67,25 @@ struct ClientStats {
   std::uint64_t sessions_lost = 0;   ///< sessions that expired or were replaced (SessionReplaced)
 };
 
+/// Options of Client::lease_endpoint().
+struct EndpointOptions {
+  /// The run that all clients of the endpoint use. Its state is durable, and a client of the SDK
+  /// with the same ClientOptions::run shares it. If the name is empty, the daemon gives each launch
+  /// of PyTorch a run of its own, which lives in memory.
+  std::string run = {};
+  /// How long the daemon keeps the endpoint while it has no connection: 1 s to 30 days; 0 means 10
+  /// minutes.
+  std::chrono::nanoseconds ttl{0};
+  std::uint32_t world_size = 0;  ///< number of ranks, for the daemon's status pages; 0: not known
+};
+
+/// An address for unmodified PyTorch trainers, as MASTER_ADDR and MASTER_PORT.
+struct LeasedEndpoint {
+  std::string host;
+  std::uint16_t port = 0;
+  std::chrono::nanoseconds ttl{0};  ///< EndpointOptions::ttl, or the daemon's default
+};
+
 struct BarrierOptions {
   /// Rank of this process, and number of ranks that take part. If `world_size` is 0, the client's
   /// rank and world size are used, and `rank` must be 0.
@@ -164,6 +183,18 @@ class Client : public std::enable_shared_from_this<Client> {
   /// this rank exceed 16 MiB together.
   std::vector<std::string> exchange(const std::string& name, std::vector<std::string> parts,
                                     const ExchangeOptions& options = {});
+
+  /// Leases a port of the daemon, an endpoint, on which the clients of PyTorch's TCPStore find this
+  /// client's job. They cannot name a job themselves. If the job has an endpoint of this name, it
+  /// keeps its port and is renewed: it gets the ttl and the world size of this call. Different
+  /// processes that give the same name get the same port. The endpoint outlives this client and a
+  /// restart of the daemon. It ends when it has had no connection for its ttl since the last
+  /// renewal, or when it is released over HTTP (DELETE /v1/jobs/JOB/endpoints/NAME); its open
+  /// connections go on. The name has 1 to 255 bytes. Blocks until the lease is durable, up to
+  /// ClientOptions::timeout. Throws InvalidArgument for an invalid name or option, or if the
+  /// endpoint of this name has another run. Throws Error with Code::quota_exceeded if the daemon
+  /// has no free port or too many endpoints or jobs.
+  LeasedEndpoint lease_endpoint(const std::string& name, const EndpointOptions& options = {});
 
   /// Counts a collective. The totals are reported to the daemon once a second and when the client
   /// is destroyed. Holds a lock briefly; does not wait for the daemon. Does nothing in a forked

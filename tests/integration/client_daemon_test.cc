@@ -48,6 +48,22 @@ TEST_F(ClientDaemon, SaysWhoItIsConnectedTo) {
   EXPECT_EQ(stats.reissued, 0u);
 }
 
+TEST_F(ClientDaemon, LeasesAnEndpointForItsJob) {
+  const auto client = connect();
+  const LeasedEndpoint first =
+      client->lease_endpoint("a", {.run = "r", .ttl = 30s, .world_size = 4});
+  EXPECT_EQ(first.host, "127.0.0.1");
+  EXPECT_GT(first.port, 0);
+  EXPECT_EQ(first.ttl, 30s);
+  const LeasedEndpoint again = connect()->lease_endpoint("a", {.run = "r"});
+  EXPECT_EQ(again.port, first.port);
+  EXPECT_EQ(again.ttl, 10min);
+  EXPECT_NE(client->lease_endpoint("b").port, first.port);
+  EXPECT_THROW(client->lease_endpoint("a"), InvalidArgument) << "it has a run";
+  EXPECT_THROW(client->lease_endpoint(""), InvalidArgument);
+  EXPECT_THROW(client->lease_endpoint("c", {.ttl = 1ms}), InvalidArgument);
+}
+
 TEST(ClientConnect, TimesOutWithTheReasonWhenNobodyListens) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in at{};
