@@ -193,6 +193,8 @@ asio::awaitable<std::string> ServerOperations::metrics_text() {
   for (const core::JobReport& report : reports) add(by_name[report.name], report.stats);
   for (const auto& [name, stats] : by_name) of_.metrics.job_stats(name, stats);
   of_.metrics.jobs(reports.size());
+  const Result<const core::Endpoints*> endpoints = of_.host.directory().endpoints();
+  if (endpoints) of_.metrics.endpoints((*endpoints)->size());
   of_.metrics.commit_age(of_.host.commit_age());
   of_.metrics.ready(not_ready().empty());
   of_.metrics.connection_bytes(of_.budget.held());

@@ -53,6 +53,8 @@ inline constexpr Info kKeys{"c10dd_store_keys", Kind::gauge, "train_job", "Live 
 inline constexpr Info kValueBytes{"c10dd_store_value_bytes", Kind::gauge, "train_job",
                                   "Bytes of live keys and values"};
 inline constexpr Info kJobs{"c10dd_jobs", Kind::gauge, "", "Jobs loaded in this daemon"};
+inline constexpr Info kEndpoints{"c10dd_endpoints", Kind::gauge, "",
+                                 "Ports that are leased for clients of PyTorch's TCPStore"};
 inline constexpr Info kSessions{"c10dd_sessions", Kind::gauge, "train_job",
                                 "Sessions with a connection"};
 inline constexpr Info kMembers{"c10dd_members", Kind::gauge, "train_job",
@@ -128,6 +130,7 @@ inline constexpr std::array kAll = {kBuildInfo,
                                     kKeys,
                                     kValueBytes,
                                     kJobs,
+                                    kEndpoints,
                                     kSessions,
                                     kMembers,
                                     kMembersMissing,

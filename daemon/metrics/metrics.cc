@@ -121,6 +121,7 @@ class Metrics::Impl {
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});
   Gauge& connection_bytes = *Family<Gauge>(registry, metric::kConnectionBytes).with({});
   Gauge& jobs = *Family<Gauge>(registry, metric::kJobs).with({});
+  Gauge& endpoints = *Family<Gauge>(registry, metric::kEndpoints).with({});
   Counter& replayed = *Family<Counter>(registry, metric::kReplayedReplies).with({});
 
   std::mutex job_mutex;
@@ -222,6 +223,8 @@ void Metrics::job_stats(const std::string& train_job, const core::JobStats& stat
   const std::lock_guard lock(impl_->job_mutex);
   impl_->by_job.stats(train_job, stats);
 }
+
+void Metrics::endpoints(std::size_t leased) { impl_->endpoints.Set(static_cast<double>(leased)); }
 
 void Metrics::jobs(std::size_t loaded) { impl_->jobs.Set(static_cast<double>(loaded)); }
 

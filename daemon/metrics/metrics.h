@@ -59,6 +59,7 @@ class Metrics {
   /// Sets the gauges of a job. Ignored if the job has no series.
   void job_stats(const std::string& train_job, const core::JobStats& stats);
   void jobs(std::size_t loaded);
+  void endpoints(std::size_t leased);
   /// Adds one to the job's number of runs, because a run was loaded, or an idle run is used again.
   /// The first run creates the job's series.
   void job_loaded(const std::string& train_job);

@@ -305,6 +305,7 @@ class Truths(Case):
             of("c10dd_engine_oldest_commit_seconds"): 0,
             of("c10dd_connection_bytes"): (HALF_FRAME, HALF_FRAME + 65_536),
             of("c10dd_jobs"): 1,
+            of("c10dd_endpoints"): 1,
             of("c10dd_connections", 'protocol="native"'): 4,
             of("c10dd_connections_accepted_total", 'protocol="native"'): self.native,
             of("c10dd_connections_closed_total", 'protocol="native",reason="refused"'): ROUNDS,
@@ -372,6 +373,8 @@ class Truths(Case):
             time.sleep(1.1)  # the next scrape
         self.lose_a_member()
         self.lose_redis()
+        self.assertEqual(200, self.sound.http("/v1/jobs/train/endpoints", "POST",
+                                              b'{"name": "a"}')[0])
         waiting = self.connect(self.sound)
         waiting.send(frame(BARRIER, text("lonely") + struct.pack("<QQIIq", 0, 0, 0, 2, 600 * SECOND),
                            sequence=1))

@@ -115,6 +115,7 @@ class MetricsTest : public testing::Test {
                                   .sessions = 3,
                                   .collectives_in_flight = 7});
     metrics_.jobs(1);
+    metrics_.endpoints(1);
   }
 
   void served(const std::string& train_job, const core::JobStats& stats) {
