@@ -6,6 +6,7 @@
 
 #include "daemon/core/directory.h"
 #include "daemon/core/plain_runs.h"
+#include "daemon/core/planted.h"
 #include "daemon/core/row_key.h"
 #include "protocol/format.h"
 #include "protocol/utf8.h"
@@ -67,6 +68,7 @@ Result<void> Endpoints::restore(const Row& row) {
                     value->port != 0 && !has_port(value->port) && check_endpoint_ttl(value->ttl) &&
                     !endpoints_.contains(name);
   if (!good) return failure(Code::malformed, "damaged row of an endpoint");
+  if (planted(Planted::endpoint_forgotten)) return {};
   ports_[value->port] = name;
   if (!value->run.empty()) ++runs_[{name.first, value->run}];
   endpoints_[name] = {name.first, name.second, value->port,

@@ -53,6 +53,8 @@ enum class Planted {
   dead_holder_counts,  ///< fault: the key of a rank whose connection has ended is not set again
 
   // in the hosts
+  endpoint_forgotten,       ///< fault: an endpoint is not restored
+  lease_told_early,         ///< fault: the port of an endpoint is told before its row is durable
   plain_run_dropped,        ///< fault: a lost engine ends the runs that live in memory
   plain_rows_stored,        ///< fault: rows of a run that lives in memory go to the engine
   ack_before_sync,          ///< fault: replies are sent before the engine has synced

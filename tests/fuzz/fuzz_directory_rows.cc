@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any rows as those of the directory of jobs, then openings, closings and time: damaged rows are
-// refused; numbers are unique, names too; what the directory stores it reads again as the same.
+// Any rows as those of the directory of jobs, then openings, closings, leases and time: damaged
+// rows are refused; numbers are unique, names too; what the directory stores it reads again as the
+// same.
 #include <map>
 #include <set>
 
@@ -46,13 +47,31 @@ std::map<c10dd::JobNumber, std::pair<std::string, std::string>> jobs_of(
   return jobs;
 }
 
+void lease(Directory& directory, Input& in, c10dd::TimePoint now, Rows& rows) {
+  const c10dd::Revision before = directory.revision();
+  Draw draw(in);
+  std::string job;
+  c10dd::LeaseEndpoint request;
+  draw.fill(job);
+  draw.fill(request);
+  auto endpoint = directory.endpoints().check(job, request);
+  if (!endpoint) return;
+  if (endpoint->port == 0) endpoint->port = static_cast<std::uint16_t>(1 + in.byte());
+  const auto* known = directory.endpoints().find({job, request.name});
+  if (known == nullptr && directory.endpoints().has_port(endpoint->port)) return;
+  c10dd::core::Effects effects;
+  const auto leased = directory.lease_endpoint(*endpoint, now, effects);
+  store(effects, before, rows);
+  C10DD_ASSERT(!leased || *directory.endpoints().find({job, request.name}) == *endpoint);
+}
+
 void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
   const c10dd::Revision before = directory.revision();
   Draw draw(in);
   std::string job;
   std::string run;
   c10dd::JobNumber number = 0;
-  switch (in.below(4)) {
+  switch (in.below(8)) {
     case 0: {
       draw.fill(job);
       draw.fill(run);
@@ -70,9 +89,37 @@ void step(Directory& directory, Input& in, c10dd::TimePoint& now, Rows& rows) {
     case 2:
       draw.fill(number);
       return directory.mark_idle(number, in.byte() == 0, now);
+    case 3:
+      return lease(directory, in, now, rows);
+    case 4: {
+      draw.fill(job);
+      draw.fill(run);
+      c10dd::core::Effects effects;
+      directory.release_endpoint({job, run}, now, effects);
+      return store(effects, before, rows);
+    }
+    case 5:
+      draw.fill(job);
+      draw.fill(run);
+      return directory.set_endpoint_in_use({job, run}, in.byte() % 2 == 0, now);
+    case 6: {
+      now += std::chrono::seconds(in.byte());
+      c10dd::core::Effects effects;
+      for (const auto& endpoint : directory.expire_endpoints(now, effects)) {
+        C10DD_ASSERT(!directory.endpoints().has_port(endpoint.port));
+      }
+      store(effects, before, rows);
+      const auto next = directory.endpoints().next_deadline();
+      C10DD_ASSERT(next.value_or(c10dd::TimePoint::max()) > now);
+      return;
+    }
     default: {
       now += std::chrono::seconds(in.byte());
-      store(directory.tick(now).effects, before, rows);
+      const Directory::Retired retired = directory.tick(now);
+      store(retired.effects, before, rows);
+      for (const Directory::NamedRun& entry : retired.entries) {
+        C10DD_ASSERT(!directory.endpoints().names_run(entry.job, entry.run));
+      }
       C10DD_ASSERT(directory.next_deadline().value_or(c10dd::TimePoint::max()) > now);
     }
   }
@@ -86,6 +133,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (std::size_t n = in.below(16); n > 0; --n) rows[Bytes(in.text())] = in.text();
   Directory::Limits limits;
   limits.jobs = 8;
+  limits.endpoints = 4;
   Directory directory(in.byte(), limits);
   if (!restore(directory, rows)) return 0;
   c10dd::TimePoint now;
@@ -97,5 +145,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   C10DD_ASSERT(again.resume(1, false, now).rows.empty());
   C10DD_ASSERT(again.incarnation() == directory.incarnation());
   C10DD_ASSERT(jobs_of(again) == jobs_of(directory));
+  C10DD_ASSERT(again.endpoints().all() == directory.endpoints().all());
   return 0;
 }

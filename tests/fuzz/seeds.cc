@@ -126,7 +126,19 @@ void add_directory(Seeds& seeds) {
                 .text("n")
                 .text(number(5))
                 .byte(9)
-                .bytes(Bytes("\0\1\0\2\1\0\3\xFF\0\3\4", 11))
+                .bytes(Bytes("\0\1\0\2\1\0\7\xFF\0\3\7", 11))
+                .take());
+  // A lease, its renewal, a connection that comes and goes, and the end; then another one, time
+  // and a release.
+  seeds.add("directory_rows", "endpoints",
+            InputWriter()
+                .byte(0)
+                .byte(9)
+                .bytes(Bytes("\1\0", 2))
+                .bytes(Bytes("\3\0\0\1\7\3\x10", 7))
+                .bytes(Bytes("\3\0\0\1\7\3", 6))
+                .bytes(Bytes("\5\0\0\0\6\xFF\5\0\0\1\6\xFF", 12))
+                .bytes(Bytes("\3\0\1\0\x0B\3\x11\7\xFF\4\0\1\7\xFF", 14))
                 .take());
 }
 

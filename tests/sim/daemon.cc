@@ -33,6 +33,7 @@ Daemon::Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, D
   core::VolatileRuns::Settings settings;
   settings.first += number << 32;
   directory_ = std::make_unique<core::DirectoryHost>(first(), shell, settings);
+  directory_->serve_endpoints(*this);
   for (const auto& shard : shards_) shard->start(*directory_);
 }
 
@@ -84,6 +85,45 @@ void Daemon::open_volatile(const std::string& job, const std::string& run,
     world_.violated("trainers", number.error().detail);
   });
 }
+
+// ---- endpoints ---------------------------------------------------------------------------------
+
+void Daemon::lease_endpoint(const std::string& job, const LeaseEndpoint& request,
+                            std::function<void(Result<EndpointLease>)> then) {
+  first().post([this, job, request, then = std::move(then)] {
+    directory_->lease_endpoint(job, request, first(), then);
+  });
+}
+
+void Daemon::release_endpoint(const std::string& job, const std::string& name,
+                              std::function<void(Result<void>)> then) {
+  first().post([this, job, name, then = std::move(then)] {
+    directory_->release_endpoint({job, name}, then);
+  });
+}
+
+/// Chooses a port that hardly any endpoint has had before, so that one that was lost does not come
+/// back to the same port.
+Result<std::uint16_t> Daemon::open(const core::Endpoint&, const core::Endpoints& leased) {
+  std::uint16_t port = 0;
+  while (port == 0 || leased.has_port(port) || ports_.contains(port)) {
+    port = static_cast<std::uint16_t>(number_ * 997 + ++opened_);
+  }
+  ports_.insert(port);
+  return port;
+}
+
+void Daemon::close(const core::Endpoint& endpoint, std::string_view how) {
+  world_.note("endpoint.closed", endpoint.port, 0, how);
+  ports_.erase(endpoint.port);
+}
+
+void Daemon::restore(const std::vector<core::Endpoint>& leased) {
+  ports_.clear();
+  for (const core::Endpoint& endpoint : leased) ports_.insert(endpoint.port);
+}
+
+// ---- connections -------------------------------------------------------------------------------
 
 void Daemon::accept(const LinkRef& link) { world_.random.pick(shards_)->accept(link); }
 

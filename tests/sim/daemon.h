@@ -20,7 +20,8 @@
 namespace c10dd::sim {
 
 class Daemon final : public std::enable_shared_from_this<Daemon>,
-                     private core::DirectoryHost::Shell {
+                     private core::DirectoryHost::Shell,
+                     private core::EndpointPorts {
  public:
   Daemon(World& world, const Swarm& swarm, Disk& disk, Records& records, DriftingClock clock,
          std::uint64_t number);
@@ -55,6 +56,13 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   /// Makes a run that lives in memory. Calls `then` with its number, on the first loop.
   void open_volatile(const std::string& job, const std::string& run,
                      std::function<void(JobNumber)> then);
+  /// Lease and release an endpoint. `then` is called on the first loop.
+  void lease_endpoint(const std::string& job, const LeaseEndpoint& request,
+                      std::function<void(Result<EndpointLease>)> then);
+  void release_endpoint(const std::string& job, const std::string& name,
+                        std::function<void(Result<void>)> then);
+  bool listens(std::uint16_t port) const { return ports_.contains(port); }
+
   /// Returns the shard that serves the job with this number.
   const std::shared_ptr<Shard>& shard_of(JobNumber number) const {
     return shards_[(number - 1) % shards_.size()];
@@ -79,6 +87,13 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
   std::string not_ready() const override { return "the engine is being opened again"; }
 
+  Result<std::uint16_t> open(const core::Endpoint& endpoint,
+                             const core::Endpoints& leased) override;
+  void close(const core::Endpoint& endpoint, std::string_view how) override;
+  void restore(const std::vector<core::Endpoint>& leased) override;
+  bool in_use(const core::Endpoint&) const override { return false; }
+  const std::string& host() const override { return host_; }
+
   Shard& first() const { return *shards_.front(); }
   bool adopt();
   void lose(const std::string& why);
@@ -95,6 +110,9 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
   core::GrowthGate growth_;
   std::vector<std::shared_ptr<Shard>> shards_;
   std::unique_ptr<core::DirectoryHost> directory_;
+  const std::string host_ = "127.0.0.1";
+  std::set<std::uint16_t> ports_;  ///< of endpoints, on which it listens
+  std::uint64_t opened_ = 0;       ///< how many ports it has chosen
 
   std::shared_ptr<DiskQueue> queue_;
   std::shared_ptr<bool> intact_;

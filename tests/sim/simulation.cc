@@ -13,6 +13,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kTrainersSeed = 0x7C57;
+constexpr std::uint64_t kLeasesSeed = 0x1EA5;
 constexpr Duration kPatience = seconds(60);  // after the last fault
 // By then a dead member is lost: its job is loaded again, a silent link has timed out, and the
 // grace has passed.
@@ -185,8 +186,15 @@ Report Simulation::run() {
     trainers_ = std::make_unique<Trainers>(world_, choice.next(), [this] { return daemon_; });
     trainers_->begin();
   }
+  // A rolled-back disk forgets leases, and only one daemon may change the directory of an engine.
+  Random leasing(seed_ ^ kLeasesSeed);
+  if (leasing.chance(10) && !swarm_.rollback && !swarm_.has(Fault::takeover)) {
+    leases_ = std::make_unique<Leases>(world_, leasing.next(), [this] { return daemon_; });
+    leases_->begin();
+  }
   be_busy();
   if (!world_.violation()) calm_down();
+  if (leases_ && !world_.violation()) leases_->check();
   if (trainers_ && !world_.violation()) trainers_->check();
   if (!world_.violation()) fall_quiet();
   if (!world_.violation()) check_bounds();

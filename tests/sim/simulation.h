@@ -12,6 +12,7 @@
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/leases.h"
 #include "tests/sim/network.h"
 #include "tests/sim/records.h"
 #include "tests/sim/swarm.h"
@@ -84,6 +85,7 @@ class Simulation {
   std::vector<std::shared_ptr<Daemon>> graveyard_;  ///< events may still refer to them
   std::unique_ptr<Visits> visits_;                  ///< null if the seed has none
   std::unique_ptr<Trainers> trainers_;              ///< null if the seed has none
+  std::unique_ptr<Leases> leases_;                  ///< null if the seed has none
   std::vector<std::shared_ptr<Client>> clients_;
   std::vector<std::shared_ptr<Client>> old_clients_;
   std::vector<std::shared_ptr<Client>> doomed_;  ///< old clients whose job starts again

@@ -175,6 +175,7 @@ void Simulation::end_faults() {
   network_.heal_all();
   if (visits_) visits_->end();
   if (trainers_) trainers_->stop();
+  if (leases_) leases_->stop();
   disk_.heal();
   if (daemon_->dead()) start_daemon();
   daemon_->resume();
