@@ -75,6 +75,7 @@ bool NativeChannels::take(const Frame& frame, std::int64_t arrived_ns) {
 /// reply if the session has left the channel by then: its client asks again.
 void NativeChannels::ask_directory(const native::RequestHeader& header, const Channel& channel,
                                    const LeaseEndpoint& lease, std::int64_t arrived_ns) {
+  host_.heard(channel.job, number_);  // a request is a sign of life
   host_.lease_endpoint(
       channel.job->name, lease, arrived_ns,
       [self = shared_from_this(), header, asker = channel.attachment](const Reply& result) {
