@@ -90,6 +90,13 @@ void CallQueue::number_locked(Call& call, std::uint64_t& next) {
   for (const auto& hook : options_.hooks) hook->enqueued(call.info);
 }
 
+std::optional<Failure> CallQueue::unusable() {
+  const std::lock_guard lock(mutex_);
+  if (failure_.exists()) return failure_.get();
+  if (!closed_) return std::nullopt;
+  return failure(Code::closed, "process group \"{}\" was closed", world().name);
+}
+
 bool CallQueue::accepts_locked() const { return !closed_ && !failure_.exists(); }
 
 bool CallQueue::may_start_locked() const { return !starting_ && in_flight_ < traits_.in_flight; }

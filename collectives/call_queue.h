@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +39,9 @@ class CallQueue : public std::enable_shared_from_this<CallQueue> {
   /// Fails all operations that have not ended, and all later ones, unless the group has already
   /// failed. Does not wait for the running operation. See FirstFailure::abort().
   void abort(const Failure& reason, bool by_owner);
+
+  /// Returns why no further operation can succeed, or nothing.
+  std::optional<Failure> unusable();
 
   /// Abandons all later operations. Blocks until all earlier ones have ended.
   void close();

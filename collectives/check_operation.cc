@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <string>
 
 #include "client/internal/throw_failure.h"
@@ -16,6 +17,11 @@ namespace {
 
 [[noreturn]] void refuse(std::string text) {
   client::throw_failure(failure(Code::invalid_argument, std::move(text)));
+}
+
+/// Returns how many elements of the type the largest possible memory has.
+std::size_t most_elements(DType dtype) {
+  return static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / size_of(dtype);
 }
 
 /// An operation that is checked. `name` of a tensor is "input" or "output".
@@ -147,11 +153,18 @@ struct Checked {
   }
 
   void check_tensor(const Tensor& tensor, const char* name) const {
-    if (is_dtype(tensor.dtype) && (tensor.count == 0 || tensor.data != nullptr)) return;
+    if (is_dtype(tensor.dtype) && tensor.count <= most_elements(tensor.dtype) &&
+        (tensor.count == 0 || tensor.data != nullptr)) {
+      return;
+    }
     const std::string what = format("{}{}{}", info.function, *name == '\0' ? "" : " ", name);
     if (!is_dtype(tensor.dtype)) {
       refuse(format("{}: the element type has number {}, but the last type has number {}", what,
                     static_cast<unsigned>(tensor.dtype), kDTypes - 1));
+    }
+    if (tensor.count > most_elements(tensor.dtype)) {
+      refuse(format("{}: count is {}, but memory has at most {} elements of type {}", what,
+                    tensor.count, most_elements(tensor.dtype), name_of(tensor.dtype)));
     }
     refuse(format("{}: data is null, but count is {}", what, tensor.count));
   }
@@ -175,8 +188,29 @@ void check_message(const Operation& operation, const OperationInfo& info, const 
 }  // namespace
 
 void check_options(const GroupOptions& options, const World& world) {
-  if (options.timeout > Duration{0} && options.open_timeout > Duration{0}) return;
-  refuse(format("process group \"{}\": time-outs must be positive", world.name));
+  const auto check_positive = [&](const char* name, Duration value) {
+    if (value > Duration{0}) return;
+    refuse(format("process group \"{}\": {} must be positive, got {} ns", world.name, name,
+                  value.count()));
+  };
+  check_positive("timeout", options.timeout);
+  check_positive("open_timeout", options.open_timeout);
+  for (std::size_t i = 0; i < options.hooks.size(); ++i) {
+    if (options.hooks[i] == nullptr) {
+      refuse(format("process group \"{}\": hooks[{}] is null", world.name, i));
+    }
+  }
+}
+
+void check_allocation(DType dtype, std::size_t count) {
+  if (!is_dtype(dtype)) {
+    refuse(format("allocate: the element type has number {}, but the last type has number {}",
+                  static_cast<unsigned>(dtype), kDTypes - 1));
+  }
+  if (count > most_elements(dtype)) {
+    refuse(format("allocate: count is {}, but memory has at most {} elements of type {}", count,
+                  most_elements(dtype), name_of(dtype)));
+  }
 }
 
 void clear_unused(Operation& operation) {
@@ -212,6 +246,11 @@ void check(const Operation& operation, const World& world, const Backend& backen
   checked.check_layout();
   checked.check_streams();
   const Tensor& common = operation.common();
+  if (info.reduces && operation.reduce.kind > ReduceOp::premul_sum) {
+    refuse(format("{}: the reduction has number {}, but the last reduction has number {}",
+                  info.function, static_cast<unsigned>(operation.reduce.kind),
+                  static_cast<unsigned>(ReduceOp::premul_sum)));
+  }
   if (info.reduces && !combines(operation.reduce, common.dtype)) {
     refuse(format("{}: {} does not combine elements of type {}", info.function,
                   name_of(operation.reduce), name_of(common.dtype)));

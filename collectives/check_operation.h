@@ -7,8 +7,11 @@
 
 namespace c10dd::collectives {
 
-/// Throws InvalidArgument if a time-out of the group is not positive.
+/// Throws InvalidArgument if a time-out of the group is not positive, or a hook is null.
 void check_options(const GroupOptions& options, const World& world);
+
+/// Throws InvalidArgument if no memory can have so many elements of a type, or for an unknown type.
+void check_allocation(DType dtype, std::size_t count);
 
 /// Empties the tensors and lists that an operation of this kind does not have, so that no backend
 /// looks at them.

@@ -147,9 +147,16 @@ collectives::Exchange exchange_by(std::shared_ptr<Membership> membership, const 
       for (std::size_t i = 0; i < order.size(); ++i) sorted[i] = std::move(parts[order[i]]);
     }
     const auto root = std::ranges::find(order, std::size_t{0}) - order.begin();
-    std::vector<std::string> reply = membership->exchange(
-        name, std::move(sorted),
-        {.shape = shape, .root = static_cast<Rank>(root), .timeout = timeout}, participants);
+    std::vector<std::string> reply;
+    try {
+      reply = membership->exchange(
+          name, std::move(sorted),
+          {.shape = shape, .root = static_cast<Rank>(root), .timeout = timeout}, participants);
+    } catch (const TimedOut& late) {
+      std::vector<Missing> missing = late.missing();
+      for (Missing& one : missing) one.rank = static_cast<Rank>(order.at(one.rank));
+      throw TimedOut(late.what(), std::move(missing));
+    }
     if (shape == ExchangeShape::from_root) return reply;
     std::vector<std::string> own(reply.size());
     for (std::size_t i = 0; i < order.size(); ++i) own[order[i]] = std::move(reply[i]);

@@ -76,13 +76,7 @@ Failure FirstFailure::explained(const CollectiveCall& call, Failure why) {
   if (why.code == Code::timed_out && why.detail.size() == known && !why.missing.empty()) {
     why.detail += "; check the logs or a stack trace of these ranks";
   }
-  for (const MissingRank& one : why.missing) {
-    if (by_abort || one.rank >= world_.members.size()) continue;
-    const Rank job_rank = world_.members[one.rank].job_rank;
-    if (job_rank == one.rank) continue;
-    why.detail +=
-        format("; rank {} of group \"{}\" is rank {} of the job", one.rank, world_.name, job_rank);
-  }
+  if (!by_abort) why.detail += ranks_in_the_job(why.missing, world_);
   const std::lock_guard lock(mutex_);
   reason_ = why;
   return why;

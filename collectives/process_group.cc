@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
+#include <mutex>
+#include <new>
+#include <numeric>
 #include <utility>
 
 #include "client/internal/fork_guard.h"
@@ -73,8 +77,9 @@ class Group final : public collectives::AbortableGroup {
 
   Tensor allocate(DType dtype, std::size_t count, Device device) override {
     require_home();
+    collectives::check_allocation(dtype, count);
     const std::size_t bytes = std::max<std::size_t>(count * size_of(dtype), 1);
-    auto memory = backend_->allocate(bytes, device);
+    auto memory = allocate_bytes(bytes, device);
     if (!memory) throw_failure(memory.error());
     return {.data = memory->get(),
             .count = count,
@@ -86,18 +91,23 @@ class Group final : public collectives::AbortableGroup {
   std::shared_ptr<ProcessGroup> new_group(const std::vector<Rank>& ranks,
                                           SubgroupOptions options) override {
     require_home();
+    require_usable("new_group");
     World child = collectives::subworld(world(), ranks, options);
+    child.name = name_of_child(child.name);
     if (!context_.among) {
       throw_failure(failure(Code::unsupported,
                             "new_group: process group \"{}\" has a Bootstrap of its own, through "
                             "which only all ranks can meet; use split",
                             world().name));
     }
-    const collectives::Exchange exchange = context_.among(ranks, child.name);
-    return context_.open_child({.world = std::move(child),
-                                .options = collectives::options_of(queue_->options(), options),
-                                .exchange = exchange,
-                                .family = context_.family});
+    const collectives::Exchange exchange =
+        collectives::naming_the_missing(context_.among(ranks, child.name), child);
+    return opened(
+        context_.open_child({.world = std::move(child),
+                             .options = collectives::options_of(queue_->options(), options),
+                             .exchange = exchange,
+                             .family = context_.family}),
+        ranks);
   }
 
   std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
@@ -135,7 +145,8 @@ class Group final : public collectives::AbortableGroup {
                                  open_deadline());
         };
       }
-      return context_.open_child(std::move(child));
+      child.world.name = name_of_child(child.world.name);
+      return opened(context_.open_child(std::move(child)), ranks);
     } catch (const std::exception&) {
       // The other ranks exchange their addresses and split in any case, and need this rank for it.
       for (; *exchanged < exchanges; ++*exchanged) exchange_nothing();
@@ -158,10 +169,11 @@ class Group final : public collectives::AbortableGroup {
                             "use barrier",
                             world().name));
     }
+    require_usable("monitored_barrier");
     try {
       context_.meet(limit);
     } catch (const TimedOut& late) {
-      throw_failure(collectives::missed(world(), limit, late));
+      throw_failure(collectives::missed(world(), "monitored_barrier", limit, late));
     }
   }
 
@@ -181,6 +193,35 @@ class Group final : public collectives::AbortableGroup {
  private:
   Group(std::shared_ptr<CallQueue> queue, collectives::GroupContext context)
       : context_(std::move(context)), queue_(std::move(queue)), backend_(queue_->backend()) {}
+
+  /// Throws if the group was closed or has failed.
+  void require_usable(const char* function) const {
+    auto why = queue_->unusable();
+    if (!why) return;
+    why->detail = format("{}: {}", function, why->detail);
+    throw_failure(*why);
+  }
+
+  Result<std::shared_ptr<void>> allocate_bytes(std::size_t bytes, Device device) try {
+    return backend_->allocate(bytes, device);
+  } catch (const std::bad_alloc&) {
+    return failure(Code::unavailable, "allocate: there is no memory for {} bytes", bytes);
+  }
+
+  /// Returns the name of the next group with this list of ranks: several can be open at a time. All
+  /// its ranks count alike, because they open such groups together.
+  std::string name_of_child(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = children_.find(name);
+    return found == children_.end() ? name : format("{}#{}", name, found->second + 1);
+  }
+
+  std::shared_ptr<ProcessGroup> opened(std::shared_ptr<ProcessGroup> child,
+                                       const std::vector<Rank>& ranks) {
+    const std::lock_guard lock(mutex_);
+    ++children_[collectives::subworld(world(), ranks, {}).name];
+    return child;
+  }
 
   void require_home() const { home_.require("process group", "open another one"); }
 
@@ -238,12 +279,20 @@ class Group final : public collectives::AbortableGroup {
   const std::shared_ptr<CallQueue> queue_;
   const std::shared_ptr<collectives::Backend> backend_;
   std::shared_ptr<void> registration_;
-  std::atomic<std::uint64_t> batches_ = 0;  // calls of coalesce()
+  std::atomic<std::uint64_t> batches_ = 0;    // calls of coalesce()
+  std::mutex mutex_;                          // guards children_
+  std::map<std::string, unsigned> children_;  // how many groups of each list of ranks were opened
 };
 
 /// Returns the parts of the tensor that have `counts` elements, one after the other.
 std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tensor& tensor,
-                             const char* name) {
+                             const char* name, Rank size) {
+  if (counts.size() != size) {
+    throw_failure(failure(Code::invalid_argument,
+                          "all_to_all_single: there are {} splits of the {}, but needs {}: one for "
+                          "each rank",
+                          counts.size(), name, size));
+  }
   std::vector<Tensor> parts;
   std::size_t begin = 0;
   for (const std::size_t count : counts) {
@@ -252,10 +301,11 @@ std::vector<Tensor> split_by(const std::vector<std::size_t>& counts, const Tenso
     begin += count;
   }
   if (begin == tensor.count && parts.size() == counts.size()) return parts;
+  const std::size_t sum = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
   throw_failure(failure(Code::invalid_argument,
-                        "all_to_all_single: the sum of the splits of the {} must be the number of "
-                        "its elements, {}",
-                        name, tensor.count));
+                        "all_to_all_single: the sum of the splits of the {} is {}, but it has {} "
+                        "elements",
+                        name, sum, tensor.count));
 }
 
 }  // namespace
@@ -370,8 +420,8 @@ WorkPtr ProcessGroup::all_to_all_single(Tensor output, Tensor input,
                                         const std::vector<std::size_t>& output_splits,
                                         const std::vector<std::size_t>& input_splits,
                                         CallOptions options) {
-  return all_to_all(split_by(output_splits, output, "output"),
-                    split_by(input_splits, input, "input"), options);
+  return all_to_all(split_by(output_splits, output, "output", size()),
+                    split_by(input_splits, input, "input", size()), options);
 }
 
 WorkPtr ProcessGroup::send(Tensor tensor, Rank peer, std::uint32_t tag, CallOptions options) {

@@ -261,7 +261,8 @@ class ProcessGroup {
   /// `aborted` and a text that contains `reason`. Does not wait for the running collective, so the
   /// tensors can still be in use until the Work has ended. The other ranks' collectives fail
   /// shortly afterwards. This rank sends `reason` to the other ranks before it closes the
-  /// connections. A rank that does not receive `reason` in time fails without it.
+  /// connections. A rank that does not receive `reason` in time fails without it. MPI cannot tell
+  /// the other ranks: they fail at their time-outs, or at the end of the generation.
   virtual void abort(const std::string& reason) = 0;
 
   /// Calls abort(reason) of all open groups of this process that have the given generation or an

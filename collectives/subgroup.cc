@@ -37,7 +37,7 @@ std::string name_of(const World& parent, const std::vector<Rank>& ranks) {
 
 }  // namespace
 
-Failure missed(const World& world, Duration timeout, const TimedOut& late) {
+Failure missed(const World& world, const char* function, Duration timeout, const TimedOut& late) {
   Failure failed = failure(Code::timed_out, "");
   failed.missing = client::ranks_of(late.missing());
   for (MissingRank& one : failed.missing) {
@@ -48,10 +48,21 @@ Failure missed(const World& world, Duration timeout, const TimedOut& late) {
     one.pid = process.pid;
   }
   failed.detail = format(
-      "monitored_barrier of process group \"{}\" timed out after {}: {} of {} ranks "
-      "have not come: {}",
+      "{} of process group \"{}\" timed out after {}: {} of {} ranks have not come: {}", function,
       world.name, human(timeout), failed.missing.size(), world.size, described(failed.missing));
+  failed.detail += ranks_in_the_job(failed.missing, world);
   return failed;
+}
+
+Exchange naming_the_missing(Exchange exchange, const World& child) {
+  return [exchange = std::move(exchange), child](ExchangeShape shape,
+                                                 std::vector<std::string> parts, Duration timeout) {
+    try {
+      return exchange(shape, std::move(parts), timeout);
+    } catch (const TimedOut& late) {
+      client::throw_failure(missed(child, "new_group", timeout, late));
+    }
+  };
 }
 
 World subworld(const World& parent, const std::vector<Rank>& ranks,

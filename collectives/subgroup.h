@@ -50,7 +50,12 @@ std::vector<std::string> exchange_over(ProcessGroup& parent, const std::vector<R
                                        ExchangeShape shape, std::vector<std::string> parts,
                                        Duration timeout);
 
-/// Returns the failure of a monitored_barrier. Takes the hosts and process ids from `world`.
-Failure missed(const World& world, Duration timeout, const TimedOut& late);
+/// Returns the failure of `function` if ranks of `world` have not come. Takes their hosts and
+/// process ids from `world`.
+Failure missed(const World& world, const char* function, Duration timeout, const TimedOut& late);
+
+/// Returns an Exchange among the ranks of `child` that names the missing ones as missed() does. The
+/// TimedOut of `exchange` counts them in `child`.
+Exchange naming_the_missing(Exchange exchange, const World& child);
 
 }  // namespace c10dd::collectives

@@ -38,6 +38,20 @@ inline MissingRank missing_rank(Rank rank, const std::vector<ProcessAddress>& pr
           .doing = std::move(doing)};
 }
 
+/// Returns a text such as `; rank 1 of group "tp" is rank 5 of the job` for the ranks that have
+/// another number in the job.
+inline std::string ranks_in_the_job(const std::vector<MissingRank>& missing, const World& world) {
+  std::string text;
+  for (const MissingRank& one : missing) {
+    if (one.rank >= world.members.size()) continue;
+    const Rank job_rank = world.members[one.rank].job_rank;
+    if (job_rank == one.rank) continue;
+    text +=
+        format("; rank {} of group \"{}\" is rank {} of the job", one.rank, world.name, job_rank);
+  }
+  return text;
+}
+
 /// Names the ranks as named() does, and adds the known hosts and pids of the first four ranks.
 inline std::string described(const std::vector<MissingRank>& missing) {
   constexpr std::size_t kProcesses = 4;

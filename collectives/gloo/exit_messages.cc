@@ -34,13 +34,23 @@ void ExitMessages::listen() {
   for (int rank = 0; rank < context_.size; ++rank) {
     if (rank == context_.rank) continue;
     Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    peer.arrival = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
-    peer.arrival->recv(rank, kMessageSlot, 0, peer.message.size());
-    // Notices the end of the connection: no rank sends a message for this receive, so it stays
-    // pending until the connection ends, and then fails.
-    peer.open = context_.createUnboundBuffer(nullptr, 0);
-    peer.open->recv(rank, kOpenSlot, 0, 0);
+    try {
+      listen_to(rank, peer);
+    } catch (const std::exception&) {  // the connection has ended already
+      peer.ended = Ended{static_cast<Rank>(rank), std::nullopt};
+      peer.open.reset();
+      peer.arrival.reset();
+    }
   }
+}
+
+void ExitMessages::listen_to(int rank, Peer& peer) {
+  peer.arrival = context_.createUnboundBuffer(peer.message.data(), peer.message.size());
+  peer.arrival->recv(rank, kMessageSlot, 0, peer.message.size());
+  // Notices the end of the connection: no rank sends a message for this receive, so it stays
+  // pending until the connection ends, and then fails.
+  peer.open = context_.createUnboundBuffer(nullptr, 0);
+  peer.open->recv(rank, kOpenSlot, 0, 0);
 }
 
 ExitMessages::Message ExitMessages::encode(const Failure& reason) {

@@ -54,6 +54,7 @@ class ExitMessages {
     std::optional<Ended> ended;
   };
 
+  void listen_to(int rank, Peer& peer);
   static Message encode(const Failure& reason);
   static Failure decode(Message& message);
   static std::optional<Failure> received_message(Peer& peer);

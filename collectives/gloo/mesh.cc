@@ -8,6 +8,8 @@
 #include <netdb.h>
 #include <netinet/in.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -130,6 +132,8 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
 }  // namespace
 
 Result<Mesh> connect_mesh(const BackendSetup& setup) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto waited = [begin] { return std::chrono::steady_clock::now() - begin; };
   const NoSigpipe no_sigpipe;  // open_device() starts a thread that inherits the blocked signal
   auto device = open_device(setup);
   if (!device) return device.error();
@@ -172,7 +176,13 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
     for_each_of(servers, connect);
     if (absent.empty()) {
       mesh.transport->watch(setup.bootstrap->processes());
-      return mesh;
+      const Duration left =
+          std::max<Duration>(setup.options.open_timeout - waited(), std::chrono::milliseconds(1));
+      const Result<void> opened = mesh.transport->await_peers(left);
+      if (opened) return mesh;
+      Failure closed = opened.error();
+      closed.detail = format("gloo: process group \"{}\": {}", setup.world.name, closed.detail);
+      return closed;
     }
   } catch (const std::exception& error) {
     return failure(Code::unavailable, "gloo: cannot open process group \"{}\": {}",
@@ -184,10 +194,10 @@ Result<Mesh> connect_mesh(const BackendSetup& setup) {
                                    MissingRank::Cause::disconnected, "could not be connected"));
   }
   Failure reason = failure(Code::unavailable,
-                           "gloo: no connection to {} of {} ranks within {}; last attempt: {}; "
+                           "gloo: no connection to {} of {} ranks after {}; last attempt: {}; "
                            "check for a firewall or "
                            "a rank that died",
-                           described(missing), size, human(setup.options.open_timeout), why);
+                           described(missing), size, human(waited()), why);
   reason.missing = std::move(missing);
   return reason;
 }

@@ -58,6 +58,7 @@ class Messages final : public std::enable_shared_from_this<Messages>, private Ti
     enum class Type : std::uint8_t { offer, grant, sent, done, refused };
     Type type{};
     DType dtype{};            // of offer and refused
+    std::uint16_t zero = 0;   // so that no byte is sent that was not set
     std::uint32_t tag = 0;    // of offer
     std::uint64_t id = 0;     // number of the message among those from its sender to its receiver
     std::uint64_t count = 0;  // of offer: elements; of refused: elements of the receiver's tensor

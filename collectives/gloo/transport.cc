@@ -33,6 +33,12 @@ constexpr auto kFlushTime = std::chrono::milliseconds(10);
 
 constexpr auto kLost = MissingRank::Cause::disconnected;
 
+// The slot (message tag) of await_peers(); see reduce_scatter.cc.
+constexpr std::uint64_t kOpeningSlot = std::uint64_t{0x22} << 56;
+
+// StoppableBuffer does not use Gloo's time-outs.
+constexpr std::chrono::milliseconds kUnused{0};
+
 }  // namespace
 
 Transport::Transport(std::shared_ptr<::gloo::transport::Context> inner)
@@ -71,6 +77,33 @@ void Transport::watch(std::vector<ProcessAddress> processes) {
   exit_messages_.listen();
   TimerThread::instance().add(*this);
   watched_ = true;
+}
+
+// A dissemination barrier (Hensgen, Finkel and Manber, "Two algorithms for barrier
+// synchronization", 1988): after round k, a rank knows of 2^k ranks that they have come.
+Result<void> Transport::await_peers(Duration timeout) {
+  Operation operation{.collective = Collective::barrier};
+  operation.timeout = timeout;
+  operation.deadline = Clock::now() + timeout;
+  opening_ = true;
+  if (const Result<void> begun = begin(operation); !begun) return begun;
+  try {
+    const auto buffer = createUnboundBuffer(nullptr, 0);
+    for (int distance = 1; distance < size; distance *= 2) {
+      buffer->recv((rank + size - distance) % size, kOpeningSlot, 0, 0);
+      buffer->send((rank + distance) % size, kOpeningSlot, 0, 0);
+      buffer->waitRecv(nullptr, kUnused);
+      buffer->waitSend(nullptr, kUnused);
+    }
+  } catch (const Stopped&) {
+    // The transport has the reason.
+  } catch (const std::exception& error) {
+    stop_for_lost_peer("", error.what());
+  }
+  end();
+  opening_ = false;
+  if (auto reason = stopped()) return *reason;
+  return {};
 }
 
 Result<void> Transport::begin(const Operation& operation) {
@@ -196,6 +229,7 @@ void Transport::guard_collective(std::unique_lock<std::mutex>& lock) {
 
 // Returns a text such as "all_reduce 7", for error texts.
 std::string Transport::what_locked() const {
+  if (opening_) return "the opening of the group";
   return format("{} {}", name_of(collective_), sequence_);
 }
 

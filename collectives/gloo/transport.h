@@ -57,6 +57,11 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
   /// `processes` lists the addresses of the ranks in rank order; the list may be empty.
   void watch(std::vector<ProcessAddress> processes);
 
+  /// Waits until every rank watches its peers, at most for `timeout`: before that, a rank that
+  /// exits would break connections that others are still opening. Called once, after watch().
+  /// Fails, and stops the transport, if a peer is lost or does not come.
+  Result<void> await_peers(Duration timeout);
+
   /// Begins a collective, which the timer thread then watches until end(). Must be called before
   /// each collective; if it succeeds, end() must be called after the collective. Fails if the
   /// transport is stopped.
@@ -119,6 +124,7 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
 
   // The running collective, if any.
   bool running_ = false;
+  bool opening_ = false;     // it is await_peers()
   std::uint64_t begun_ = 0;  // number of begin() calls; lets the guard notice a new collective
   std::atomic<std::uint64_t> waits_ = 0;  // number of waits that have begun
   std::uint64_t checked_waits_ = 0;       // value of waits_ when the guard last checked the peers

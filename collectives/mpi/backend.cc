@@ -87,6 +87,7 @@ Result<std::vector<int>> mpi_ranks(const BackendSetup& setup, const Result<Runti
   }
   const auto parts = all(setup, wire::encode(own));
   if (!parts) return parts.error();
+  if (!runtime) return runtime.error();
   std::vector<Identity> identities;
   std::vector<int> ranks;
   for (const std::string& part : *parts) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <future>
 #include <thread>
@@ -191,6 +192,104 @@ TEST_F(ClientGroup, AMonitoredBarrierNamesAllThatHaveNotComeAndTheGroupLivesOn) 
   });
 }
 
+/// The child's exit code; -1 when it was still there after 20 s.
+int exit_code_of(pid_t child) {
+  const auto end = Clock::now() + 20s;
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (Clock::now() > end) {
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(5ms);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+TEST_F(ClientGroup, ANewGroupThatIsNotCompleteNamesWhoIsMissing) {
+  constexpr std::size_t kSize = 4;
+  std::vector<std::shared_ptr<ProcessGroup>> groups(kSize);
+  std::vector<std::future<void>> opening;
+  for (std::size_t rank = 0; rank < kSize; ++rank) {
+    opening.push_back(std::async(std::launch::async, [&, rank] {
+      groups[rank] = ProcessGroup::open(
+          launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(kSize)),
+          {.open_timeout = 1s, .hostname = "127.0.0.1"});
+    }));
+  }
+  for (auto& rank : opening) rank.get();
+  try {
+    groups[2]->new_group({2, 3});
+    ADD_FAILURE() << "rank 3 has not come";
+  } catch (const TimedOut& late) {
+    const std::string text = late.what();
+    EXPECT_NE(text.find("new_group of process group \"world/[2-3]\" timed out after 1 s: 1 of 2 "
+                        "ranks have not come: rank 1 on "),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("rank 1 of group \"world/[2-3]\" is rank 3 of the job"), std::string::npos)
+        << text;
+    ASSERT_EQ(late.missing().size(), 1u);
+    EXPECT_EQ(late.missing()[0].rank, 1u);
+  }
+}
+
+TEST_F(ClientGroup, GroupsOfTheSameRanksDoNotMix) {
+  std::vector<std::shared_ptr<ProcessGroup>> groups(2);
+  std::vector<std::future<void>> opening;
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
+    opening.push_back(std::async(std::launch::async, [&, rank] {
+      groups[rank] = ProcessGroup::open(launched(static_cast<std::int64_t>(rank), 2),
+                                        {.hostname = "127.0.0.1"});
+    }));
+  }
+  for (auto& rank : opening) rank.get();
+  each_rank(groups, [](ProcessGroup& group) {
+    const auto first = group.new_group({0, 1});
+    const auto second = group.new_group({0, 1});
+    const auto third = group.split(0);
+    EXPECT_EQ(first->world().name, "world/[0-1]");
+    EXPECT_EQ(second->world().name, "world/[0-1]#2");
+    EXPECT_EQ(third->world().name, "world/[0-1]#3");
+    const auto& own = group.rank() == 0 ? first : second;
+    EXPECT_THROW(own->monitored_barrier(300ms), TimedOut);
+    third->monitored_barrier();
+    third->shutdown();
+    EXPECT_THROW(third->monitored_barrier(), Error);
+    EXPECT_THROW(third->new_group({0, 1}), Error);
+  });
+}
+
+TEST_F(ClientGroup, ARankMayExitRightAfterItsFirstCollective) {
+  constexpr int kSize = 8;
+  for (int round = 0; round < 5; ++round) {
+    const std::string run = "run-" + std::to_string(round);
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < kSize; ++rank) {
+      ranks.push_back(fork());
+      if (ranks.back() != 0) continue;
+      is_child = true;
+      try {
+        ClientOptions options;
+        options.rank = rank;
+        options.world_size = kSize;
+        options.run = run;
+        const auto group =
+            ProcessGroup::open(Client::connect("c10dd://" + daemon_.address() + "/job", options),
+                               {.hostname = "127.0.0.1"});
+        float value = 1;
+        group->broadcast(tensor_of(&value, 1), 0);
+        _exit(0);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+        _exit(1);
+      }
+    }
+    for (const pid_t rank : ranks) EXPECT_EQ(exit_code_of(rank), 0) << "round " << round;
+  }
+}
+
 template <class F>
 bool says_forked(F call) {
   try {
@@ -228,21 +327,6 @@ int use_in_child(Possessions& own) {
   if (wrong([&] { own.client->store()->set("k", "v"); })) return number;
   own = {};  // every destructor
   return 0;
-}
-
-/// The child's exit code; -1 when it was still there after 20 s.
-int exit_code_of(pid_t child) {
-  const auto end = Clock::now() + 20s;
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (Clock::now() > end) {
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-      return -1;
-    }
-    std::this_thread::sleep_for(5ms);
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 TEST_F(ClientGroup, AForkedChildLeavesAllAloneAndTheParentGoesOn) {

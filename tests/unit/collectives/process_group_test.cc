@@ -118,7 +118,11 @@ TEST(ProcessGroup, WorldAndTimeOutsAreChecked) {
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback"}, {.rank = 2, .size = 2}),
                        "rank 2 is not below size 2"));
   EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .timeout = 0s}),
-                       "time-outs must be positive"));
+                       "timeout must be positive, got 0 ns"));
+  EXPECT_TRUE(contains(error_of_opening({.backend = "loopback", .open_timeout = -1s}),
+                       "open_timeout must be positive, got -1000000000 ns"));
+  EXPECT_TRUE(
+      contains(error_of_opening({.backend = "loopback", .hooks = {nullptr}}), "hooks[0] is null"));
   EXPECT_THROW(ProcessGroup::open(std::shared_ptr<Bootstrap>(), {}, {.backend = "loopback"}),
                InvalidArgument);
 }
@@ -151,7 +155,8 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
   EXPECT_EQ(reduced(tensor, ReduceOp::sum),
             "all_reduce: backend \"loopback\" does not support sum of float32 elements in cuda:0 "
             "memory");
-  EXPECT_TRUE(contains(reduced(good, static_cast<ReduceOp::Kind>(9)), "unknown does not combine"));
+  EXPECT_TRUE(contains(reduced(good, static_cast<ReduceOp::Kind>(9)),
+                       "the reduction has number 9, but the last reduction has number 8"));
   EXPECT_TRUE(contains(error_of([&] { group.broadcast(good, 1); }), "root 1 is not a rank"));
   EXPECT_TRUE(contains(error_of([&] { group.all_gather_single(good, tensor_of(whole)); }),
                        "the output has 4 float32 elements, but needs 1 times the 4 int16"));
@@ -167,6 +172,19 @@ TEST(ProcessGroup, SaysWhatIsWrongWithTheArgumentsOfACollective) {
                        "the operation has number 11, but the last operation has number 10"));
   group.issue({.collective = Collective::all_reduce, .output = good, .root = 9})->wait();
   group.all_reduce(good)->wait();  // a refused call has hurt nothing
+}
+
+TEST(ProcessGroup, RefusesMoreElementsThanMemoryCanHave) {
+  const auto group = open_groups(1, {.backend = "loopback"}).front();
+  float value = 0;
+  EXPECT_EQ(error_of([&] { group->all_reduce(tensor_of(&value, std::size_t{1} << 61)); }),
+            "all_reduce: count is 2305843009213693952, but memory has at most "
+            "2305843009213693951 elements of type float32");
+  EXPECT_EQ(error_of([&] { group->allocate(DType::float64, std::size_t{1} << 61); }),
+            "allocate: count is 2305843009213693952, but memory has at most "
+            "1152921504606846975 elements of type float64");
+  EXPECT_THROW(group->allocate(DType::uint8, std::size_t{1} << 62), Unavailable);
+  EXPECT_THROW(group->allocate(static_cast<DType>(88), 4), InvalidArgument);
 }
 
 TEST(ProcessGroup, OnlyTheRootHasATensorForAll) {
@@ -217,8 +235,11 @@ TEST(ProcessGroup, SaysWhatIsWrongWithListsOfTensors) {
   EXPECT_EQ(error_of([&] {
               group.all_to_all_single(all, all, {5, 5}, {5, 6});
             }),
-            "all_to_all_single: the sum of the splits of the input must be the number of its "
-            "elements, 10");
+            "all_to_all_single: the sum of the splits of the input is 11, but it has 10 elements");
+  EXPECT_EQ(error_of([&] {
+              group.all_to_all_single(all, all, {5, 5}, {10});
+            }),
+            "all_to_all_single: there are 1 splits of the input, but needs 2: one for each rank");
   EXPECT_EQ(error_of([&] { group.issue({.collective = Collective::barrier, .lists = true}); }),
             "barrier has no form with lists");
 }
