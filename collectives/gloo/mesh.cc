@@ -118,7 +118,14 @@ Result<std::vector<sockaddr_storage>> exchange_addresses(const BackendSetup& set
   std::vector<sockaddr_storage> theirs(setup.world.size);
   for (Rank peer = 0; peer < setup.world.size; ++peer) {
     if (peer == setup.world.rank) continue;
-    if (!expand((*reply)[peer], theirs[peer]) || theirs[peer].ss_family != own[peer].ss_family) {
+    if (!expand((*reply)[peer], theirs[peer])) {
+      return failure(
+          Code::invalid_argument,
+          "gloo: rank {} has sent no address of Gloo: all ranks must use the same backend; "
+          "check GroupOptions::backend and C10DD_BACKEND there",
+          peer);
+    }
+    if (theirs[peer].ss_family != own[peer].ss_family) {
       return failure(
           Code::unavailable,
           "gloo: the address of rank {} is {}, but that of this rank is {}; all ranks must use "

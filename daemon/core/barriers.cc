@@ -50,7 +50,8 @@ Result<void> check_against(const BarrierKey& key, const BarrierState& barrier, R
   }
   if (arrival.shape != barrier.shape || arrival.root != barrier.root) {
     return failure(Code::size_mismatch,
-                   "{}: rank {} has a different shape or root from the first arrival",
+                   "{}: rank {} has a different shape or root from the first arrival; all ranks "
+                   "must ask for the same, as those of a process group with one backend do",
                    describe(key), rank);
   }
   if (!barrier.complete &&
