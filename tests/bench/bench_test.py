@@ -165,15 +165,16 @@ class BenchTest(unittest.TestCase):
     def test_tcpstore(self):
         scenario, names, newest, old = self.tcpstore("tcpstore-get", "--connections", "3")
         also = ["c10dd as 1.13.1"] if old else []
-        self.assertEqual(names, ["echo", "c10dd", *newest, *also, *old])
+        endpoints = ["endpoint, os", "endpoint, fsync"]
+        self.assertEqual(names, ["echo", "c10dd", *endpoints, *newest, *also, *old])
         self.assertEqual(list(scenario["ratios"]), [
-            *("c10dd/" + name for name in ("echo", *newest, *also)), *(
+            *("c10dd/" + name for name in ("echo", *endpoints, *newest, *also)), *(
                 "c10dd as 1.13.1/" + name for name in old)])
         for name in ("tcpstore-set", "tcpstore-add"):
             _, names, _, _ = self.tcpstore(name, "--connections", "3", "--depth", "4")
-            self.assertEqual(names, ["echo", "c10dd", *newest, *also, *old])
+            self.assertEqual(names, ["echo", "c10dd", *endpoints, *newest, *also, *old])
         _, names, _, _ = self.tcpstore("tcpstore-multi-get")
-        self.assertEqual(names, ["echo", "c10dd", *newest], "1.13.1 has no multi_get")
+        self.assertEqual(names, ["echo", "c10dd", *endpoints, *newest], "1.13.1 has no multi_get")
 
     def test_gloo_init(self):
         scenario, names, newest, old = self.tcpstore("gloo-init", "--members", "9")

@@ -191,7 +191,7 @@ ScenarioResult run_gloo_init(const Options& options) {
   std::unique_ptr<TcpstoreServers> started;
   {
     const Cores others(false);
-    started = std::make_unique<TcpstoreServers>(options);
+    started = std::make_unique<TcpstoreServers>(options, TcpstoreServers::Endpoints::without);
   }
   const TcpstoreServers& servers = *started;
   const Cores first(true);

@@ -30,7 +30,7 @@ class Stores {
     targets_.push_back({"echo", "bare epoll, the bytes of the last request", echo_->address(),
                         echo_->process(), [bytes](unsigned) { return bytes_conversation(bytes); }});
     result.series.push_back({"echo", targets_.back().how, {}});
-    servers_ = std::make_unique<TcpstoreServers>(options);
+    servers_ = std::make_unique<TcpstoreServers>(options, TcpstoreServers::Endpoints::with);
     result.skipped = servers_->skipped();
     for (const TcpstoreServer& server : servers_->all()) {
       const bool has_it = server.dialect != tcpstore::Dialect::l0 ||

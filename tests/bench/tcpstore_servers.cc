@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/bench/tcpstore_servers.h"
 
+#include "client/client.h"
+
 namespace c10dd::bench {
 namespace {
 
@@ -9,13 +11,16 @@ constexpr const char* kOldDaemon = "c10dd as 1.13.1";
 
 }  // namespace
 
-TcpstoreServers::TcpstoreServers(const Options& options) {
+TcpstoreServers::TcpstoreServers(const Options& options, Endpoints endpoints) {
   using tcpstore::Dialect;
   daemon_ = std::make_unique<DaemonServer>("memory:", "os");
   const auto add_daemon = [&](const char* name, const char* how, Dialect dialect) {
     all_.push_back({{name, how, {}}, dialect, daemon_->address(), daemon_->process()});
   };
   add_daemon(kDaemon, "a plain run", Dialect::v);
+  if (endpoints == Endpoints::with) {
+    for (const char* durability : {"os", "fsync"}) add_endpoint(durability);
+  }
   if (options.against.empty()) return;
   bool newest = false;
   for (const TorchStoreKind& kind : torch_stores()) {
@@ -31,6 +36,19 @@ TcpstoreServers::TcpstoreServers(const Options& options) {
   if (!newest) {
     skipped_ = "torch: the newest PyTorch is not installed; ./dev torch newest installs it";
   }
+}
+
+/// Starts a daemon on RocksDB, and leases an endpoint with a run.
+void TcpstoreServers::add_endpoint(const std::string& durability) {
+  durable_.push_back(std::make_unique<DaemonServer>("rocksdb:DIR", durability));
+  const DaemonServer& daemon = *durable_.back();
+  const LeasedEndpoint leased =
+      Client::connect("c10dd://127.0.0.1:" + std::to_string(daemon.address().port) + "/bench")
+          ->lease_endpoint("bench", {.run = "bench"});
+  all_.push_back({{"endpoint, " + durability, "a durable run on RocksDB", {}},
+                  tcpstore::Dialect::v,
+                  {leased.host, leased.port},
+                  daemon.process()});
 }
 
 }  // namespace c10dd::bench

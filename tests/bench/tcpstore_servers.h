@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The servers of the scenarios that speak PyTorch's TCPStore: a daemon and, with --against torch,
 // PyTorch's own servers. An older server does not understand the newest clients, so the daemon is
-// measured in its dialect, too.
+// measured in its dialect, too. Beside a plain run, which lives in memory, there are endpoints
+// whose run is stored in RocksDB.
 #pragma once
 
 #include <memory>
@@ -25,14 +26,19 @@ struct TcpstoreServer {
 
 class TcpstoreServers {
  public:
-  explicit TcpstoreServers(const Options& options);
+  enum class Endpoints : std::uint8_t { without, with };
+
+  TcpstoreServers(const Options& options, Endpoints endpoints);
 
   const std::vector<TcpstoreServer>& all() const { return all_; }
   /// Why not all of PyTorch's servers are measured; empty: they are, or need not be.
   const std::string& skipped() const { return skipped_; }
 
  private:
+  void add_endpoint(const std::string& durability);
+
   std::unique_ptr<DaemonServer> daemon_;
+  std::vector<std::unique_ptr<DaemonServer>> durable_;
   std::vector<std::unique_ptr<TorchStoreServer>> torch_;
   std::vector<TcpstoreServer> all_;
   std::string skipped_;
