@@ -77,7 +77,7 @@ inline constexpr Info kCommitDuration{"c10dd_engine_commit_duration_seconds", Ki
 inline constexpr Info kCommitRows{"c10dd_engine_commit_rows", Kind::histogram, "engine",
                                   "Rows in one group commit"};
 inline constexpr Info kCommitFailures{"c10dd_engine_commit_failures_total", Kind::counter,
-                                      "engine,outcome", "Commits that were fenced or unknown"};
+                                      "engine,outcome", "Commits that were fenced, lost or unknown"};
 inline constexpr Info kOldestCommit{
     "c10dd_engine_oldest_commit_seconds", Kind::gauge, "engine",
     "Age of the oldest commit that has not ended; 0 when there is none"};

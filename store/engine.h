@@ -9,10 +9,14 @@
 //    job, epoch, from_rev and to_rev. If it belongs to the newest commit() that changed the job, it
 //    is reported durable, and is not applied again;
 //  - a batch that neither follows nor repeats in this way is fenced: it is refused and has no
-//    effect. A batch whose epoch is older than the job's newest claim is always fenced;
+//    effect. A batch whose epoch is older than the job's newest claim is always fenced. A batch of
+//    the job's owner that begins above the job's revision, or of a job that was never claimed, is
+//    lost;
 //  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - after Outcome::unknown the engine must be opened again; until then all outcomes are unknown,
-//    and all other calls fail with unavailable.
+//    and all other calls fail with unavailable;
+//  - an engine whose state others can erase (Redis) notices it: commit() and confirm() return
+//    Outcome::lost, or the read fails with malformed.
 // Threads: one caller at a time, except where a function says otherwise. Calls block. GroupCommit
 // provides the calling thread and the batching for all engines.
 // To add an engine: write store/<name>/engine.cc, add a line to engines.h and open_engine.cc, and
@@ -25,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "protocol/epochs.h"
 #include "protocol/error.h"
 #include "protocol/format.h"
 #include "protocol/rows.h"
@@ -46,12 +51,24 @@ enum class Outcome : std::uint8_t {
   durable,  ///< done; the epoch of the call was still the newest epoch of the job
   fenced,   ///< not done: the job has a newer epoch, or its revision does not fit the batch
   unknown,  ///< may or may not be done: open the engine again and repeat the call
+  /// Not done: the engine holds less of the job than it has reported durable, though the job has no
+  /// newer owner. Open the engine again, and read the directory again.
+  lost,
 };
 
 /// The ownership that claim() returns. Later batches of the job must have this epoch.
 struct Claim {
   Epoch epoch = 0;
   Revision revision = 0;  ///< of the newest durable batch
+  /// Where this epoch began, and on an engine that is shared the newest kEpochStarts, in order.
+  std::vector<EpochStart> starts = {};
+};
+
+/// A row of job 0 that must be there for a claim of another job: if the engine has lost its state,
+/// it must not begin jobs anew under numbers that were given out before.
+struct Witness {
+  Bytes key;
+  Bytes value;
 };
 
 /// A job and the epoch under which the caller owns it.
@@ -76,6 +93,9 @@ struct OpenOptions {
   /// High-water mark of the previous engine that this process opened on the same state; null if
   /// there was none. Opening fails if the state is behind this mark.
   std::shared_ptr<const HighWaterMark> acknowledged = nullptr;
+  /// Tells the owners of jobs on a shared engine apart, beside the epoch: after the state was
+  /// erased, epochs begin again. 0: a random number that this process has drawn.
+  std::uint64_t process = 0;
   /// Receives the warnings of the engine's library, one line per call. May be called on any thread.
   std::function<void(std::string_view line)> warn = {};
 };
@@ -113,8 +133,11 @@ class Engine {
   /// Returns the jobs that have been claimed at least once.
   virtual Result<std::vector<JobNumber>> jobs() = 0;
 
-  /// Makes the caller the owner of a job, which may be new. The claim is durable on return.
-  virtual Result<Claim> claim(JobNumber job) = 0;
+  /// Makes the caller the owner of a job, which may be new. The claim is durable on return. If
+  /// there is a `witness` that job 0 does not have, changes nothing and fails with
+  /// state_rolled_back.
+  virtual Result<Claim> claim(JobNumber job, const Witness* witness) = 0;
+  Result<Claim> claim(JobNumber job) { return claim(job, nullptr); }
 
   /// Fails with not_owner if the epoch is fenced. Otherwise extends the claim's time limit, if any.
   virtual Result<void> renew(const Ownership& owner) = 0;

@@ -66,9 +66,10 @@ class Gathered {
   std::map<std::pair<JobNumber, Epoch>, std::size_t> index_;
 };
 
+/// Returns whether the engine must be opened again.
 bool any_unknown(const std::vector<Outcome>& outcomes) {
   for (const Outcome outcome : outcomes) {
-    if (outcome == Outcome::unknown) return true;
+    if (outcome == Outcome::unknown || outcome == Outcome::lost) return true;
   }
   return false;
 }

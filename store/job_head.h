@@ -36,11 +36,25 @@ inline Failure not_owner(const Ownership& owner) {
                  owner.job, owner.epoch);
 }
 
+/// The failure of a claim whose witness is missing.
+inline Failure no_witness(JobNumber job) {
+  return failure(Code::state_rolled_back,
+                 "job {} cannot be claimed: the engine does not have the directory of jobs that "
+                 "this daemon has read; its state was erased or replaced",
+                 job);
+}
+
 enum class BatchCheck : std::uint8_t {
   apply,     ///< the batch follows the head: write its rows
   repeated,  ///< the batch is already written, or to_rev equals from_rev: write nothing
   fenced,    ///< refuse the batch: its epoch is wrong, or its revisions do not fit the head
+  lost,      ///< refuse the batch of the owner: the head is behind it
 };
+
+inline Outcome outcome_of(BatchCheck check) {
+  if (check == BatchCheck::fenced) return Outcome::fenced;
+  return check == BatchCheck::lost ? Outcome::lost : Outcome::durable;
+}
 
 /// Takes the batches of one job in one commit(), in order. Decides for each batch whether the
 /// engine applies it. Advances the head of the job with each batch that is to be applied.
@@ -58,6 +72,7 @@ class HeadCheck {
       head_.repeat_from = first_;
       return BatchCheck::apply;
     }
+    if (batch.from_rev > head_.revision) return BatchCheck::lost;
     if (batch.from_rev < head_.repeat_from || batch.to_rev > head_.revision) {
       return BatchCheck::fenced;
     }

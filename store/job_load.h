@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "store/engine.h"
@@ -19,7 +20,9 @@ struct JobPiece {
 /// One load of a job. Used only on the thread that calls the engine.
 class JobLoad {
  public:
-  explicit JobLoad(JobNumber number) : number_(number) {}
+  /// `witness`: see Engine::claim().
+  explicit JobLoad(JobNumber number, Witness witness = {})
+      : number_(number), witness_(std::move(witness)) {}
 
   /// Returns the next piece, with at most `most` rows. The first call claims the job. The call that
   /// reads the last piece checks that the claim still holds, because after a change of the owner
@@ -27,7 +30,7 @@ class JobLoad {
   JobPiece next(Engine& engine, std::size_t most) {
     JobPiece piece;
     if (!reader_) {
-      piece.claim = engine.claim(number_);
+      piece.claim = engine.claim(number_, witness_.key.empty() ? nullptr : &witness_);
       if (!piece.claim) return {.claim = piece.claim, .rows = {}, .last = true};
       claim_ = *piece.claim;
       reader_ = engine.read(number_);
@@ -46,6 +49,7 @@ class JobLoad {
 
  private:
   const JobNumber number_;
+  const Witness witness_;
   Claim claim_;
   std::unique_ptr<RowReader> reader_;
 };

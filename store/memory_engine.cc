@@ -3,6 +3,7 @@
 // lasts until the engine is destroyed.
 #include <map>
 #include <string>
+#include <vector>
 
 #include "store/engines.h"
 #include "store/job_head.h"
@@ -14,6 +15,7 @@ using RowMap = std::map<Bytes, Bytes, std::less<>>;
 
 struct JobRows {
   JobHead head;
+  std::vector<EpochStart> starts;
   RowMap rows;
 };
 
@@ -68,15 +70,24 @@ class MemoryEngine final : public Engine {
     return numbers;
   }
 
-  Result<Claim> claim(JobNumber job) override {
-    JobHead& head = jobs_[job].head;
+  using Engine::claim;
+  Result<Claim> claim(JobNumber job, const Witness* witness) override {
+    if (witness != nullptr) {
+      const RowMap& directory = jobs_[0].rows;
+      const auto row = directory.find(witness->key);
+      if (row == directory.end() || row->second != witness->value) return no_witness(job);
+    }
+    JobRows& of = jobs_[job];
+    JobHead& head = of.head;
     ++head.epoch;
     head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
-    return Claim{head.epoch, head.revision};
+    of.starts.push_back({head.epoch, head.revision});
+    if (of.starts.size() > kEpochStarts) of.starts.erase(of.starts.begin());
+    return Claim{head.epoch, head.revision, of.starts};
   }
 
   Result<void> renew(const Ownership& owner) override {
-    if (owns(owner)) return {};
+    if (check(owner) == Outcome::durable) return {};
     return not_owner(owner);
   }
 
@@ -96,14 +107,14 @@ class MemoryEngine final : public Engine {
     std::vector<Outcome> outcomes;
     for (const JobBatch& batch : batches) {
       const auto found = jobs_.find(batch.job);
-      BatchCheck check = BatchCheck::fenced;  // of an unknown job
+      BatchCheck check = BatchCheck::lost;  // of an unknown job
       if (found != jobs_.end()) {
         check = checks.try_emplace(batch.job, found->second.head).first->second.step(batch);
       }
       if (check == BatchCheck::apply) {
         for (const RowView& row : batch.rows) apply(row, found->second.rows);
       }
-      outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(outcome_of(check));
     }
     return outcomes;
   }
@@ -111,15 +122,16 @@ class MemoryEngine final : public Engine {
   std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
     std::vector<Outcome> outcomes;
     for (const Ownership& owner : owners) {
-      outcomes.push_back(owns(owner) ? Outcome::durable : Outcome::fenced);
+      outcomes.push_back(check(owner));
     }
     return outcomes;
   }
 
  private:
-  bool owns(const Ownership& owner) const {
+  Outcome check(const Ownership& owner) const {
     const auto found = jobs_.find(owner.job);
-    return found != jobs_.end() && found->second.head.epoch == owner.epoch;
+    if (found == jobs_.end()) return Outcome::lost;
+    return found->second.head.epoch == owner.epoch ? Outcome::durable : Outcome::fenced;
   }
 
   std::map<JobNumber, JobRows> jobs_;

@@ -61,12 +61,14 @@ Result<void> Directory::restore(const Row& row) {
   return {};
 }
 
+Row Directory::witness() const { return {Row::Kind::put, "i", number_value(incarnation_)}; }
+
 Effects Directory::resume(std::uint64_t random, bool renew, TimePoint now) {
   Effects out;
   if (incarnation_ == 0 || renew) {
     incarnation_ = random == 0 ? 1 : random;
     ++revision_;
-    out.rows.push_back({Row::Kind::put, "i", number_value(incarnation_)});
+    out.rows.push_back(witness());
   }
   for (const auto& [number, name] : names_) {
     if (name.second.empty()) continue;

@@ -104,6 +104,8 @@ class Directory {
   /// Returns all runs of a job.
   std::vector<NamedRun> entries(const std::string& job) const;
   std::uint64_t incarnation() const { return incarnation_; }
+  /// Returns the row that has the incarnation.
+  Row witness() const;
   Revision revision() const { return revision_; }
 
  private:

@@ -43,14 +43,14 @@ Maybe handle(Step& step, const Op& op, First& first, Rest&... rest) {
 
 }  // namespace
 
-Job::Job(JobNumber number, Stamp start, const Quotas& quotas)
+Job::Job(JobNumber number, Stamp start, const Quotas& quotas, std::vector<EpochStart> starts)
     : revision_(start.revision),
       keys_(quotas),
       history_(start.revision, quotas),
       queues_(quotas),
       sessions_(quotas),
       waits_(quotas, {keys_, queues_, history_, sessions_, barriers_, groups_}),
-      session_ops_(number, start,
+      session_ops_(number, start, std::move(starts),
                    {.sessions = sessions_,
                     .barriers = barriers_,
                     .groups = groups_,

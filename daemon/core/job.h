@@ -6,11 +6,13 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "daemon/core/collective_ops.h"
 #include "daemon/core/group_ops.h"
 #include "daemon/core/job_details.h"
 #include "daemon/core/transactions.h"
+#include "protocol/epochs.h"
 
 namespace c10dd::core {
 
@@ -31,8 +33,10 @@ struct JobStats {
 
 class Job {
  public:
-  /// `start` holds the incarnation, epoch and revision with which the job is loaded.
-  Job(JobNumber number, Stamp start, const Quotas& quotas = {});
+  /// `start` holds the incarnation, epoch and revision with which the job is loaded. `starts` says
+  /// where earlier epochs began, as far as that is known, and this one; empty: only this one.
+  Job(JobNumber number, Stamp start, const Quotas& quotas = {},
+      std::vector<EpochStart> starts = {});
   Job(const Job&) = delete;  // the handlers refer to members of this object
   Job& operator=(const Job&) = delete;
 

@@ -28,9 +28,9 @@ Maybe SessionOps::on(Step& step, const Hello& hello) {
   }
   const Stamp& seen = hello.seen;
   // The highest revision that the client can know if no change was lost. A client that saw an
-  // earlier epoch knows no revision above the start of this epoch. The current revision would hide
+  // earlier epoch knows no revision above the start of the next one. Any later revision would hide
   // a loss, because changes of other clients may have raised it.
-  const Revision kept = seen.epoch < start_.epoch ? start_.revision : step.revision;
+  const Revision kept = revision_after(starts_, seen.epoch).value_or(step.revision);
   const bool newer = seen.epoch > start_.epoch || seen.revision > kept;
   if (seen.incarnation != 0 && (seen.incarnation != start_.incarnation || newer)) {
     step.observe(step.revision);

@@ -3,9 +3,13 @@
 // everything that they own.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "daemon/core/collective_ledger.h"
 #include "daemon/core/key_ops.h"
 #include "daemon/core/queue_ops.h"
+#include "protocol/epochs.h"
 
 namespace c10dd::core {
 
@@ -24,9 +28,12 @@ class SessionOps {
     QueueOps& queue_ops;
   };
 
-  /// `number` and `start` are the values that the constructor of Job got.
-  SessionOps(JobNumber number, const Stamp& start, const Parts& parts)
-      : number_(number), start_(start), parts_(parts) {}
+  /// `number`, `start` and `starts` are the values that the constructor of Job got.
+  SessionOps(JobNumber number, const Stamp& start, std::vector<EpochStart> starts,
+             const Parts& parts)
+      : number_(number), start_(start), starts_(std::move(starts)), parts_(parts) {
+    if (starts_.empty()) starts_.push_back({start.epoch, start.revision});
+  }
 
   Maybe on(Step& step, const Hello& hello);
   Maybe on(Step& step, const Ping& ping);
@@ -47,6 +54,7 @@ class SessionOps {
  private:
   JobNumber number_;
   Stamp start_;
+  std::vector<EpochStart> starts_;  // never empty; the last one is that of start_
   Parts parts_;
 };
 

@@ -80,8 +80,14 @@ class Metrics::Impl {
                        {name_of(protocol), name_of(code)});
   }
   Counter& commit_failures(store::Outcome outcome) {
-    const bool fenced = outcome == store::Outcome::fenced;
-    return commit_failures_.at(fenced ? 0 : 1, {engine_, fenced ? "fenced" : "unknown"});
+    switch (outcome) {
+      case store::Outcome::fenced:
+        return commit_failures_.at(0, {engine_, "fenced"});
+      case store::Outcome::lost:
+        return commit_failures_.at(1, {engine_, "lost"});
+      default:
+        return commit_failures_.at(2, {engine_, "unknown"});
+    }
   }
   Histogram& commit_duration() { return commit_durations_.at(0, {engine_}); }
   Histogram& commit_rows() { return commit_rows_.at(0, {engine_}); }
@@ -136,6 +142,7 @@ Metrics::Impl::Impl(const MetricsInfo& info) : engine_(info.engine) {
   commit_duration();
   commit_rows();
   commit_failures(store::Outcome::fenced);
+  commit_failures(store::Outcome::lost);
   commit_failures(store::Outcome::unknown);
   for (const auto& [protocol, name, carries_ops] : kProtocols) {
     connections(protocol);

@@ -92,6 +92,9 @@ void EngineHost::take(Opened opened) {
   const store::Engine& engine = opened.commit->engine();
   ++engine_.state.generation;
   engine_.state.incarnation = opened.directory->incarnation();
+  Row witness = opened.directory->witness();
+  engine_.state.witness = {std::move(witness.key), std::move(witness.value)};
+  durability_name_ = engine.durability();
   engine_.state.shared = engine.shared();
   engine_.state.is_volatile = engine_name_ == "memory";
   directory_.opened(std::move(opened.directory), engine_.state.generation);

@@ -48,8 +48,7 @@ void Shard::commit(store::CommitBatch batch) {
       });
 }
 
-void Shard::load(const core::JobRef& slot) {
-  const auto load = std::make_shared<store::JobLoad>(slot->number);
+void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load) {
   engine_.commit->post_steps([this, slot, load, intact = engine_.intact,
                               generation = engine_.state.generation](store::Engine& engine) {
     store::JobPiece piece{core::unavailable("the engine did not store the job's number"), {}, true};

@@ -119,26 +119,41 @@ bool take_login(std::string_view& authority, RedisAddress& address) {
 
 }  // namespace
 
+// A head without `rev` is new, unless the job has rows.
 const std::string_view kRedisClaimScript = R"lua(
-redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-redis.call('HSETNX', KEYS[1], 'rev', '0')
-redis.call('HSET', KEYS[1], 'from', redis.call('HGET', KEYS[1], 'rev'))
-return redis.call('HMGET', KEYS[1], 'epoch', 'rev'))lua";
+local head, rows = KEYS[1], KEYS[2]
+if ARGV[2] ~= '' and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return {'witness'} end
+if redis.call('HEXISTS', head, 'rev') == 0 and redis.call('HLEN', rows) > 0 then
+  return {'head'}
+end
+redis.call('HINCRBY', head, 'epoch', 1)
+redis.call('HSETNX', head, 'rev', '0')
+redis.call('HSETNX', head, 'rows', redis.call('HLEN', rows))
+local held = redis.call('HMGET', head, 'epoch', 'rev', 'starts')
+local words = {}
+for word in string.gmatch((held[3] or '') .. ' ' .. held[1] .. ' ' .. held[2], '%S+') do
+  words[#words + 1] = word
+end
+local starts = table.concat(words, ' ', math.max(1, #words - 2 * tonumber(ARGV[4]) + 1))
+redis.call('HSET', head, 'from', held[2], 'owner', held[1] .. ':' .. ARGV[1], 'starts', starts)
+return {held[1], held[2], starts})lua";
 
 const std::string_view kRedisReleaseScript = R"lua(
-if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+redis.call('HSET', KEYS[1], 'owner', '')
 return 1)lua";
 
-// Applies the rule of HeadCheck (job_head.h). ARGV has the number of batches, and for each batch:
-// epoch, from, to, the number of arguments for its rows, and these arguments. Redis does not undo
-// the writes of a script that fails, so everything that can fail (a key of the wrong type, out
-// of memory) must fail before the first write.
+// Applies the rule of HeadCheck (job_head.h). Beside that, finds that the state is lost if the head
+// or rows are missing, or if the head is behind a batch of its owner. ARGV has the number of
+// batches, and for each batch: owner, from, to, the number of arguments for its rows, and these
+// arguments. Redis does not undo the writes of a script that fails, so everything that can fail (a
+// key of the wrong type, out of memory) must fail before the first write.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
-local held = redis.call('HMGET', head, 'epoch', 'rev', 'from')
-local epoch, rev, repeat_from = held[1], held[2], held[3]
-redis.call('HLEN', rows)
+local held = redis.call('HMGET', head, 'owner', 'rev', 'from', 'rows')
+local owner, rev, repeat_from = held[1], held[2], held[3]
+local lost = not rev or (held[4] and tonumber(held[4]) ~= redis.call('HLEN', rows))
 
 local function not_above(a, b) return #a < #b or (#a == #b and a <= b) end
 
@@ -183,8 +198,10 @@ for b = 1, tonumber(ARGV[1]) do
   local from, to = ARGV[at + 1], ARGV[at + 2]
   local last = at + 3 + tonumber(ARGV[at + 3])
   verdicts[b] = 'f'
-  if ARGV[at] == epoch then
-    if from == rev then
+  if not rev or ARGV[at] == owner then
+    if lost or (rev ~= from and not_above(rev, from)) then
+      verdicts[b] = 'l'
+    elseif from == rev then
       verdicts[b] = 'd'
       if from ~= to then
         apply(at + 4, last)
@@ -198,7 +215,9 @@ for b = 1, tonumber(ARGV[1]) do
   end
   at = last + 1
 end
-if applied then redis.call('HSET', head, 'rev', rev, 'from', repeat_from) end
+if applied then
+  redis.call('HSET', head, 'rev', rev, 'from', repeat_from, 'rows', redis.call('HLEN', rows))
+end
 return table.concat(verdicts))lua";
 
 Result<RedisAddress> parse_redis_address(std::string_view text) {
@@ -239,6 +258,10 @@ std::string redis_rows_key(std::string_view prefix, JobNumber job) {
   return format("{}:{{{}}}:rows", prefix, job);
 }
 
+std::string redis_owner(Epoch epoch, std::uint64_t process) {
+  return format("{}:{:016x}", epoch, process);
+}
+
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments) {
   Command command;
   for (const std::string_view argument : arguments) command << argument;
@@ -246,7 +269,8 @@ void append_redis_command(Bytes& out, std::initializer_list<std::string_view> ar
 }
 
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
-                         std::string_view prefix, const std::vector<const JobBatch*>& batches) {
+                         std::string_view prefix, std::uint64_t process,
+                         const std::vector<const JobBatch*>& batches) {
   const JobNumber job = batches.front()->job;
   Command command;
   command << verb << script << "2" << redis_head_key(prefix, job) << redis_rows_key(prefix, job)
@@ -254,7 +278,8 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));
     const std::vector<RowView> rows(batch->rows.begin(), batch->rows.end());
-    command << batch->epoch << batch->from_rev << batch->to_rev << arguments_of(rows);
+    command << redis_owner(batch->epoch, process) << batch->from_rev << batch->to_rev
+            << arguments_of(rows);
     append_rows(command, rows);
   }
   command.append_to(out);

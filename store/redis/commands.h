@@ -25,25 +25,36 @@ struct RedisAddress {
 /// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
 
-/// Returns the key of the Redis hash that stores a job's JobHead as {epoch, rev, from}.
+/// Returns the key of the Redis hash that stores a job's JobHead as {epoch, rev, from}. It also has
+/// the job's owner, the number of its rows, and the newest EpochStarts as a list of words.
 std::string redis_head_key(std::string_view prefix, JobNumber job);
 /// Returns the key of the hash that has a job's rows, in the same cluster slot as the job's head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-// Lua scripts. KEYS has the key of the head, and for a commit also the key of the rows. Revisions
-// and epochs stay decimal strings in the scripts, because a Lua number is a double.
-extern const std::string_view kRedisClaimScript;    ///< returns {epoch, rev}
-extern const std::string_view kRedisReleaseScript;  ///< ARGV = {epoch}; returns 1, or 0 if fenced
-extern const std::string_view kRedisCommitScript;   ///< returns d (durable) or f (fenced) per batch
+/// Returns the name of an owner: of the process that has claimed a job with this epoch.
+std::string redis_owner(Epoch epoch, std::uint64_t process);
+
+// Lua scripts. KEYS has the key of the head, for a claim and a commit also the key of the rows, and
+// for a claim the key of the rows of job 0. Revisions and epochs stay decimal strings in the
+// scripts, because a Lua number is a double.
+/// ARGV = {process, key and value of the witness (empty: none), kEpochStarts}. Returns {epoch, rev,
+/// starts}, or one word: "witness" if job 0 does not have the witness, "head" if the job has rows
+/// but no head.
+extern const std::string_view kRedisClaimScript;
+extern const std::string_view kRedisReleaseScript;  ///< ARGV = {owner}; returns 1, or 0 if fenced
+/// Returns d (durable), f (fenced) or l (lost) per batch.
+extern const std::string_view kRedisCommitScript;
 
 /// Appends one command to `out`.
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments);
 
-/// Appends a call of kRedisCommitScript with batches of one job. If `verb` is "EVAL", `script` must
-/// be the text of that script. If `verb` is "EVALSHA", `script` must be the digest. Redis limits a
-/// call to a million arguments (two per put) in versions below 7, 512 MiB per value, 1 GiB in all.
+/// Appends a call of kRedisCommitScript with batches of one job, which `process` owns. If `verb` is
+/// "EVAL", `script` must be the text of that script. If `verb` is "EVALSHA", `script` must be the
+/// digest. Redis limits a call to a million arguments (two per put) in versions below 7, 512 MiB
+/// per value, 1 GiB in all.
 void append_redis_commit(Bytes& out, std::string_view verb, std::string_view script,
-                         std::string_view prefix, const std::vector<const JobBatch*>& batches);
+                         std::string_view prefix, std::uint64_t process,
+                         const std::vector<const JobBatch*>& batches);
 
 /// Returns the durability under these settings (see Engine::durability()): "fsync", "os" or "none".
 /// If the server does not return a setting, pass an empty text for the setting.

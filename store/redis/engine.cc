@@ -5,17 +5,20 @@
 // fails if the server sends nothing for 2 s.
 // Promised: with durability() "fsync" (appendonly yes, appendfsync always), changes that were
 // reported durable survive a crash and a power loss of this one master. The commit script refuses
-// the batches of an owner that was replaced. A reply of an unexpected type or size closes the
+// the batches of an owner that was replaced. Notices if the server has lost its keys, a job's rows,
+// or changes that this engine has seen durable. A reply of an unexpected type or size closes the
 // connection.
 // Not promised: the engine does not notice that Redis lost acknowledged rows in a failover
-// (Sentinel, Cluster), or that the server's settings changed during the connection. jobs() may list
-// a job whose first claim failed.
+// (Sentinel, Cluster) before it committed them itself, or that the server's settings changed during
+// the connection. jobs() may list a job whose first claim failed.
 #include <algorithm>
 #include <map>
+#include <random>
 #include <string>
 
 #include "protocol/format.h"
 #include "protocol/limits.h"
+#include "protocol/parse.h"
 #include "store/engines.h"
 #include "store/job_head.h"
 #include "store/redis/commands.h"
@@ -30,9 +33,34 @@ constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 constexpr std::size_t kPageBytes = 1024 * 1024;  // wanted size of one page of a scan
 const std::string kFormat = std::to_string(kStoredFormat);
 
+/// Returns a number that this process has drawn.
+std::uint64_t this_process() {
+  static const std::uint64_t drawn = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }();
+  return drawn;
+}
+
+/// Parses "EPOCH REVISION EPOCH REVISION ...".
+bool parse_starts(std::string_view words, std::vector<EpochStart>& starts) {
+  while (!words.empty()) {
+    const std::string_view epoch = words.substr(0, words.find(' '));
+    words.remove_prefix(std::min(words.size(), epoch.size() + 1));
+    const std::string_view revision = words.substr(0, words.find(' '));
+    words.remove_prefix(std::min(words.size(), revision.size() + 1));
+    const auto first = parse_number<Epoch>(epoch);
+    const auto second = parse_number<Revision>(revision);
+    if (!first || !second) return false;
+    starts.push_back({*first, *second});
+  }
+  return !starts.empty();
+}
+
 class RedisEngine final : public Engine {
  public:
-  explicit RedisEngine(RedisAddress address) : address_(std::move(address)) {}
+  RedisEngine(RedisAddress address, std::uint64_t process)
+      : address_(std::move(address)), process_(process) {}
 
   /// Must be called first. Connects, reads settings, checks the server's role and data format.
   Result<void> start() {
@@ -70,16 +98,29 @@ class RedisEngine final : public Engine {
     return numbers;
   }
 
-  Result<Claim> claim(JobNumber job) override {
+  using Engine::claim;
+  Result<Claim> claim(JobNumber job, const Witness* witness) override {
     // The set of jobs may be in another cluster slot, so the claim script cannot change it. The set
     // is changed first, so that every claimed job is listed.
     Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
     if (!listed) return listed.error();
-    Result<RedisReply> claimed = call({"EVAL", kRedisClaimScript, "1", head_key(job)});
+    const std::string starts = std::to_string(kEpochStarts);
+    Result<RedisReply> claimed = call(
+        {"EVAL", kRedisClaimScript, "3", head_key(job), redis_rows_key(address_.prefix, job),
+         redis_rows_key(address_.prefix, 0), format("{:016x}", process_),
+         witness != nullptr ? witness->key : "", witness != nullptr ? witness->value : "", starts});
     if (!claimed) return claimed.error();
+    if (claimed->is_array(1) && claimed->items[0].text == "witness") return no_witness(job);
+    if (claimed->is_array(1)) {
+      return failure(Code::malformed,
+                     "{}job {} has rows in {}, but no head: it was erased; restore the server from "
+                     "a copy, or erase the rows, too",
+                     where(), job, redis_rows_key(address_.prefix, job));
+    }
     Claim claim;
-    if (!claimed->is_array(2) || !claimed->items[0].number(claim.epoch) ||
-        !claimed->items[1].number(claim.revision)) {
+    if (!claimed->is_array(3) || !claimed->items[0].number(claim.epoch) ||
+        !claimed->items[1].number(claim.revision) ||
+        !parse_starts(claimed->items[2].text, claim.starts)) {
       return unexpected("a claim", *claimed);
     }
     return claim;
@@ -93,14 +134,14 @@ class RedisEngine final : public Engine {
 
   Result<void> release(const Ownership& owner) override {
     Result<RedisReply> released =
-        call({"EVAL", kRedisReleaseScript, "1", head_key(owner.job), std::to_string(owner.epoch)});
+        call({"EVAL", kRedisReleaseScript, "1", head_key(owner.job), name_of(owner)});
     if (!released) return released.error();
     if (released->kind != Kind::integer) return unexpected("a release", *released);
     return released->integer == 1 ? Result<void>() : not_owner(owner);
   }
 
   std::unique_ptr<RowReader> read(JobNumber job) override {
-    return std::make_unique<Reader>(*this, redis_rows_key(address_.prefix, job));
+    return std::make_unique<Reader>(*this, job);
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
@@ -113,7 +154,7 @@ class RedisEngine final : public Engine {
       Bytes out;
       for (const auto& [job, group] : groups) {
         append_redis_commit(out, verb, verb == "EVAL" ? kRedisCommitScript : digest_,
-                            address_.prefix, group);
+                            address_.prefix, process_, group);
       }
       if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
       for (auto at = groups.begin(); at != groups.end() && link_;) {
@@ -130,16 +171,17 @@ class RedisEngine final : public Engine {
     if (!link_) return outcomes;
     Bytes out;
     for (const Ownership& owner : owners) {
-      append_redis_command(out, {"HGET", head_key(owner.job), "epoch"});
+      append_redis_command(out, {"HGET", head_key(owner.job), "owner"});
     }
     if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
     for (std::size_t n = 0; n < owners.size() && link_; ++n) {
-      std::uint64_t epoch = 0;
       Result<RedisReply> reply = link_->receive(kReplyBytes);
       if (!reply) {
         drop(reply.error().detail);
-      } else if (reply->kind == Kind::nil || reply->number(epoch)) {
-        outcomes[n] = epoch == owners[n].epoch ? Outcome::durable : Outcome::fenced;
+      } else if (reply->kind == Kind::nil) {
+        outcomes[n] = Outcome::lost;
+      } else if (reply->is_bytes()) {
+        outcomes[n] = reply->text == name_of(owners[n]) ? Outcome::durable : Outcome::fenced;
       } else {
         unexpected("HGET", *reply);
       }
@@ -161,7 +203,8 @@ class RedisEngine final : public Engine {
   /// scan may return a row twice, but misses none.
   class Reader final : public RowReader {
    public:
-    Reader(RedisEngine& engine, std::string key) : engine_(engine), key_(std::move(key)) {}
+    Reader(RedisEngine& engine, JobNumber job)
+        : engine_(engine), job_(job), key_(redis_rows_key(engine.address_.prefix, job)) {}
 
     Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
       if (!complete_) {
@@ -203,21 +246,36 @@ class RedisEngine final : public Engine {
       return {};
     }
 
-    /// Checks that the number of rows that were read equals the number of rows on the server.
+    /// Checks that the number of rows that were read equals the number of rows on the server, and
+    /// the number of rows in the job's head.
     Result<void> finish() {
       complete_ = true;
       Result<RedisReply> size = engine_.call({"HLEN", key_});
       if (!size) return size.error();
       if (size->kind != Kind::integer) return engine_.unexpected("HLEN", *size);
-      if (size->integer == static_cast<std::int64_t>(rows_.size())) return {};
-      return failure(
-          Code::unavailable,
-          "{}{} changed while it was loaded: read {} rows, the server now has {}; check for "
-          "another writer",
-          engine_.where(), key_, rows_.size(), size->integer);
+      if (size->integer != static_cast<std::int64_t>(rows_.size())) {
+        return failure(
+            Code::unavailable,
+            "{}{} changed while it was loaded: read {} rows, the server now has {}; check for "
+            "another writer",
+            engine_.where(), key_, rows_.size(), size->integer);
+      }
+      Result<RedisReply> head = engine_.call({"HMGET", engine_.head_key(job_), "rows"});
+      if (!head) return head.error();
+      std::uint64_t count = rows_.size();
+      const bool known = head->is_array(1) && head->items[0].kind != Kind::nil;
+      if (!head->is_array(1) || (known && !head->items[0].number(count))) {
+        return engine_.unexpected("HMGET", *head);
+      }
+      if (count == rows_.size()) return {};
+      return failure(Code::malformed,
+                     "{}{} has {} rows, but {} are durable: rows were erased or evicted; restore "
+                     "the server from a copy, or remove the job",
+                     engine_.where(), key_, rows_.size(), count);
     }
 
     RedisEngine& engine_;
+    const JobNumber job_;
     const std::string key_;
     std::size_t count_ = 16;
     Bytes cursor_ = "0";
@@ -227,6 +285,7 @@ class RedisEngine final : public Engine {
 
   std::string jobs_key() const { return address_.prefix + ":jobs"; }
   std::string head_key(JobNumber job) const { return redis_head_key(address_.prefix, job); }
+  std::string name_of(const Ownership& owner) const { return redis_owner(owner.epoch, process_); }
   std::string where() const { return format("redis: {}:{}: ", address_.host, address_.port); }
 
   Failure lost() const {
@@ -322,18 +381,20 @@ class RedisEngine final : public Engine {
     if (reply->is_error("NOSCRIPT")) return false;
     const Bytes& letters = reply->text;
     if (!reply->is_bytes() || letters.size() != group.size() ||
-        letters.find_first_not_of("df") != Bytes::npos) {
+        letters.find_first_not_of("dfl") != Bytes::npos) {
       unexpected("a commit", *reply);
       return true;
     }
     for (std::size_t n = 0; n < group.size(); ++n) {
-      outcomes[static_cast<std::size_t>(group[n] - first)] =
-          letters[n] == 'd' ? Outcome::durable : Outcome::fenced;
+      outcomes[static_cast<std::size_t>(group[n] - first)] = letters[n] == 'd'   ? Outcome::durable
+                                                             : letters[n] == 'l' ? Outcome::lost
+                                                                                 : Outcome::fenced;
     }
     return true;
   }
 
   RedisAddress address_;
+  const std::uint64_t process_;
   std::unique_ptr<RedisLink> link_;
   std::string cause_ = "not connected";
   std::string_view durability_ = "none";
@@ -342,10 +403,12 @@ class RedisEngine final : public Engine {
 
 }  // namespace
 
-Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest, const OpenOptions&) {
+Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
+                                                  const OpenOptions& options) {
   Result<RedisAddress> address = parse_redis_address(rest);
   if (!address) return address.error();
-  auto engine = std::make_unique<RedisEngine>(std::move(*address));
+  auto engine = std::make_unique<RedisEngine>(
+      std::move(*address), options.process != 0 ? options.process : this_process());
   if (Result<void> started = engine->start(); !started) return started.error();
   return std::unique_ptr<Engine>(std::move(engine));
 }

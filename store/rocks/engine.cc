@@ -112,12 +112,14 @@ class RocksEngine final : public Engine {
     return numbers;
   }
 
-  Result<Claim> claim(JobNumber job) override {
+  using Engine::claim;
+  /// Needs no witness: nobody else can change the state while this engine holds its lock.
+  Result<Claim> claim(JobNumber job, const Witness*) override {
     JobHead head = heads_[job];
     ++head.epoch;
     head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
     if (Result<void> raised = replace(job, head); !raised) return raised.error();
-    return Claim{head.epoch, head.revision};
+    return Claim{head.epoch, head.revision, {{head.epoch, head.revision}}};
   }
 
   Result<void> renew(const Ownership& owner) override {
@@ -148,7 +150,7 @@ class RocksEngine final : public Engine {
     bool changed = false;
     for (const JobBatch& batch : batches) {
       const auto found = heads_.find(batch.job);
-      BatchCheck check = BatchCheck::fenced;  // of an unknown job
+      BatchCheck check = BatchCheck::lost;  // of an unknown job
       if (found != heads_.end()) {
         check = checks.try_emplace(batch.job, found->second).first->second.step(batch);
       }
@@ -157,7 +159,7 @@ class RocksEngine final : public Engine {
         revisions_ += batch.to_rev - batch.from_rev;
         changed = true;  // a batch without rows may raise the revision, too
       }
-      outcomes.push_back(check == BatchCheck::fenced ? Outcome::fenced : Outcome::durable);
+      outcomes.push_back(outcome_of(check));
     }
     if (!changed) return outcomes;
     for (const auto& [job, unused] : checks) {
@@ -176,7 +178,8 @@ class RocksEngine final : public Engine {
     if (lost_) return std::vector<Outcome>(owners.size(), Outcome::unknown);
     std::vector<Outcome> outcomes;
     for (const Ownership& owner : owners) {
-      outcomes.push_back(owns(owner) ? Outcome::durable : Outcome::fenced);
+      const Outcome refused = heads_.contains(owner.job) ? Outcome::fenced : Outcome::lost;
+      outcomes.push_back(owns(owner) ? Outcome::durable : refused);
     }
     return outcomes;
   }

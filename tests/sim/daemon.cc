@@ -66,8 +66,12 @@ bool Daemon::adopt() {
   }
   queue_ = std::make_shared<DiskQueue>(world_, disk_);
   intact_ = std::make_shared<bool>(true);
-  const core::EngineState engine{++generation_, read->directory->incarnation(), swarm_.shared,
-                                 false};
+  const Row witness = read->directory->witness();
+  const core::EngineState engine{++generation_,
+                                 read->directory->incarnation(),
+                                 swarm_.shared,
+                                 false,
+                                 {witness.key, witness.value}};
   directory_->opened(std::move(read->directory), engine.generation);
   for (const auto& shard : shards_) {
     shard->dispatch([shard, engine, queue = queue_, intact = intact_] {

@@ -167,8 +167,8 @@ void Shard::commit(store::CommitBatch batch) {
   });
 }
 
-void Shard::load(const core::JobRef& slot) {
-  read_on(slot, std::make_shared<store::JobLoad>(slot->number));
+void Shard::load(const core::JobRef& slot, std::shared_ptr<store::JobLoad> load) {
+  read_on(slot, load);
 }
 
 void Shard::read_on(const core::JobRef& slot, const std::shared_ptr<store::JobLoad>& load) {

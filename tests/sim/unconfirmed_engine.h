@@ -16,7 +16,10 @@ class UnconfirmedEngine final : public store::Engine {
   std::string_view durability() const override { return real_.durability(); }
   bool shared() const override { return real_.shared(); }
   Result<std::vector<JobNumber>> jobs() override { return real_.jobs(); }
-  Result<store::Claim> claim(JobNumber job) override { return real_.claim(job); }
+  using Engine::claim;
+  Result<store::Claim> claim(JobNumber job, const store::Witness* witness) override {
+    return real_.claim(job, witness);
+  }
   Result<void> release(const store::Ownership& owner) override { return real_.release(owner); }
   std::unique_ptr<store::RowReader> read(JobNumber job) override { return real_.read(job); }
   std::vector<store::Outcome> commit(std::span<const store::JobBatch> batches) override {

@@ -247,7 +247,7 @@ void JobHost::committed(std::uint64_t generation, store::CommitResult result) {
 
 void JobHost::finish_batch(const store::CommitResult& result) {
   batch_in_flight_ = false;
-  bool lost = false;
+  const char* lost = nullptr;  // why the engine is lost
   std::size_t rows = 0;
   const auto committing = std::exchange(committing_, {});
   const auto confirming = std::exchange(confirming_, {});
@@ -258,7 +258,12 @@ void JobHost::finish_batch(const store::CommitResult& result) {
       return;
     }
     shell_.report(slot.get(), CommitFailed{outcome});
-    lost = lost || outcome == store::Outcome::unknown;
+    if (outcome == store::Outcome::unknown) lost = "a commit has an unknown outcome";
+    if (outcome == store::Outcome::lost) {
+      lost =
+          "the engine does not have what it has reported durable: its state was erased or "
+          "replaced";
+    }
     if (outcome == store::Outcome::fenced) {
       drop(slot, failure(Code::not_owner, "job \"{}\" is owned by another daemon", slot->name));
     }
@@ -275,8 +280,8 @@ void JobHost::finish_batch(const store::CommitResult& result) {
     const JobRef& slot = confirming[i];
     settle(slot, result.confirms[i], [&] { slot->gate->confirmed(result.number); });
   }
-  if (lost) {  // the engine may lack rows of the jobs in memory, so all jobs are reloaded
-    const std::string why = "a commit has an unknown outcome";
+  if (lost != nullptr) {  // it may lack rows of the jobs in memory, so all jobs are reloaded
+    const std::string why = lost;
     const std::uint64_t generation = engine_->generation;
     engine_lost(why);
     return shell_.lose_engine(generation, why);

@@ -33,6 +33,7 @@
 #include "daemon/core/host/job_slot.h"
 #include "daemon/core/host/job_time.h"
 #include "store/commit_batch.h"
+#include "store/job_load.h"
 
 namespace c10dd::core {
 
@@ -51,6 +52,7 @@ struct EngineState {
   std::uint64_t incarnation = 0;  ///< of the state
   bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
   bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
+  store::Witness witness = {};    ///< for claims: see core::Directory::witness()
 };
 
 /// A hello that is on its way to its job.
@@ -104,9 +106,8 @@ class JobHost {
 
     /// Hands a batch to the engine. The result goes to JobHost::committed().
     virtual void commit(store::CommitBatch batch) = 0;
-    /// Reads a job from the engine in pieces, see store::JobLoad. The pieces go to
-    /// JobHost::loaded().
-    virtual void load(const JobRef& slot) = 0;
+    /// Reads a job from the engine in pieces. The pieces of `load` go to JobHost::loaded().
+    virtual void load(const JobRef& slot, std::shared_ptr<store::JobLoad> load) = 0;
     /// Closes the failed engine of this generation, and opens the engine again. The host calls this
     /// function after it has dropped its jobs.
     virtual void lose_engine(std::uint64_t generation, const std::string& why) = 0;
@@ -272,7 +273,7 @@ class JobHost {
   void begin_volatile(const JobRef& slot);
   void restore_pieces();
   void restore_piece(const JobRef& slot);
-  void finish_load(const JobRef& slot, const Result<void>& good);
+  void finish_load(const JobRef& slot, const Result<void>& result);
 
   HostLoop& loop_;
   Shell& shell_;

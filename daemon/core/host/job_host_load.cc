@@ -14,7 +14,9 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
 
-void JobHost::load(const JobRef& slot) { shell_.load(slot); }
+void JobHost::load(const JobRef& slot) {
+  shell_.load(slot, std::make_shared<store::JobLoad>(slot->number, engine_->witness));
+}
 
 /// Starts to serve a volatile run, which is empty. Its number also is its incarnation, because no
 /// earlier or later state has the number.
@@ -50,7 +52,7 @@ void JobHost::restore_piece(const JobRef& slot) {
     const Stamp start{engine_->incarnation, piece.claim->epoch, piece.claim->revision};
     slot->epoch = planted(Planted::claim_lost) ? 0 : piece.claim->epoch;
     slot->handed_over = piece.claim->revision;
-    slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas);
+    slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas, piece.claim->starts);
     const bool confirm = engine_->shared && !planted(Planted::confirmation_skipped);
     slot->gate = std::make_unique<CommitGate>(start, confirm);
     slot->restored = {};
@@ -68,9 +70,11 @@ void JobHost::restore_piece(const JobRef& slot) {
 }
 
 /// Ends a load. If the job was restored, or if its rows are damaged, the job keeps its slot. After
-/// any other failure, drops the job, so that the next hello loads it again. If the failure is
-/// `unavailable`, the engine is also closed and opened again.
-void JobHost::finish_load(const JobRef& slot, const Result<void>& good) {
+/// any other failure, drops the job, so that the next hello loads it again. If the engine is
+/// unavailable, or its state is not the one that was read, it is also closed and opened again.
+void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
+  const bool replaced = result.has_error() && result.error().code == Code::state_rolled_back;
+  const Result<void> good = replaced ? unavailable(result.error().detail) : result;
   if (good) {
     slot->serving = true;
     touch(slot);

@@ -89,9 +89,8 @@ class HostWorld : private DirectoryHost::Shell {
         post([this, g = world_.generation, result] { host.committed(g, result); });
       });
     }
-    void load(const JobRef& slot) override {
+    void load(const JobRef& slot, std::shared_ptr<store::JobLoad> load) override {
       told.push_back("load " + slot->name);
-      const auto load = std::make_shared<store::JobLoad>(slot->number);
       world_.engine_work.push_back([this, slot, load] { read_on(slot, load); });
     }
     void read_on(const JobRef& slot, const std::shared_ptr<store::JobLoad>& load) {
@@ -134,7 +133,12 @@ class HostWorld : private DirectoryHost::Shell {
   void open() {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
-    const EngineState state{++generation, read->directory->incarnation(), shared_, is_volatile_};
+    const Row witness = read->directory->witness();
+    const EngineState state{++generation,
+                            read->directory->incarnation(),
+                            shared_,
+                            is_volatile_,
+                            {witness.key, witness.value}};
     directory->opened(std::move(read->directory), generation);
     for (const auto& loop : loops) loop->host.engine_opened(state);
   }

@@ -55,5 +55,24 @@ TEST_F(JobHello, NoticesALossThatOthersHaveWrittenPast) {
   EXPECT_EQ(greet(3, {kIncarnation, 5, 110}), Code::state_rolled_back);
 }
 
+TEST_F(JobHello, NoticesALossBeforeTheNewestClaim) {
+  // Epoch 4 had come to revision 90 when epoch 5 began with 80: ten changes were lost.
+  Job job(1, {kIncarnation, 6, 100}, {}, {{4, 50}, {5, 80}, {6, 100}});
+  const auto greets = [&](const Stamp& seen) {
+    Hello hello;
+    hello.version_min = hello.version_max = kProtocolVersion;
+    hello.session = {seen.revision, seen.epoch};
+    hello.seen = seen;
+    const Effects effects = job.apply(from(seen.revision), {}, hello, now_);
+    const Reply& reply = effects.replies.at(0).result;
+    return reply ? Code::ok : reply.error().code;
+  };
+  EXPECT_EQ(greets({kIncarnation, 4, 80}), Code::ok);
+  EXPECT_EQ(greets({kIncarnation, 4, 90}), Code::state_rolled_back);
+  EXPECT_EQ(greets({kIncarnation, 5, 100}), Code::ok);
+  EXPECT_EQ(greets({kIncarnation, 3, 60}), Code::state_rolled_back);
+  EXPECT_EQ(greets({kIncarnation, 2, 50}), Code::ok) << "the oldest beginning that is known";
+}
+
 }  // namespace
 }  // namespace c10dd::core

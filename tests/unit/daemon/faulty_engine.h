@@ -29,7 +29,10 @@ class FaultyEngine final : public store::Engine {
   std::string_view durability() const override { return memory_->durability(); }
   bool shared() const override { return memory_->shared(); }
   Result<std::vector<JobNumber>> jobs() override { return memory_->jobs(); }
-  Result<store::Claim> claim(JobNumber job) override { return memory_->claim(job); }
+  using Engine::claim;
+  Result<store::Claim> claim(JobNumber job, const store::Witness* witness) override {
+    return memory_->claim(job, witness);
+  }
   Result<void> renew(const store::Ownership& owner) override { return memory_->renew(owner); }
   Result<void> release(const store::Ownership& owner) override { return memory_->release(owner); }
   std::unique_ptr<store::RowReader> read(JobNumber job) override { return memory_->read(job); }

@@ -44,6 +44,33 @@ TEST_P(EngineContract, StartsEmpty) {
   EXPECT_TRUE(rows_of(*engine_, kJob).empty());
 }
 
+TEST_P(EngineContract, AClaimTellsWhereEpochsBegan) {
+  std::vector<EpochStart> begun;
+  for (Revision revision = 0; revision < kEpochStarts + 3; ++revision) {
+    const Claim now = claim();
+    begun.push_back({now.epoch, revision});
+    EXPECT_EQ(now.starts.back(), begun.back());
+    if (engine_->shared()) {
+      const std::size_t known = std::min(begun.size(), kEpochStarts);
+      EXPECT_EQ(now.starts,
+                std::vector<EpochStart>(begun.end() - static_cast<long>(known), begun.end()));
+    }
+    ASSERT_EQ(commit({kJob, now.epoch, revision, revision + 1, {put("a", "1")}}), Outcome::durable);
+  }
+}
+
+TEST_P(EngineContract, AClaimNeedsItsWitness) {
+  const Epoch directory = claim(0).epoch;
+  ASSERT_EQ(commit({0, directory, 0, 1, {put("i", "one")}}), Outcome::durable);
+  const Witness right{"i", "one"};
+  EXPECT_TRUE(engine_->claim(kJob, &right));
+  if (GetParam() == "rocksdb") return;  // nobody else can change its state
+  for (const Witness& wrong : {Witness{"i", "two"}, Witness{"n", "one"}}) {
+    EXPECT_EQ(engine_->claim(8, &wrong).error().code, Code::state_rolled_back);
+  }
+  EXPECT_TRUE(engine_->claim(kJob, &right)) << "the engine goes on";
+}
+
 TEST_P(EngineContract, LoadsWhatWasCommitted) {
   const Epoch epoch = claim().epoch;
   EXPECT_EQ(commit({kJob, epoch, 0, 1, {put("b", "2"), put("a", "1")}}), Outcome::durable);
@@ -112,7 +139,8 @@ TEST_P(EngineContract, RefusesAGapInTheChainWithoutAnyEffect) {
   ASSERT_EQ(commit({kJob, epoch, 5, 6, {put("a", "2")}}), Outcome::durable);
   for (const auto& [from, to] :
        std::vector<std::pair<Revision, Revision>>{{7, 8}, {0, 5}, {0, 6}, {4, 7}, {5, 7}, {0, 7}}) {
-    EXPECT_EQ(commit({kJob, epoch, from, to, {erase_prefix(""), put("x", "")}}), Outcome::fenced)
+    EXPECT_EQ(commit({kJob, epoch, from, to, {erase_prefix(""), put("x", "")}}),
+              from > 6 ? Outcome::lost : Outcome::fenced)
         << from << ".." << to;
   }
   EXPECT_EQ(rows_of(*engine_, kJob), (Rows{{"a", "2"}}));
@@ -149,8 +177,8 @@ TEST_P(EngineContract, JudgesEachBatchOfACommit) {
                                                   {3, 1, 0, 1, {put("a", "never claimed")}},
                                                   {1, now, 1, 2, {put("a", "3")}},
                                                   {1, now + 1, 2, 3, {put("a", "future")}}}),
-            (Outcomes{Outcome::durable, Outcome::durable, Outcome::fenced, Outcome::fenced,
-                      Outcome::fenced, Outcome::durable, Outcome::fenced}));
+            (Outcomes{Outcome::durable, Outcome::durable, Outcome::fenced, Outcome::lost,
+                      Outcome::lost, Outcome::durable, Outcome::fenced}));
   EXPECT_EQ(rows_of(*engine_, 1), (Rows{{"a", "3"}}));
   EXPECT_EQ(rows_of(*engine_, 2), (Rows{{"a", "2"}}));
   EXPECT_EQ(rows_of(*engine_, 3), Rows{});
@@ -190,7 +218,7 @@ TEST_P(EngineContract, ConfirmsOwnersOnly) {
   const Epoch now = claim(1).epoch;
   const Epoch other = claim(2).epoch;
   EXPECT_EQ(engine_->confirm(std::vector<Ownership>{{1, now}, {1, old}, {2, other}, {3, 1}}),
-            (Outcomes{Outcome::durable, Outcome::fenced, Outcome::durable, Outcome::fenced}));
+            (Outcomes{Outcome::durable, Outcome::fenced, Outcome::durable, Outcome::lost}));
   EXPECT_TRUE(engine_->confirm({}).empty());
 }
 
@@ -212,7 +240,7 @@ TEST_P(EngineContract, CountsRevisionsBeyondDoubles) {
   const Revision large = std::numeric_limits<Revision>::max() - 2;
   const Epoch epoch = claim().epoch;
   ASSERT_EQ(commit({kJob, epoch, 0, large, {put("a", "1")}}), Outcome::durable);
-  EXPECT_EQ(commit({kJob, epoch, large + 1, large + 2, {put("a", "gap")}}), Outcome::fenced);
+  EXPECT_EQ(commit({kJob, epoch, large + 1, large + 2, {put("a", "gap")}}), Outcome::lost);
   EXPECT_EQ(commit({kJob, epoch, large - 1, large + 1, {put("a", "gap")}}), Outcome::fenced);
   EXPECT_EQ(commit({kJob, epoch, large, large + 1, {put("a", "2")}}), Outcome::durable);
   EXPECT_EQ(commit({kJob, epoch, large, large + 1, {put("a", "2")}}), Outcome::durable);

@@ -24,7 +24,9 @@ struct Model {
   }
 
   Outcome commit(const JobBatch& batch) {
-    if (epoch == 0 || batch.epoch != epoch) return Outcome::fenced;  // 0: never claimed
+    if (epoch == 0) return Outcome::lost;  // never claimed
+    if (batch.epoch != epoch) return Outcome::fenced;
+    if (batch.from_rev > revision) return Outcome::lost;
     const bool next = batch.from_rev == revision;
     if (!next && !known(newest, batch) && !known(accepted, batch)) return Outcome::fenced;
     accepted.push_back(batch);

@@ -46,8 +46,9 @@ const std::map<std::string, std::string>& good_answers() {
       {"SET", "+OK\r\n"},
       {"GET", "$1\r\n" + std::to_string(kStoredFormat) + "\r\n"},
       {"SADD", ":1\r\n"},
-      {"EVAL", "*2\r\n$1\r\n1\r\n$1\r\n0\r\n"},
-      {"HGET", "$1\r\n1\r\n"},
+      {"EVAL", "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$3\r\n1 0\r\n"},
+      {"HGET", "$18\r\n1:0000000000000001\r\n"},
+      {"HMGET", "*1\r\n$-1\r\n"},
       {"SMEMBERS", "*1\r\n$1\r\n1\r\n"},
       {"HSCAN", "*2\r\n$1\r\n0\r\n*0\r\n"},
       {"HLEN", ":0\r\n"}};

@@ -130,6 +130,49 @@ TEST_F(RedisEngineTest, FencesAnOwnerOnAnotherConnection) {
   EXPECT_EQ(rows_of(*second, 1), (std::map<Bytes, Bytes>{{"a", "1"}}));
 }
 
+TEST_F(RedisEngineTest, TellsOwnersApartAfterEpochsHaveBegunAgain) {
+  const auto old = std::move(open_engine(server_->url(), {.process = 1}).value());
+  const Epoch epoch = old->claim(1)->epoch;
+  server_->command({"FLUSHALL"});
+  EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::lost});
+  const auto other = std::move(open_engine(server_->url(), {.process = 2}).value());
+  EXPECT_EQ(other->claim(1)->epoch, epoch);
+  EXPECT_EQ(old->confirm(std::vector<Ownership>{{1, epoch}}), Outcomes{Outcome::fenced});
+  EXPECT_EQ(old->commit(std::vector<JobBatch>{{1, epoch, 0, 1, {{Row::Kind::put, "a", "1"}}}}),
+            Outcomes{Outcome::fenced});
+  EXPECT_EQ(old->release({1, epoch}).error().code, Code::not_owner);
+  EXPECT_EQ(other->commit(std::vector<JobBatch>{{1, epoch, 0, 1, {{Row::Kind::put, "a", "2"}}}}),
+            Outcomes{Outcome::durable});
+}
+
+TEST_F(RedisEngineTest, NoticesWhatTheServerHasLost) {
+  const auto engine = open();
+  const auto put = [](Bytes key) { return Row{Row::Kind::put, std::move(key), "1"}; };
+  const auto commit = [&](JobNumber job, Epoch epoch, Revision from) {
+    return engine->commit(std::vector<JobBatch>{{job, epoch, from, from + 1, {put("k")}}}).front();
+  };
+  std::vector<Epoch> epochs(6);
+  for (JobNumber job = 1; job < 6; ++job) {
+    epochs[job] = engine->claim(job)->epoch;
+    ASSERT_EQ(commit(job, epochs[job], 0), Outcome::durable);
+  }
+  const auto meta = [](int job) { return "c10dd:{" + std::to_string(job) + "}:meta"; };
+  const auto rows = [](int job) { return "c10dd:{" + std::to_string(job) + "}:rows"; };
+  server_->command({"DEL", meta(1), rows(1)});
+  EXPECT_EQ(commit(1, epochs[1], 1), Outcome::lost);
+  server_->command({"DEL", rows(2)});
+  EXPECT_EQ(commit(2, epochs[2], 1), Outcome::lost);
+  const Result<void> loaded = engine->load(2, [](const Row&) {});
+  EXPECT_EQ(loaded.error().code, Code::malformed);
+  EXPECT_NE(loaded.error().detail.find("has 0 rows, but 1 are durable"), std::string::npos)
+      << loaded.error().detail;
+  server_->command({"HSET", meta(3), "rev", "0"});
+  EXPECT_EQ(commit(3, epochs[3], 1), Outcome::lost);
+  server_->command({"DEL", meta(4)});
+  EXPECT_EQ(engine->claim(4).error().code, Code::malformed);
+  EXPECT_EQ(commit(5, epochs[5], 1), Outcome::durable) << "of the others nothing is lost";
+}
+
 TEST_F(RedisEngineTest, CommitsAfterTheServerForgotItsScripts) {
   const auto engine = open();
   const Epoch one = engine->claim(1)->epoch;
@@ -253,8 +296,11 @@ TEST(RedisEngine, TrustsNoOtherReplyOfAnotherShape) {
     std::string reply;
   };
   for (const Case& bad : std::vector<Case>{{"HGET", "+OK\r\n"},
-                                           {"HGET", "$2\r\n1x\r\n"},
+                                           {"HGET", ":1\r\n"},
+                                           {"HMGET", "$1\r\n1\r\n"},
+                                           {"HMGET", "*1\r\n:1\r\n"},
                                            {"EVAL", "*2\r\n$1\r\n1\r\n:0\r\n"},
+                                           {"EVAL", "*3\r\n$1\r\n1\r\n$1\r\n0\r\n$1\r\n1\r\n"},
                                            {"EVAL", "*1\r\n$1\r\n1\r\n"},
                                            {"SMEMBERS", "*1\r\n$2\r\n-1\r\n"},
                                            {"HSCAN", "*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n"},
@@ -268,7 +314,7 @@ TEST(RedisEngine, TrustsNoOtherReplyOfAnotherShape) {
     EXPECT_EQ(engine->renew({1, 1}).error().code, Code::unavailable) << bad.command;
   }
   FakeRedis server(Replies{});
-  const auto engine = open_engine(server.url()).value();
+  const auto engine = open_engine(server.url(), {.process = 1}).value();
   EXPECT_TRUE(engine->confirm(std::vector<Ownership>{{1, 1}}).at(0) == Outcome::durable &&
               engine->claim(1) && engine->jobs() && engine->load(1, [](const Row&) {}))
       << "the fake is good where it is not told otherwise";
