@@ -121,7 +121,7 @@ class Metrics::Impl {
   Table<Histogram> commit_durations_{registry, metric::kCommitDuration,
                                      bounds_of(metric::kCommitBounds)};
   Table<Histogram> commit_rows_{registry, metric::kCommitRows, bounds_of(metric::kRowBounds)};
-  Table<Counter, 2> commit_failures_{registry, metric::kCommitFailures};
+  Table<Counter, 3> commit_failures_{registry, metric::kCommitFailures};
 
  public:
   Gauge& ready = *Family<Gauge>(registry, metric::kReady).with({});

@@ -53,7 +53,8 @@ class ScriptedEngine final : public Engine {
   std::string_view durability() const override { return "none"; }
   bool shared() const override { return true; }
   Result<std::vector<JobNumber>> jobs() override { return std::vector<JobNumber>{}; }
-  Result<Claim> claim(JobNumber job) override { return Claim{job, 0}; }
+  using Engine::claim;
+  Result<Claim> claim(JobNumber job, const Witness*) override { return Claim{job, 0}; }
   Result<void> renew(const Ownership&) override { return {}; }
   Result<void> release(const Ownership&) override { return {}; }
   std::unique_ptr<RowReader> read(JobNumber) override { return nullptr; }
