@@ -195,7 +195,8 @@ PlainRuns::Outcome PlainRuns::set_key(Connection connection, std::string_view ke
   out.refused = true;
   out.reason = format(
       "rank {} is taken: key \"{}\" of run {} was set by {}, which is connected, and is now set by "
-      "{}; end the processes of the other job, or lease an endpoint for each job",
+      "{}; end the processes of the other job, or lease an endpoint for each job, under a name of "
+      "its own",
       *rank, printable(key, kRankKeyBytes), name, describe(holder->second.peer), describe(peer));
   run.refused = out.reason;
   const bool young = now - run.began < kYoung && !planted(Planted::young_run_spared);

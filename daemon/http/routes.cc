@@ -141,6 +141,11 @@ HttpReply lease_endpoint(const HttpRequest& request, const ServerFacts& facts) {
   if (const auto job = job_of_endpoints(request); !job) return error_of(job.error());
   if (const auto lease = lease_of(request); !lease) return error_of(lease.error());
   if (!facts.leased) return error_of(facts.leased.error());
+  if (!facts.leased->problem.empty()) {
+    return error_of(
+        failure(Code::unavailable, "endpoint \"{}\" is leased, but cannot be reached: {}",
+                printable(facts.leased->endpoint.name, limits::kNameBytes), facts.leased->problem));
+  }
   return {200, kJson, json_of(*facts.leased)};
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/framed_session.h"
+#include "daemon/net/refusal_log.h"
 
 #include <spdlog/spdlog.h>
 
@@ -226,8 +227,7 @@ std::size_t FramedSession::take_frames(std::string_view in) {
 
 void FramedSession::log_refusal(const Failure& reason) {
   context_.metrics.protocol_error(protocol_, reason.code);
-  spdlog::warn("event=refused protocol={} peer={} code={} detail={}", name_of(protocol_),
-               stream_->peer(), name_of(reason.code), quoted(printable(reason.detail, 512)));
+  log_refused(name_of(protocol_), stream_->peer(), reason);
 }
 
 void FramedSession::end(const char* reason) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/reception.h"
-
-#include <spdlog/spdlog.h>
+#include "daemon/net/refusal_log.h"
 
 #include <array>
 #include <boost/asio/co_spawn.hpp>
@@ -123,8 +122,7 @@ asio::awaitable<void> Reception::Rules::refuse(std::shared_ptr<Stream> stream,
   const Protocol protocol = encoding ? encoding->protocol : Protocol::unknown;
   context.metrics.protocol_error(protocol, reason.code);
   context.metrics.connection_closed(Protocol::unknown, "refused");
-  spdlog::warn("event=refused peer={} code={} detail={}", stream->peer(), name_of(reason.code),
-               quoted(reason.detail));
+  log_refused("", stream->peer(), reason);
   const std::string reply = encoding ? encoding->refusal(reason) : std::string();
   ErrorCode failed;
   co_await stream->write_all(asio::buffer(reply), failed);

@@ -2,8 +2,6 @@
 // Makes the WireProtocol of TCPStore, and serves its connections until their first store request.
 // Clients wait for the reply to a ping before they send anything else, so the pings are served
 // here. A connection may stay here for as long as it wants.
-#include <spdlog/spdlog.h>
-
 #include <array>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -12,6 +10,7 @@
 
 #include "daemon/metrics/metrics.h"
 #include "daemon/net/framed_session.h"
+#include "daemon/net/refusal_log.h"
 #include "daemon/net/tcpstore_session.h"
 #include "daemon/shard/shard.h"
 #include "protocol/format.h"
@@ -127,8 +126,7 @@ void TcpStoreReception::move(const std::string& run) {
 
 void TcpStoreReception::refuse(const Failure& reason) {
   listener_->context.metrics.protocol_error(Protocol::tcpstore, reason.code);
-  spdlog::warn("event=refused protocol=tcpstore peer={} code={} detail={}", stream_->peer(),
-               name_of(reason.code), quoted(printable(reason.detail, 512)));
+  log_refused(name_of(Protocol::tcpstore), stream_->peer(), reason);
   end("refused");
 }
 

@@ -316,7 +316,7 @@ TEST_F(PlainRunsTest, AKeyOfARankIsSetByOneProcess) {
       out.reason,
       "rank 3 is taken: key \"/default_pg/0//cpu//0/3\" of run plain-1 was set by 10.0.0.1 "
       "(pid 11), which is connected, and is now set by 10.0.0.2 (pid 12); end the processes of "
-      "the other job, or lease an endpoint for each job");
+      "the other job, or lease an endpoint for each job, under a name of its own");
   EXPECT_EQ(out.notes.front().what, "rank_taken");
   EXPECT_EQ(runs_.reports().front().refused, out.reason);
   EXPECT_EQ(runs_.run_of(2), "");

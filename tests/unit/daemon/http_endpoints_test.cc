@@ -44,6 +44,8 @@ TEST(HttpEndpoints, LeaseAnEndpointForThisMachineOnly) {
   EXPECT_EQ(handle(request, its).body,
             "{\"name\":\"x\",\"run\":\"r\",\"host\":\"127.0.0.1\",\"port\":29600,\"ttl\":60,"
             "\"connections\":3,\"listening\":true,\"world_size\":8,\"job\":\"a b\"}\n");
+  its.leased->problem = "the port is taken";
+  EXPECT_EQ(handle(request, its).status, 503);
   its.leased = failure(Code::quota_exceeded, "no port");
   EXPECT_EQ(handle(request, its).status, 507);
   EXPECT_EQ(need_of(lease("{}"), its), Need::nothing);
