@@ -261,10 +261,13 @@ class EndpointsTest(unittest.TestCase):
             endpoint = self.listed(daemon)["a"]
             self.assertFalse(endpoint["listening"])
             self.assertIn("Address already in use", endpoint["problem"])
-            self.assertEqual(address, self.lease(daemon, run="r"), "a renewal keeps the port")
+            status, reply = self.ask(daemon, "j", name="a", run="r")
+            self.assertEqual(503, status, "nobody may be sent to the other process")
+            self.assertIn("cannot be reached: ", reply["error"]["detail"])
             self.assertEqual(1, daemon.errors().count("event=endpoint_unavailable"))
         self.assertTrue(until(lambda: self.listed(daemon)["a"]["listening"]))
         self.assertNotIn("note:", daemon.http("/readyz")[1])
+        self.assertEqual(address, self.lease(daemon, run="r"), "a renewal keeps the port")
         self.assertTrue(self.serves(address))
 
     def test_the_ports_of_a_range_run_out(self):
