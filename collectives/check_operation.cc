@@ -24,6 +24,12 @@ std::size_t most_elements(DType dtype) {
   return static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max()) / size_of(dtype);
 }
 
+/// Returns whether memory can have so many elements.
+bool has_room(std::size_t count, DType dtype) {
+  constexpr std::size_t kMostOfAnyType = std::numeric_limits<std::ptrdiff_t>::max() / 8;
+  return count <= kMostOfAnyType || count <= most_elements(dtype);  // a division takes long
+}
+
 /// An operation that is checked. `name` of a tensor is "input" or "output".
 struct Checked {
   const Operation& operation;
@@ -153,7 +159,7 @@ struct Checked {
   }
 
   void check_tensor(const Tensor& tensor, const char* name) const {
-    if (is_dtype(tensor.dtype) && tensor.count <= most_elements(tensor.dtype) &&
+    if (is_dtype(tensor.dtype) && has_room(tensor.count, tensor.dtype) &&
         (tensor.count == 0 || tensor.data != nullptr)) {
       return;
     }
@@ -162,7 +168,7 @@ struct Checked {
       refuse(format("{}: the element type has number {}, but the last type has number {}", what,
                     static_cast<unsigned>(tensor.dtype), kDTypes - 1));
     }
-    if (tensor.count > most_elements(tensor.dtype)) {
+    if (!has_room(tensor.count, tensor.dtype)) {
       refuse(format("{}: count is {}, but memory has at most {} elements of type {}", what,
                     tensor.count, most_elements(tensor.dtype), name_of(tensor.dtype)));
     }
@@ -223,8 +229,11 @@ void clear_unused(Operation& operation) {
   const bool has_output = layout == Layout::in_place || layout == Layout::received || splits ||
                           ((gathers || exchanges) && !lists);
   const bool has_input = layout == Layout::sent || gathers || ((splits || exchanges) && !lists);
-  if (!has_output) operation.output = {};
-  if (!has_input) operation.input = {};
+  const auto empty = [](Tensor& tensor) {
+    if (tensor.data != nullptr || tensor.count > 0 || tensor.owner) tensor = {};
+  };
+  if (!has_output) empty(operation.output);
+  if (!has_input) empty(operation.input);
   if (lists) return;
   operation.outputs.clear();
   operation.inputs.clear();
