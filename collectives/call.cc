@@ -85,7 +85,8 @@ void Call::on_end(std::function<void(Work&)> callback) {
   if (!callback) throw InvalidArgument("on_end: the callback is empty");
   {
     const std::lock_guard lock(mutex_);
-    if (users_ > 0) return callbacks_.push_back(std::move(callback));
+    has_callbacks_.store(true);
+    if (users_.load() > 0) return callbacks_.push_back(std::move(callback));
   }
   callback(*this);
 }
@@ -160,9 +161,12 @@ void Call::wake_waiters() {
   ended_.notify_all();
 }
 
+// All orders of users_ and has_callbacks_ are sequentially consistent: either this thread sees that
+// there may be callbacks, or on_end() sees that the call was released.
 void Call::release(int parties) {
-  if (users_.fetch_sub(parties, std::memory_order_acq_rel) > parties) return;
+  if (users_.fetch_sub(parties) > parties) return;
   const std::shared_ptr<Call> alive = std::move(self);
+  if (!has_callbacks_.load()) return;
   std::vector<std::function<void(Work&)>> callbacks;
   {
     const std::lock_guard lock(mutex_);

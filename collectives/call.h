@@ -86,13 +86,14 @@ class Call final : public Work, public Completion {
   mutable std::mutex mutex_;
   std::condition_variable ended_;
   std::atomic<Status> status_ = Status::pending;
-  std::atomic<bool> enqueued_ = false;       // device_end_ is set
-  std::atomic<int> waiters_ = 0;             // threads in await()
-  std::shared_ptr<DeviceEnd> device_end_;    // set before enqueued_
-  Failure failure_ = failure(Code::ok, "");  // set before the status
-  Received received_;                        // set before end()
-  std::vector<std::function<void(Work&)>> callbacks_;
-  std::atomic<int> users_ = 2;  // parties that have not released the call
+  std::atomic<bool> enqueued_ = false;                 // device_end_ is set
+  std::atomic<int> waiters_ = 0;                       // threads in await()
+  std::shared_ptr<DeviceEnd> device_end_;              // set before enqueued_
+  Failure failure_ = failure(Code::ok, "");            // set before the status
+  Received received_;                                  // set before end()
+  std::vector<std::function<void(Work&)>> callbacks_;  // guarded by mutex_
+  std::atomic<bool> has_callbacks_ = false;            // somebody has called on_end()
+  std::atomic<int> users_ = 2;                         // parties that have not released the call
 };
 
 }  // namespace c10dd::collectives
