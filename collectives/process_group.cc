@@ -93,7 +93,8 @@ class Group final : public collectives::AbortableGroup {
     require_home();
     require_usable("new_group");
     World child = collectives::subworld(world(), ranks, options);
-    child.name = name_of_child(child.name);
+    const std::string list = child.name;
+    child.name = name_of_child(list);
     if (!context_.among) {
       throw_failure(failure(Code::unsupported,
                             "new_group: process group \"{}\" has a Bootstrap of its own, through "
@@ -107,7 +108,7 @@ class Group final : public collectives::AbortableGroup {
                              .options = collectives::options_of(queue_->options(), options),
                              .exchange = exchange,
                              .family = context_.family}),
-        ranks);
+        list);
   }
 
   std::shared_ptr<ProcessGroup> split(std::int32_t color, std::int32_t key,
@@ -145,8 +146,9 @@ class Group final : public collectives::AbortableGroup {
                                  open_deadline());
         };
       }
-      child.world.name = name_of_child(child.world.name);
-      return opened(context_.open_child(std::move(child)), ranks);
+      const std::string list = child.world.name;
+      child.world.name = name_of_child(list);
+      return opened(context_.open_child(std::move(child)), list);
     } catch (const std::exception&) {
       // The other ranks exchange their addresses and split in any case, and need this rank for it.
       for (; *exchanged < exchanges; ++*exchanged) exchange_nothing();
@@ -210,16 +212,17 @@ class Group final : public collectives::AbortableGroup {
 
   /// Returns the name of the next group with this list of ranks: several can be open at a time. All
   /// its ranks count alike, because they open such groups together.
-  std::string name_of_child(const std::string& name) {
+  std::string name_of_child(const std::string& list) {
     const std::lock_guard lock(mutex_);
-    const auto found = children_.find(name);
-    return found == children_.end() ? name : format("{}#{}", name, found->second + 1);
+    const auto found = children_.find(list);
+    return found == children_.end() ? list : format("{}#{}", list, found->second + 1);
   }
 
+  /// Counts a group with this list of ranks.
   std::shared_ptr<ProcessGroup> opened(std::shared_ptr<ProcessGroup> child,
-                                       const std::vector<Rank>& ranks) {
+                                       const std::string& list) {
     const std::lock_guard lock(mutex_);
-    ++children_[collectives::subworld(world(), ranks, {}).name];
+    ++children_[list];
     return child;
   }
 

@@ -85,8 +85,8 @@ Result<void> Transport::await_peers(Duration timeout) {
   Operation operation{.collective = Collective::barrier};
   operation.timeout = timeout;
   operation.deadline = Clock::now() + timeout;
-  opening_ = true;
   if (const Result<void> begun = begin(operation); !begun) return begun;
+  set_opening(true);
   try {
     const auto buffer = createUnboundBuffer(nullptr, 0);
     for (int distance = 1; distance < size; distance *= 2) {
@@ -101,9 +101,14 @@ Result<void> Transport::await_peers(Duration timeout) {
     stop_for_lost_peer("", error.what());
   }
   end();
-  opening_ = false;
+  set_opening(false);
   if (auto reason = stopped()) return *reason;
   return {};
+}
+
+void Transport::set_opening(bool opening) {
+  const std::lock_guard lock(mutex_);
+  opening_ = opening;
 }
 
 Result<void> Transport::begin(const Operation& operation) {

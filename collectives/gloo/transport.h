@@ -99,6 +99,7 @@ class Transport final : public ::gloo::transport::Context, private TimerThread::
 
   using Ended = std::vector<ExitMessages::Ended>;
 
+  void set_opening(bool opening);
   Clock::time_point on_time(Clock::time_point now) noexcept override;
   void guard_collective(std::unique_lock<std::mutex>& lock);
   std::string what_locked() const;

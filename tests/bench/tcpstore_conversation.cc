@@ -47,7 +47,8 @@ class TcpstoreConversation final : public Conversation {
   }
 
   bool closing(unsigned step, Bytes& out) override {
-    // A daemon may wait a moment before it takes a `remove` of l0 for one, see MessageCutter.
+    // In the dialect L0, the daemon waits a moment before it knows that a message is a `remove`;
+    // see MessageCutter.
     if (step == keys_.size() || dialect_ != tcpstore::Dialect::v) return false;
     send(out, {.query = Query::remove, .key = keys_[step]});
     return true;

@@ -43,6 +43,22 @@ class ClientGroup : public testing::Test {
     return Client::connect("c10dd://" + daemon_.address() + "/job", options);
   }
 
+  /// Opens the group of `size` ranks, each on a thread and with a client of its own.
+  std::vector<std::shared_ptr<ProcessGroup>> open_ranks(std::size_t size,
+                                                        const GroupOptions& group_options) {
+    std::vector<std::shared_ptr<ProcessGroup>> groups(size);
+    std::vector<std::future<void>> opening;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      opening.push_back(std::async(std::launch::async, [&, rank] {
+        groups[rank] = ProcessGroup::open(
+            launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(size)),
+            group_options);
+      }));
+    }
+    for (auto& rank : opening) rank.get();
+    return groups;
+  }
+
   test::DaemonProcess daemon_{"memory:"};
 };
 
@@ -159,16 +175,7 @@ TEST_F(ClientGroup, GroupsOfSomeMembersEndWithTheirGeneration) {
 
 TEST_F(ClientGroup, AMonitoredBarrierNamesAllThatHaveNotComeAndTheGroupLivesOn) {
   constexpr std::size_t kSize = 4;
-  std::vector<std::shared_ptr<ProcessGroup>> groups(kSize);
-  std::vector<std::future<void>> opening;
-  for (std::size_t rank = 0; rank < kSize; ++rank) {
-    opening.push_back(std::async(std::launch::async, [&, rank] {
-      groups[rank] = ProcessGroup::open(
-          launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(kSize)),
-          {.hostname = "127.0.0.1"});
-    }));
-  }
-  for (auto& rank : opening) rank.get();
+  const auto groups = open_ranks(kSize, {.hostname = "127.0.0.1"});
   each_rank(groups, [](ProcessGroup& group) {
     group.monitored_barrier();
     if (group.rank() == 1 || group.rank() == 3) return;
@@ -209,16 +216,7 @@ int exit_code_of(pid_t child) {
 
 TEST_F(ClientGroup, ANewGroupThatIsNotCompleteNamesWhoIsMissing) {
   constexpr std::size_t kSize = 4;
-  std::vector<std::shared_ptr<ProcessGroup>> groups(kSize);
-  std::vector<std::future<void>> opening;
-  for (std::size_t rank = 0; rank < kSize; ++rank) {
-    opening.push_back(std::async(std::launch::async, [&, rank] {
-      groups[rank] = ProcessGroup::open(
-          launched(static_cast<std::int64_t>(rank), static_cast<std::int64_t>(kSize)),
-          {.open_timeout = 1s, .hostname = "127.0.0.1"});
-    }));
-  }
-  for (auto& rank : opening) rank.get();
+  const auto groups = open_ranks(kSize, {.open_timeout = 1s, .hostname = "127.0.0.1"});
   try {
     groups[2]->new_group({2, 3});
     ADD_FAILURE() << "rank 3 has not come";
@@ -236,15 +234,7 @@ TEST_F(ClientGroup, ANewGroupThatIsNotCompleteNamesWhoIsMissing) {
 }
 
 TEST_F(ClientGroup, GroupsOfTheSameRanksDoNotMix) {
-  std::vector<std::shared_ptr<ProcessGroup>> groups(2);
-  std::vector<std::future<void>> opening;
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) {
-    opening.push_back(std::async(std::launch::async, [&, rank] {
-      groups[rank] = ProcessGroup::open(launched(static_cast<std::int64_t>(rank), 2),
-                                        {.hostname = "127.0.0.1"});
-    }));
-  }
-  for (auto& rank : opening) rank.get();
+  const auto groups = open_ranks(2, {.hostname = "127.0.0.1"});
   each_rank(groups, [](ProcessGroup& group) {
     const auto first = group.new_group({0, 1});
     const auto second = group.new_group({0, 1});

@@ -97,7 +97,7 @@ TEST_F(EndpointsTest, DoNotExpireWhileTheyHaveConnections) {
   EXPECT_EQ(expired(1'010), Names{"a"});
   endpoints_.set_in_use({"j", "a"}, true, at(1'011));
   endpoints_.set_in_use({"j", "a"}, false, at(1'012));
-  EXPECT_FALSE(endpoints_.next_deadline()) << "of one that has gone";
+  EXPECT_FALSE(endpoints_.next_deadline()) << "an expired endpoint has no deadline";
 }
 
 TEST_F(EndpointsTest, ThatWereNotInUseKeepTheirDeadline) {
