@@ -75,6 +75,8 @@ inline constexpr std::size_t kLabelBytes = 4 * 1024;  // per member: all its lab
 inline constexpr std::size_t kReasonBytes = 2 * 1024;
 inline constexpr std::chrono::milliseconds kReconnectGrace{250};
 inline constexpr std::chrono::seconds kRestartGrace{10};  // time to reconnect to a restarted daemon
+// As kRestartGrace, on an engine that several daemons share: also the time to find the next owner.
+inline constexpr std::chrono::seconds kTakeoverGrace{30};
 inline constexpr std::chrono::nanoseconds kMemberTtlMin = std::chrono::milliseconds(500);
 inline constexpr std::chrono::nanoseconds kMemberTtlMax = std::chrono::minutes(10);
 
@@ -111,6 +113,14 @@ inline constexpr std::size_t kEndpoints = 4'096;
 inline constexpr std::chrono::nanoseconds kEndpointTtl = std::chrono::minutes(10);
 inline constexpr std::chrono::nanoseconds kEndpointTtlMin = std::chrono::seconds(1);
 inline constexpr std::chrono::nanoseconds kEndpointTtlMax = std::chrono::hours(24 * 30);
+
+// Daemons that share an engine. A daemon that has not renewed its lease for this time loses its
+// jobs.
+inline constexpr std::chrono::nanoseconds kLease = std::chrono::seconds(2);
+inline constexpr std::chrono::nanoseconds kLeaseMin = std::chrono::seconds(1);
+inline constexpr std::chrono::nanoseconds kLeaseMax = std::chrono::seconds(60);
+inline constexpr std::size_t kDaemons = 64;    // that share an engine
+inline constexpr std::size_t kAdvertised = 8;  // addresses of one daemon
 
 inline constexpr std::chrono::seconds kIdleTimeout{60};  // silence that ends a native connection
 inline constexpr std::size_t kSpareFiles = 64;  // file descriptors kept free for other uses
