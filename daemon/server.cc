@@ -9,16 +9,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
 
+#include "daemon/config/option_values.h"
 #include "daemon/config/version.h"
 #include "daemon/http/http_session.h"
 #include "daemon/net/native_session.h"
 #include "daemon/net/tcpstore_session.h"
+#include "protocol/address.h"
 #include "protocol/exit_codes.h"
 #include "protocol/limits.h"
 
@@ -107,6 +110,9 @@ Result<void> Server::start() {
                         [this] { return host_->room_to_tidy(); }});
   const ShardContext context{*metrics_, options_, growth_};
   shards_ = std::make_unique<Shards>(loop_, shard_count(options_.shards), *host_, context);
+  if ((*engine)->shared()) {
+    if (Result<void> joined = host_->join_fleet(advertised_addresses()); !joined) return joined;
+  }
   if (Result<void> adopted = host_->adopt(std::move(*engine), *shards_); !adopted) return adopted;
   disk_->start();
   context_.emplace(SessionContext{options_, *metrics_, *budget_, draining_, shards_->first(), {}});
@@ -130,6 +136,16 @@ Result<void> Server::start() {
                                       *endpoints_, draining_});
   host_->directory().serve_endpoints(*endpoints_);
   return {};
+}
+
+/// Returns the addresses at which clients and other daemons reach this daemon.
+std::vector<std::string> Server::advertised_addresses() const {
+  if (!options_.advertise.empty()) return advertised(options_);
+  const auto endpoint = listener_->endpoint();
+  if (!endpoint.address().is_unspecified()) return {listener_->address()};
+  char name[HOST_NAME_MAX + 1] = {};
+  ::gethostname(name, sizeof name - 1);
+  return {address_text(name, endpoint.port())};
 }
 
 std::shared_ptr<LaunchRuns> Server::make_launches(const std::string& job) {
@@ -192,6 +208,7 @@ int Server::run() {
                shards_->size(), ::getpid());
   notify("READY=1");
   shards_->start();
+  host_->start_fleet();
   while (!stopped_) {
     Shards::turn(loop_, shards_->first());
     host_->end_turn();
@@ -219,7 +236,7 @@ void Server::drain() {
   spdlog::info("event=draining");
   listener_->close();
   endpoints_->drain();
-  host_->directory().drain();
+  host_->drain();
   shards_->each([](Shard& shard) { shard.drain(); });
   signals_.async_wait([this](const ErrorCode& failed, int) {
     if (!failed) stopped_ = true;

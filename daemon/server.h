@@ -39,6 +39,7 @@ class Server {
 
  private:
   Result<void> start();
+  std::vector<std::string> advertised_addresses() const;
   std::shared_ptr<LaunchRuns> make_launches(const std::string& job);
   Protocols protocols(const ListenerSettings& settings,
                       std::function<std::shared_ptr<const void>()> count);

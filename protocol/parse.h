@@ -10,12 +10,13 @@
 namespace c10dd {
 
 /// Reads the whole text as one number. Returns nothing if the text is not exactly one number, or if
-/// the number is out of Number's range. No space or '+' may precede the number.
-template <class Number>
-std::optional<Number> parse_number(std::string_view text) {
+/// the number is out of Number's range. No space or '+' may precede the number. `base` is for
+/// integers.
+template <class Number, class... Base>
+std::optional<Number> parse_number(std::string_view text, Base... base) {
   Number value{};
   const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base...);
   if (error != std::errc() || stop != end) return std::nullopt;
   return value;
 }

@@ -12,6 +12,10 @@
 //    effect. A batch whose epoch is older than the job's newest claim is always fenced. A batch of
 //    the job's owner that begins above the job's revision, or of a job that was never claimed, is
 //    lost;
+//  - an engine that daemons share (shared()) gives a job to one owner at a time: see claim(). Job
+//  0,
+//    the directory, has no owner there: the engine applies a batch of job 0, whose epoch is 0, if
+//    from_rev is the current revision, and otherwise fences it. No batch of job 0 is a repeat;
 //  - read() yields exactly the rows of all durable batches of the job, in byte order of their keys;
 //  - after Outcome::unknown the engine must be opened again; until then all outcomes are unknown,
 //    and all other calls fail with unavailable;
@@ -23,10 +27,13 @@
 // run the contract test.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "protocol/epochs.h"
@@ -37,6 +44,12 @@
 
 namespace c10dd::store {
 
+/// A job and the epoch under which the caller owns it.
+struct Ownership {
+  JobNumber job = 0;
+  Epoch epoch = 0;
+};
+
 /// Consecutive changes of one job. The rows apply in order.
 struct JobBatch {
   JobNumber job = 0;
@@ -44,6 +57,9 @@ struct JobBatch {
   Revision from_rev = 0;
   Revision to_rev = 0;  ///< at least from_rev; equal to from_rev only if there are no rows
   Rows rows;
+  /// Of job 0 on a shared engine: if the caller does not own one of these jobs any more, the batch
+  /// is fenced.
+  std::vector<Ownership> guards = {};
 };
 
 /// Result of a commit or a confirmation.
@@ -56,7 +72,7 @@ enum class Outcome : std::uint8_t {
   lost,
 };
 
-/// The ownership that claim() returns. Later batches of the job must have this epoch.
+/// The ownership that a claim gives. Later batches of the job must have this epoch.
 struct Claim {
   Epoch epoch = 0;
   Revision revision = 0;  ///< of the newest durable batch
@@ -64,18 +80,46 @@ struct Claim {
   std::vector<EpochStart> starts = {};
 };
 
-/// A row of job 0 that must be there for a claim of another job: if the engine has lost its state,
-/// it must not begin jobs anew under numbers that were given out before.
+/// A row of job 0 that a claim of another job depends on. No key: the claim does not depend on one.
 struct Witness {
   Bytes key;
   Bytes value;
 };
 
-/// A job and the epoch under which the caller owns it.
-struct Ownership {
-  JobNumber job = 0;
+/// Names the owner of a job on a shared engine: after the state was erased, epochs begin again, so
+/// the epoch alone would not do.
+struct Owner {
   Epoch epoch = 0;
+  std::uint64_t process = 0;  ///< OpenOptions::process of the daemon that has claimed the job
+
+  bool operator==(const Owner&) const = default;
 };
+
+/// The owner of a job, and the number of its daemon's heartbeats so far; see store/fleet.h.
+struct Holder {
+  Owner owner;
+  std::uint64_t beats = 0;
+
+  bool operator==(const Holder&) const = default;
+};
+
+/// What a claim depends on. The engine checks all terms and claims the job in one step.
+struct ClaimTerms {
+  /// The incarnation of the directory that the caller has read. If it is not there, the state was
+  /// erased or replaced: the engine must not begin jobs anew under numbers that were given out.
+  Witness state = {};
+  /// The entry of the job in the directory. If it is not there, the job was retired.
+  Witness entry = {};
+  /// An owner that the caller may depose, because it was silent for its lease. If the owner has
+  /// sent a heartbeat since, or if it is not the owner any more, the claim fails.
+  std::optional<Holder> over = {};
+};
+
+/// The claim fails: the directory no longer has the entry of the job.
+struct Gone {};
+
+/// The job is claimed, or another daemon holds it, or it is gone.
+using ClaimReply = std::variant<Claim, Holder, Gone>;
 
 /// Names the worst event that a change survives once the change was reported durable.
 enum class Durability : std::uint8_t {
@@ -133,18 +177,33 @@ class Engine {
   /// Returns the jobs that have been claimed at least once.
   virtual Result<std::vector<JobNumber>> jobs() = 0;
 
-  /// Makes the caller the owner of a job, which may be new. The claim is durable on return. If
-  /// there is a `witness` that job 0 does not have, changes nothing and fails with
-  /// state_rolled_back.
-  virtual Result<Claim> claim(JobNumber job, const Witness* witness) = 0;
-  Result<Claim> claim(JobNumber job) { return claim(job, nullptr); }
+  /// Makes the caller the owner of a job, which may be new. The claim is durable on return. A
+  /// shared engine refuses a job of another process, unless `terms.over` names that owner, or that
+  /// process has left the fleet. Fails with state_rolled_back if job 0 does not have `terms.state`.
+  /// A claim that is refused or fails changes nothing. A claim of job 0 on a shared engine gives no
+  /// ownership: it returns the current revision.
+  virtual Result<ClaimReply> claim(JobNumber job, const ClaimTerms& terms) = 0;
+  /// Claims a job without terms. Fails with not_owner if another daemon holds it.
+  Result<Claim> claim(JobNumber job);
 
   /// Fails with not_owner if the epoch is fenced. Otherwise extends the claim's time limit, if any.
   virtual Result<void> renew(const Ownership& owner) = 0;
 
-  /// Releases a job. The next owner need not wait for a time limit of the claim. The epoch becomes
-  /// fenced and is never reused. Fails with not_owner if the epoch is already fenced.
+  /// Releases a job: any daemon may claim it at once. The epoch becomes fenced and is never reused.
+  /// Fails with not_owner if the epoch is already fenced.
   virtual Result<void> release(const Ownership& owner) = 0;
+
+  /// Removes the rows of a job, and all else that the engine keeps for it, if job 0 has `mark`. The
+  /// directory must no longer have the entry of the job, so that nobody can claim it. Does nothing
+  /// if the mark is not there. Only for shared engines.
+  virtual Result<void> forget(JobNumber job, const Witness& mark) {
+    return failure(Code::unsupported, "job {}: engine {} is not shared; mark {}", job, name(),
+                   mark.key);
+  }
+
+  /// Identifies the server of a shared engine, for the comparison with Fleet::server(). A server
+  /// that was started again is another one.
+  virtual std::string_view server() const { return {}; }
 
   /// Returns a reader of the job's rows. If another owner changes the job during the read, the rows
   /// may be a mix of old and new: call renew() after the last piece to check that the caller still
@@ -160,6 +219,14 @@ class Engine {
   /// Checks for each owner that the job still has the owner's epoch. Returns one outcome per owner,
   /// in order. Makes the checks during the call, so no outcome shows an earlier state.
   virtual std::vector<Outcome> confirm(std::span<const Ownership> owners) = 0;
+
+  struct Outcomes {
+    std::vector<Outcome> commits;   ///< of commit()
+    std::vector<Outcome> confirms;  ///< of confirm()
+  };
+  /// Commits batches and confirms owners, together if the engine can.
+  virtual Outcomes commit_and_confirm(std::span<const JobBatch> batches,
+                                      std::span<const Ownership> owners);
 
   /// Starts to free the disk space of removed rows, and does not wait. Call relieve() while disk
   /// space is short. Returns false if the last attempt failed or had no room to begin.
@@ -194,6 +261,25 @@ class Engine {
   }
 };
 
+inline Result<Claim> Engine::claim(JobNumber job) {
+  Result<ClaimReply> reply = claim(job, ClaimTerms{});
+  if (!reply) return reply.error();
+  if (auto* claimed = std::get_if<Claim>(&*reply)) return std::move(*claimed);
+  return failure(Code::not_owner, "job {} belongs to another daemon", job);
+}
+
+inline Engine::Outcomes Engine::commit_and_confirm(std::span<const JobBatch> batches,
+                                                   std::span<const Ownership> owners) {
+  Outcomes outcomes;
+  if (!batches.empty()) outcomes.commits = commit(batches);
+  if (std::ranges::count(outcomes.commits, Outcome::unknown) > 0) {
+    outcomes.confirms.assign(owners.size(), Outcome::unknown);
+  } else if (!owners.empty()) {
+    outcomes.confirms = confirm(owners);
+  }
+  return outcomes;
+}
+
 inline Result<void> Engine::load(JobNumber job, const std::function<void(Row)>& each) {
   constexpr std::size_t kRows = 1'024;
   const std::unique_ptr<RowReader> reader = read(job);
@@ -206,6 +292,9 @@ inline Result<void> Engine::load(JobNumber job, const std::function<void(Row)>& 
   }
   return {};
 }
+
+/// Returns a number that this process has drawn, which is OpenOptions::process by default.
+std::uint64_t this_process();
 
 /// Returns the URL of an engine for logs and errors, with user and password replaced by ***.
 std::string without_password(std::string_view url);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "store/engine.h"
+#include "store/fleet.h"
 
 namespace c10dd::store {
 
@@ -23,5 +24,8 @@ Result<std::unique_ptr<Engine>> open_rocks_engine(std::string_view rest,
 /// Opens an engine on a Redis server; `rest` is //[[user]:password@]host[:port][/prefix].
 Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
                                                   const OpenOptions& options);
+
+/// Opens a link to the fleet of a Redis server; `rest` is as above.
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view rest);
 
 }  // namespace c10dd::store

@@ -30,7 +30,8 @@ struct Item {
   Clock::time_point submitted = Clock::now();
 };
 
-/// Collects batches for one commit() and one confirm(). Lists each job and epoch once in owners().
+/// Collects batches for one commit_and_confirm(). Lists each job and epoch once in owners(). A job
+/// that has a batch needs no confirmation: the outcome of the batch says whether it is owned.
 class Gathered {
  public:
   bool full() const { return rows_ > kGatherRows || bytes_ > kGatherBytes; }
@@ -43,27 +44,40 @@ class Gathered {
     for (JobBatch& job : batch.jobs) {
       rows_ += job.rows.size();
       bytes_ += job.rows.bytes();
+      newest_[{job.job, job.epoch}] = jobs_.size();
       jobs_.push_back(std::move(job));
     }
-    for (const Ownership& owner : batch.confirms) {
-      const auto [at, added] = index_.try_emplace({owner.job, owner.epoch}, owners_.size());
-      if (added) owners_.push_back(owner);
-      positions_.push_back(at->second);
+    for (const Ownership& owner : batch.confirms) asked_.push_back({owner.job, owner.epoch});
+  }
+
+  /// Lists the owners that have no batch. Called when all batches are added.
+  void list_owners() {
+    for (const Key& owner : asked_) {
+      if (newest_.contains(owner)) continue;
+      const bool added = index_.try_emplace(owner, owners_.size()).second;
+      if (added) owners_.push_back({owner.first, owner.second});
     }
   }
 
-  /// Returns the index in owners() of the owner that confirmation `n` asks about. Confirmations are
-  /// numbered from 0, across all batches.
-  std::size_t position(std::size_t n) const { return positions_[n]; }
+  /// Returns the outcome of confirmation `n`. Confirmations are numbered from 0, across all
+  /// batches.
+  Outcome confirmation(std::size_t n, const Engine::Outcomes& outcomes) const {
+    const auto batch = newest_.find(asked_[n]);
+    if (batch != newest_.end()) return outcomes.commits[batch->second];
+    return outcomes.confirms[index_.at(asked_[n])];
+  }
 
  private:
+  using Key = std::pair<JobNumber, Epoch>;
+
   std::size_t batches_ = 0;
   std::size_t rows_ = 0;
   std::size_t bytes_ = 0;
   std::vector<JobBatch> jobs_;
+  std::vector<Key> asked_;  ///< one for each confirmation
   std::vector<Ownership> owners_;
-  std::vector<std::size_t> positions_;
-  std::map<std::pair<JobNumber, Epoch>, std::size_t> index_;
+  std::map<Key, std::size_t> newest_;  ///< index in jobs_ of the newest batch of an owner
+  std::map<Key, std::size_t> index_;   ///< index in owners_
 };
 
 /// Returns whether the engine must be opened again.
@@ -178,13 +192,12 @@ class GroupCommit::Impl {
       sizes.push_back(item.batch.jobs.size());
       gathered.add(item.batch);
     }
+    gathered.list_owners();
     const auto start = Clock::now();
-    const auto committed = ask(gathered.jobs(), [this](auto all) { return engine_->commit(all); });
-    const auto confirmed =
-        ask(gathered.owners(), [this](auto all) { return engine_->confirm(all); });
+    const Engine::Outcomes outcomes = ask(gathered.jobs(), gathered.owners());
     const Duration took = Clock::now() - start;
 
-    auto outcome = committed.begin();
+    auto outcome = outcomes.commits.begin();
     std::size_t confirmation = 0;
     for (const std::size_t size : sizes) {
       Item item = std::move(items.front());
@@ -193,21 +206,22 @@ class GroupCommit::Impl {
           item.batch.number, {outcome, outcome + static_cast<std::ptrdiff_t>(size)}, {}, took};
       outcome += static_cast<std::ptrdiff_t>(size);
       for (std::size_t n = 0; n < item.batch.confirms.size(); ++n) {
-        result.confirms.push_back(confirmed[gathered.position(confirmation++)]);
+        result.confirms.push_back(gathered.confirmation(confirmation++, outcomes));
       }
       item.on_done(std::move(result));
     }
   }
 
-  /// Passes `all` to the engine, unless `all` is empty. After any Outcome::unknown, no longer calls
-  /// the engine, and returns Outcome::unknown for each element of `all`.
-  template <class T, class Call>
-  std::vector<Outcome> ask(std::span<const T> all, Call call) {
-    if (all.empty()) return {};
-    if (lost_) return std::vector<Outcome>(all.size(), Outcome::unknown);
-    std::vector<Outcome> outcomes = call(all);
-    C10DD_ASSERT(outcomes.size() == all.size());
-    lost_ = any_unknown(outcomes);
+  /// Passes batches and owners to the engine. After any Outcome::unknown, no longer calls the
+  /// engine, and returns Outcome::unknown for all.
+  Engine::Outcomes ask(std::span<const JobBatch> batches, std::span<const Ownership> owners) {
+    Engine::Outcomes outcomes{std::vector<Outcome>(batches.size(), Outcome::unknown),
+                              std::vector<Outcome>(owners.size(), Outcome::unknown)};
+    if (lost_ || (batches.empty() && owners.empty())) return outcomes;
+    outcomes = engine_->commit_and_confirm(batches, owners);
+    C10DD_ASSERT(outcomes.commits.size() == batches.size());
+    C10DD_ASSERT(outcomes.confirms.size() == owners.size());
+    lost_ = any_unknown(outcomes.commits) || any_unknown(outcomes.confirms);
     return outcomes;
   }
 

@@ -12,7 +12,7 @@ namespace c10dd::store {
 
 /// A piece of the rows of a job that is being loaded.
 struct JobPiece {
-  Result<Claim> claim = Claim{};  ///< a failure ends the load
+  Result<ClaimReply> claim = ClaimReply(Claim{});  ///< a failure or a refusal ends the load
   std::vector<Row> rows;
   bool last = false;  ///< no piece follows: the load is complete or has failed
 };
@@ -20,9 +20,8 @@ struct JobPiece {
 /// One load of a job. Used only on the thread that calls the engine.
 class JobLoad {
  public:
-  /// `witness`: see Engine::claim().
-  explicit JobLoad(JobNumber number, Witness witness = {})
-      : number_(number), witness_(std::move(witness)) {}
+  explicit JobLoad(JobNumber number, ClaimTerms terms = {})
+      : number_(number), terms_(std::move(terms)) {}
 
   /// Returns the next piece, with at most `most` rows. The first call claims the job. The call that
   /// reads the last piece checks that the claim still holds, because after a change of the owner
@@ -30,12 +29,13 @@ class JobLoad {
   JobPiece next(Engine& engine, std::size_t most) {
     JobPiece piece;
     if (!reader_) {
-      piece.claim = engine.claim(number_, witness_.key.empty() ? nullptr : &witness_);
-      if (!piece.claim) return {.claim = piece.claim, .rows = {}, .last = true};
-      claim_ = *piece.claim;
+      piece.claim = engine.claim(number_, terms_);
+      const auto* claimed = piece.claim ? std::get_if<Claim>(&*piece.claim) : nullptr;
+      if (claimed == nullptr) return {.claim = piece.claim, .rows = {}, .last = true};
+      claim_ = *claimed;
       reader_ = engine.read(number_);
     }
-    piece.claim = claim_;
+    piece.claim = ClaimReply(claim_);
     const Result<bool> more = reader_->next(piece.rows, most);
     if (more && *more) return piece;
     reader_.reset();
@@ -49,7 +49,7 @@ class JobLoad {
 
  private:
   const JobNumber number_;
-  const Witness witness_;
+  const ClaimTerms terms_;
   Claim claim_;
   std::unique_ptr<RowReader> reader_;
 };

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps rows in maps: the simplest engine that fulfils the contract of engine.h. A "durable" change
 // lasts until the engine is destroyed.
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "store/engines.h"
-#include "store/job_head.h"
+#include "store/memory_engine.h"
 
 namespace c10dd::store {
 namespace {
 
-using RowMap = std::map<Bytes, Bytes, std::less<>>;
-
-struct JobRows {
-  JobHead head;
-  std::vector<EpochStart> starts;
-  RowMap rows;
-};
+using RowMap = SharedMemory::RowMap;
+using JobRows = SharedMemory::JobRows;
 
 void apply(const RowView& row, RowMap& rows) {
   switch (row.kind) {
@@ -60,30 +56,33 @@ class MemoryReader final : public RowReader {
 
 class MemoryEngine final : public Engine {
  public:
+  MemoryEngine(std::shared_ptr<SharedMemory> memory, std::uint64_t process, bool shared)
+      : memory_(std::move(memory)), process_(process), shared_(shared) {}
+
   std::string_view name() const override { return "memory"; }
   std::string_view durability() const override { return "none"; }
-  bool shared() const override { return false; }
+  bool shared() const override { return shared_; }
 
   Result<std::vector<JobNumber>> jobs() override {
     std::vector<JobNumber> numbers;
-    for (const auto& [number, job] : jobs_) numbers.push_back(number);
+    for (const auto& [number, job] : memory_->jobs) numbers.push_back(number);
     return numbers;
   }
 
   using Engine::claim;
-  Result<Claim> claim(JobNumber job, const Witness* witness) override {
-    if (witness != nullptr) {
-      const RowMap& directory = jobs_[0].rows;
-      const auto row = directory.find(witness->key);
-      if (row == directory.end() || row->second != witness->value) return no_witness(job);
-    }
-    JobRows& of = jobs_[job];
+  Result<ClaimReply> claim(JobNumber job, const ClaimTerms& terms) override {
+    if (without_owner(job)) return ClaimReply(Claim{0, memory_->jobs[0].head.revision});
+    if (!has(terms.state)) return no_witness(job);
+    if (!has(terms.entry)) return ClaimReply(Gone{});
+    if (const auto held = holder_of(job); held && held != terms.over) return ClaimReply(*held);
+    JobRows& of = memory_->jobs[job];
     JobHead& head = of.head;
     ++head.epoch;
     head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
+    of.process = process_;
     of.starts.push_back({head.epoch, head.revision});
     if (of.starts.size() > kEpochStarts) of.starts.erase(of.starts.begin());
-    return Claim{head.epoch, head.revision, of.starts};
+    return ClaimReply(Claim{head.epoch, head.revision, of.starts});
   }
 
   Result<void> renew(const Ownership& owner) override {
@@ -93,23 +92,34 @@ class MemoryEngine final : public Engine {
 
   Result<void> release(const Ownership& owner) override {
     Result<void> owned = renew(owner);
-    if (owned) ++jobs_[owner.job].head.epoch;
-    return owned;
+    if (!owned) return owned;
+    JobRows& of = memory_->jobs[owner.job];
+    ++of.head.epoch;
+    of.process = 0;
+    return {};
+  }
+
+  Result<void> forget(JobNumber job, const Witness& mark) override {
+    if (!shared_) return Engine::forget(job, mark);
+    if (has(mark)) memory_->jobs.erase(job);
+    return {};
   }
 
   std::unique_ptr<RowReader> read(JobNumber job) override {
-    const auto found = jobs_.find(job);
-    return std::make_unique<MemoryReader>(found == jobs_.end() ? nullptr : &found->second.rows);
+    const auto found = memory_->jobs.find(job);
+    return std::make_unique<MemoryReader>(found == memory_->jobs.end() ? nullptr
+                                                                       : &found->second.rows);
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
     std::map<JobNumber, HeadCheck> checks;
     std::vector<Outcome> outcomes;
     for (const JobBatch& batch : batches) {
-      const auto found = jobs_.find(batch.job);
+      const auto found = memory_->jobs.find(batch.job);
       BatchCheck check = BatchCheck::lost;  // of an unknown job
-      if (found != jobs_.end()) {
-        check = checks.try_emplace(batch.job, found->second.head).first->second.step(batch);
+      if (found != memory_->jobs.end()) {
+        HeadCheck& head = checks.try_emplace(batch.job, found->second.head).first->second;
+        check = may_change(batch, found->second) ? head.step(batch) : BatchCheck::fenced;
       }
       if (check == BatchCheck::apply) {
         for (const RowView& row : batch.rows) apply(row, found->second.rows);
@@ -127,24 +137,100 @@ class MemoryEngine final : public Engine {
     return outcomes;
   }
 
+  std::string_view server() const override { return "memory"; }
+
  private:
-  Outcome check(const Ownership& owner) const {
-    const auto found = jobs_.find(owner.job);
-    if (found == jobs_.end()) return Outcome::lost;
-    return found->second.head.epoch == owner.epoch ? Outcome::durable : Outcome::fenced;
+  bool without_owner(JobNumber job) const { return shared_ && job == 0; }
+
+  /// Returns whether the directory has a row. No key: there is nothing to check.
+  bool has(const Witness& row) const {
+    if (row.key.empty()) return true;
+    const auto directory = memory_->jobs.find(0);
+    if (directory == memory_->jobs.end()) return false;
+    const auto found = directory->second.rows.find(row.key);
+    return found != directory->second.rows.end() && found->second == row.value;
   }
 
-  std::map<JobNumber, JobRows> jobs_;
+  /// Returns the owner of a job if it is another daemon of the fleet.
+  std::optional<Holder> holder_of(JobNumber job) const {
+    const auto found = memory_->jobs.find(job);
+    if (!shared_ || found == memory_->jobs.end() || found->second.process == process_) return {};
+    const auto daemon = memory_->daemons.find(found->second.process);
+    if (daemon == memory_->daemons.end()) return {};  // released, or left
+    return Holder{{found->second.head.epoch, found->second.process}, daemon->second.beats};
+  }
+
+  bool may_change(const JobBatch& batch, const JobRows& of) const {
+    if (!without_owner(batch.job)) return of.process == process_;
+    return batch.from_rev == of.head.revision &&
+           std::ranges::all_of(batch.guards, [this](const Ownership& guard) {
+             return check(guard) == Outcome::durable;
+           });
+  }
+
+  Outcome check(const Ownership& owner) const {
+    const auto found = memory_->jobs.find(owner.job);
+    if (found == memory_->jobs.end()) return Outcome::lost;
+    const bool owns = found->second.head.epoch == owner.epoch && found->second.process == process_;
+    return owns || without_owner(owner.job) ? Outcome::durable : Outcome::fenced;
+  }
+
+  const std::shared_ptr<SharedMemory> memory_;
+  const std::uint64_t process_;
+  const bool shared_;
+};
+
+class MemoryFleet final : public Fleet {
+ public:
+  explicit MemoryFleet(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
+
+  Result<FleetReading> read() override {
+    FleetReading reading;
+    for (const auto& [process, row] : memory_->daemons) reading.daemons.push_back(row);
+    const JobRows& directory = memory_->jobs[0];
+    const auto incarnation = directory.rows.find("i");
+    if (incarnation != directory.rows.end()) reading.incarnation = incarnation->second;
+    reading.directory = directory.head.revision;
+    return reading;
+  }
+
+  Result<FleetReading> beat(const DaemonFacts& self) override {
+    DaemonRow& row = memory_->daemons[self.process];
+    row.facts = self;
+    ++row.beats;
+    return read();
+  }
+
+  Result<void> remove(std::uint64_t process, std::uint64_t beats) override {
+    const auto found = memory_->daemons.find(process);
+    const bool same = found != memory_->daemons.end() && found->second.beats == beats;
+    if (same) memory_->daemons.erase(found);
+    return {};
+  }
+
+  std::string_view server() const override { return "memory"; }
+
+ private:
+  const std::shared_ptr<SharedMemory> memory_;
 };
 
 }  // namespace
+
+std::unique_ptr<Engine> open_on(std::shared_ptr<SharedMemory> memory, std::uint64_t process) {
+  return std::make_unique<MemoryEngine>(std::move(memory), process, true);
+}
+
+std::unique_ptr<Fleet> open_fleet_on(std::shared_ptr<SharedMemory> memory) {
+  return std::make_unique<MemoryFleet>(std::move(memory));
+}
 
 Result<std::unique_ptr<Engine>> open_memory_engine(std::string_view rest, const OpenOptions&) {
   if (!rest.empty()) {
     return failure(Code::invalid_argument, "engine: \"memory:\" takes no argument, got \"{}\"",
                    rest);
   }
-  return std::unique_ptr<Engine>(std::make_unique<MemoryEngine>());
+  return std::unique_ptr<Engine>(
+      std::make_unique<MemoryEngine>(std::make_shared<SharedMemory>(), 1, false));
 }
 
 }  // namespace c10dd::store

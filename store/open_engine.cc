@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists the engines: for each, the URL scheme, the form of the URL, and the function that opens the
 // engine.
+#include <random>
 #include <string>
 
 #include "store/engines.h"
+#include "store/fleet.h"
 
 #ifndef C10DD_WITH_ROCKSDB
 #define C10DD_WITH_ROCKSDB 1
@@ -51,6 +53,14 @@ std::string known_forms() {
 
 }  // namespace
 
+std::uint64_t this_process() {
+  static const std::uint64_t drawn = [] {
+    std::random_device device;
+    return std::uint64_t{device()} << 32 | device();
+  }();
+  return drawn;
+}
+
 std::string without_password(std::string_view url) {
   const std::size_t at = url.rfind('@');  // the last @, so that the whole password is hidden
   if (at == std::string_view::npos) return std::string(url);
@@ -72,6 +82,15 @@ Result<std::unique_ptr<Engine>> open_engine(std::string_view url, const OpenOpti
   }
   return failure(Code::invalid_argument, "engine: unknown engine \"{}\"; use {}",
                  without_password(url), known_forms());
+}
+
+Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url) {
+#if C10DD_WITH_REDIS
+  constexpr std::string_view kRedis = "redis:";
+  if (url.starts_with(kRedis)) return open_redis_fleet(url.substr(kRedis.size()));
+#endif
+  return failure(Code::unsupported, "engine {} is not shared by several daemons",
+                 without_password(url));
 }
 
 }  // namespace c10dd::store

@@ -77,6 +77,17 @@ constexpr Option kOptions[] = {
      "what an acknowledged write survives: fsync (power loss), os (a crash\n"
      "of the daemon) or none (SIGTERM only)",
      set_durability, durability_text},
+    {"lease", "SECONDS", Form::number,
+     "on an engine that daemons share (redis:), how long a daemon may be\n"
+     "silent before the others take its jobs over, 1 to 60; the same for\n"
+     "all daemons of the engine",
+     [](Options& o, Text text) { return set_seconds(o.lease, text, 1, 60); },
+     [](const Options& o) { return seconds_text(o.lease); }},
+    {"advertise", "LIST", Form::text,
+     "on an engine that daemons share, the addresses, separated by commas,\n"
+     "at which clients and other daemons reach this one; without a value,\n"
+     "the address that it listens on, or the name of this machine",
+     set_advertise, [](const Options& o) { return o.advertise; }},
     {"shards", "N", Form::number,
      "number of event loops, each with a thread, that jobs are spread\n"
      "over, at most 64; 0: one per core",

@@ -204,6 +204,28 @@ Result<void> set_protocols(Options& options, const std::string& text) {
   return {};
 }
 
+Result<void> set_advertise(Options& options, const std::string& text) {
+  const std::vector<std::string> addresses = names_of(text);
+  for (const std::string& address : addresses) {
+    const Result<AddressParts> parts = split_address(address);
+    const auto port = parts && parts->port ? parse_number<std::uint16_t>(*parts->port)
+                                           : std::optional<std::uint16_t>();
+    if (port && *port != 0) continue;
+    return failure(Code::invalid_argument,
+                   "invalid address \"{}\" in \"{}\"; use host:port, separated by commas, for "
+                   "example head1:29500,10.0.0.1:29500",
+                   address, text);
+  }
+  if (addresses.size() > limits::kAdvertised) {
+    return failure(Code::invalid_argument, "too many addresses: {}, limit {}", addresses.size(),
+                   limits::kAdvertised);
+  }
+  options.advertise = text;
+  return {};
+}
+
+std::vector<std::string> advertised(const Options& options) { return names_of(options.advertise); }
+
 Result<void> set_http_hosts(Options& options, const std::string& text) {
   for (const std::string& name : names_of(text)) {
     if (is_name(name) || is_ipv6(name)) continue;

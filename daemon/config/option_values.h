@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "daemon/config/options.h"
 
@@ -19,6 +20,7 @@ Result<void> set_durability(Options& options, const std::string& text);
 Result<void> set_log_level(Options& options, const std::string& text);
 Result<void> set_protocols(Options& options, const std::string& text);
 Result<void> set_http_hosts(Options& options, const std::string& text);
+Result<void> set_advertise(Options& options, const std::string& text);
 Result<void> set_tcpstore_job(Options& options, const std::string& text);
 /// Sets tcpstore_from and tcpstore_ranges.
 Result<void> set_tcpstore_from(Options& options, const std::string& text);
@@ -37,6 +39,9 @@ std::string endpoint_ports_text(const Options& options);
 /// loopback names and to the names in http_hosts. This stops DNS rebinding, in which a web page
 /// points the name of its own site at this machine.
 bool replies_to(const Options& options, std::string_view host);
+
+/// Returns the addresses of Options::advertise.
+std::vector<std::string> advertised(const Options& options);
 
 /// Returns whether only this machine can connect to `host`. Names are not resolved: every name
 /// except localhost counts as reachable from other machines.

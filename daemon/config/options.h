@@ -33,6 +33,9 @@ struct Options {
   /// Allows the daemon to start on state that has lost acknowledged changes. Only a flag can set
   /// this option: a file or a variable would stay set and silently accept the next loss too.
   bool accept_rollback = false;
+  /// On a shared engine: how long this daemon may be silent before others take its jobs over.
+  std::chrono::nanoseconds lease = limits::kLease;
+  std::string advertise;   ///< on a shared engine: addresses for clients; empty: that of `listen`
   std::size_t shards = 0;  ///< number of event loops, which share the jobs; 0: one per core
   std::string log_level = "info";
   std::chrono::nanoseconds drain_timeout = std::chrono::seconds(5);  ///< from SIGTERM to the end

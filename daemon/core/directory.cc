@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows: key 'i' holds the incarnation, and key 'n' holds the next job number. Key 'j' + job + run
-// holds the number of that run. Key 'e' begins the row of an endpoint, see endpoints.cc.
+// holds the number of that run. Key 'm' + number marks a job that was retired, and whose own rows
+// are still to be erased. Key 'e' begins the row of an endpoint, see endpoints.cc.
 #include "daemon/core/directory.h"
 
 #include "daemon/core/row_key.h"
@@ -45,6 +46,9 @@ Result<void> Directory::restore(const Row& row) {
     incarnation_ = number;
   } else if (row.key == "n") {
     next_ = std::max(next_, number);
+  } else if (row.key.starts_with('m')) {
+    static_cast<void>(key.number());
+    marks_.insert(number);
   } else if (row.key.starts_with('j')) {
     Name name;
     name.first = key.text();
@@ -141,6 +145,14 @@ void Directory::strike(JobNumber number, Retired& out) {
 }
 
 Directory::Retired Directory::tick(TimePoint now) {
+  Retired out = due(now);
+  for (const NamedRun& over : std::exchange(out.entries, {})) strike(over.number, out);
+  if (!out.entries.empty()) ++revision_;
+  out.effects.revision = revision_;
+  return out;
+}
+
+Directory::Retired Directory::due(TimePoint now) {
   Retired out;
   while (const auto due = retirements_.take_due(now)) {
     const JobNumber number = *due;
@@ -150,17 +162,88 @@ Directory::Retired Directory::tick(TimePoint now) {
     }
     const bool not_reopened = not_reopened_.contains(number);
     const bool kept = names_.at(number).second.empty() && !empty_.contains(number);
-    if (!not_reopened && !kept) {
-      strike(number, out);
-      continue;
-    }
     mark_in_use(number);
-    (not_reopened ? out.not_reopened : out.idle).push_back(entry(number));
+    if (!not_reopened && !kept) {
+      out.entries.push_back(entry(number));
+    } else {
+      (not_reopened ? out.not_reopened : out.idle).push_back(entry(number));
+    }
   }
-  if (!out.entries.empty()) ++revision_;
-  out.effects.revision = revision_;
   return out;
 }
+
+// ---- several daemons ---------------------------------------------------------------------------
+
+Row Directory::mark_of(JobNumber number) {
+  return {Row::Kind::put, RowKey('m').number(number).take(), number_value(number)};
+}
+
+Row Directory::entry_row(JobNumber number) const {
+  const auto name = names_.find(number);
+  if (name == names_.end()) return {};
+  return {Row::Kind::put, name_key(name->second), number_value(number)};
+}
+
+Directory::Retired Directory::retire(const std::vector<JobNumber>& numbers) {
+  return marked(remove(numbers));
+}
+
+Directory::Retired Directory::retire_all(const std::string& job, const std::vector<JobNumber>& runs,
+                                         std::vector<Endpoint>& removed) {
+  return marked(remove(job, runs, removed));
+}
+
+/// Adds a mark for each job that was removed.
+Directory::Retired Directory::marked(Retired out) {
+  for (const NamedRun& entry : out.entries) {
+    marks_.insert(entry.number);
+    out.effects.rows.push_back(mark_of(entry.number));
+  }
+  return out;
+}
+
+void Directory::forget_marks(const std::vector<JobNumber>& numbers, Effects& out) {
+  for (const JobNumber number : numbers) {
+    if (marks_.erase(number) == 0) continue;
+    out.rows.push_back({Row::Kind::erase, mark_of(number).key, {}});
+  }
+  finish(out);
+}
+
+void Directory::mark_elsewhere(JobNumber number, TimePoint now) {
+  const auto name = names_.find(number);
+  if (name == names_.end()) return;
+  mark_in_use(number);
+  if (name->second.second.empty()) return;  // a job without a run is kept anyway
+  lease(number, now);
+  not_reopened_.insert(number);
+}
+
+Directory::Followed Directory::follow(Directory&& newer, TimePoint now) {
+  Followed followed;
+  for (const auto& [number, name] : names_) {
+    if (newer.names_.contains(number)) continue;
+    followed.removed.push_back({name.first, name.second, number});
+  }
+  for (const NamedRun& gone : followed.removed) mark_in_use(gone.number);
+  const auto before = std::exchange(names_, std::move(newer.names_));
+  numbers_ = std::move(newer.numbers_);
+  next_ = newer.next_;
+  marks_ = std::move(newer.marks_);
+  incarnation_ = newer.incarnation_;
+  revision_ = newer.revision_;
+  for (const auto& [number, name] : names_) {
+    if (!before.contains(number)) mark_elsewhere(number, now);
+  }
+  followed.endpoints = endpoints_.all() != newer.endpoints_.all();
+  if (followed.endpoints) {
+    endpoints_.become(newer.endpoints_);
+    endpoints_.resume(now);
+  }
+  return followed;
+}
+
+// ---- removal -----------------------------------------------------------------------------------
 
 Directory::Retired Directory::remove(const std::vector<JobNumber>& numbers) {
   Retired out;

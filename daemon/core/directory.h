@@ -79,6 +79,36 @@ class Directory {
   /// Removes the jobs whose grace is over, except those that it returns in Retired::idle or
   /// Retired::not_reopened.
   Retired tick(TimePoint now);
+
+  // ---- on an engine that several daemons share, see directory_host.h
+
+  /// As tick(), but removes no job: `entries` are those that retire() is to remove.
+  Retired due(TimePoint now);
+  /// Removes these jobs from the directory, and leaves a mark for each, until forget_marks(): what
+  /// the engine keeps of a marked job is to be erased. Ignores unknown numbers.
+  Retired retire(const std::vector<JobNumber>& numbers);
+  /// Removes marks whose jobs are erased.
+  void forget_marks(const std::vector<JobNumber>& numbers, Effects& out);
+  /// Removes these runs of a job with marks, and all endpoints of the job; see remove().
+  Retired retire_all(const std::string& job, const std::vector<JobNumber>& runs,
+                     std::vector<Endpoint>& removed);
+  const std::set<JobNumber>& marks() const { return marks_; }
+  static Row mark_of(JobNumber number);
+  /// Returns the row that has the number of a job; an empty one if the job is unknown.
+  Row entry_row(JobNumber number) const;
+
+  /// Notes that another daemon owns a job. After the grace, due() returns it in
+  /// Retired::not_reopened: the other daemon may have ended meanwhile.
+  void mark_elsewhere(JobNumber number, TimePoint now);
+
+  struct Followed {
+    std::vector<NamedRun> removed;  ///< jobs that are gone
+    bool endpoints = false;         ///< whether the endpoints have changed
+  };
+  /// Becomes what another daemon has made of the directory, as read from the engine, and keeps what
+  /// is not in rows: which jobs are in use, and when the others are due.
+  Followed follow(Directory&& newer, TimePoint now);
+
   /// Removes these jobs from the directory. Ignores unknown numbers.
   Retired remove(const std::vector<JobNumber>& numbers);
   /// Removes these runs of a job, and all endpoints of the job. The endpoints are in `removed`.
@@ -113,6 +143,7 @@ class Directory {
 
   NamedRun entry(JobNumber number) const;
   void strike(JobNumber number, Retired& out);
+  Retired marked(Retired out);
   void lease(JobNumber number, TimePoint now);
   void finish(Effects& out);
   void endpoint_gone(const Endpoint& endpoint, TimePoint now);
@@ -127,6 +158,7 @@ class Directory {
   std::set<JobNumber> empty_;         // jobs of retirements_ that have no rows worth keeping
   /// Runs that were due in retirements_ while an endpoint named them. They stay in the other sets.
   std::set<JobNumber> named_;
+  std::set<JobNumber> marks_;
   Revision revision_;
   Endpoints endpoints_;
 };

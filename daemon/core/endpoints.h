@@ -51,6 +51,14 @@ class Endpoints {
   Result<void> restore(const Row& row);
   /// Starts the ttl of each endpoint, after the last row was restored.
   void resume(TimePoint now);
+  /// Takes the rows of `other`. Call resume() next.
+  void become(const Endpoints& other) {
+    endpoints_ = other.endpoints_;
+    ports_ = other.ports_;
+    runs_ = other.runs_;
+    std::erase_if(in_use_, [this](const Name& name) { return !endpoints_.contains(name); });
+    deadlines_ = {};
+  }
 
   /// Returns the endpoint that a request asks for. It has the port of the endpoint of this name, or
   /// port 0 if there is none yet. Fails with invalid_argument if a name, the ttl or the world size

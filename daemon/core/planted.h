@@ -59,6 +59,7 @@ enum class Planted {
   plain_rows_stored,        ///< fault: rows of a run that lives in memory go to the engine
   ack_before_sync,          ///< fault: replies are sent before the engine has synced
   reads_not_gated,          ///< fault: reads show changes that are not durable
+  lease_ignored,            ///< fault: a daemon whose lease is over goes on answering
   confirmation_skipped,     ///< fault: a shared engine is not asked which daemon owns the job
   resume_forgotten,         ///< fault: Job::resume() is not called after a restore
   clock_jumps_at_restart,   ///< fault: job time includes the time while the daemon was down

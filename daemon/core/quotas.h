@@ -20,6 +20,8 @@ struct Quotas {
   std::size_t history_changes = limits::kHistoryChanges;
   std::size_t history_bytes = limits::kHistoryBytes;
   Duration session_expiry = limits::kSessionExpiry;  ///< for sessions that do not ask for an expiry
+  /// After a load, members and sessions have this time to come back.
+  Duration restart_grace = limits::kRestartGrace;
 };
 
 }  // namespace c10dd::core

@@ -88,6 +88,26 @@ Result<void> EngineHost::adopt(std::unique_ptr<store::Engine> engine, Shards& sh
   return {};
 }
 
+Result<void> EngineHost::join_fleet(std::vector<std::string> addresses) {
+  fleet_ = std::make_unique<FleetHost>(
+      loop_, options_, std::move(addresses), directory_,
+      FleetHost::Engine{
+          [this] { return directory_.is_open(); }, [this] { return commit_age(); },
+          [this] { return std::string(engine_.commit ? engine_.commit->engine().server() : ""); },
+          [this](const std::string& why) { report_lost(engine_.state.generation, why); },
+          [this] { return engine_.state.witness.value; }});
+  return fleet_->join();
+}
+
+void EngineHost::start_fleet() {
+  if (fleet_) fleet_->start(*shards_);
+}
+
+void EngineHost::drain() {
+  directory_.drain();
+  if (fleet_) fleet_->drain();
+}
+
 void EngineHost::take(Opened opened) {
   const store::Engine& engine = opened.commit->engine();
   ++engine_.state.generation;
@@ -97,6 +117,7 @@ void EngineHost::take(Opened opened) {
   durability_name_ = engine.durability();
   engine_.state.shared = engine.shared();
   engine_.state.is_volatile = engine_name_ == "memory";
+  engine_.state.in_fleet = fleet_ != nullptr;
   directory_.opened(std::move(opened.directory), engine_.state.generation);
   engine_.intact = std::make_shared<std::atomic<bool>>(true);
   engine_.commit = std::move(opened.commit);
@@ -106,18 +127,23 @@ void EngineHost::take(Opened opened) {
     spdlog::error("event=state_damaged engine={} detail={}", engine_name_, quoted(damage_));
   }
   metrics_.engine_up(true);
-  shards_->each([opened = engine_](Shard& shard) { shard.engine_opened(opened); });
+  const core::FleetNews news = fleet_ ? fleet_->news() : core::FleetNews{};
+  shards_->each([opened = engine_, news](Shard& shard) {
+    shard.host().heard_from_fleet(news);
+    shard.engine_opened(opened);
+  });
 }
 
 void EngineHost::close() {
   opener_.join();
-  engine_.commit.reset();
+  engine_.commit.reset();  // commits what is left
+  if (fleet_) fleet_->leave();
 }
 
 std::string EngineHost::not_ready() const {
   if (!lost_.empty()) return format("engine {} is not open: {}", engine_name_, lost_);
   const auto age = std::chrono::floor<std::chrono::seconds>(commit_age());
-  if (age < kCommitAge) return {};
+  if (age < kCommitAge) return fleet_ ? fleet_->not_ready() : std::string();
   return format(
       "engine {}: a commit has not ended for {} s, limit {} s; check the disk or the server that "
       "it "
@@ -161,18 +187,43 @@ Result<Shard*> EngineHost::shard_of(const std::string& job, const std::string& r
 
 core::JobHost& EngineHost::host_of(JobNumber number) { return shards_->of(number).host(); }
 
-void EngineHost::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
+void EngineHost::write(core::DirectoryHost::DirectoryBatch change,
+                       std::function<void(core::DirectoryHost::Written)> then) {
+  using Written = core::DirectoryHost::Written;
   engine_.commit->post([this, intact = engine_.intact, generation = engine_.state.generation,
                         change = std::move(change), then = std::move(then)](store::Engine& engine) {
     // Once a change has failed, later changes must not be committed, because the revisions would
     // then have a gap.
     const bool was_intact = *intact;
-    const bool durable = was_intact && core::write_directory(engine, change);
-    if (then) asio::post(loop_, [then, durable] { then(durable); });
-    if (durable || !was_intact) return;
+    const Written written = was_intact ? core::write_directory(engine, change) : Written{};
+    if (then) asio::post(loop_, [then, written] { then(written); });
+    if (written.outcome != Written::Outcome::lost || !was_intact) return;
     *intact = false;
     report_lost(generation, "a change of the directory of jobs was not committed");
   });
+}
+
+void EngineHost::read(std::function<void(std::unique_ptr<core::Directory>)> then) {
+  engine_.commit->post(
+      [this, generation = engine_.state.generation, then = std::move(then)](store::Engine& engine) {
+        auto read = core::reread_directory(engine, limits_of(options_));
+        if (!read) report_lost(generation, read.error().detail);
+        const auto directory = std::make_shared<std::unique_ptr<core::Directory>>();
+        if (read) *directory = std::move(*read);
+        asio::post(loop_, [then, directory] { then(std::move(*directory)); });
+      });
+}
+
+void EngineHost::forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) {
+  engine_.commit->post(
+      [this, jobs = std::move(jobs), then = std::move(then)](store::Engine& engine) {
+        bool done = true;
+        for (const JobNumber job : jobs) {
+          const Row mark = core::Directory::mark_of(job);
+          done = done && engine.forget(job, {mark.key, mark.value});
+        }
+        asio::post(loop_, [then, done] { then(done); });
+      });
 }
 
 void EngineHost::struck_out(const core::Directory::NamedRun& entry, std::string_view how) {

@@ -18,6 +18,7 @@
 #include "daemon/config/options.h"
 #include "daemon/core/host/directory_host.h"
 #include "daemon/metrics/metrics.h"
+#include "daemon/shard/fleet_host.h"
 #include "daemon/shard/loop.h"
 #include "store/group_commit.h"
 
@@ -50,6 +51,14 @@ class EngineHost final : private core::DirectoryHost::Shell {
   /// Takes an engine, reads its directory, and hands the engine to the shards. Fails as
   /// read_directory() does. Blocks until the directory is read. Called before the loops run.
   Result<void> adopt(std::unique_ptr<store::Engine> engine, Shards& shards);
+
+  /// Joins the fleet of a shared engine, at these addresses. Called before adopt(). Fails as
+  /// FleetHost::join() does.
+  Result<void> join_fleet(std::vector<std::string> addresses);
+  /// Begins to send heartbeats, if the engine is shared. Called after adopt().
+  void start_fleet();
+  /// From now on the daemon hands its jobs over.
+  void drain();
 
   core::DirectoryHost& directory() { return directory_; }
 
@@ -109,7 +118,10 @@ class EngineHost final : private core::DirectoryHost::Shell {
   };
 
   core::JobHost& host_of(JobNumber number) override;
-  void write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override;
+  void write(core::DirectoryHost::DirectoryBatch change,
+             std::function<void(core::DirectoryHost::Written)> then) override;
+  void read(std::function<void(std::unique_ptr<core::Directory>)> then) override;
+  void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
 
   static Result<Opened> with_directory(std::unique_ptr<store::Engine> engine,
@@ -135,6 +147,7 @@ class EngineHost final : private core::DirectoryHost::Shell {
   std::string damage_;
   OpenEngine engine_;
   core::DirectoryHost directory_;
+  std::unique_ptr<FleetHost> fleet_;  ///< null if the engine is not shared
   asio::steady_timer grace_timer_;
   bool grace_timer_set_ = false;
   asio::steady_timer watch_timer_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/shard/loop.h"
 
+#include <ctime>
+
 namespace c10dd::daemon {
 namespace {
 
@@ -16,6 +18,13 @@ constexpr unsigned kTurnsWithoutLook = 15;
 constexpr std::chrono::milliseconds kBusy{1};
 
 }  // namespace
+
+core::SteadyTime Loop::boot_now() const {
+  timespec time{};
+  ::clock_gettime(CLOCK_BOOTTIME, &time);
+  return core::SteadyTime(std::chrono::seconds(time.tv_sec) +
+                          std::chrono::nanoseconds(time.tv_nsec));
+}
 
 void Loop::run_ready() {
   start_clock();

@@ -27,6 +27,7 @@ class Loop : public boost::asio::io_context, public core::HostLoop {
     if (!time_) time_ = std::chrono::steady_clock::now();
     return *time_;
   }
+  core::SteadyTime boot_now() const override;
   void start_clock() {
     turns_ = true;
     time_.reset();

@@ -94,6 +94,10 @@ void Shard::report(const core::JobSlot* slot, const core::HostEvent& event) {
   if (const auto* failed = std::get_if<core::CommitFailed>(&event)) {
     return metrics_.commit_failed(failed->outcome);
   }
+  if (const auto* taken = std::get_if<core::JobTakenOver>(&event)) {
+    return spdlog::warn("event=job_taken_over job={} number={} from={} epoch={}", slot->name,
+                        slot->number, taken->owner, taken->epoch);
+  }
   if (std::holds_alternative<core::JobServed>(event)) {
     return spdlog::info("event=job_loaded job={} number={} keys={} epoch={}", slot->name,
                         slot->number, slot->job->stats().keys, slot->epoch);

@@ -119,13 +119,28 @@ bool take_login(std::string_view& authority, RedisAddress& address) {
 
 }  // namespace
 
-// A head without `rev` is new, unless the job has rows.
+// A head without `rev` is new, unless the job has rows. An owner whose process has no row in the
+// fleet has left it.
 const std::string_view kRedisClaimScript = R"lua(
-local head, rows = KEYS[1], KEYS[2]
-if ARGV[2] ~= '' and redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return {'witness'} end
+local head, rows, directory = KEYS[1], KEYS[2], KEYS[3]
+local function differs(key, value)
+  return key ~= '' and redis.call('HGET', directory, key) ~= value
+end
+if differs(ARGV[3], ARGV[4]) then return {'witness'} end
+if differs(ARGV[5], ARGV[6]) then return {'gone'} end
 if redis.call('HEXISTS', head, 'rev') == 0 and redis.call('HLEN', rows) > 0 then
   return {'head'}
 end
+local owner = redis.call('HGET', head, 'owner') or ''
+local process = string.match(owner, ':(%x+)$')
+if process and process ~= ARGV[2] then
+  local row = redis.call('HGET', KEYS[4], process)
+  local beats = row and string.match(row, '^%d+')
+  if beats and not (owner == ARGV[7] and beats == ARGV[8]) then
+    return {'held', owner, beats}
+  end
+end
+redis.call('SADD', KEYS[5], ARGV[1])
 redis.call('HINCRBY', head, 'epoch', 1)
 redis.call('HSETNX', head, 'rev', '0')
 redis.call('HSETNX', head, 'rows', redis.call('HLEN', rows))
@@ -134,9 +149,18 @@ local words = {}
 for word in string.gmatch((held[3] or '') .. ' ' .. held[1] .. ' ' .. held[2], '%S+') do
   words[#words + 1] = word
 end
-local starts = table.concat(words, ' ', math.max(1, #words - 2 * tonumber(ARGV[4]) + 1))
-redis.call('HSET', head, 'from', held[2], 'owner', held[1] .. ':' .. ARGV[1], 'starts', starts)
+local starts = table.concat(words, ' ', math.max(1, #words - 2 * tonumber(ARGV[9]) + 1))
+redis.call('HSET', head, 'from', held[2], 'owner', held[1] .. ':' .. ARGV[2], 'starts', starts)
 return {held[1], held[2], starts})lua";
+
+const std::string_view kRedisDirectoryScript = R"lua(
+local head, rows = KEYS[1], KEYS[2]
+if redis.call('HEXISTS', head, 'rev') == 0 and redis.call('HLEN', rows) > 0 then return 'head' end
+redis.call('HSETNX', head, 'rev', '0')
+redis.call('HSETNX', head, 'rows', redis.call('HLEN', rows))
+if redis.call('HGET', head, 'owner') ~= '-' then redis.call('HSET', head, 'owner', '-') end
+redis.call('SADD', KEYS[3], '0')
+return redis.call('HGET', head, 'rev'))lua";
 
 const std::string_view kRedisReleaseScript = R"lua(
 if redis.call('HGET', KEYS[1], 'owner') ~= ARGV[1] then return 0 end
@@ -144,13 +168,40 @@ redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 redis.call('HSET', KEYS[1], 'owner', '')
 return 1)lua";
 
+const std::string_view kRedisForgetScript = R"lua(
+if redis.call('HGET', KEYS[3], ARGV[2]) ~= ARGV[3] then return 0 end
+redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('SREM', KEYS[4], ARGV[1])
+return 1)lua";
+
+const std::string_view kRedisBeatScript = R"lua(
+if ARGV[2] ~= '' then
+  local row = redis.call('HGET', KEYS[1], ARGV[1])
+  if not row and redis.call('HLEN', KEYS[1]) >= tonumber(ARGV[3]) then return {'full'} end
+  local beats = row and tonumber(string.match(row, '^%d+')) or 0
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f ', beats + 1) .. ARGV[2])
+end
+return {redis.call('HGET', KEYS[3], 'i') or '', redis.call('HGET', KEYS[2], 'rev') or '0',
+        redis.call('HGETALL', KEYS[1])})lua";
+
+const std::string_view kRedisLeaveScript = R"lua(
+local row = redis.call('HGET', KEYS[1], ARGV[1])
+if row and string.match(row, '^%d+') == ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1]) end
+return 1)lua";
+
 // Applies the rule of HeadCheck (job_head.h). Beside that, finds that the state is lost if the head
 // or rows are missing, or if the head is behind a batch of its owner. ARGV has the number of
 // batches, and for each batch: owner, from, to, the number of arguments for its rows, and these
-// arguments. Redis does not undo the writes of a script that fails, so everything that can fail (a
-// key of the wrong type, out of memory) must fail before the first write.
+// arguments. Further keys are heads of jobs, and the last arguments the owners that they must have:
+// then there is one batch, and it is fenced if another daemon owns one of them. Redis does not undo
+// the writes of a script that fails, so everything that can fail (a key of the wrong type, out of
+// memory) must fail before the first write.
 const std::string_view kRedisCommitScript = R"lua(
 local head, rows = KEYS[1], KEYS[2]
+local guards = #KEYS - 2
+for i = 1, guards do
+  if redis.call('HGET', KEYS[2 + i], 'owner') ~= ARGV[#ARGV - guards + i] then return 'f' end
+end
 local held = redis.call('HMGET', head, 'owner', 'rev', 'from', 'rows')
 local owner, rev, repeat_from = held[1], held[2], held[3]
 local lost = not rev or (held[4] and tonumber(held[4]) ~= redis.call('HLEN', rows))
@@ -199,7 +250,7 @@ for b = 1, tonumber(ARGV[1]) do
   local last = at + 3 + tonumber(ARGV[at + 3])
   verdicts[b] = 'f'
   if not rev or ARGV[at] == owner then
-    if lost or (rev ~= from and not_above(rev, from)) then
+    if lost or (owner ~= '-' and rev ~= from and not_above(rev, from)) then
       verdicts[b] = 'l'
     elseif from == rev then
       verdicts[b] = 'd'
@@ -207,7 +258,7 @@ for b = 1, tonumber(ARGV[1]) do
         apply(at + 4, last)
         rev, applied = to, true
       end
-    elseif not_above(repeat_from, from) and not_above(to, rev) then
+    elseif owner ~= '-' and not_above(repeat_from, from) and not_above(to, rev) then
       verdicts[b] = 'd'
     end
     if verdicts[b] == 'd' then first = first or from end
@@ -258,8 +309,23 @@ std::string redis_rows_key(std::string_view prefix, JobNumber job) {
   return format("{}:{{{}}}:rows", prefix, job);
 }
 
-std::string redis_owner(Epoch epoch, std::uint64_t process) {
-  return format("{}:{:016x}", epoch, process);
+std::string redis_jobs_key(std::string_view prefix) { return format("{}:jobs", prefix); }
+
+std::string redis_fleet_key(std::string_view prefix) { return format("{}:fleet", prefix); }
+
+std::string redis_process(std::uint64_t process) { return format("{:016x}", process); }
+
+std::string redis_owner(const Owner& owner) {
+  return format("{}:{}", owner.epoch, redis_process(owner.process));
+}
+
+std::optional<Owner> parse_redis_owner(std::string_view name) {
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const auto epoch = parse_number<Epoch>(name.substr(0, colon));
+  const auto process = parse_number<std::uint64_t>(name.substr(colon + 1), 16);
+  if (!epoch || !process) return std::nullopt;
+  return Owner{*epoch, *process};
 }
 
 void append_redis_command(Bytes& out, std::initializer_list<std::string_view> arguments) {
@@ -272,16 +338,21 @@ void append_redis_commit(Bytes& out, std::string_view verb, std::string_view scr
                          std::string_view prefix, std::uint64_t process,
                          const std::vector<const JobBatch*>& batches) {
   const JobNumber job = batches.front()->job;
+  const std::vector<Ownership>& guards = batches.front()->guards;
+  C10DD_ASSERT(guards.empty() || batches.size() == 1);
   Command command;
-  command << verb << script << "2" << redis_head_key(prefix, job) << redis_rows_key(prefix, job)
-          << batches.size();
+  command << verb << script << 2 + guards.size() << redis_head_key(prefix, job)
+          << redis_rows_key(prefix, job);
+  for (const Ownership& guard : guards) command << redis_head_key(prefix, guard.job);
+  command << batches.size();
   for (const JobBatch* batch : batches) {
     C10DD_ASSERT(well_formed(*batch));
     const std::vector<RowView> rows(batch->rows.begin(), batch->rows.end());
-    command << redis_owner(batch->epoch, process) << batch->from_rev << batch->to_rev
-            << arguments_of(rows);
+    command << (job == 0 ? std::string(kRedisNoOwner) : redis_owner({batch->epoch, process}))
+            << batch->from_rev << batch->to_rev << arguments_of(rows);
     append_rows(command, rows);
   }
+  for (const Ownership& guard : guards) command << redis_owner({guard.epoch, process});
   command.append_to(out);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct RedisAddress {
   std::string password;          ///< empty: the server needs no password
 };
 
+/// Owner of job 0, which all daemons change.
+inline constexpr std::string_view kRedisNoOwner = "-";
+
 /// Parses //[[user]:password@]host[:port][/prefix]. An IPv6 host is in brackets; the characters / @
 /// : and % of a user or password are percent-encoded. No error text contains the password.
 Result<RedisAddress> parse_redis_address(std::string_view text);
@@ -31,17 +35,40 @@ std::string redis_head_key(std::string_view prefix, JobNumber job);
 /// Returns the key of the hash that has a job's rows, in the same cluster slot as the job's head.
 std::string redis_rows_key(std::string_view prefix, JobNumber job);
 
-/// Returns the name of an owner: of the process that has claimed a job with this epoch.
-std::string redis_owner(Epoch epoch, std::uint64_t process);
+/// Returns the key of the set of all jobs that were claimed.
+std::string redis_jobs_key(std::string_view prefix);
+/// Returns the key of the hash that has a row for each daemon: its number of heartbeats, a space,
+/// and its DaemonFacts.
+std::string redis_fleet_key(std::string_view prefix);
 
-// Lua scripts. KEYS has the key of the head, for a claim and a commit also the key of the rows, and
-// for a claim the key of the rows of job 0. Revisions and epochs stay decimal strings in the
-// scripts, because a Lua number is a double.
-/// ARGV = {process, key and value of the witness (empty: none), kEpochStarts}. Returns {epoch, rev,
-/// starts}, or one word: "witness" if job 0 does not have the witness, "head" if the job has rows
-/// but no head.
+/// Returns the name of a process, as it is in the names of owners and in the keys of the fleet.
+std::string redis_process(std::uint64_t process);
+/// Returns the name of the owner of a job.
+std::string redis_owner(const Owner& owner);
+/// Parses the name of an owner. Returns nothing if it is malformed.
+std::optional<Owner> parse_redis_owner(std::string_view name);
+
+// Lua scripts. Revisions, epochs and numbers of heartbeats stay decimal strings in the scripts,
+// because a Lua number is a double.
+/// KEYS = {head, rows, rows of job 0, fleet, jobs}. ARGV = {number of the job, process, key and
+/// value of ClaimTerms::state, key and value of ClaimTerms::entry, name and heartbeats of
+/// ClaimTerms::over, kEpochStarts}; what is not there is empty. Returns {epoch, rev, starts}, or
+/// {"held", owner, heartbeats}, or one word: "witness" if job 0 does not have the state, "gone" if
+/// it does not have the entry, "head" if the job has rows but no head.
 extern const std::string_view kRedisClaimScript;
-extern const std::string_view kRedisReleaseScript;  ///< ARGV = {owner}; returns 1, or 0 if fenced
+/// KEYS = {head, rows} of job 0, {jobs}. Returns its rev, or "head" if it has rows but no head.
+extern const std::string_view kRedisDirectoryScript;
+/// KEYS = {head}. ARGV = {owner}. Returns 1, or 0 if fenced.
+extern const std::string_view kRedisReleaseScript;
+/// KEYS = {head, rows, rows of job 0, jobs}. ARGV = {number of the job, key and value of the mark}.
+/// Returns 1, or 0 if job 0 does not have the mark.
+extern const std::string_view kRedisForgetScript;
+/// KEYS = {fleet, head of job 0, rows of job 0}. ARGV = {process, encoded DaemonFacts (empty: only
+/// read), most daemons}. Returns {incarnation, rev of job 0, rows of the fleet}, or {"full"}.
+extern const std::string_view kRedisBeatScript;
+/// KEYS = {fleet}. ARGV = {process, heartbeats}. Removes the row if it has so many heartbeats.
+extern const std::string_view kRedisLeaveScript;
+/// KEYS = {head, rows}.
 /// Returns d (durable), f (fenced) or l (lost) per batch.
 extern const std::string_view kRedisCommitScript;
 

@@ -13,7 +13,6 @@
 // the connection. jobs() may list a job whose first claim failed.
 #include <algorithm>
 #include <map>
-#include <random>
 #include <string>
 
 #include "protocol/format.h"
@@ -21,26 +20,18 @@
 #include "protocol/parse.h"
 #include "store/engines.h"
 #include "store/job_head.h"
-#include "store/redis/commands.h"
-#include "store/redis/link.h"
+#include "store/redis/client.h"
 
 namespace c10dd::store {
 namespace {
 
 using Kind = RedisReply::Kind;
 
-constexpr std::size_t kReplyBytes = 16 * 1024 * 1024;
 constexpr std::size_t kPageBytes = 1024 * 1024;  // wanted size of one page of a scan
-const std::string kFormat = std::to_string(kStoredFormat);
-
-/// Returns a number that this process has drawn.
-std::uint64_t this_process() {
-  static const std::uint64_t drawn = [] {
-    std::random_device device;
-    return std::uint64_t{device()} << 32 | device();
-  }();
-  return drawn;
-}
+/// Older daemons wrote kStoredFormat alone. They claim jobs of other daemons without asking, so
+/// they must not open what this daemon has opened.
+const std::string kOlderFormat = std::to_string(kStoredFormat);
+const std::string kFormat = kOlderFormat + ".1";
 
 /// Parses "EPOCH REVISION EPOCH REVISION ...".
 bool parse_starts(std::string_view words, std::vector<EpochStart>& starts) {
@@ -59,26 +50,17 @@ bool parse_starts(std::string_view words, std::vector<EpochStart>& starts) {
 
 class RedisEngine final : public Engine {
  public:
-  RedisEngine(RedisAddress address, std::uint64_t process)
-      : address_(std::move(address)), process_(process) {}
+  RedisEngine(std::unique_ptr<RedisClient> client, std::uint64_t process)
+      : client_(std::move(client)), process_(process) {}
 
-  /// Must be called first. Connects, reads settings, checks the server's role and data format.
+  /// Must be called first. Reads settings, and checks the data format.
   Result<void> start() {
-    Result<std::unique_ptr<RedisLink>> link = RedisLink::open(address_.host, address_.port);
-    if (!link) return drop(link.error().detail);
-    link_ = std::move(*link);
-    if (Result<void> known = log_in(); !known) return known;
-    Result<RedisReply> role = call({"ROLE"});
-    if (!role) return role.error();
-    if (role->items.empty() || !role->items[0].is_bytes()) return unexpected("ROLE", *role);
-    if (role->items[0].text != "master")
-      return drop("the server is a replica: use the address of its master");
-    durability_ =
-        redis_durability(setting("appendonly"), setting("appendfsync"),
-                         setting("no-appendfsync-on-rewrite"), setting("maxmemory-policy"));
-    Result<RedisReply> digest = call({"SCRIPT", "LOAD", kRedisCommitScript});
+    durability_ = redis_durability(client_->setting("appendonly"), client_->setting("appendfsync"),
+                                   client_->setting("no-appendfsync-on-rewrite"),
+                                   client_->setting("maxmemory-policy"));
+    Result<RedisReply> digest = client_->call({"SCRIPT", "LOAD", kRedisCommitScript});
     if (!digest) return digest.error();
-    if (!digest->is_bytes()) return unexpected("SCRIPT LOAD", *digest);
+    if (!digest->is_bytes()) return client_->unexpected("SCRIPT LOAD", *digest);
     digest_ = digest->text;
     return check_format();
   }
@@ -88,56 +70,71 @@ class RedisEngine final : public Engine {
   bool shared() const override { return true; }
 
   Result<std::vector<JobNumber>> jobs() override {
-    Result<RedisReply> members = call({"SMEMBERS", jobs_key()});
+    Result<RedisReply> members =
+        client_->call({"SMEMBERS", redis_jobs_key(client_->address().prefix)});
     if (!members) return members.error();
     std::vector<JobNumber> numbers(members->items.size());
     bool ok = members->kind == Kind::array;
     for (std::size_t n = 0; n < numbers.size(); ++n) ok &= members->items[n].number(numbers[n]);
-    if (!ok) return unexpected("SMEMBERS", *members);
+    if (!ok) return client_->unexpected("SMEMBERS", *members);
     std::sort(numbers.begin(), numbers.end());
     return numbers;
   }
 
   using Engine::claim;
-  Result<Claim> claim(JobNumber job, const Witness* witness) override {
-    // The set of jobs may be in another cluster slot, so the claim script cannot change it. The set
-    // is changed first, so that every claimed job is listed.
-    Result<RedisReply> listed = call({"SADD", jobs_key(), std::to_string(job)});
-    if (!listed) return listed.error();
+  Result<ClaimReply> claim(JobNumber job, const ClaimTerms& terms) override {
+    if (job == 0) return open_directory();
+    const Holder over = terms.over.value_or(Holder{});
+    const std::string owner = terms.over ? redis_owner(over.owner) : "";
+    const std::string beats = std::to_string(over.beats);
     const std::string starts = std::to_string(kEpochStarts);
-    Result<RedisReply> claimed = call(
-        {"EVAL", kRedisClaimScript, "3", head_key(job), redis_rows_key(address_.prefix, job),
-         redis_rows_key(address_.prefix, 0), format("{:016x}", process_),
-         witness != nullptr ? witness->key : "", witness != nullptr ? witness->value : "", starts});
+    const std::string& prefix = client_->address().prefix;
+    Result<RedisReply> claimed =
+        client_->call({"EVAL", kRedisClaimScript, "5", head_key(job), rows_key(job), rows_key(0),
+                       redis_fleet_key(prefix), redis_jobs_key(prefix), std::to_string(job),
+                       redis_process(process_), terms.state.key, terms.state.value, terms.entry.key,
+                       terms.entry.value, owner, beats, starts});
     if (!claimed) return claimed.error();
-    if (claimed->is_array(1) && claimed->items[0].text == "witness") return no_witness(job);
-    if (claimed->is_array(1)) {
-      return failure(Code::malformed,
-                     "{}job {} has rows in {}, but no head: it was erased; restore the server from "
-                     "a copy, or erase the rows, too",
-                     where(), job, redis_rows_key(address_.prefix, job));
+    if (claimed->is_array(1)) return refused_claim(job, claimed->items[0].text);
+    if (!claimed->is_array(3)) return client_->unexpected("a claim", *claimed);
+    if (claimed->items[0].text == "held") {
+      const auto holder = parse_redis_owner(claimed->items[1].text);
+      Holder held;
+      if (!holder || !claimed->items[2].number(held.beats)) {
+        return client_->unexpected("a claim", *claimed);
+      }
+      held.owner = *holder;
+      return ClaimReply(held);
     }
     Claim claim;
-    if (!claimed->is_array(3) || !claimed->items[0].number(claim.epoch) ||
-        !claimed->items[1].number(claim.revision) ||
+    if (!claimed->items[0].number(claim.epoch) || !claimed->items[1].number(claim.revision) ||
         !parse_starts(claimed->items[2].text, claim.starts)) {
-      return unexpected("a claim", *claimed);
+      return client_->unexpected("a claim", *claimed);
     }
-    return claim;
+    return ClaimReply(std::move(claim));
   }
 
   Result<void> renew(const Ownership& owner) override {
     const Outcome outcome = confirm({&owner, 1}).front();
-    if (outcome == Outcome::unknown) return lost();
+    if (outcome == Outcome::unknown) return client_->lost();
     return outcome == Outcome::durable ? Result<void>() : not_owner(owner);
   }
 
   Result<void> release(const Ownership& owner) override {
     Result<RedisReply> released =
-        call({"EVAL", kRedisReleaseScript, "1", head_key(owner.job), name_of(owner)});
+        client_->call({"EVAL", kRedisReleaseScript, "1", head_key(owner.job), name_of(owner)});
     if (!released) return released.error();
-    if (released->kind != Kind::integer) return unexpected("a release", *released);
+    if (released->kind != Kind::integer) return client_->unexpected("a release", *released);
     return released->integer == 1 ? Result<void>() : not_owner(owner);
+  }
+
+  Result<void> forget(JobNumber job, const Witness& mark) override {
+    Result<RedisReply> gone = client_->call(
+        {"EVAL", kRedisForgetScript, "4", head_key(job), rows_key(job), rows_key(0),
+         redis_jobs_key(client_->address().prefix), std::to_string(job), mark.key, mark.value});
+    if (!gone) return gone.error();
+    if (gone->kind != Kind::integer) return client_->unexpected("an erasure", *gone);
+    return {};
   }
 
   std::unique_ptr<RowReader> read(JobNumber job) override {
@@ -145,47 +142,34 @@ class RedisEngine final : public Engine {
   }
 
   std::vector<Outcome> commit(std::span<const JobBatch> batches) override {
-    std::vector<Outcome> outcomes(batches.size(), Outcome::unknown);
-    std::map<JobNumber, std::vector<const JobBatch*>> groups;
-    for (const JobBatch& batch : batches) groups[batch.job].push_back(&batch);
-    for (const std::string_view verb :
-         {"EVALSHA", "EVAL"}) {  // EVAL for a server that does not know the script
-      if (groups.empty() || !link_) break;
-      Bytes out;
-      for (const auto& [job, group] : groups) {
-        append_redis_commit(out, verb, verb == "EVAL" ? kRedisCommitScript : digest_,
-                            address_.prefix, process_, group);
-      }
-      if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
-      for (auto at = groups.begin(); at != groups.end() && link_;) {
-        const bool answered = read_outcomes(at->second, batches.data(), outcomes);
-        at = answered ? groups.erase(at) : std::next(at);
-      }
-    }
-    if (!groups.empty() && link_) drop("the server does not run the commit script");
-    return outcomes;
+    return commit_and_confirm(batches, {}).commits;
   }
 
   std::vector<Outcome> confirm(std::span<const Ownership> owners) override {
-    std::vector<Outcome> outcomes(owners.size(), Outcome::unknown);
-    if (!link_) return outcomes;
-    Bytes out;
+    return commit_and_confirm({}, owners).confirms;
+  }
+
+  /// Sends all scripts and confirmations in one write. If the server does not know the commit
+  /// script (it was started again, or told to forget it), sends the scripts that were not run
+  /// again, with their text.
+  Outcomes commit_and_confirm(std::span<const JobBatch> batches,
+                              std::span<const Ownership> owners) override {
+    Outcomes outcomes{std::vector<Outcome>(batches.size(), Outcome::unknown),
+                      std::vector<Outcome>(owners.size(), Outcome::unknown)};
+    std::map<JobNumber, std::vector<const JobBatch*>> groups;
+    for (const JobBatch& batch : batches) groups[batch.job].push_back(&batch);
+    Bytes out = encoded("EVALSHA", groups);
     for (const Ownership& owner : owners) {
       append_redis_command(out, {"HGET", head_key(owner.job), "owner"});
     }
-    if (Result<void> sent = link_->send(out); !sent) drop(sent.error().detail);
-    for (std::size_t n = 0; n < owners.size() && link_; ++n) {
-      Result<RedisReply> reply = link_->receive(kReplyBytes);
-      if (!reply) {
-        drop(reply.error().detail);
-      } else if (reply->kind == Kind::nil) {
-        outcomes[n] = Outcome::lost;
-      } else if (reply->is_bytes()) {
-        outcomes[n] = reply->text == name_of(owners[n]) ? Outcome::durable : Outcome::fenced;
-      } else {
-        unexpected("HGET", *reply);
-      }
+    if (!client_->send(out)) return outcomes;
+    read_outcomes(groups, batches.data(), outcomes.commits);
+    for (std::size_t n = 0; n < owners.size() && client_->usable(); ++n) {
+      outcomes.confirms[n] = read_confirmation(owners[n]);
     }
+    if (groups.empty() || !client_->send(encoded("EVAL", groups))) return outcomes;
+    read_outcomes(groups, batches.data(), outcomes.commits);
+    if (!groups.empty()) client_->drop("the server does not run the commit script");
     return outcomes;
   }
 
@@ -194,8 +178,10 @@ class RedisEngine final : public Engine {
         Code::unsupported,
         "checkpoint {}: the rows are in Redis at {}:{}; copy its append-only file, or its "
         "dump after BGSAVE",
-        path, address_.host, address_.port);
+        path, client_->address().host, client_->address().port);
   }
+
+  std::string_view server() const override { return client_->server(); }
 
  private:
   /// A reader that returns the rows in key order. The server returns the rows unordered. So the
@@ -204,7 +190,7 @@ class RedisEngine final : public Engine {
   class Reader final : public RowReader {
    public:
     Reader(RedisEngine& engine, JobNumber job)
-        : engine_(engine), job_(job), key_(redis_rows_key(engine.address_.prefix, job)) {}
+        : engine_(engine), client_(*engine.client_), job_(job), key_(engine.rows_key(job)) {}
 
     Result<bool> next(std::vector<Row>& rows, std::size_t most) override {
       if (!complete_) {
@@ -224,19 +210,19 @@ class RedisEngine final : public Engine {
    private:
     /// Reads the next page into rows_, and adapts the size of pages to the size of the rows.
     Result<void> read_page() {
-      Result<RedisReply> page = engine_.call(
+      Result<RedisReply> page = client_.call(
           {"HSCAN", key_, cursor_, "COUNT", std::to_string(count_)}, limits::kBytesPerJob);
       if (!page) return page.error();
       if (!page->is_array(2) || !page->items[0].is_bytes() || page->items[1].kind != Kind::array ||
           page->items[1].items.size() % 2 != 0) {
-        return engine_.unexpected("HSCAN", *page);
+        return client_.unexpected("HSCAN", *page);
       }
       cursor_ = page->items[0].text;
       std::vector<RedisReply>& pairs = page->items[1].items;
       std::size_t bytes = 1;
       for (std::size_t n = 0; n < pairs.size(); n += 2) {
         if (!pairs[n].is_bytes() || !pairs[n + 1].is_bytes()) {
-          return engine_.unexpected("HSCAN", *page);
+          return client_.unexpected("HSCAN", *page);
         }
         bytes += pairs[n].text.size() + pairs[n + 1].text.size();
         rows_.insert_or_assign(std::move(pairs[n].text), std::move(pairs[n + 1].text));
@@ -250,31 +236,32 @@ class RedisEngine final : public Engine {
     /// the number of rows in the job's head.
     Result<void> finish() {
       complete_ = true;
-      Result<RedisReply> size = engine_.call({"HLEN", key_});
+      Result<RedisReply> size = client_.call({"HLEN", key_});
       if (!size) return size.error();
-      if (size->kind != Kind::integer) return engine_.unexpected("HLEN", *size);
+      if (size->kind != Kind::integer) return client_.unexpected("HLEN", *size);
       if (size->integer != static_cast<std::int64_t>(rows_.size())) {
         return failure(
             Code::unavailable,
             "{}{} changed while it was loaded: read {} rows, the server now has {}; check for "
             "another writer",
-            engine_.where(), key_, rows_.size(), size->integer);
+            client_.where(), key_, rows_.size(), size->integer);
       }
-      Result<RedisReply> head = engine_.call({"HMGET", engine_.head_key(job_), "rows"});
+      Result<RedisReply> head = client_.call({"HMGET", engine_.head_key(job_), "rows"});
       if (!head) return head.error();
       std::uint64_t count = rows_.size();
       const bool known = head->is_array(1) && head->items[0].kind != Kind::nil;
       if (!head->is_array(1) || (known && !head->items[0].number(count))) {
-        return engine_.unexpected("HMGET", *head);
+        return client_.unexpected("HMGET", *head);
       }
       if (count == rows_.size()) return {};
       return failure(Code::malformed,
                      "{}{} has {} rows, but {} are durable: rows were erased or evicted; restore "
                      "the server from a copy, or remove the job",
-                     engine_.where(), key_, rows_.size(), count);
+                     client_.where(), key_, rows_.size(), count);
     }
 
     RedisEngine& engine_;
+    RedisClient& client_;
     const JobNumber job_;
     const std::string key_;
     std::size_t count_ = 16;
@@ -283,87 +270,74 @@ class RedisEngine final : public Engine {
     std::map<Bytes, Bytes> rows_;  // read, and not returned yet
   };
 
-  std::string jobs_key() const { return address_.prefix + ":jobs"; }
-  std::string head_key(JobNumber job) const { return redis_head_key(address_.prefix, job); }
-  std::string name_of(const Ownership& owner) const { return redis_owner(owner.epoch, process_); }
-  std::string where() const { return format("redis: {}:{}: ", address_.host, address_.port); }
-
-  Failure lost() const {
-    return failure(Code::unavailable,
-                   where() + cause_ + "; check the server and open the engine again");
+  std::string rows_key(JobNumber job) const {
+    return redis_rows_key(client_->address().prefix, job);
   }
-  /// Closes the connection and returns the failure. Commands without a reply may have been applied.
-  Failure drop(const std::string& cause) {
-    cause_ = cause;
-    link_.reset();
-    return lost();
+  std::string head_key(JobNumber job) const {
+    return redis_head_key(client_->address().prefix, job);
   }
-  Failure unexpected(const std::string& what, const RedisReply& reply) {
-    return drop("unexpected reply to " + what +
-                (reply.kind == Kind::error ? ": " + reply.text : std::string()));
+  std::string name_of(const Ownership& owner) const {
+    return owner.job == 0 ? std::string(kRedisNoOwner) : redis_owner({owner.epoch, process_});
   }
 
-  /// Runs one command and returns its reply. Fails if the reply is an error; the connection remains
-  /// usable in that case.
-  Result<RedisReply> call(std::initializer_list<std::string_view> arguments,
-                          std::size_t bytes_max = kReplyBytes) {
-    if (!link_) return lost();
-    Bytes out;
-    append_redis_command(out, arguments);
-    Result<void> sent = link_->send(out);
-    if (!sent) return drop(sent.error().detail);
-    Result<RedisReply> reply = link_->receive(bytes_max);
-    if (!reply) return drop(reply.error().detail);
-    if (reply->kind != Kind::error) return reply;
-    if (reply->is_error("NOAUTH")) {
-      return failure(Code::permission_denied,
-                     where() + reply->text + "; use redis://:PASSWORD@host:port");
-    }
-    return failure(reply->is_error("NOPERM") ? Code::permission_denied : Code::unavailable,
-                   where() + reply->text);
+  /// "Claims" job 0, which has no owner.
+  Result<ClaimReply> open_directory() {
+    Result<RedisReply> opened =
+        client_->call({"EVAL", kRedisDirectoryScript, "3", head_key(0), rows_key(0),
+                       redis_jobs_key(client_->address().prefix)});
+    if (!opened) return opened.error();
+    if (opened->text == "head") return refused_claim(0, "head");
+    Claim claim;
+    if (!opened->number(claim.revision)) return client_->unexpected("a claim", *opened);
+    return ClaimReply(std::move(claim));
   }
 
-  /// Logs in if the address has a password. If Redis replies with an error, the failure has only
-  /// the text before the first comma: the text after it may quote the arguments, and so the
-  /// password.
-  Result<void> log_in() {
-    if (address_.password.empty()) return {};
-    Bytes out;
-    if (address_.user.empty()) {
-      append_redis_command(out, {"AUTH", address_.password});
-    } else {
-      append_redis_command(out, {"AUTH", address_.user, address_.password});
-    }
-    Result<void> sent = link_->send(out);
-    if (!sent) return drop(sent.error().detail);
-    Result<RedisReply> reply = link_->receive(kReplyBytes);
-    if (!reply) return drop(reply.error().detail);
-    if (reply->kind == Kind::status) return {};
-    if (reply->kind != Kind::error) return unexpected("AUTH", *reply);
-    const bool full = reply->is_error("ERR max number of clients");
-    return failure(full ? Code::unavailable : Code::permission_denied,
-                   where() + reply->text.substr(0, reply->text.find(',')) +
-                       (full ? "" : "; check the user and password in the URL of the engine"));
-  }
-
-  /// Returns a setting of the server; empty if the server does not return it.
-  std::string setting(std::string_view name) {
-    Result<RedisReply> reply = call({"CONFIG", "GET", name});
-    return reply && reply->is_array(2) ? reply->items[1].text : std::string();
+  Result<ClaimReply> refused_claim(JobNumber job, std::string_view why) {
+    if (why == "gone") return ClaimReply(Gone{});
+    if (why == "witness") return no_witness(job);
+    return failure(Code::malformed,
+                   "{}job {} has rows in {}, but no head: it was erased; restore the server from a "
+                   "copy, or erase the rows, too",
+                   client_->where(), job, rows_key(job));
   }
 
   Result<void> check_format() {
-    const std::string key = address_.prefix + ":format";
-    if (Result<RedisReply> made = call({"SET", key, kFormat, "NX"}); !made) return made.error();
-    Result<RedisReply> found = call({"GET", key});
+    const std::string key = client_->address().prefix + ":format";
+    if (Result<RedisReply> made = client_->call({"SET", key, kFormat, "NX"}); !made)
+      return made.error();
+    Result<RedisReply> found = client_->call({"GET", key});
     if (!found) return found.error();
-    if (!found->is_bytes()) return unexpected("GET " + key, *found);
+    if (!found->is_bytes()) return client_->unexpected("GET " + key, *found);
     if (found->text == kFormat) return {};
+    if (found->text == kOlderFormat) {
+      const Result<RedisReply> raised = client_->call({"SET", key, kFormat});
+      return raised ? Result<void>() : raised.error();
+    }
     return failure(
         Code::version_unsupported,
         "{}the format in {} is {}, this daemon knows format {}; start the daemon that wrote it, or "
         "choose another prefix",
-        where(), key, found->text.substr(0, 20), kFormat);
+        client_->where(), key, found->text.substr(0, 20), kFormat);
+  }
+
+  /// Encodes a call of the commit script for each job.
+  Bytes encoded(std::string_view verb,
+                const std::map<JobNumber, std::vector<const JobBatch*>>& groups) const {
+    Bytes out;
+    for (const auto& [job, group] : groups) {
+      append_redis_commit(out, verb, verb == "EVAL" ? kRedisCommitScript : digest_,
+                          client_->address().prefix, process_, group);
+    }
+    return out;
+  }
+
+  /// Receives the replies to the calls of the commit script, and removes the jobs whose call was
+  /// run. `first` points to the first batch of the commit.
+  void read_outcomes(std::map<JobNumber, std::vector<const JobBatch*>>& groups,
+                     const JobBatch* first, std::vector<Outcome>& outcomes) {
+    for (auto at = groups.begin(); at != groups.end() && client_->usable();) {
+      at = read_outcomes(at->second, first, outcomes) ? groups.erase(at) : std::next(at);
+    }
   }
 
   /// Receives the reply to one call of the commit script. `group` has the batches of that call.
@@ -373,16 +347,13 @@ class RedisEngine final : public Engine {
   /// connection, changes no outcome, and returns true.
   bool read_outcomes(const std::vector<const JobBatch*>& group, const JobBatch* first,
                      std::vector<Outcome>& outcomes) {
-    Result<RedisReply> reply = link_->receive(kReplyBytes);
-    if (!reply) {
-      drop(reply.error().detail);
-      return true;
-    }
+    Result<RedisReply> reply = client_->receive();
+    if (!reply) return true;
     if (reply->is_error("NOSCRIPT")) return false;
     const Bytes& letters = reply->text;
     if (!reply->is_bytes() || letters.size() != group.size() ||
         letters.find_first_not_of("dfl") != Bytes::npos) {
-      unexpected("a commit", *reply);
+      client_->unexpected("a commit", *reply);
       return true;
     }
     for (std::size_t n = 0; n < group.size(); ++n) {
@@ -393,10 +364,20 @@ class RedisEngine final : public Engine {
     return true;
   }
 
-  RedisAddress address_;
+  /// Receives the reply to one confirmation.
+  Outcome read_confirmation(const Ownership& owner) {
+    Result<RedisReply> reply = client_->receive();
+    if (!reply) return Outcome::unknown;
+    if (reply->kind == Kind::nil) return Outcome::lost;
+    if (reply->is_bytes()) {
+      return reply->text == name_of(owner) ? Outcome::durable : Outcome::fenced;
+    }
+    client_->unexpected("HGET", *reply);
+    return Outcome::unknown;
+  }
+
+  std::unique_ptr<RedisClient> client_;
   const std::uint64_t process_;
-  std::unique_ptr<RedisLink> link_;
-  std::string cause_ = "not connected";
   std::string_view durability_ = "none";
   std::string digest_;
 };
@@ -407,8 +388,10 @@ Result<std::unique_ptr<Engine>> open_redis_engine(std::string_view rest,
                                                   const OpenOptions& options) {
   Result<RedisAddress> address = parse_redis_address(rest);
   if (!address) return address.error();
+  Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address));
+  if (!client) return client.error();
   auto engine = std::make_unique<RedisEngine>(
-      std::move(*address), options.process != 0 ? options.process : this_process());
+      std::move(*client), options.process != 0 ? options.process : this_process());
   if (Result<void> started = engine->start(); !started) return started.error();
   return std::unique_ptr<Engine>(std::move(engine));
 }

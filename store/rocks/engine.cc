@@ -113,13 +113,13 @@ class RocksEngine final : public Engine {
   }
 
   using Engine::claim;
-  /// Needs no witness: nobody else can change the state while this engine holds its lock.
-  Result<Claim> claim(JobNumber job, const Witness*) override {
+  /// Checks no terms: nobody else can change the state while this engine holds its lock.
+  Result<ClaimReply> claim(JobNumber job, const ClaimTerms&) override {
     JobHead head = heads_[job];
     ++head.epoch;
     head.repeat_from = head.revision;  // the new owner has no earlier commit to repeat
     if (Result<void> raised = replace(job, head); !raised) return raised.error();
-    return Claim{head.epoch, head.revision, {{head.epoch, head.revision}}};
+    return ClaimReply(Claim{head.epoch, head.revision, {{head.epoch, head.revision}}});
   }
 
   Result<void> renew(const Ownership& owner) override {

@@ -159,15 +159,45 @@ void Daemon::heard_of(const SessionId& session) {
 
 // ---- the directory's side of the engine --------------------------------------------------------
 
-void Daemon::write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) {
+void Daemon::write(core::DirectoryHost::DirectoryBatch change,
+                   std::function<void(core::DirectoryHost::Written)> then) {
+  using Written = core::DirectoryHost::Written;
   queue_->post([this, self = shared_from_this(), change = std::move(change), then = std::move(then),
                 intact = intact_, g = generation_](store::Engine* engine) {
     const bool was_intact = *intact;
-    const bool durable = was_intact && engine != nullptr && core::write_directory(*engine, change);
-    if (then) first().post([then, durable] { then(durable); });
-    if (durable || !was_intact) return;
+    Written written;
+    if (was_intact && engine != nullptr) written = core::write_directory(*engine, change);
+    if (then) first().post([then, written] { then(written); });
+    if (written.outcome != Written::Outcome::lost || !was_intact) return;
     *intact = false;
     report_lost(g, "a change of the directory of jobs was not committed");
+  });
+}
+
+void Daemon::read(std::function<void(std::unique_ptr<core::Directory>)> then) {
+  queue_->post([this, self = shared_from_this(), then = std::move(then),
+                g = generation_](store::Engine* engine) {
+    const auto directory = std::make_shared<std::unique_ptr<core::Directory>>();
+    if (engine != nullptr) {
+      core::Directory::Limits limits;
+      limits.run_grace = swarm_.run_grace;
+      auto read = core::reread_directory(*engine, limits);
+      if (read) *directory = std::move(*read);
+    }
+    if (*directory == nullptr) report_lost(g, "the directory of jobs cannot be read");
+    first().post([then, directory] { then(std::move(*directory)); });
+  });
+}
+
+void Daemon::forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) {
+  queue_->post([this, self = shared_from_this(), jobs = std::move(jobs),
+                then = std::move(then)](store::Engine* engine) {
+    bool done = engine != nullptr;
+    for (const JobNumber job : jobs) {
+      const Row mark = core::Directory::mark_of(job);
+      done = done && engine->forget(job, {mark.key, mark.value});
+    }
+    first().post([then, done] { then(done); });
   });
 }
 

@@ -83,7 +83,10 @@ class Daemon final : public std::enable_shared_from_this<Daemon>,
 
  private:
   core::JobHost& host_of(JobNumber number) override { return shard_of(number)->host(); }
-  void write(core::DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override;
+  void write(core::DirectoryHost::DirectoryBatch change,
+             std::function<void(core::DirectoryHost::Written)> then) override;
+  void read(std::function<void(std::unique_ptr<core::Directory>)> then) override;
+  void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override;
   void struck_out(const core::Directory::NamedRun& entry, std::string_view how) override;
   std::string not_ready() const override { return "the engine is being opened again"; }
 

@@ -22,7 +22,7 @@ Disk::Disk(World& world, const Swarm& swarm, Records& records)
 void Disk::roll_back() {
   auto older = std::move(*store::open_engine("memory:"));
   const auto commit = [&](JobNumber job, Revision to, const std::vector<Row>& rows) {
-    const JobBatch batch{job, older->claim(job)->epoch, 0, to, Rows(rows)};
+    const JobBatch batch{job, older->claim(job)->epoch, 0, to, Rows(rows), {}};
     if (to > 0) C10DD_ASSERT(older->commit(std::span(&batch, 1)).front() == Outcome::durable);
   };
   std::vector<Row> directory;

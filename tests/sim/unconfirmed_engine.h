@@ -17,8 +17,8 @@ class UnconfirmedEngine final : public store::Engine {
   bool shared() const override { return real_.shared(); }
   Result<std::vector<JobNumber>> jobs() override { return real_.jobs(); }
   using Engine::claim;
-  Result<store::Claim> claim(JobNumber job, const store::Witness* witness) override {
-    return real_.claim(job, witness);
+  Result<store::ClaimReply> claim(JobNumber job, const store::ClaimTerms& terms) override {
+    return real_.claim(job, terms);
   }
   Result<void> release(const store::Ownership& owner) override { return real_.release(owner); }
   std::unique_ptr<store::RowReader> read(JobNumber job) override { return real_.read(job); }

@@ -19,6 +19,8 @@ namespace c10dd::core {
 
 class Groups {
  public:
+  explicit Groups(Duration restart_grace) : liveness_(restart_grace) {}
+
   // ---- requests of members
   Result<void> join(const SessionId& id, const Session& session, const Join& request, Moment& at);
   void leave(const SessionId& id, const Leave& request, Moment& at);

@@ -57,7 +57,7 @@ void Liveness::disconnected(const SessionId& id, TimePoint now) {
 
 void Liveness::expect_back(const SessionId& id, TimePoint now) {
   MemberLiveness& member = members_.at(id);
-  member.back_by = now + std::max<Duration>(limits::kRestartGrace, member.ttl);
+  member.back_by = now + std::max(restart_grace_, member.ttl);
   if (planted(Planted::no_restart_grace)) member.back_by = now + kTickGrid;
   check_at(id, *member.back_by);
 }

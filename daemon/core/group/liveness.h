@@ -19,6 +19,10 @@ namespace c10dd::core {
 
 class Liveness {
  public:
+  /// `restart_grace`: the least time that expect_back() gives.
+  explicit Liveness(Duration restart_grace = limits::kRestartGrace)
+      : restart_grace_(restart_grace) {}
+
   /// Adds the session as a member of this group. If the session is in several groups, the shortest
   /// ttl and the shortest grace of these groups apply.
   void watch(const SessionId& id, const std::string& group, const RendezvousPolicy& policy,
@@ -55,6 +59,7 @@ class Liveness {
   void check_at(const SessionId& id, TimePoint when);
   std::optional<Lost> check(const SessionId& id, const Sessions& sessions, TimePoint now);
 
+  Duration restart_grace_;
   std::map<SessionId, MemberLiveness> members_;
   Deadlines<SessionId> checks_;
 };

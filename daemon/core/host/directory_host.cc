@@ -21,13 +21,13 @@ void DirectoryHost::opened(std::unique_ptr<Directory> directory, std::uint64_t g
   generation_ = generation;
   lookups_.clear();
   restore_endpoints();
+  if (fleet_) erase_marked({directory_->marks().begin(), directory_->marks().end()});
 }
 
-/// Commits a change of the directory that erases no job.
-void DirectoryHost::write(Revision before, Effects effects, std::function<void(bool)> then) {
-  shell_.write(
-      {.from = before, .to = effects.revision, .rows = std::move(effects.rows), .erased = {}},
-      std::move(then));
+void DirectoryHost::lost() {
+  directory_.reset();
+  busy_ = behind_ = false;
+  for (const Change& change : std::exchange(changes_, {})) change.then({});
 }
 
 void DirectoryHost::end_volatile(const std::string& job, const std::string& run) {
@@ -37,7 +37,9 @@ void DirectoryHost::end_volatile(const std::string& job, const std::string& run)
   host.loop().dispatch([&host, number = *number] { host.end_volatile(number); });
 }
 
-Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run) {
+/// Returns the number of a run; if the run is new, gives it a number, with a row in `effects`.
+Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run,
+                                           Effects& effects) {
   if (const auto live = volatile_runs_.find(job, run)) return *live;
   if (!directory_) return closed();
   if (is_plain_name(run) && !directory_->find(job, run)) {
@@ -46,10 +48,18 @@ Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::st
                    "only the daemon makes runs with such names; choose another name",
                    printable(run, kNameShown), printable(job, kNameShown));
   }
+  return directory_->open(job, run, effects);
+}
+
+/// As above, and commits the row. In a fleet, the run must be known: see locate_new().
+Result<JobNumber> DirectoryHost::number_of(const std::string& job, const std::string& run) {
   Effects effects;
-  const Revision before = directory_->revision();
-  const Result<JobNumber> number = directory_->open(job, run, effects);
-  if (number && !effects.rows.empty()) write(before, std::move(effects), {});
+  const Revision before = directory_ ? directory_->revision() : 0;
+  const Result<JobNumber> number = number_of(job, run, effects);
+  if (number && !effects.rows.empty()) {
+    C10DD_ASSERT(!fleet_);
+    shell_.write({before, effects.revision, std::move(effects.rows), {}}, {});
+  }
   return number;
 }
 
@@ -58,6 +68,7 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
   std::optional<JobNumber> known;
   if (directory_) known = directory_->find(job, run);
   if (known) return *known;
+  if (fleet_) return unavailable("the run is new: its first hello gives it a number");
   const Result<JobNumber> number = number_of(job, run);
   // Until the hello arrives, the job counts as idle. If the client disconnects first, the job is
   // retired.
@@ -66,7 +77,12 @@ Result<JobNumber> DirectoryHost::expect(const std::string& job, const std::strin
 }
 
 JobLocation DirectoryHost::location_of(JobNumber number) {
-  return {&shell_.host_of(number), number, generation_, ++lookups_[number]};
+  JobLocation location{&shell_.host_of(number), number, generation_, ++lookups_[number], {}};
+  if (fleet_ && directory_) {
+    Row entry = directory_->entry_row(number);
+    location.entry = {std::move(entry.key), std::move(entry.value)};
+  }
+  return location;
 }
 
 Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::string& run) {
@@ -77,8 +93,13 @@ Result<JobLocation> DirectoryHost::locate(const std::string& job, const std::str
 
 void DirectoryHost::locate(const std::string& job, const std::string& run, HostLoop& back,
                            std::function<void(Result<JobLocation>)> then) {
-  loop_.dispatch([this, job, run, &back, then = std::move(then)]() mutable {
-    back.dispatch([then = std::move(then), location = locate(job, run)] { then(location); });
+  loop_.dispatch([this, job, run, &back, then = std::move(then)] {
+    const auto answer = [&back, then](const Result<JobLocation>& location) {
+      back.dispatch([then, location] { then(location); });
+    };
+    const bool is_new = directory_ && !directory_->find(job, run) && !volatile_runs_.find(job, run);
+    if (fleet_ && is_new) return locate_new(job, run, answer);
+    answer(locate(job, run));
   });
 }
 
@@ -118,7 +139,7 @@ std::optional<SteadyTime> DirectoryHost::next_wake() const {
 
 void DirectoryHost::retire() {
   const Revision before = directory_->revision();
-  Directory::Retired retired = directory_->tick(job_time());
+  Directory::Retired retired = fleet_ ? directory_->due(job_time()) : directory_->tick(job_time());
   for (const auto& [job, run, number] : retired.not_reopened) {
     const JobLocation location = location_of(number);
     JobHost& host = *location.host;
@@ -128,7 +149,9 @@ void DirectoryHost::retire() {
     JobHost& host = shell_.host_of(number);
     host.loop().post([&host, number = number] { host.end_series(number); });
   }
-  if (!retired.entries.empty()) strike_out(std::move(retired), before, "retired");
+  if (retired.entries.empty()) return;
+  if (fleet_) return retire_shared(retired.entries);
+  strike_out(std::move(retired), before, "retired");
 }
 
 void DirectoryHost::retire_volatile(TimePoint now) {
@@ -154,7 +177,9 @@ void DirectoryHost::strike_out(Directory::Retired retired, Revision before, std:
     JobHost& host = shell_.host_of(entry.number);
     host.loop().post([&host, number = entry.number] { host.retire(number); });
   }
-  shell_.write(std::move(batch), std::move(then));
+  shell_.write(std::move(batch), [then = std::move(then)](const Written& written) {
+    if (then) then(written.durable());
+  });
 }
 
 // ---- removal -----------------------------------------------------------------------------------
@@ -226,6 +251,7 @@ void DirectoryHost::finish(const std::shared_ptr<Removal>& removal) {
                                  "job \"{}\" is in use: {}; end its processes first", removal->job,
                                  evidence));
   }
+  if (fleet_) return remove_shared(removal->name, removal->numbers, removal->then);
   const Revision before = directory_->revision();
   std::vector<Endpoint> endpoints;
   Directory::Retired retired = directory_->remove(removal->name, removal->numbers, endpoints);

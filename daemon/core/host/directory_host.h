@@ -8,15 +8,24 @@
 // lookup number that it has seen. If the directory has given out a newer number, a hello may still
 // be on its way to the host, and the report is ignored.
 //
+// Several daemons: on an engine that they share, each has a directory of its own in memory, and
+// follows the changes of the others. A change is decided, written if the directory in the engine is
+// still the one that it was decided on, and otherwise decided again on the newer directory. One
+// change is under way at a time, and nobody learns of it before it is durable. A job is retired by
+// the daemon that owns it; its name leaves the directory first, and a mark stays until its rows are
+// erased. FleetView judges the owners of jobs.
+//
 // Endpoints: the shell has the sockets (EndpointPorts), the directory the rows. The reply to a
 // lease or a release leaves when its row is durable.
 //
 // Threads: all calls are made on the thread of the loop, except those marked "Thread-safe."
 // Callbacks run on that loop unless the call names another loop.
 //
-// Files: jobs and runs are in directory_host.cc, endpoints in directory_host_endpoints.cc.
+// Files: jobs and runs are in directory_host.cc, endpoints in directory_host_endpoints.cc, what
+// concerns the fleet in directory_host_fleet.cc.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +34,7 @@
 #include <vector>
 
 #include "daemon/core/directory.h"
+#include "daemon/core/host/fleet_view.h"
 #include "daemon/core/host/job_host.h"
 
 namespace c10dd::core {
@@ -54,10 +64,26 @@ class DirectoryHost {
  public:
   /// A change of the directory that is committed as a whole.
   struct DirectoryBatch {
-    Revision from = 0;              ///< revision of the directory before the change
-    Revision to = 0;                ///< revision of the directory after the change
-    Rows rows;                      ///< changed rows of the directory
-    std::vector<JobNumber> erased;  ///< jobs whose rows are erased in the same commit
+    Revision from = 0;  ///< revision of the directory before the change
+    Revision to = 0;    ///< revision of the directory after the change
+    Rows rows;          ///< changed rows of the directory
+    /// Jobs that leave the directory. On a shared engine the change is made only if this daemon
+    /// owns all of them; on any other engine, their rows are erased in the same commit.
+    std::vector<JobNumber> erased;
+  };
+
+  /// The result of a change of the directory.
+  struct Written {
+    enum class Outcome : std::uint8_t {
+      durable,
+      moved,  ///< not made: another daemon has changed the directory
+      held,   ///< not made: other daemons own some of DirectoryBatch::erased
+      lost,   ///< may or may not be made: the engine is lost
+    };
+    Outcome outcome = Outcome::lost;
+    std::vector<JobNumber> held = {};
+
+    bool durable() const { return outcome == Outcome::durable; }
   };
 
   /// The functions that the host needs from the shell around it. Called on the loop's thread.
@@ -69,10 +95,14 @@ class DirectoryHost {
     /// while the process runs.
     virtual JobHost& host_of(JobNumber number) = 0;
     /// Commits a change of the directory. Later claims and loads of jobs must happen after the
-    /// commit; see write_directory(). When the result is known, calls `then(durable)` on the loop,
-    /// unless `then` is empty. `durable` is true if the change is durable. If `durable` is false,
-    /// the engine is lost.
-    virtual void write(DirectoryBatch batch, std::function<void(bool)> then) = 0;
+    /// commit; see write_directory(). When the result is known, calls `then` on the loop, unless
+    /// `then` is empty.
+    virtual void write(DirectoryBatch batch, std::function<void(Written)> then) = 0;
+    /// Reads the directory of a shared engine again, see reread_directory(). Calls `then` on the
+    /// loop. If the engine is lost, `then` gets null.
+    virtual void read(std::function<void(std::unique_ptr<Directory>)> then) = 0;
+    /// Erases what a shared engine keeps of these marked jobs. Calls `then(done)` on the loop.
+    virtual void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) = 0;
     /// Reports that a run has left the directory, for the log. `how` is "retired" or "removed".
     virtual void struck_out(const Directory::NamedRun& entry, std::string_view how) = 0;
     /// Returns the reason why there is no directory now.
@@ -87,7 +117,25 @@ class DirectoryHost {
   /// often an engine was opened.
   void opened(std::unique_ptr<Directory> directory, std::uint64_t generation);
   /// Drops the directory after the engine has failed.
-  void lost() { directory_.reset(); }
+  void lost();
+
+  // ---- several daemons
+
+  /// Shares the engine with others from now on. Called before opened().
+  void join_fleet(FleetView fleet) { fleet_ = std::move(fleet); }
+  /// Takes a reading of the fleet. Follows the directory if another daemon has changed it.
+  void heard(const store::FleetReading& reading);
+  const std::optional<FleetView>& fleet() const { return fleet_; }
+
+  /// Judges the owner that has refused a claim. Calls `then` on the loop `back`.
+  /// Thread-safe.
+  void judge(const store::Holder& holder, HostLoop& back, std::function<void(Judgement)> then);
+  /// Notes that a host serves a job no longer. Another daemon may own it, or nobody.
+  /// Thread-safe.
+  void note_dropped(JobNumber job);
+  /// Notes that a claim found a job gone from the directory of the engine.
+  /// Thread-safe.
+  void found_gone();
   bool is_open() const { return directory_ != nullptr; }
 
   /// Makes a volatile run, which a hello can name from now on, and returns its number. If a live
@@ -160,7 +208,27 @@ class DirectoryHost {
 
  private:
   struct Removal;
+  using NamedRun = Directory::NamedRun;
 
+  struct Change {
+    std::function<DirectoryBatch()>
+        decide;                         ///< changes directory_; no rows: there is nothing to do
+    std::function<void(Written)> then;  ///< called when the change is durable, or will not be made
+  };
+  void change(Change change);
+  void next_change();
+  void changed(const Written& result);
+  void follow();
+  void followed(std::unique_ptr<Directory> newer);
+  void retire_shared(const std::vector<NamedRun>& over);
+  void remove_shared(const std::string& job, const std::vector<JobNumber>& numbers,
+                     std::function<void(Result<void>)> then);
+  void drop_runs(std::vector<NamedRun> runs, std::function<void()> then);
+  void erase_marked(std::vector<JobNumber> numbers);
+  void locate_new(const std::string& job, const std::string& run,
+                  std::function<void(Result<JobLocation>)> then);
+
+  Result<JobNumber> number_of(const std::string& job, const std::string& run, Effects& effects);
   Result<JobNumber> number_of(const std::string& job, const std::string& run);
   Result<JobLocation> locate(const std::string& job, const std::string& run);
   JobLocation location_of(JobNumber number);
@@ -174,7 +242,6 @@ class DirectoryHost {
   void strike_out(Directory::Retired retired, Revision before, std::string_view how,
                   std::function<void(bool)> then = {});
   void finish(const std::shared_ptr<Removal>& removal);
-  void write(Revision before, Effects effects, std::function<void(bool)> then);
   Failure closed() const { return unavailable(shell_.not_ready()); }
 
   HostLoop& loop_;
@@ -184,6 +251,10 @@ class DirectoryHost {
   std::uint64_t generation_ = 0;                          ///< of the engine
   std::unordered_map<JobNumber, std::uint64_t> lookups_;  ///< newest lookup of each job
   JobTime time_;
+  std::optional<FleetView> fleet_;
+  std::deque<Change> changes_;  ///< of a shared engine; the first one is under way
+  bool busy_ = false;           ///< a change is being written, or the directory is being read
+  bool behind_ = false;         ///< another daemon has changed the directory
   EndpointPorts* ports_ = nullptr;
   bool draining_ = false;
 };

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
 
+using Batch = DirectoryHost::DirectoryBatch;
+
 Failure engine_lost(std::string_view what) {
   return unavailable(
       format("the engine was lost; the endpoint may or may not {}; ask again", what));
@@ -49,48 +51,71 @@ void DirectoryHost::lease(const std::string& job, const LeaseEndpoint& request,
                           std::function<void(Result<EndpointLease>)> then) {
   if (draining_) return then(unavailable("the daemon is shutting down"));
   if (!directory_) return then(closed());
-  Result<Endpoint> endpoint = directory_->endpoints().check(job, request);
-  if (!endpoint) return then(endpoint.error());
-  const bool is_new = endpoint->port == 0;
-  if (is_new) {
-    const Result<std::uint16_t> port = ports_->open(*endpoint, directory_->endpoints());
-    if (!port) return then(port.error());
-    endpoint->port = *port;
-  }
-  Effects effects;
-  const Revision before = directory_->revision();
-  const Result<void> leased = directory_->lease_endpoint(*endpoint, job_time(), effects);
-  if (!leased) {
-    if (is_new) ports_->close(*endpoint, "withdrawn");
-    return then(leased.error());
-  }
-  EndpointLease lease{ports_->host(), endpoint->port, endpoint->ttl};
-  const auto reply = [then = std::move(then), lease](bool durable) {
-    if (!durable) return then(engine_lost("have been leased"));
-    then(lease);
+  struct Lease {
+    std::optional<Endpoint> opened;  ///< the listener that was opened for it
+    Result<EndpointLease> result = EndpointLease{};
+  };
+  const auto lease = std::make_shared<Lease>();
+  const auto withdraw = [this, lease] {
+    if (lease->opened) ports_->close(*std::exchange(lease->opened, {}), "withdrawn");
+  };
+  const auto decide = [this, job, request, lease, withdraw]() -> Batch {
+    Result<Endpoint> endpoint = directory_->endpoints().check(job, request);
+    const bool is_new = endpoint && endpoint->port == 0;
+    if (!is_new) withdraw();  // another daemon has leased it meanwhile
+    if (is_new && !lease->opened) {
+      const Result<std::uint16_t> port = ports_->open(*endpoint, directory_->endpoints());
+      if (!port) endpoint = port.error();
+      if (port) endpoint->port = *port;
+      if (port) lease->opened = *endpoint;
+    } else if (is_new) {
+      endpoint = *lease->opened;
+    }
+    Effects effects;
+    const Revision before = directory_->revision();
+    Result<void> leased = endpoint ? Result<void>() : endpoint.error();
+    if (leased) leased = directory_->lease_endpoint(*endpoint, job_time(), effects);
+    if (!leased) {
+      withdraw();
+      lease->result = leased.error();
+      return {};
+    }
+    lease->result = EndpointLease{ports_->host(), endpoint->port, endpoint->ttl};
+    return {before, effects.revision, std::move(effects.rows), {}};
+  };
+  const auto reply = [then = std::move(then), lease](const Written& written) {
+    if (lease->result && !written.durable()) return then(engine_lost("have been leased"));
+    then(lease->result);
   };
   if (planted(Planted::lease_told_early)) {
-    reply(true);
-    return write(before, std::move(effects), {});
+    change({decide, {}});
+    return reply({Written::Outcome::durable});
   }
-  write(before, std::move(effects), reply);
+  change({decide, reply});
 }
 
 void DirectoryHost::release_endpoint(const Endpoints::Name& name,
                                      std::function<void(Result<void>)> then) {
   if (!directory_) return then(closed());
-  Effects effects;
-  const Revision before = directory_->revision();
-  const auto endpoint = directory_->release_endpoint(name, job_time(), effects);
-  if (!endpoint) {
-    return then(failure(Code::not_found, "unknown endpoint \"{}\" of job \"{}\"",
-                        printable(name.second, kNameShown), printable(name.first, kNameShown)));
-  }
-  ports_->close(*endpoint, "released");
-  write(before, std::move(effects), [then = std::move(then)](bool durable) {
-    if (!durable) return then(engine_lost("have been released"));
-    then(Result<void>());
-  });
+  const auto known = std::make_shared<bool>(false);
+  const auto decide = [this, name, known]() -> Batch {
+    Effects effects;
+    const Revision before = directory_->revision();
+    const auto endpoint = directory_->release_endpoint(name, job_time(), effects);
+    if (!endpoint) return {};
+    *known = true;
+    ports_->close(*endpoint, "released");
+    return {before, effects.revision, std::move(effects.rows), {}};
+  };
+  change({decide, [name, known, then = std::move(then)](const Written& written) {
+            if (!*known) {
+              return then(failure(Code::not_found, "unknown endpoint \"{}\" of job \"{}\"",
+                                  printable(name.second, kNameShown),
+                                  printable(name.first, kNameShown)));
+            }
+            if (!written.durable()) return then(engine_lost("have been released"));
+            then(Result<void>());
+          }});
 }
 
 void DirectoryHost::endpoint_in_use(const Endpoint& endpoint, bool in_use) {
@@ -104,12 +129,15 @@ std::optional<TimePoint> DirectoryHost::next_expiry() const {
 }
 
 void DirectoryHost::expire_endpoints() {
-  Effects effects;
-  const Revision before = directory_->revision();
-  for (const Endpoint& endpoint : directory_->expire_endpoints(job_time(), effects)) {
-    ports_->close(endpoint, "expired");
-  }
-  write(before, std::move(effects), {});
+  change({[this]() -> Batch {
+            Effects effects;
+            const Revision before = directory_->revision();
+            for (const Endpoint& endpoint : directory_->expire_endpoints(job_time(), effects)) {
+              ports_->close(endpoint, "expired");
+            }
+            return {before, effects.revision, std::move(effects.rows), {}};
+          },
+          {}});
 }
 
 }  // namespace c10dd::core

@@ -6,54 +6,125 @@
 #include <vector>
 
 namespace c10dd::core {
+namespace {
 
-Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
-                                     std::uint64_t random, TimePoint now) {
-  constexpr JobNumber kNumber = Directory::kNumber;
-  const Result<store::Claim> claim = engine.claim(kNumber);
+using Written = DirectoryHost::Written;
+
+/// How often a directory that other daemons change meanwhile is read.
+constexpr int kReadings = 20;
+
+struct Reading {
+  store::Claim claim;
+  std::unique_ptr<Directory> directory;
+};
+
+Result<Reading> read_once(store::Engine& engine, const Directory::Limits& limits) {
+  const Result<store::Claim> claim = engine.claim(Directory::kNumber);
   if (!claim) return claim.error();
-  DirectoryRead read{.directory = std::make_unique<Directory>(claim->revision, limits),
-                     .rolled_back = {}};
-  Directory& directory = *read.directory;
+  Reading reading{*claim, std::make_unique<Directory>(claim->revision, limits)};
   Result<void> restored;
   // The first damaged row decides the result. The rows after it are read but ignored.
-  const Result<void> loaded = engine.load(kNumber, [&](const Row& row) {
-    if (restored) restored = directory.restore(row);
+  const Result<void> loaded = engine.load(Directory::kNumber, [&](const Row& row) {
+    if (restored) restored = reading.directory->restore(row);
   });
   if (!loaded) return loaded.error();
   if (!restored) return restored.error();
-  read.rolled_back = engine.rolled_back();
-  Effects effects = directory.resume(random, !read.rolled_back.empty(), now);
-  if (effects.rows.empty()) return read;
-  const store::JobBatch batch{kNumber, claim->epoch, claim->revision, effects.revision,
-                              std::move(effects.rows)};
-  if (engine.commit(std::span(&batch, 1)).front() != store::Outcome::durable) {
-    return failure(Code::unavailable, "the engine did not commit the directory of jobs");
-  }
-  if (!read.rolled_back.empty()) engine.renewed();
-  return read;
+  return reading;
 }
 
-bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
+/// Reads the directory. On a shared engine, reads it again if it has changed meanwhile: then the
+/// rows may be those of several moments, or fewer than the engine has counted.
+Result<Reading> read_at_one_moment(store::Engine& engine, const Directory::Limits& limits) {
+  for (int readings = 0; readings < kReadings; ++readings) {
+    const Result<store::Claim> before = engine.claim(Directory::kNumber);
+    if (!before) return before.error();
+    Result<Reading> reading = read_once(engine, limits);
+    if (!engine.shared()) return reading;
+    const Result<store::Claim> after = engine.claim(Directory::kNumber);
+    if (!after) return after.error();
+    if (before->revision == after->revision) return reading;
+  }
+  return failure(Code::unavailable, "the directory of jobs changed during each of {} readings",
+                 kReadings);
+}
+
+/// Commits a change of a directory that daemons share, if this daemon owns all jobs that leave it.
+Written write_shared(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
+  Written written;
+  store::JobBatch batch{Directory::kNumber, 0, change.from, change.to, change.rows, {}};
+  for (const JobNumber number : change.erased) {
+    const Result<store::ClaimReply> claim = engine.claim(number, store::ClaimTerms{});
+    if (!claim) return written;
+    if (const auto* mine = std::get_if<store::Claim>(&*claim)) {
+      batch.guards.push_back({number, mine->epoch});
+    } else {
+      written.held.push_back(number);
+    }
+  }
+  if (!written.held.empty()) {
+    written.outcome = Written::Outcome::held;
+    return written;
+  }
+  const store::Outcome outcome = engine.commit(std::span(&batch, 1)).front();
+  if (outcome == store::Outcome::durable) written.outcome = Written::Outcome::durable;
+  if (outcome == store::Outcome::fenced) written.outcome = Written::Outcome::moved;
+  return written;
+}
+
+}  // namespace
+
+Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
+                                     std::uint64_t random, TimePoint now) {
+  for (int tries = 0; tries < kReadings; ++tries) {
+    Result<Reading> reading = read_at_one_moment(engine, limits);
+    if (!reading) return reading.error();
+    DirectoryRead read{.directory = std::move(reading->directory),
+                       .rolled_back = std::string(engine.rolled_back())};
+    Effects effects = read.directory->resume(random, !read.rolled_back.empty(), now);
+    if (effects.rows.empty()) return read;
+    const store::JobBatch batch{Directory::kNumber,      reading->claim.epoch,
+                                reading->claim.revision, effects.revision,
+                                std::move(effects.rows), {}};
+    const store::Outcome outcome = engine.commit(std::span(&batch, 1)).front();
+    if (outcome == store::Outcome::fenced && engine.shared()) continue;  // another daemon did it
+    if (outcome != store::Outcome::durable) break;
+    if (!read.rolled_back.empty()) engine.renewed();
+    return read;
+  }
+  return failure(Code::unavailable, "the engine did not commit the directory of jobs");
+}
+
+Result<std::unique_ptr<Directory>> reread_directory(store::Engine& engine,
+                                                    const Directory::Limits& limits) {
+  Result<Reading> reading = read_at_one_moment(engine, limits);
+  if (!reading) return reading.error();
+  return std::move(reading->directory);
+}
+
+Written write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change) {
+  if (engine.shared()) return write_shared(engine, change);
   std::vector<store::JobBatch> batches;
   for (const JobNumber number : change.erased) {
     // The new claim fences the batches of the old claim, so that these batches write no row after
     // the erasure.
     const Result<store::Claim> claim = engine.claim(number);
-    if (!claim) return false;
+    if (!claim) return {};
     batches.push_back({number,
                        claim->epoch,
                        claim->revision,
                        claim->revision + 1,
-                       {{Row::Kind::erase_prefix, {}, {}}}});
+                       {{Row::Kind::erase_prefix, {}, {}}},
+                       {}});
   }
   // Only one daemon uses the directory of an engine, so the new claim fences no other daemon.
   const Result<store::Claim> owner = engine.claim(Directory::kNumber);
-  if (!owner) return false;
-  batches.push_back({Directory::kNumber, owner->epoch, change.from, change.to, change.rows});
+  if (!owner) return {};
+  batches.push_back({Directory::kNumber, owner->epoch, change.from, change.to, change.rows, {}});
   const std::vector<store::Outcome> outcomes = engine.commit(batches);
-  return std::all_of(outcomes.begin(), outcomes.end(),
-                     [](store::Outcome outcome) { return outcome == store::Outcome::durable; });
+  const bool durable = std::all_of(outcomes.begin(), outcomes.end(), [](store::Outcome outcome) {
+    return outcome == store::Outcome::durable;
+  });
+  return {durable ? Written::Outcome::durable : Written::Outcome::lost, {}};
 }
 
 }  // namespace c10dd::core

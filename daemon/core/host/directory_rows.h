@@ -25,9 +25,13 @@ struct DirectoryRead {
 Result<DirectoryRead> read_directory(store::Engine& engine, const Directory::Limits& limits,
                                      std::uint64_t random, TimePoint now);
 
-/// Commits a change of the directory, and erases the rows of `change.erased` in the same commit.
-/// Returns true if the change is durable. Returns false if this is not certain: the caller must
-/// then close the engine.
-bool write_directory(store::Engine& engine, const DirectoryHost::DirectoryBatch& change);
+/// Reads the directory of a shared engine, as it is at one moment.
+Result<std::unique_ptr<Directory>> reread_directory(store::Engine& engine,
+                                                    const Directory::Limits& limits);
+
+/// Commits a change of the directory. See DirectoryHost::DirectoryBatch::erased for what becomes of
+/// jobs that are erased. If the outcome is `lost`, the caller must close the engine.
+DirectoryHost::Written write_directory(store::Engine& engine,
+                                       const DirectoryHost::DirectoryBatch& change);
 
 }  // namespace c10dd::core

@@ -25,6 +25,10 @@ class HostLoop {
 
   /// Called on the loop's thread.
   virtual SteadyTime now() const = 0;
+
+  /// As now(), by a clock that also counts the time for which the machine was suspended, and that
+  /// is read at the call. Only for leases: other machines do not wait.
+  virtual SteadyTime boot_now() const { return now(); }
 };
 
 }  // namespace c10dd::core

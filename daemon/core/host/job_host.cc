@@ -151,6 +151,7 @@ void JobHost::touch_quietly(const JobRef& slot) {
 // Deadlines and finished loads can produce rows. Both are handled before start_batch(), so that the
 // batch includes these rows.
 void JobHost::end_turn() {
+  check_lease();
   fire_deadlines(time_.end_turn(loop_.now()));
   restore_pieces();
   start_batch();
@@ -160,6 +161,18 @@ void JobHost::end_turn() {
   for (const std::shared_ptr<ReplySink>& sink : to_flush_) sink->flush();
   to_flush_.clear();
   foreign_use_ = {};
+}
+
+bool JobHost::lease_holds() const {
+  if (!engine_ || !engine_->in_fleet || planted(Planted::lease_ignored)) return true;
+  return loop_.boot_now() < fleet_.lease_end;
+}
+
+/// Drops all jobs if the lease does not hold: other daemons may take them over now, so no reply may
+/// leave that a client takes for a sign of life from the owner of its job.
+void JobHost::check_lease() {
+  if (jobs_.empty() || lease_holds()) return;
+  drop_stored("this daemon could not renew its lease of the shared engine");
 }
 
 void JobHost::fire_deadlines(TimePoint now) {
@@ -331,6 +344,10 @@ std::optional<SteadyTime> JobHost::next_wake() const {
   const SteadyTime clock = loop_.now();
   if (!loading_.empty()) return clock;
   std::optional<SteadyTime> next = pace_.until();
+  if (engine_ && engine_->in_fleet && !jobs_.empty() && lease_holds()) {
+    const SteadyTime at = clock + (fleet_.lease_end - loop_.boot_now());
+    next = next ? std::min(*next, at) : at;
+  }
   if (!deadlines_.empty() && !draining_) {
     const Duration left = deadlines_.begin()->first - time_.now(clock);
     const SteadyTime at = clock + std::clamp(left, Duration::zero(), JobTime::kTurnInterval);

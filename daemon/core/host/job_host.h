@@ -38,6 +38,7 @@
 namespace c10dd::core {
 
 class DirectoryHost;
+struct Judgement;
 
 /// What became of a request: its job has answered it, although the commit gate may still hold the
 /// reply; it is blocked in the job; or it was ignored and gets no reply.
@@ -53,6 +54,15 @@ struct EngineState {
   bool shared = false;            ///< several daemons use the engine, so reads wait for ownership
   bool is_volatile = false;       ///< the engine is in memory only, so it gets no rows
   store::Witness witness = {};    ///< for claims: see core::Directory::witness()
+  /// The daemon has joined a fleet: it serves jobs only while its lease holds, and other daemons
+  /// may own jobs.
+  bool in_fleet = false;
+};
+
+/// What a host learns of the fleet after each heartbeat.
+struct FleetNews {
+  SteadyTime lease_end;                ///< as FleetView::lease_end(), by HostLoop::boot_now()
+  std::vector<std::string> addresses;  ///< of all daemons, for clients
 };
 
 /// A hello that is on its way to its job.
@@ -72,6 +82,7 @@ struct JobLocation {
   JobNumber number = 0;
   std::uint64_t generation = 0;  ///< of the engine
   std::uint64_t lookup = 0;      ///< lookup number of the job; see directory_host.h
+  store::Witness entry = {};     ///< in a fleet: ClaimTerms::entry
 };
 
 // ---- events of a host, for metrics and the log -------------------------------------------------
@@ -80,6 +91,11 @@ struct JobLocation {
 struct JobServed {};
 struct JobLoadFailed {
   std::string reason;
+};
+/// Event: another daemon was silent for its lease, and this one claims its job.
+struct JobTakenOver {
+  std::string owner;
+  Epoch epoch = 0;  ///< of the silent owner
 };
 /// Event: from now on, the metrics show the job (`counted`), or do not show it any more.
 struct JobCounted {
@@ -94,7 +110,8 @@ struct BatchCommitted {
 struct CommitFailed {
   store::Outcome outcome;
 };
-using HostEvent = std::variant<JobServed, JobLoadFailed, JobCounted, BatchCommitted, CommitFailed>;
+using HostEvent =
+    std::variant<JobServed, JobLoadFailed, JobTakenOver, JobCounted, BatchCommitted, CommitFailed>;
 
 class JobHost {
  public:
@@ -171,6 +188,8 @@ class JobHost {
 
   /// Notes that an engine was opened. While no engine is open, hellos are refused.
   void engine_opened(const EngineState& engine) { engine_ = engine; }
+  /// Notes that a heartbeat of this daemon has reached the fleet.
+  void heard_from_fleet(FleetNews news) { fleet_ = std::move(news); }
   /// Drops all jobs except volatile runs, and ends their sessions with the code `unavailable`.
   /// Discards the held replies, because the outcome of their commits is unknown. The clients
   /// reconnect and repeat the requests.
@@ -267,9 +286,15 @@ class JobHost {
   static void end(const JobRef& slot, const AttachmentRef& attachment);
   void report_idle(const JobRef& slot, const JobStats& stats);
   void drop(const JobRef& slot, const Failure& reason);
+  void drop_stored(const std::string& why);
 
   // job_host_load.cc
-  void load(const JobRef& slot);
+  void load(const JobRef& slot, std::optional<store::Holder> over = {});
+  void refused_claim(const JobRef& slot, const store::ClaimReply& reply);
+  void judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement);
+  void give_up_load(const JobRef& slot, Failure refusal);
+  bool lease_holds() const;
+  void check_lease();
   void begin_volatile(const JobRef& slot);
   void restore_pieces();
   void restore_piece(const JobRef& slot);
@@ -281,6 +306,7 @@ class JobHost {
   GrowthGate& growth_;
   const Settings settings_;
   std::optional<EngineState> engine_;  ///< empty while no engine is open
+  FleetNews fleet_;
 
   std::unordered_map<JobNumber, JobRef> jobs_;
   std::map<std::pair<std::string, std::string>, JobRef> by_name_;

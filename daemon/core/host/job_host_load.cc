@@ -4,6 +4,7 @@
 #include "daemon/core/host/directory_host.h"
 #include "daemon/core/host/job_host.h"
 #include "daemon/core/planted.h"
+#include "protocol/format.h"
 
 namespace c10dd::core {
 namespace {
@@ -14,8 +15,56 @@ constexpr auto kDamagedPause = std::chrono::minutes(1);
 
 }  // namespace
 
-void JobHost::load(const JobRef& slot) {
-  shell_.load(slot, std::make_shared<store::JobLoad>(slot->number, engine_->witness));
+void JobHost::load(const JobRef& slot, std::optional<store::Holder> over) {
+  shell_.load(slot, std::make_shared<store::JobLoad>(
+                        slot->number, store::ClaimTerms{engine_->witness, slot->entry, over}));
+}
+
+/// Handles the reply to a claim that the engine has refused: the job is gone, or another daemon
+/// owns it.
+void JobHost::refused_claim(const JobRef& slot, const store::ClaimReply& reply) {
+  const auto* holder = std::get_if<store::Holder>(&reply);
+  if (holder == nullptr) {
+    directory_.found_gone();
+    return give_up_load(slot, unavailable(format("run \"{}\" of job \"{}\" was retired by another "
+                                                 "daemon",
+                                                 slot->run, slot->name)));
+  }
+  directory_.judge(
+      *holder, loop_,
+      [this, slot, holder = *holder, generation = engine_->generation](const Judgement& judgement) {
+        const bool same = engine_ && engine_->generation == generation;
+        if (same && !slot->dropped) judged(slot, holder, judgement);
+      });
+}
+
+void JobHost::judged(const JobRef& slot, const store::Holder& holder, const Judgement& judgement) {
+  if (judgement.kind == Judgement::Kind::take_over) {
+    shell_.report(slot.get(), JobTakenOver{judgement.owner, holder.owner.epoch});
+    return load(slot, holder);
+  }
+  if (judgement.kind == Judgement::Kind::redirect) {
+    Failure elsewhere = failure(Code::not_owner, "job \"{}\" is served by the daemon at {}",
+                                slot->name, judgement.owner);
+    elsewhere.addresses = judgement.addresses;
+    return give_up_load(slot, std::move(elsewhere));
+  }
+  Failure wait = unavailable(
+      judgement.owner.empty()
+          ? format("job \"{}\" belongs to a daemon that has joined just now", slot->name)
+          : format(
+                "job \"{}\" belongs to the daemon at {}, which this daemon does not hear; it takes "
+                "the job over if the other one stays silent for its lease",
+                slot->name, judgement.owner));
+  wait.retry_after = judgement.again;
+  give_up_load(slot, std::move(wait));
+}
+
+/// Ends a load whose claim was refused: all hellos that wait for the job get this failure.
+void JobHost::give_up_load(const JobRef& slot, Failure refusal) {
+  slot->refusal = std::move(refusal);
+  drop(slot, *slot->refusal);
+  for (const auto& then : std::exchange(slot->when_loaded, {})) then();
 }
 
 /// Starts to serve a volatile run, which is empty. Its number also is its incarnation, because no
@@ -48,11 +97,15 @@ void JobHost::restore_pieces() {
 void JobHost::restore_piece(const JobRef& slot) {
   const store::JobPiece piece = std::move(slot->pieces.front());
   slot->pieces.pop_front();
-  if (piece.claim && !slot->job) {
-    const Stamp start{engine_->incarnation, piece.claim->epoch, piece.claim->revision};
-    slot->epoch = planted(Planted::claim_lost) ? 0 : piece.claim->epoch;
-    slot->handed_over = piece.claim->revision;
-    slot->job = std::make_unique<Job>(slot->number, start, settings_.quotas, piece.claim->starts);
+  const auto* claim = piece.claim ? std::get_if<store::Claim>(&*piece.claim) : nullptr;
+  if (piece.claim && claim == nullptr) return refused_claim(slot, *piece.claim);
+  if (claim != nullptr && !slot->job) {
+    const Stamp start{engine_->incarnation, claim->epoch, claim->revision};
+    slot->epoch = planted(Planted::claim_lost) ? 0 : claim->epoch;
+    slot->handed_over = claim->revision;
+    Quotas quotas = settings_.quotas;
+    if (engine_->in_fleet) quotas.restart_grace = limits::kTakeoverGrace;
+    slot->job = std::make_unique<Job>(slot->number, start, quotas, claim->starts);
     const bool confirm = engine_->shared && !planted(Planted::confirmation_skipped);
     slot->gate = std::make_unique<CommitGate>(start, confirm);
     slot->restored = {};
@@ -73,6 +126,9 @@ void JobHost::restore_piece(const JobRef& slot) {
 /// any other failure, drops the job, so that the next hello loads it again. If the engine is
 /// unavailable, or its state is not the one that was read, it is also closed and opened again.
 void JobHost::finish_load(const JobRef& slot, const Result<void>& result) {
+  if (result.has_error() && result.error().code == Code::not_owner) {
+    return give_up_load(slot, unavailable(result.error().detail));  // taken over during the load
+  }
   const bool replaced = result.has_error() && result.error().code == Code::state_rolled_back;
   const Result<void> good = replaced ? unavailable(result.error().detail) : result;
   if (good) {

@@ -89,6 +89,7 @@ JobRef JobHost::slot_of(const JobLocation& location, const std::string& job,
   if (!slot) {
     slot = std::make_shared<JobSlot>(*this, job, run, location.number);
     by_name_[{slot->name, slot->run}] = slot;
+    slot->entry = location.entry;
     slot->is_volatile ? begin_volatile(slot) : load(slot);
   }
   slot->lookup = std::max(slot->lookup, location.lookup);
@@ -110,6 +111,9 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
   if (!has_engine && !VolatileRuns::owns(location.number)) {
     return refuse(request, unavailable("the engine is being opened again"));
   }
+  if (!VolatileRuns::owns(location.number) && !lease_holds()) {
+    return refuse(request, unavailable("this daemon could not renew its lease of the engine"));
+  }
   const JobRef slot = slot_of(location, request.hello.job, request.hello.run);
   if (slot->serving) return attach(slot, request);
   if (slot->damaged_until) {
@@ -126,6 +130,7 @@ void JobHost::arrive(const JobLocation& location, HelloRequest request) {
 /// Refuses a hello because its job could not be loaded. Reports the job as idle to the directory,
 /// because the hello opens no session.
 void JobHost::refuse_hello(const JobRef& slot, const HelloRequest& request) {
+  if (slot->refusal) return refuse(request, *slot->refusal);
   refuse(request,
          unavailable(format("job \"{}\" could not be loaded: {}", slot->name, slot->load_failure)));
   if (!engine_) return;
@@ -170,7 +175,12 @@ void JobHost::attach(const JobRef& slot, const HelloRequest& request) {
   OutgoingReply& welcome = effects.replies.front();
   welcome.attachment = attachment;
   if (welcome.result) {
-    std::get<Welcome>(*welcome.result).daemon = settings_.version;
+    auto& body = std::get<Welcome>(*welcome.result);
+    body.daemon = settings_.version;
+    if (engine_ && engine_->in_fleet && !slot->is_volatile) {
+      body.vouched = limits::kTakeoverGrace;
+      body.daemons = fleet_.addresses;
+    }
     slot->attached[hello.session] = attachment;
     request.on_open(slot, attachment);
   } else {
@@ -250,6 +260,7 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   jobs_.erase(slot->number);
   const auto named = by_name_.find({slot->name, slot->run});
   if (named != by_name_.end() && named->second == slot) by_name_.erase(named);
+  if (engine_ && engine_->in_fleet && !slot->is_volatile) directory_.note_dropped(slot->number);
   const auto bytes = static_cast<std::int64_t>(std::exchange(slot->bytes, 0));
   if (!planted(Planted::bytes_kept)) growth_.add_bytes(-bytes);
   if (slot->deadline) deadlines_.erase({*std::exchange(slot->deadline, {}), slot});
@@ -263,14 +274,19 @@ void JobHost::drop(const JobRef& slot, const Failure& reason) {
   for (const auto& [number, refused] : std::exchange(slot->refused, {})) refuse(refused, reason);
 }
 
-void JobHost::engine_lost(const std::string& why) {
+/// Drops all jobs except volatile runs. Their clients come back.
+void JobHost::drop_stored(const std::string& why) {
   const auto jobs = jobs_;  // a copy: drop() erases
   for (const auto& [number, slot] : jobs) {
     if (slot->is_volatile && !planted(Planted::plain_run_dropped)) continue;
-    slot->load_failure = "the engine is being opened again: " + why;
+    slot->load_failure = why;
     drop(slot, unavailable(slot->load_failure));
     for (const auto& then : std::exchange(slot->when_loaded, {})) then();
   }
+}
+
+void JobHost::engine_lost(const std::string& why) {
+  drop_stored("the engine is being opened again: " + why);
   batch_in_flight_ = false;
   committing_.clear();
   confirming_.clear();

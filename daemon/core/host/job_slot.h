@@ -100,6 +100,8 @@ struct JobSlot {
   std::deque<store::JobPiece> pieces;              ///< read, not yet restored
   Result<void> restored;                           ///< whether all pieces so far could be restored
   std::string load_failure;                        ///< why the job is not served
+  std::optional<Failure> refusal;                  ///< the reply to hellos, instead of load_failure
+  store::Witness entry;                            ///< JobLocation::entry
   /// Set if rows are damaged: before this time, hellos are refused and the job is not loaded again.
   std::optional<SteadyTime> damaged_until;
 

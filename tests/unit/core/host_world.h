@@ -16,6 +16,7 @@
 #include "daemon/core/host/directory_rows.h"
 #include "daemon/core/host/job_host.h"
 #include "store/job_load.h"
+#include "store/memory_engine.h"
 
 namespace c10dd::core {
 
@@ -115,14 +116,25 @@ class HostWorld : private DirectoryHost::Shell {
     JobHost host;
   };
 
-  explicit HostWorld(std::size_t count, bool shared = false, bool is_volatile = false)
-      : shared_(shared), is_volatile_(is_volatile) {
-    engine = std::move(*store::open_engine("memory:"));
+  /// A daemon of a fleet, by its process number.
+  HostWorld(std::shared_ptr<store::SharedMemory> memory, std::uint64_t its_process)
+      : HostWorld(1, true, false, std::move(memory), its_process) {}
+
+  explicit HostWorld(std::size_t count, bool shared = false, bool is_volatile = false,
+                     std::shared_ptr<store::SharedMemory> memory = nullptr,
+                     std::uint64_t its_process = 0)
+      : process(its_process), shared_(shared), is_volatile_(is_volatile) {
+    engine = memory ? store::open_on(memory, process) : std::move(*store::open_engine("memory:"));
+    if (memory) fleet = store::open_fleet_on(memory);
     directory = std::make_unique<DirectoryHost>(first_loop_, static_cast<Shell&>(*this));
     for (std::size_t i = 0; i < count; ++i) {
       loops.push_back(std::make_unique<Loop>(*this, *directory));
     }
     first_loop_.loop = loops.front().get();
+    if (fleet) {
+      directory->join_fleet(FleetView(process, kLease));
+      beat();
+    }
     open();
   }
 
@@ -134,13 +146,22 @@ class HostWorld : private DirectoryHost::Shell {
     auto read = read_directory(*engine, limits, 7, directory->job_time());
     ASSERT_TRUE(read);
     const Row witness = read->directory->witness();
-    const EngineState state{++generation,
-                            read->directory->incarnation(),
-                            shared_,
-                            is_volatile_,
-                            {witness.key, witness.value}};
+    const EngineState state{++generation, read->directory->incarnation(), shared_,
+                            is_volatile_, {witness.key, witness.value},   fleet != nullptr};
     directory->opened(std::move(read->directory), generation);
     for (const auto& loop : loops) loop->host.engine_opened(state);
+  }
+
+  /// Sends a heartbeat, and hands the reading to the hosts. If `beats` is false, only reads.
+  void beat(bool beats = true) {
+    const SteadyTime sent = clock;
+    const auto reading =
+        beats ? fleet->beat({process, {"host" + std::to_string(process)}, "1", kLease, draining})
+              : fleet->read();
+    loops[0]->turn([&] { directory->heard(*reading); });
+    if (!beats) return;
+    const FleetNews news{directory->fleet()->lease_end(sent), directory->fleet()->addresses()};
+    for (const auto& loop : loops) loop->turn([&] { loop->host.heard_from_fleet(news); });
   }
 
   /// Turns all loops, and lets the engine work, until nothing is left to do.
@@ -204,6 +225,11 @@ class HostWorld : private DirectoryHost::Shell {
     host(i).submit(sink->job, sink->attachment, {sequence, 0, sequence, 0}, request);
   }
 
+  static constexpr Duration kLease = std::chrono::seconds(2);
+
+  const std::uint64_t process;
+  std::unique_ptr<store::Fleet> fleet;  ///< null: the daemon is alone
+  bool draining = false;
   std::unique_ptr<store::Engine> engine;
   std::vector<std::function<void()>> engine_work;
   bool fail_next = false;            ///< the next batch has an unknown outcome
@@ -228,11 +254,29 @@ class HostWorld : private DirectoryHost::Shell {
   };
 
   JobHost& host_of(JobNumber number) override { return host((number - 1) % loops.size()); }
-  void write(DirectoryHost::DirectoryBatch change, std::function<void(bool)> then) override {
+  void write(DirectoryHost::DirectoryBatch change,
+             std::function<void(DirectoryHost::Written)> then) override {
     engine_work.push_back([this, change = std::move(change), then = std::move(then)] {
-      const bool durable =
-          !std::exchange(fail_next_directory, false) && write_directory(*engine, change);
-      if (then) first_loop_.post([then, durable] { then(durable); });
+      DirectoryHost::Written written;
+      if (!std::exchange(fail_next_directory, false)) written = write_directory(*engine, change);
+      if (then) first_loop_.post([then, written] { then(written); });
+    });
+  }
+  void read(std::function<void(std::unique_ptr<Directory>)> then) override {
+    engine_work.push_back([this, then = std::move(then)] {
+      const auto read = std::make_shared<std::unique_ptr<Directory>>(
+          std::move(reread_directory(*engine, limits).value()));
+      first_loop_.post([then, read] { then(std::move(*read)); });
+    });
+  }
+  void forget(std::vector<JobNumber> jobs, std::function<void(bool)> then) override {
+    engine_work.push_back([this, jobs = std::move(jobs), then = std::move(then)] {
+      bool done = true;
+      for (const JobNumber job : jobs) {
+        const Row mark = Directory::mark_of(job);
+        done = done && engine->forget(job, {mark.key, mark.value});
+      }
+      first_loop_.post([then, done] { then(done); });
     });
   }
   void struck_out(const Directory::NamedRun& entry, std::string_view how) override {

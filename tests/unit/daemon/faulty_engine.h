@@ -30,8 +30,8 @@ class FaultyEngine final : public store::Engine {
   bool shared() const override { return memory_->shared(); }
   Result<std::vector<JobNumber>> jobs() override { return memory_->jobs(); }
   using Engine::claim;
-  Result<store::Claim> claim(JobNumber job, const store::Witness* witness) override {
-    return memory_->claim(job, witness);
+  Result<store::ClaimReply> claim(JobNumber job, const store::ClaimTerms& terms) override {
+    return memory_->claim(job, terms);
   }
   Result<void> renew(const store::Ownership& owner) override { return memory_->renew(owner); }
   Result<void> release(const store::Ownership& owner) override { return memory_->release(owner); }

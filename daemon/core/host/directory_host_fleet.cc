@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Changes of a directory that several daemons share, and the owners of jobs.
+#include <algorithm>
+
+#include "daemon/core/host/directory_host.h"
+#include "daemon/core/planted.h"
+#include "protocol/format.h"
+#include "protocol/utf8.h"
+
+namespace c10dd::core {
+namespace {
+
+using Batch = DirectoryHost::DirectoryBatch;
+
+constexpr std::size_t kNameShown = 128;  // an error shows at most this many bytes of a name
+
+std::vector<JobNumber> numbers_of(const std::vector<Directory::NamedRun>& entries) {
+  std::vector<JobNumber> numbers;
+  for (const Directory::NamedRun& entry : entries) numbers.push_back(entry.number);
+  return numbers;
+}
+
+}  // namespace
+
+void DirectoryHost::heard(const store::FleetReading& reading) {
+  fleet_->read(reading.daemons, loop_.now());
+  if (directory_ && reading.directory > directory_->revision()) found_gone();
+}
+
+void DirectoryHost::judge(const store::Holder& holder, HostLoop& back,
+                          std::function<void(Judgement)> then) {
+  loop_.dispatch([this, holder, &back, then = std::move(then)] {
+    const Judgement judgement = fleet_ ? fleet_->judge(holder) : Judgement{};
+    back.dispatch([then, judgement] { then(judgement); });
+  });
+}
+
+void DirectoryHost::note_dropped(JobNumber job) {
+  loop_.dispatch([this, job] {
+    if (directory_) directory_->mark_elsewhere(job, job_time());
+  });
+}
+
+void DirectoryHost::found_gone() {
+  loop_.dispatch([this] {
+    behind_ = true;
+    next_change();
+  });
+}
+
+// ---- changes -----------------------------------------------------------------------------------
+
+/// Makes a change. Without other daemons, makes it at once: who uses it later finds it committed.
+void DirectoryHost::change(Change change) {
+  if (fleet_) {
+    changes_.push_back(std::move(change));
+    return next_change();
+  }
+  Batch batch = change.decide();
+  if (!batch.rows.empty()) return shell_.write(std::move(batch), std::move(change.then));
+  if (change.then) change.then({Written::Outcome::durable});
+}
+
+void DirectoryHost::next_change() {
+  if (busy_ || !directory_) return;
+  if (behind_) return follow();
+  if (changes_.empty()) return;
+  busy_ = true;
+  Batch batch = changes_.front().decide();
+  if (batch.rows.empty()) return changed({Written::Outcome::durable});
+  shell_.write(std::move(batch), [this, generation = generation_](const Written& written) {
+    if (directory_ && generation == generation_) changed(written);
+  });
+}
+
+/// Ends a change, or reads the directory again: it was decided on an older one.
+void DirectoryHost::changed(const Written& result) {
+  if (result.outcome == Written::Outcome::lost) return;  // lost() follows, and ends all changes
+  if (result.outcome == Written::Outcome::moved) return follow();
+  const Change change = std::move(changes_.front());
+  changes_.pop_front();
+  busy_ = false;
+  if (result.outcome == Written::Outcome::held) behind_ = true;  // it is not what was decided
+  if (change.then) change.then(result);
+  next_change();
+}
+
+void DirectoryHost::follow() {
+  busy_ = true;
+  behind_ = false;
+  shell_.read([this, generation = generation_](std::unique_ptr<Directory> newer) {
+    if (directory_ && newer && generation == generation_) followed(std::move(newer));
+  });
+}
+
+void DirectoryHost::followed(std::unique_ptr<Directory> newer) {
+  const Directory::Followed done = directory_->follow(std::move(*newer), job_time());
+  for (const NamedRun& gone : done.removed) lookups_.erase(gone.number);
+  drop_runs(done.removed, {});
+  if (done.endpoints) restore_endpoints();
+  busy_ = false;
+  next_change();
+}
+
+/// Makes the hosts drop these runs, then calls `then` on the loop.
+void DirectoryHost::drop_runs(std::vector<NamedRun> runs, std::function<void()> then) {
+  const auto left = std::make_shared<std::size_t>(runs.size());
+  for (const NamedRun& run : runs) {
+    JobHost& host = shell_.host_of(run.number);
+    host.loop().post([this, &host, number = run.number, left, then] {
+      host.retire(number);
+      loop_.post([left, then] {
+        if (--*left == 0 && then) then();
+      });
+    });
+  }
+}
+
+// ---- jobs --------------------------------------------------------------------------------------
+
+/// Gives a new run a number. The number is told when it is durable: until then another daemon may
+/// give it to another run.
+void DirectoryHost::locate_new(const std::string& job, const std::string& run,
+                               std::function<void(Result<JobLocation>)> then) {
+  const auto number = std::make_shared<Result<JobNumber>>(closed());
+  change({[this, job, run, number]() -> Batch {
+            Effects effects;
+            const Revision before = directory_->revision();
+            *number = number_of(job, run, effects);
+            return {before, effects.revision, std::move(effects.rows), {}};
+          },
+          [this, number, then = std::move(then)](const Written& written) {
+            if (!number->has_value()) return then(number->error());
+            if (!written.durable()) return then(closed());
+            then(location_of(**number));
+          }});
+}
+
+/// Retires the runs whose grace is over, and which this daemon owns.
+void DirectoryHost::retire_shared(const std::vector<NamedRun>& over) {
+  struct Retirement {
+    std::map<JobNumber, std::uint64_t> numbers;  ///< with the lookup number when it was due
+    std::vector<NamedRun> entries;
+  };
+  const auto retirement = std::make_shared<Retirement>();
+  for (const NamedRun& run : over) retirement->numbers[run.number] = lookups_[run.number];
+  const auto decide = [this, retirement]() -> Batch {
+    std::vector<JobNumber> numbers;
+    for (const auto& [number, lookup] : retirement->numbers) {
+      if (lookups_[number] == lookup) numbers.push_back(number);  // no hello came meanwhile
+    }
+    const Revision before = directory_->revision();
+    Directory::Retired retired = directory_->retire(numbers);
+    retirement->entries = std::move(retired.entries);
+    return {before, retired.effects.revision, std::move(retired.effects.rows),
+            numbers_of(retirement->entries)};
+  };
+  const auto then = [this, retirement](const Written& written) {
+    for (const JobNumber held : written.held) retirement->numbers.erase(held);
+    if (written.outcome == Written::Outcome::held) {
+      std::vector<NamedRun> mine;
+      for (const NamedRun& entry : retirement->entries) {
+        if (retirement->numbers.contains(entry.number)) mine.push_back(entry);
+      }
+      if (!mine.empty()) retire_shared(mine);
+      return;
+    }
+    if (!written.durable()) return;
+    for (const NamedRun& entry : retirement->entries) {
+      shell_.struck_out(entry, "retired");
+      lookups_.erase(entry.number);
+    }
+    drop_runs(retirement->entries,
+              [this, retirement] { erase_marked(numbers_of(retirement->entries)); });
+  };
+  change({decide, then});
+}
+
+void DirectoryHost::remove_shared(const std::string& job, const std::vector<JobNumber>& numbers,
+                                  std::function<void(Result<void>)> then) {
+  const auto entries = std::make_shared<std::vector<NamedRun>>();
+  const auto decide = [this, job, numbers, entries]() -> Batch {
+    const Revision before = directory_->revision();
+    std::vector<Endpoint> endpoints;
+    Directory::Retired retired = directory_->retire_all(job, numbers, endpoints);
+    for (const Endpoint& endpoint : endpoints) ports_->close(endpoint, "released");
+    *entries = std::move(retired.entries);
+    return {before, retired.effects.revision, std::move(retired.effects.rows),
+            numbers_of(*entries)};
+  };
+  change({decide, [this, job, entries, then = std::move(then)](const Written& written) {
+            if (written.outcome == Written::Outcome::held) {
+              return then(failure(Code::not_owner,
+                                  "job \"{}\" has runs that other daemons serve; end their "
+                                  "processes first, and remove it there",
+                                  printable(job, kNameShown)));
+            }
+            if (!written.durable()) {
+              return then(
+                  unavailable("the engine was lost; the job may or may not have been removed"));
+            }
+            for (const NamedRun& entry : *entries) {
+              shell_.struck_out(entry, "removed");
+              lookups_.erase(entry.number);
+            }
+            drop_runs(*entries, [this, entries] { erase_marked(numbers_of(*entries)); });
+            then(Result<void>());
+          }});
+}
+
+/// Erases what the engine keeps of marked jobs, then their marks.
+void DirectoryHost::erase_marked(std::vector<JobNumber> numbers) {
+  if (numbers.empty() || !directory_) return;
+  shell_.forget(numbers, [this, numbers](bool done) {
+    if (!done || !directory_) return;
+    change({[this, numbers]() -> Batch {
+              Effects effects;
+              const Revision before = directory_->revision();
+              directory_->forget_marks(numbers, effects);
+              return {before, effects.revision, std::move(effects.rows), {}};
+            },
+            {}});
+  });
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/core/host/fleet_view.h"
+
+#include <algorithm>
+
+#include "protocol/format.h"
+#include "protocol/wording.h"
+
+namespace c10dd::core {
+namespace {
+
+/// The owner of a job counts as alive until this many readings in a row have shown no heartbeat.
+constexpr int kReadingsBeforeDoubt = 2;
+constexpr Duration kDrainLook = std::chrono::milliseconds(100);
+
+std::string name_of(const store::DaemonFacts& daemon) {
+  return daemon.addresses.empty() ? format("process {:016x}", daemon.process)
+                                  : daemon.addresses.front();
+}
+
+}  // namespace
+
+void FleetView::read(const std::vector<store::DaemonRow>& daemons, SteadyTime now) {
+  const Duration passed = last_ ? std::min<Duration>(now - *last_, interval()) : Duration{0};
+  last_ = now;
+  std::map<std::uint64_t, Other> seen;
+  for (const store::DaemonRow& row : daemons) {
+    Other other{row, Duration{0}};
+    const auto before = daemons_.find(row.facts.process);
+    const bool same = before != daemons_.end() && before->second.row.beats == row.beats;
+    if (same) other.silent = before->second.silent + passed;
+    seen.emplace(row.facts.process, std::move(other));
+  }
+  daemons_ = std::move(seen);
+}
+
+Judgement FleetView::judge(const store::Holder& holder) const {
+  const auto found = daemons_.find(holder.owner.process);
+  // A daemon that has joined since the newest reading.
+  if (found == daemons_.end()) return {.kind = Judgement::Kind::wait, .again = interval()};
+  const Other& owner = found->second;
+  const std::string name = name_of(owner.row.facts);
+  if (is_silent(owner)) {
+    if (owner.row.beats == holder.beats) {
+      return {.kind = Judgement::Kind::take_over, .owner = name};
+    }
+    return {.kind = Judgement::Kind::wait, .again = interval(), .owner = name};  // it is back
+  }
+  if (owner.row.facts.draining) {
+    return {.kind = Judgement::Kind::wait, .again = kDrainLook, .owner = name};
+  }
+  if (owner.silent >= kReadingsBeforeDoubt * interval() || owner.row.facts.addresses.empty()) {
+    const Duration left = lease_ - owner.silent;
+    return {.kind = Judgement::Kind::wait,
+            .again = std::clamp(left, interval() / 2, kTellInterval),
+            .owner = name};
+  }
+  return {.kind = Judgement::Kind::redirect, .addresses = owner.row.facts.addresses, .owner = name};
+}
+
+std::vector<std::string> FleetView::addresses() const {
+  std::vector<std::string> all;
+  for (const auto& [process, other] : daemons_) {
+    if (is_silent(other)) continue;
+    const std::vector<std::string>& its = other.row.facts.addresses;
+    all.insert(all.end(), its.begin(), its.end());
+  }
+  return all;
+}
+
+std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet) {
+  for (const auto& [process, other] : fleet.daemons()) {
+    const store::DaemonFacts& facts = other.row.facts;
+    if (process == self.process || fleet.is_silent(other)) continue;
+    if (facts.lease != self.lease) {
+      return Conflict{
+          format("--lease is {}, but the daemon at {} has a lease of {}; all daemons of "
+                 "one engine need the same",
+                 human(self.lease), name_of(facts), human(facts.lease)),
+          process};
+    }
+    for (const std::string& address : self.addresses) {
+      if (std::ranges::find(facts.addresses, address) == facts.addresses.end()) continue;
+      return Conflict{format("another daemon on this engine already has the address {} (process "
+                             "{:016x}); give each daemon its own --advertise",
+                             address, process),
+                      process};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace c10dd::core

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a daemon knows of the others that share its engine, and what follows from it: which of them
+// is silent, who may take a job over, and how long this daemon may serve. Pure: the caller passes
+// the clock. Not thread-safe: belongs to the DirectoryHost.
+//
+// Silence is counted by this daemon's own clock. A reading that shows no new heartbeat of a daemon
+// adds the time since the reading before, but at most one interval. So a server that hangs, a pause
+// of this process, or a clock that was set makes nobody silent: only readings count.
+//
+// A daemon whose heartbeats stop has lost its jobs, for itself, before any other daemon can count
+// its silence up to the lease: see lease_end(). The others begin to count after its last heartbeat
+// has reached the server; it counts from when that heartbeat was sent, and a tenth less.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/core/host/host_loop.h"
+#include "protocol/types.h"
+#include "store/fleet.h"
+
+namespace c10dd::core {
+
+/// What to do about a job that another daemon owns.
+struct Judgement {
+  enum class Kind : std::uint8_t {
+    redirect,   ///< the owner is alive: its clients go to `addresses`
+    wait,       ///< the owner's silence is counted, or it hands its jobs over: ask again later
+    take_over,  ///< the owner was silent for its lease: claim the job over it
+  };
+  Kind kind = Kind::wait;
+  std::vector<std::string> addresses = {};
+  Duration again{0};  ///< of `wait`: when to ask again
+  std::string owner = {};  ///< names the owner in texts
+};
+
+class FleetView {
+ public:
+  /// Heartbeats and readings in one lease.
+  static constexpr int kBeatsPerLease = 5;
+  /// How often a client that waits for a takeover is told so, at least.
+  static constexpr Duration kTellInterval = std::chrono::milliseconds(500);
+
+  FleetView(std::uint64_t self, Duration lease) : self_(self), lease_(lease) {}
+
+  Duration interval() const { return lease_ / kBeatsPerLease; }
+
+  /// Takes a reading that has arrived at `now`.
+  void read(const std::vector<store::DaemonRow>& daemons, SteadyTime now);
+
+  /// Judges the owner that has refused a claim.
+  Judgement judge(const store::Holder& holder) const;
+
+  /// Returns until when this daemon may serve, after a heartbeat that was sent at `sent` and that
+  /// the server has taken. `sent` is a time of HostLoop::boot_now().
+  SteadyTime lease_end(SteadyTime sent) const { return sent + lease_ / 10 * 9; }
+
+  /// Returns the addresses of all daemons of which heartbeats are heard.
+  std::vector<std::string> addresses() const;
+
+  struct Other {
+    store::DaemonRow row;
+    Duration silent{0};
+  };
+  /// Returns the daemons of the newest reading, this one too, by process number.
+  const std::map<std::uint64_t, Other>& daemons() const { return daemons_; }
+  bool is_silent(const Other& other) const {
+    return other.silent >= std::max(lease_, other.row.facts.lease);
+  }
+  std::uint64_t self() const { return self_; }
+
+ private:
+  std::uint64_t self_;
+  Duration lease_;
+  std::optional<SteadyTime> last_;  ///< when the newest reading arrived
+  std::map<std::uint64_t, Other> daemons_;
+};
+
+/// Why a daemon cannot join the fleet now.
+struct Conflict {
+  std::string reason;  ///< a sentence with both values
+  std::uint64_t with = 0;
+};
+/// Returns a daemon of the fleet with which `self` cannot live: it has another lease, or an address
+/// of `self`. Nothing if there is none. A daemon that is dead conflicts, too, until it counts as
+/// silent: see FleetView::is_silent().
+std::optional<Conflict> conflict_of(const store::DaemonFacts& self, const FleetView& fleet);
+
+}  // namespace c10dd::core

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The daemons that share an engine, and their heartbeats. A daemon beats at intervals; all daemons
+// read each other's rows, and count for themselves how long another one has been silent
+// (daemon/core/host/fleet_view.h). No clock of the server takes part.
+#pragma once
+
+#include <boost/describe/class.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "store/engine.h"
+
+namespace c10dd::store {
+
+/// A daemon, as it describes itself.
+struct DaemonFacts {
+  std::uint64_t process = 0;           ///< OpenOptions::process
+  std::vector<std::string> addresses;  ///< host:port, for clients
+  std::string version;
+  Duration lease{0};
+  bool draining = false;  ///< it hands its jobs over, and takes no others
+
+  bool operator==(const DaemonFacts&) const = default;
+};
+BOOST_DESCRIBE_STRUCT(DaemonFacts, (), (process, addresses, version, lease, draining))
+
+/// A daemon's row.
+struct DaemonRow {
+  DaemonFacts facts;
+  std::uint64_t beats = 0;  ///< grows with each heartbeat
+};
+
+/// The state of the fleet at one moment.
+struct FleetReading {
+  std::vector<DaemonRow> daemons;  ///< in the order of their process numbers
+  Bytes incarnation;       ///< value of the directory's row of the incarnation; may be empty
+  Revision directory = 0;  ///< revision of job 0
+};
+
+/// A link to the rows of the fleet. One caller at a time; calls block.
+class Fleet {
+ public:
+  virtual ~Fleet() = default;
+
+  /// Reads the fleet without a heartbeat.
+  virtual Result<FleetReading> read() = 0;
+  /// Sends a heartbeat, and reads the fleet in the same step. The first one adds the daemon's row.
+  virtual Result<FleetReading> beat(const DaemonFacts& self) = 0;
+  /// Removes the row of a daemon that has sent exactly `beats` heartbeats. Any daemon may then
+  /// claim its jobs.
+  virtual Result<void> remove(std::uint64_t process, std::uint64_t beats) = 0;
+
+  /// Identifies the server, as Engine::server() does.
+  virtual std::string_view server() const = 0;
+};
+
+/// Opens a link to the fleet of a shared engine, redis://... Fails as open_engine() does, and with
+/// `unsupported` if the engine is not shared.
+Result<std::unique_ptr<Fleet>> open_fleet(std::string_view url);
+
+}  // namespace c10dd::store

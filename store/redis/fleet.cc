@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the fleet, in one hash on the Redis server. Has a connection of its own, so that a
+// long commit of the engine does not delay a heartbeat.
+#include <algorithm>
+
+#include "protocol/fields.h"
+#include "protocol/format.h"
+#include "protocol/limits.h"
+#include "protocol/parse.h"
+#include "protocol/utf8.h"
+#include "store/engines.h"
+#include "store/redis/client.h"
+
+namespace c10dd::store {
+namespace {
+
+using Kind = RedisReply::Kind;
+
+/// Parses "BEATS FACTS".
+std::optional<DaemonRow> parse_row(std::string_view text) {
+  const std::size_t space = text.find(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  const auto beats = parse_number<std::uint64_t>(text.substr(0, space));
+  auto facts = wire::decode<DaemonFacts>(text.substr(space + 1));
+  if (!beats || !facts) return std::nullopt;
+  return DaemonRow{std::move(*facts), *beats};
+}
+
+class RedisFleet final : public Fleet {
+ public:
+  explicit RedisFleet(std::unique_ptr<RedisClient> client) : client_(std::move(client)) {}
+
+  Result<FleetReading> read() override { return beat(0, {}); }
+
+  Result<FleetReading> beat(const DaemonFacts& self) override {
+    return beat(self.process, wire::encode(self));
+  }
+
+  Result<void> remove(std::uint64_t process, std::uint64_t beats) override {
+    const Result<RedisReply> removed =
+        client_->call({"EVAL", kRedisLeaveScript, "1", redis_fleet_key(prefix()),
+                       redis_process(process), std::to_string(beats)});
+    if (!removed) return removed.error();
+    return {};
+  }
+
+  std::string_view server() const override { return client_->server(); }
+
+ private:
+  const std::string& prefix() const { return client_->address().prefix; }
+
+  Result<FleetReading> beat(std::uint64_t process, std::string_view facts) {
+    Result<RedisReply> reply =
+        client_->call({"EVAL", kRedisBeatScript, "3", redis_fleet_key(prefix()),
+                       redis_head_key(prefix(), 0), redis_rows_key(prefix(), 0),
+                       redis_process(process), facts, std::to_string(limits::kDaemons)});
+    if (!reply) return reply.error();
+    if (reply->is_array(1) && reply->items[0].text == "full") {
+      return failure(
+          Code::quota_exceeded,
+          "{}the fleet has {} daemons, limit {}; rows of daemons that have ended go after "
+          "an hour, or remove them from {}",
+          client_->where(), limits::kDaemons, limits::kDaemons, redis_fleet_key(prefix()));
+    }
+    FleetReading fleet;
+    if (!reply->is_array(3) || !reply->items[1].number(fleet.directory) ||
+        reply->items[2].items.size() % 2 != 0) {
+      return client_->unexpected("a heartbeat", *reply);
+    }
+    fleet.incarnation = std::move(reply->items[0].text);
+    const std::vector<RedisReply>& pairs = reply->items[2].items;
+    for (std::size_t n = 1; n < pairs.size(); n += 2) {
+      std::optional<DaemonRow> row = parse_row(pairs[n].text);
+      if (!row) {
+        return failure(Code::malformed, "{}the row of daemon {} in {} is damaged", client_->where(),
+                       printable(pairs[n - 1].text, 40), redis_fleet_key(prefix()));
+      }
+      fleet.daemons.push_back(std::move(*row));
+    }
+    std::ranges::sort(fleet.daemons, {}, [](const DaemonRow& row) { return row.facts.process; });
+    return fleet;
+  }
+
+  std::unique_ptr<RedisClient> client_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Fleet>> open_redis_fleet(std::string_view rest) {
+  Result<RedisAddress> address = parse_redis_address(rest);
+  if (!address) return address.error();
+  Result<std::unique_ptr<RedisClient>> client = RedisClient::open(std::move(*address));
+  if (!client) return client.error();
+  return std::unique_ptr<Fleet>(std::make_unique<RedisFleet>(std::move(*client)));
+}
+
+}  // namespace c10dd::store

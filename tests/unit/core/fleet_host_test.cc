@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two daemons on one state, each turned by hand: who serves a job, and who may not any more.
+#include "tests/unit/core/host_world.h"
+
+namespace c10dd::core {
+namespace {
+
+using Lines = std::vector<std::string>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class FleetHosts : public testing::Test {
+ protected:
+  void SetUp() override {
+    first.beat(false);
+    second.beat(false);
+  }
+
+  /// Lets time pass on both; the daemons in `alive` send heartbeats.
+  void pass(Duration time, const std::vector<HostWorld*>& alive) {
+    for (Duration left = time; left > Duration(0); left -= milliseconds(400)) {
+      for (HostWorld* world : {&first, &second}) {
+        world->pass(milliseconds(400));
+        if (std::ranges::find(alive, world) != alive.end()) world->beat();
+      }
+    }
+  }
+
+  /// Says hello, and returns what came of it.
+  Lines hello(HostWorld& world, const std::string& job, std::uint64_t session,
+              const std::string& run = "") {
+    sink = std::make_shared<TestSink>();
+    world.loops[0]->turn([&] { world.host().hello(world.hello(sink, job, session, run)); });
+    world.settle();
+    return sink->take();
+  }
+
+  void set(HostWorld& world, const std::shared_ptr<TestSink>& on, std::uint64_t sequence,
+           const Bytes& value) {
+    world.loops[0]->turn([&] { world.ask(on, sequence, Set{"k", value, {}, false}); });
+    world.settle();
+  }
+
+  std::shared_ptr<store::SharedMemory> memory = std::make_shared<store::SharedMemory>();
+  HostWorld first{memory, 1};
+  HostWorld second{memory, 2};
+  std::shared_ptr<TestSink> sink;
+};
+
+TEST_F(FleetHosts, OneServesAJobAndTheOtherNamesIt) {
+  first.join("a", 1);
+  EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello not_owner"});
+  EXPECT_EQ(sink->detail, "job \"a\" is served by the daemon at host1");
+  second.join("b", 3);
+  EXPECT_EQ(hello(first, "b", 4), Lines{"1:hello not_owner"});
+  EXPECT_EQ(hello(first, "a", 5), Lines{"1:hello ok"});
+}
+
+TEST_F(FleetHosts, ANewJobGetsOneNumberAndCostsNobodyItsEngine) {
+  const JobNumber a = first.join("a", 1)->job->number;
+  const JobNumber b = second.join("b", 2)->job->number;
+  const JobNumber c = first.join("c", 3)->job->number;
+  EXPECT_EQ((std::set{a, b, c}.size()), 3U);
+  EXPECT_EQ(first.lost + second.lost, "");
+}
+
+TEST_F(FleetHosts, ASilentOwnersJobGoesToTheNextThatIsAsked) {
+  const auto owner = first.join("a", 1);
+  set(first, owner, 1, "v");
+  pass(seconds(1), {&second});
+  EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello unavailable"});
+  EXPECT_NE(sink->detail.find("does not hear"), std::string::npos) << sink->detail;
+  pass(seconds(1), {&second});
+  EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello ok"});
+  EXPECT_EQ(sink->job->job->revision(), owner->job->job->revision());
+}
+
+TEST_F(FleetHosts, AnOwnerWhoseLeaseIsOverServesNobody) {
+  const auto owner = first.join("a", 1);
+  pass(milliseconds(1600), {});
+  EXPECT_EQ(owner->take(), Lines{});
+  first.pass(milliseconds(250));
+  EXPECT_EQ(owner->take(), Lines{"1:ended unavailable"});
+  EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello unavailable"});
+  EXPECT_NE(sink->detail.find("could not renew its lease"), std::string::npos) << sink->detail;
+  first.beat();
+  EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello ok"}) << "nobody has taken the job";
+}
+
+TEST_F(FleetHosts, ADeposedOwnerChangesNothing) {
+  const auto owner = first.join("a", 1);
+  set(first, owner, 1, "v");
+  pass(seconds(2), {&second});
+  const auto next = second.join("a", 2);
+  first.beat();
+  EXPECT_EQ(hello(first, "a", 1), Lines{"1:hello not_owner"});
+  set(first, owner, 2, "stale");
+  EXPECT_EQ(next->job->job->revision(), owner->job->job->revision());
+}
+
+TEST_F(FleetHosts, AnOwnerThatBeatsAgainIsNotDeposed) {
+  first.join("a", 1);
+  pass(seconds(2), {&second});
+  first.beat();
+  EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello unavailable"})
+      << "its silence was seen, but is over";
+  second.beat();
+  EXPECT_EQ(hello(second, "a", 2), Lines{"1:hello not_owner"});
+}
+
+TEST_F(FleetHosts, MembersOfANewOwnerHaveLongerToComeBack) {
+  hello(first, "a", 1);
+  const auto welcome = first.host().jobs().begin()->second;
+  EXPECT_TRUE(welcome->serving);
+  pass(seconds(2), {&second});
+  second.join("a", 2);
+  EXPECT_EQ(second.host().jobs().begin()->second->epoch, 2U);
+}
+
+TEST_F(FleetHosts, TheOwnerRetiresARunAndTheOtherFollows) {
+  for (HostWorld* world : {&first, &second}) {
+    world->limits.run_grace = seconds(3);
+    world->open();
+  }
+  const auto owner = first.join("a", 1, 0, "r");
+  const JobNumber number = owner->job->number;
+  first.loops[0]->turn([&] { first.ask(owner, 1, Goodbye{}); });
+  first.settle();
+  for (int i = 0; i < 12; ++i) {
+    pass(milliseconds(400), {&first, &second});
+    first.settle();
+    second.settle();
+  }
+  EXPECT_EQ(first.struck, Lines{"a/r retired"});
+  EXPECT_EQ(second.struck, Lines{});
+  EXPECT_FALSE(memory->jobs.contains(number));
+  EXPECT_EQ(memory->jobs[0].rows.size(), 2U) << "no entry, no mark";
+  EXPECT_GT(second.join("a", 2, 0, "r")->job->number, number);
+  EXPECT_EQ(first.lost + second.lost, "");
+}
+
+TEST_F(FleetHosts, ARunIsNotRetiredByADaemonThatLostItToAnother) {
+  for (HostWorld* world : {&first, &second}) {
+    world->limits.run_grace = seconds(8);
+    world->open();
+  }
+  const auto owner = first.join("a", 1, 0, "r");
+  first.loops[0]->turn([&] { first.ask(owner, 1, Goodbye{}); });
+  first.settle();  // idle from now on
+  pass(seconds(2), {&second});
+  const auto next = second.join("a", 2, 0, "r");
+  for (int i = 0; i < 30; ++i) {
+    pass(milliseconds(400), {&first, &second});
+    first.settle();
+    second.settle();
+  }
+  EXPECT_EQ(first.struck, Lines{});
+  EXPECT_EQ(second.struck, Lines{});
+  EXPECT_EQ(next->take(), Lines{});
+  EXPECT_EQ(hello(second, "a", 3, "r"), Lines{"1:hello ok"});
+}
+
+TEST_F(FleetHosts, AStaleNameIsLookedUpAgain) {
+  second.join("b", 9);  // so that it has read the directory
+  const auto owner = first.join("a", 1, 0, "r");
+  second.beat();
+  second.settle();
+  std::optional<Result<void>> removed;
+  first.loops[0]->turn([&] { first.ask(owner, 1, Goodbye{}); });
+  first.settle();
+  first.directory->remove("a", [&](Result<void> done) { removed = done; });
+  first.settle();
+  ASSERT_TRUE(removed && *removed) << removed->error().detail;
+  EXPECT_EQ(hello(second, "a", 2, "r"), Lines{"1:hello unavailable"});
+  EXPECT_EQ(hello(second, "a", 2, "r"), Lines{"1:hello ok"});
+  EXPECT_NE(sink->job->number, owner->job->number);
+}
+
+TEST_F(FleetHosts, AJobOfAnotherDaemonIsNotRemoved) {
+  first.join("a", 1);
+  second.beat();
+  second.settle();
+  std::optional<Result<void>> removed;
+  second.directory->remove("a", [&](Result<void> done) { removed = done; });
+  second.settle();
+  ASSERT_TRUE(removed);
+  EXPECT_EQ(removed->error().code, Code::not_owner);
+  EXPECT_EQ(hello(first, "a", 2), Lines{"1:hello ok"});
+}
+
+}  // namespace
+}  // namespace c10dd::core
